@@ -1,0 +1,45 @@
+"""Oscillatory state-space models for very long sequences."""
+
+from linoss.dynamics import (
+    Oscillators,
+    Transition,
+    VaryingTransition,
+    discretize,
+    eigenvalues,
+    expected_eigenvalue_power,
+    hamiltonian,
+    oscillating_frequencies,
+    spectral_radius,
+    stable_frequencies,
+)
+from linoss.nn import (
+    LinOSS,
+    LinOSSBlock,
+    LinOSSConfig,
+    LinOSSLayer,
+    count_parameters,
+    trainable,
+)
+from linoss.scan import oscillator_scan
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LinOSS",
+    "LinOSSBlock",
+    "LinOSSConfig",
+    "LinOSSLayer",
+    "Oscillators",
+    "Transition",
+    "VaryingTransition",
+    "count_parameters",
+    "discretize",
+    "eigenvalues",
+    "expected_eigenvalue_power",
+    "hamiltonian",
+    "oscillating_frequencies",
+    "oscillator_scan",
+    "spectral_radius",
+    "stable_frequencies",
+    "trainable",
+]

@@ -1,0 +1,79 @@
+"""Checks of what a caller passed: one way to look at an argument, one way to refuse it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether `value` can be looked at now, which a traced value cannot."""
+    return not isinstance(value, jax.core.Tracer)
+
+
+def floating(name: str, value: Any) -> Array:
+    """`value` as a floating-point array. Python numbers are welcome; arrays of integers are not."""
+    if isinstance(value, list | tuple | int | float) and not isinstance(value, bool):
+        try:  # a lone number takes the precision of what it meets
+            value = jnp.asarray(float(value) if np.ndim(value) == 0 else np.asarray(value, float))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must be numbers in a regular array: {error}") from None
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+        found = type(value).__name__ if dtype is None else f"dtype {dtype}"
+        raise ValueError(
+            f"{name} has {found}, expected a floating-point array; convert it with "
+            f"`{name}.astype('float32')`"
+        )
+    return jnp.asarray(value)
+
+
+def nonnegative(name: str, value: Array, *, allow_zero: bool = True) -> None:
+    """Refuse negative (or zero), infinite and missing entries of a value that can be seen."""
+    if not is_concrete(value):
+        return
+    entries = np.asarray(value)
+    good = np.isfinite(entries) & ((entries >= 0) if allow_zero else (entries > 0))
+    if not good.all():
+        index = tuple(int(i) for i in np.argwhere(~good)[0])
+        where = f" at index {index}" if index else ""
+        wanted = "finite and >= 0" if allow_zero else "finite and > 0"
+        raise ValueError(f"{name} is {entries[index]!s}{where}, expected every entry {wanted}")
+
+
+def shape(name: str, value: Any, expected: tuple[int | str, ...]) -> None:
+    """Refuse another shape. Words in `expected` stand for any size; a leading "..." for any axes."""
+    found = tuple(np.shape(value))
+    fixed = expected[1:] if expected[:1] == ("...",) else expected
+    tail = found[len(found) - len(fixed) :] if len(found) >= len(fixed) else None
+    rank_fits = tail is not None and (len(found) == len(fixed) or fixed is not expected)
+    sizes_fit = rank_fits and all(
+        isinstance(want, str) or want == size for want, size in zip(fixed, tail or (), strict=True)
+    )
+    if not sizes_fit:
+        wanted = ", ".join(str(axis) for axis in expected)
+        comma = "," if len(expected) == 1 else ""
+        raise ValueError(f"{name} has shape {found}, expected ({wanted}{comma})")
+
+
+def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:
+    """Refuse a value that is not among the choices."""
+    choices = list(choices)
+    if not isinstance(value, str | int | float | bool | None) or value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} is {value!r}, expected one of {listed}")
+
+
+def positive_integer(name: str, value: Any) -> None:
+    """Refuse anything but a whole number of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1")
+
+
+def probability(name: str, value: Any) -> None:
+    """Refuse anything outside [0, 1)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ValueError(f"{name} is {value!r}, expected a number in [0, 1)")

@@ -1,0 +1,40 @@
+"""The physics of one oscillator: schemes, spectrum, parameters and their initialisation.
+
+The words used in signatures, and the symbols next to equations:
+
+| in signatures | in equations | meaning |
+|---|---|---|
+| `frequency` | A | diagonal stiffness, >= 0 |
+| `damping` | G | >= 0, the paper's models have 0 |
+| `timestep` | dt, h | time between samples |
+| `matrix`, `forcing` | M, F | one step: x_n = M x_{n-1} + F b_n |
+| `position`, `velocity` | y, z | oscillator state, x = [z, y] |
+| `force` | b | B u, what drives the oscillators |
+| `state_size` | m | number of oscillators (complex pairs count once, as in the paper's tables) |
+| `hidden_size`, `in_size`, `out_size` | p, q | feature widths |
+| `num_blocks` | L | depth |
+"""
+
+from linoss.dynamics._oscillators import Oscillators
+from linoss.dynamics._spectrum import (
+    eigenvalues,
+    expected_eigenvalue_power,
+    hamiltonian,
+    oscillating_frequencies,
+    spectral_radius,
+    stable_frequencies,
+)
+from linoss.dynamics._transition import Transition, VaryingTransition, discretize
+
+__all__ = [
+    "Oscillators",
+    "Transition",
+    "VaryingTransition",
+    "discretize",
+    "eigenvalues",
+    "expected_eigenvalue_power",
+    "hamiltonian",
+    "oscillating_frequencies",
+    "spectral_radius",
+    "stable_frequencies",
+]

@@ -1,0 +1,114 @@
+"""The exact solution for forces that are constant over a step (zero-order hold)."""
+
+import math
+
+import jax.numpy as jnp
+
+from linoss.dynamics import _im
+from linoss.dynamics._scheme import Scheme, Step, Values
+
+# Below these, Taylor's series of the response; 20 terms leave less than 1e-17.
+_SMALL_STIFFNESS = 1.0  # h^2 A
+_SMALL_DAMPING = 2.0  # h G
+_SERIES_TERMS = 24
+# Beyond this, an overdamped response is the difference of two exponentials that lie well apart.
+_OVERDAMPED = 0.25  # -(h omega)^2
+
+
+def step(frequency: Values, timestep: Values, damping: Values) -> Step:
+    """[z, y]' = [[-G, -A], [1, 0]] [z, y] + [b, 0], solved over one timestep.
+
+    Everything follows from the response to a unit force from rest, velocity F_z and position F_y:
+    a state [z, 0] is that force's impulse, a state [0, y] the rest position A^-1 b left behind.
+    """
+    A, G = frequency, damping
+    F_z, F_y = _unit_response(A, timestep, G)
+    M = (
+        (1 - A * F_y - G * F_z, -A * F_z),
+        (F_z, 1 - A * F_y),
+    )
+    return Step(M, (F_z, F_y))
+
+
+def _unit_response(A: Values, h: Values, G: Values) -> tuple[Values, Values]:
+    """Velocity and position after one step from rest under unit force.
+
+    With a = G/2, omega^2 = A - a^2, E = e^{-a h}, c = cos(omega h), s = sin(omega h)/omega it is
+    [E s, (1 - E (c + a s)) / A]. Read off as it stands, the position divides rounding errors by A,
+    so three forms share the work; where they meet, they agree. Each is given harmless numbers
+    where another one is used, to keep infinities out of the derivatives.
+    """
+    stiffness, friction = h**2 * A, h * G
+    squared_angle = stiffness - friction**2 / 4
+    small = (stiffness <= _SMALL_STIFFNESS) & (friction <= _SMALL_DAMPING)
+    over = ~small & (squared_angle < -_OVERDAMPED)
+    plain = ~small & ~over
+
+    series = _series(jnp.where(small, stiffness, 0), jnp.where(small, friction, 0))
+    apart = _two_exponentials(jnp.where(over, stiffness, 0.5), jnp.where(over, friction, 4.0))
+    direct = _direct(jnp.where(plain, stiffness, 4.0), jnp.where(plain, friction, 0.5))
+
+    def choose(position: int) -> Values:
+        return jnp.where(
+            small, series[position], jnp.where(over, apart[position], direct[position])
+        )
+
+    return h * choose(0), h**2 * choose(1)
+
+
+def _series(stiffness: Values, friction: Values) -> tuple[Values, Values]:
+    """y = sum d_n over n >= 2, h z = sum n d_n, from y'' = 1 - G y' - A y term by term."""
+    before, term = jnp.zeros_like(stiffness), jnp.full_like(stiffness, 0.5)
+    velocity, position = 2 * term, term
+    for n in range(3, _SERIES_TERMS):
+        after = -(friction * (n - 1) * term + stiffness * before) / (n * (n - 1))
+        before, term = term, after
+        velocity, position = velocity + n * term, position + term
+    return velocity, position
+
+
+def _two_exponentials(stiffness: Values, friction: Values) -> tuple[Values, Values]:
+    """Decay rates a -+ kappa; the slow one as A / (a + kappa), where nothing cancels."""
+    kappa = jnp.sqrt(friction**2 / 4 - stiffness)
+    fast = friction / 2 + kappa
+    slow = stiffness / fast
+    velocity = (jnp.exp(-slow) - jnp.exp(-fast)) / (2 * kappa)
+    position = (_decay_mean(slow) - _decay_mean(fast)) / (2 * kappa)
+    return velocity, position
+
+
+def _decay_mean(rate: Values) -> Values:
+    """(1 - e^{-rate}) / rate, and 1 at rate 0."""
+    tiny = rate < 1e-3
+    safe = jnp.where(tiny, 1.0, rate)
+    return jnp.where(tiny, 1 - rate / 2 + rate**2 / 6 - rate**3 / 24, -jnp.expm1(-safe) / safe)
+
+
+def _direct(stiffness: Values, friction: Values) -> tuple[Values, Values]:
+    """The formula as it stands; sine and cosine by their series around omega = 0."""
+    a = friction / 2
+    squared_angle = stiffness - a**2
+    near = squared_angle < _OVERDAMPED
+    x = jnp.where(near, squared_angle, 0.0)
+    angle = jnp.sqrt(jnp.where(near, 1.0, squared_angle))
+    c = jnp.where(near, _alternating(x, first=0), jnp.cos(angle))
+    s = jnp.where(near, _alternating(x, first=1), jnp.sin(angle) / angle)
+    E = jnp.exp(-a)
+    return E * s, (1 - E * (c + a * s)) / stiffness
+
+
+def _alternating(x: Values, first: int) -> Values:
+    """sum (-x)^k / (2k + first)!: cos(sqrt x), or sin(sqrt x)/sqrt x with `first` = 1."""
+    total = jnp.zeros_like(x)
+    for k in reversed(range(10)):
+        total = 1 / math.factorial(2 * k + first) - x * total
+    return total
+
+
+def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Values]:
+    """lambda = e^{(-a + i omega) h}: a = -log(r)/h, omega = theta/h, G = 2a, A = omega^2 + a^2."""
+    a, omega = -jnp.log(radius) / timestep, angle / timestep
+    return omega**2 + a**2, 2 * a
+
+
+EXACT = Scheme(step, _im.stable, _im.oscillating, ring)

@@ -1,0 +1,43 @@
+"""LinOSS-IM: the implicit Euler scheme. Dissipative, stable for every timestep."""
+
+import jax.numpy as jnp
+
+from linoss.dynamics._scheme import Interval, Scheme, Step, Values
+
+
+def step(frequency: Values, timestep: Values, damping: Values) -> Step:
+    """z_n = z_{n-1} + h (-A y_n - G z_n + b_n),   y_n = y_{n-1} + h z_n."""
+    A, h, G = frequency, timestep, damping
+    S = 1 / (1 + h * G + h**2 * A)
+    M = (
+        (S, -h * A * S),
+        (h * S, (1 + h * G) * S),
+    )
+    F = (h * S, h**2 * S)
+    return Step(M, F)
+
+
+def stable(timestep: Values, damping: Values) -> Interval:
+    """|lambda|^2 = 1 / (1 + h G + h^2 A) or both eigenvalues real in (0, 1]: every A >= 0."""
+    return Interval(jnp.zeros_like(timestep * damping), jnp.full_like(timestep * damping, jnp.inf))
+
+
+def oscillating(timestep: Values, damping: Values) -> Interval:
+    """G^2 < 4 A, as for the differential equation itself."""
+    low = damping**2 / 4 + jnp.zeros_like(timestep)
+    return Interval(low, jnp.full_like(low, jnp.inf))
+
+
+def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Values]:
+    """|lambda|^2 = 1/S and 2 Re lambda = (2 + h G)/S, solved for A and G.
+
+    The scheme damps by itself: at radius r no angle beyond arccos r is within reach of G >= 0, so
+    the angle, given in [0, pi], is taken in proportion to that range.
+    """
+    cosine = jnp.cos(angle / jnp.pi * jnp.arccos(radius))
+    G = 2 * (cosine / radius - 1) / timestep
+    A = (1 / radius**2 - 2 * cosine / radius + 1) / timestep**2
+    return A, jnp.maximum(G, 0)
+
+
+IM = Scheme(step, stable, oscillating, ring)

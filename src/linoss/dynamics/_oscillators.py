@@ -1,0 +1,139 @@
+"""The learnable parameters of a bank of oscillators, and how they start."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, PRNGKeyArray
+
+from linoss import _checks
+from linoss.dynamics._transition import (
+    Transition,
+    VaryingTransition,
+    find_scheme,
+    make_transition,
+)
+
+Parameterization = Literal["relu", "squared"]
+FrequencyInit = Literal["uniform", "normal"]
+
+
+class Oscillators(eqx.Module):
+    """A, G and dt of m oscillators, free to be learned: A and G stay at least 0, dt in (0, 1).
+
+    A frequency that training pushes past the scheme's stability bound acts as the bound.
+
+    ```python
+    >>> import jax, linoss
+    >>> bank = linoss.Oscillators(16, scheme="imex", timestep="learned", key=jax.random.key(0))
+    >>> bank.transition().matrix.shape
+    (16, 2, 2)
+
+    ```
+    """
+
+    raw_frequency: Float[Array, " m"]
+    raw_damping: Float[Array, " m"] | None
+    raw_timestep: Float[Array, " m"] | None
+    scheme: str = eqx.field(static=True)
+    parameterization: Parameterization = eqx.field(static=True)
+    fixed_timestep: float | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        state_size: int,
+        *,
+        scheme: str = "im",
+        parameterization: Parameterization = "relu",
+        init: FrequencyInit = "uniform",
+        max_frequency: float = 1.0,
+        damped: bool = False,
+        min_radius: float = 0.9,
+        timestep: float | Literal["learned"] = 1.0,
+        key: PRNGKeyArray,
+    ):
+        """**Arguments:**
+
+        - `state_size`: number of oscillators, m.
+        - `scheme`: see [`linoss.discretize`][].
+        - `parameterization`: `"relu"`, A = max(raw, 0), or `"squared"`, A = raw^2.
+        - `init`: `"uniform"`, A on [0, `max_frequency`], or `"normal"`, raw standard normal, which
+          wants `"squared"`: rectified, half of the oscillators would start as free particles.
+        - `damped`: with a learned G. Then A and G start such that the eigenvalues lie on the ring
+          between `min_radius` and 1, uniform in area, and `init` does not matter.
+        - `timestep`: a fixed number (the paper: 1), or `"learned"`, sigmoid(raw) with raw uniform
+          on [0, 1].
+        """
+        rule = find_scheme(scheme)
+        _checks.positive_integer("state_size", state_size)
+        _checks.one_of("parameterization", parameterization, ("relu", "squared"))
+        _checks.one_of("init", init, ("uniform", "normal"))
+        if not max_frequency > 0:
+            raise ValueError(f"max_frequency is {max_frequency!r}, expected a number > 0")
+        if not 0 < min_radius <= 1:
+            raise ValueError(f"min_radius is {min_radius!r}, expected a number in (0, 1]")
+        if damped and not rule.damped:
+            raise ValueError(f"damped is True, but scheme {scheme!r} has no damping; use 'imex'")
+        if timestep != "learned" and (isinstance(timestep, str) or not 0 < timestep < float("inf")):
+            raise ValueError(f"timestep is {timestep!r}, expected 'learned' or a number > 0")
+
+        self.scheme, self.parameterization = scheme, parameterization
+        self.fixed_timestep = None if timestep == "learned" else float(timestep)
+        frequency_key, angle_key, timestep_key = jax.random.split(key, 3)
+        self.raw_timestep = (
+            jax.random.uniform(timestep_key, (state_size,)) if timestep == "learned" else None
+        )
+        if damped:
+            area = jax.random.uniform(frequency_key, (state_size,), minval=min_radius**2)
+            angle = jax.random.uniform(angle_key, (state_size,), maxval=jnp.pi)
+            frequency, self.raw_damping = rule.ring(jnp.sqrt(area), angle, self._timestep(area))
+        else:
+            frequency = max_frequency * jax.random.uniform(frequency_key, (state_size,))
+            self.raw_damping = None
+        if init == "normal" and not damped:
+            self.raw_frequency = jax.random.normal(frequency_key, (state_size,))
+        else:
+            self.raw_frequency = frequency if parameterization == "relu" else jnp.sqrt(frequency)
+
+    def _timestep(self, like: Array) -> Array:
+        if self.raw_timestep is None:
+            return jnp.full_like(like, self.fixed_timestep)
+        return jax.nn.sigmoid(self.raw_timestep)
+
+    @property
+    def state_size(self) -> int:
+        """Number of oscillators."""
+        return self.raw_frequency.shape[0]
+
+    @property
+    def timestep(self) -> Float[Array, " m"]:
+        """dt of each oscillator."""
+        return self._timestep(self.raw_frequency)
+
+    @property
+    def damping(self) -> Float[Array, " m"]:
+        """G of each oscillator."""
+        if self.raw_damping is None:
+            return jnp.zeros_like(self.raw_frequency)
+        return jax.nn.relu(self.raw_damping)
+
+    @property
+    def frequency(self) -> Float[Array, " m"]:
+        """A of each oscillator."""
+        raw = self.raw_frequency
+        frequency = jax.nn.relu(raw) if self.parameterization == "relu" else raw**2
+        return jnp.minimum(frequency, find_scheme(self.scheme).stable(self.timestep, self.damping).high)
+
+    def transition(
+        self, intervals: Float[Array, "*batch time"] | None = None, copies: int = 1
+    ) -> Transition | VaryingTransition:
+        """The step of this bank, or of `copies` of it side by side, which share their parameters.
+
+        `intervals`, for irregular sampling, is the time since the sample before, in units of the
+        usual one.
+        """
+        A, h, G = (jnp.tile(x, copies) for x in (self.frequency, self.timestep, self.damping))
+        varying = None if intervals is None else intervals[..., None]
+        return make_transition(self.scheme, A, h, G, varying)

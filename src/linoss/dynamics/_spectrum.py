@@ -1,0 +1,120 @@
+"""Closed forms: eigenvalues, stability, energy, and what initialisation does to memory."""
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Complex, Float
+
+from linoss import _checks
+from linoss.dynamics._scheme import Interval
+from linoss.dynamics._transition import Transition, find_scheme
+
+
+def eigenvalues(transition: Transition) -> Complex[Array, "m 2"]:
+    """The two eigenvalues of each oscillator's step, the one with the larger imaginary part first.
+
+    lambda = (M_zz + M_yy)/2 +- sqrt(((M_zz - M_yy)/2)^2 + M_zy M_yz), a form of trace and
+    determinant in which nothing cancels at low frequency.
+
+    ```python
+    >>> import linoss
+    >>> linoss.eigenvalues(linoss.discretize("im", [1.0], 1.0))
+    Array([[0.5+0.5j, 0.5-0.5j]], dtype=complex64)
+
+    ```
+    """
+    (zz, zy), (yz, yy) = transition.step.matrix
+    root = jnp.sqrt((((zz - yy) / 2) ** 2 + zy * yz).astype(jnp.result_type(zz, jnp.complex64)))
+    return jnp.stack([(zz + yy) / 2 + root, (zz + yy) / 2 - root], axis=-1)
+
+
+def spectral_radius(transition: Transition) -> Float[Array, " m"]:
+    """max |lambda| of each oscillator: what is left of its state after one step.
+
+    ```python
+    >>> import linoss
+    >>> float(linoss.spectral_radius(linoss.discretize("im", [3.0], 1.0))[0])
+    0.5
+
+    ```
+    """
+    return jnp.max(jnp.abs(eigenvalues(transition)), axis=-1)
+
+
+def stable_frequencies(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval:
+    """The frequencies A for which no eigenvalue leaves the unit disc, as (low, high).
+
+    ```python
+    >>> import linoss
+    >>> float(linoss.stable_frequencies("imex", timestep=0.5).high)
+    16.0
+
+    ```
+    """
+    return _region("stable", scheme, timestep, damping)
+
+
+def oscillating_frequencies(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval:
+    """The frequencies A between whose bounds the eigenvalues are a complex pair, as (low, high).
+
+    ```python
+    >>> import linoss
+    >>> float(linoss.oscillating_frequencies("exact", timestep=1.0, damping=2.0).low)
+    1.0
+
+    ```
+    """
+    return _region("oscillating", scheme, timestep, damping)
+
+
+def _region(kind: str, scheme: str, timestep: Any, damping: Any) -> Interval:
+    rule = find_scheme(scheme)
+    timestep = _checks.floating("timestep", timestep)
+    damping = _checks.floating("damping", damping)
+    _checks.nonnegative("timestep", timestep, allow_zero=False)
+    _checks.nonnegative("damping", damping)
+    return getattr(rule, kind)(timestep, damping)
+
+
+def hamiltonian(
+    state: Float[Array, "*batch m 2"],
+    frequency: Float[Array, " m"],
+    force: Float[Array, "*batch m"] | float = 0.0,
+) -> Float[Array, "*batch"]:
+    """H = 1/2 sum_k (A_k y_k^2 + z_k^2 - 2 b_k y_k), the energy of [z, y] under a force b.
+
+    ```python
+    >>> import jax.numpy as jnp, linoss
+    >>> float(linoss.hamiltonian(jnp.array([[3.0, 2.0]]), jnp.array([4.0])))
+    12.5
+
+    ```
+    """
+    velocity, position = state[..., 0], state[..., 1]
+    energy = frequency * position**2 + velocity**2 - 2 * force * position
+    return jnp.sum(energy, axis=-1) / 2
+
+
+def expected_eigenvalue_power(
+    power: float, timestep: float = 1.0, max_frequency: float = 1.0
+) -> float:
+    """E |lambda|^N of LinOSS-IM at initialisation, A uniform on [0, A_max].
+
+    ((h^2 A_max + 1)^(1 - N/2) - 1) / (h^2 A_max (1 - N/2)): how much of a state is expected to be
+    left after N steps.
+
+    ```python
+    >>> import linoss
+    >>> round(1 / linoss.expected_eigenvalue_power(100_000))
+    49999
+
+    ```
+    """
+    for name, value in (("timestep", timestep), ("max_frequency", max_frequency)):
+        if not value > 0:
+            raise ValueError(f"{name} is {value!r}, expected a number > 0")
+    reach, exponent = timestep**2 * max_frequency, 1 - power / 2
+    log = math.log1p(reach)
+    return log / reach if exponent == 0 else math.expm1(exponent * log) / (reach * exponent)

@@ -1,0 +1,165 @@
+"""From physical parameters to the step that a scan runs."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from linoss import _checks
+from linoss.dynamics._exact import EXACT
+from linoss.dynamics._im import IM
+from linoss.dynamics._imex import IMEX
+from linoss.dynamics._scheme import Scheme, Step
+from linoss.dynamics._verlet import VERLET
+
+SCHEMES: dict[str, Scheme] = {"im": IM, "imex": IMEX, "verlet": VERLET, "exact": EXACT}
+
+
+class Transition(eqx.Module):
+    """One step for a bank of m oscillators, [z, y]_n = M [z, y]_{n-1} + F b_n."""
+
+    matrix: Float[Array, "m 2 2"]
+    forcing: Float[Array, "m 2"]
+    onset: float = eqx.field(static=True, default=1.0)
+    """Weight of the first force when the oscillators start at rest (Verlet: 1/2)."""
+
+    @property
+    def state_size(self) -> int:
+        """Number of oscillators."""
+        return self.forcing.shape[-2]
+
+    @property
+    def step(self) -> Step:
+        """The same, entry by entry."""
+        M, F = self.matrix, self.forcing
+        return Step(
+            ((M[..., 0, 0], M[..., 0, 1]), (M[..., 1, 0], M[..., 1, 1])), (F[..., 0], F[..., 1])
+        )
+
+
+class VaryingTransition(eqx.Module):
+    """A step per sample, h_n = timestep * intervals_n, for data whose sampling varies.
+
+    Holds the parameters rather than the matrices, which are made piece by piece while a scan runs.
+    """
+
+    frequency: Float[Array, " m"]
+    timestep: Float[Array, " m"]
+    damping: Float[Array, " m"]
+    intervals: Float[Array, "*batch time #m"]
+    scheme: str = eqx.field(static=True)
+
+    @property
+    def state_size(self) -> int:
+        """Number of oscillators."""
+        return self.frequency.shape[-1]
+
+    @property
+    def onset(self) -> float:
+        """Weight of the first force when the oscillators start at rest (Verlet: 1/2)."""
+        return SCHEMES[self.scheme].onset
+
+
+def find_scheme(scheme: Any) -> Scheme:
+    """The scheme of that name."""
+    _checks.one_of("scheme", scheme, SCHEMES)
+    return SCHEMES[scheme]
+
+
+def discretize(
+    scheme: str, frequency: Any, timestep: Any, damping: Any = None
+) -> Transition | VaryingTransition:
+    """Turn y'' = -A y - G y' + b into a recurrence.
+
+    **Arguments:**
+
+    - `scheme`: `"im"` (implicit, dissipative), `"imex"` (implicit-explicit, symplectic),
+      `"verlet"` (velocity Verlet, symplectic, second order) or `"exact"` (zero-order hold).
+    - `frequency`: A, the stiffness of each oscillator, shape `(m,)`, at least 0.
+    - `timestep`: the time between samples. Shape `()` or `(m,)` for regular sampling;
+      `(..., time, 1)` or `(..., time, m)` for a timestep per sample, the time since the sample
+      before.
+    - `damping`: G, shape `()` or `(m,)`, at least 0; none by default. Not for `"verlet"`.
+
+    **Returns:** a [`Transition`][] with `matrix` `(m, 2, 2)`, which acts on [z, y] = [velocity,
+    position], and `forcing` `(m, 2)`; with a timestep per sample, a [`VaryingTransition`][].
+
+    Values outside the stable region are refused when they can be seen, which under `jax.jit` they
+    cannot.
+
+    ```python
+    >>> import linoss
+    >>> step = linoss.discretize("imex", frequency=[1.0, 4.0], timestep=0.5)
+    >>> step.matrix[1]
+    Array([[ 1. , -2. ],
+           [ 0.5,  0. ]], dtype=float32)
+
+    ```
+    """
+    rule = find_scheme(scheme)
+    frequency = _checks.floating("frequency", frequency)
+    timestep = _checks.floating("timestep", timestep)
+    damping = _checks.floating("damping", 0.0 if damping is None else damping)
+    _checks.shape("frequency", frequency, ("m",))
+    m = frequency.shape[0]
+    if damping.shape not in ((), (m,)):
+        raise ValueError(f"damping has shape {damping.shape}, expected () or (m,) = ({m},)")
+    varying = timestep.ndim >= 2
+    if timestep.shape[-1:] not in (((1,), (m,)) if varying else ((), (m,))):
+        raise ValueError(
+            f"timestep has shape {timestep.shape}, expected () or (m,) = ({m},), or for a timestep "
+            f"per sample (..., time, 1) or (..., time, {m})"
+        )
+    _checks.nonnegative("frequency", frequency)
+    _checks.nonnegative("timestep", timestep, allow_zero=False)
+    _checks.nonnegative("damping", damping)
+    if not rule.damped and not (_checks.is_concrete(damping) and not np.any(damping)):
+        raise ValueError(f"damping was given, but scheme {scheme!r} has none; use 'imex' or 'exact'")
+    _check_stable(scheme, rule, frequency, timestep, damping)
+
+    dtype = jnp.result_type(frequency, timestep, damping)
+    damping = jnp.broadcast_to(damping, (m,)).astype(dtype)
+    if varying:
+        ones = jnp.ones(m, dtype)
+        return make_transition(scheme, frequency.astype(dtype), ones, damping, timestep)
+    timestep = jnp.broadcast_to(timestep, (m,)).astype(dtype)
+    return make_transition(scheme, frequency.astype(dtype), timestep, damping)
+
+
+def make_transition(
+    scheme: str,
+    frequency: Float[Array, " m"],
+    timestep: Float[Array, " m"],
+    damping: Float[Array, " m"],
+    intervals: Float[Array, "*batch time #m"] | None = None,
+) -> Transition | VaryingTransition:
+    """`discretize` for values that are known to be good."""
+    if intervals is not None:
+        intervals = intervals.astype(frequency.dtype)
+        return VaryingTransition(frequency, timestep, damping, intervals, scheme)
+    rule = SCHEMES[scheme]
+    (first, second), forcing = rule.step(frequency, timestep, damping)
+    matrix = jnp.stack([jnp.stack(first, axis=-1), jnp.stack(second, axis=-1)], axis=-2)
+    return Transition(matrix, jnp.stack(forcing, axis=-1), rule.onset)
+
+
+def _check_stable(
+    name: str, rule: Scheme, frequency: Array, timestep: Array, damping: Array
+) -> None:
+    if not all(_checks.is_concrete(value) for value in (frequency, timestep, damping)):
+        return
+    highest = rule.stable(timestep, damping).high
+    excess = np.asarray(frequency > highest * (1 + 4 * jnp.finfo(highest.dtype).eps))
+    if not excess.any():
+        return
+    index = tuple(np.argwhere(excess)[0])
+    shape = excess.shape
+    A, h, bound = (np.broadcast_to(x, shape)[index] for x in (frequency, timestep, highest))
+    raise ValueError(
+        f"timestep {h:g} is past the stability bound of scheme {name!r}: at this timestep frequency "
+        f"may be {bound:g} at most, and is {A:g} for oscillator {index[-1]}; use a smaller timestep, "
+        f"or 'im' or 'exact', which have no bound"
+    )

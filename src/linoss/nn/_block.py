@@ -1,0 +1,137 @@
+"""One LinOSS block: norm, oscillators, GELU, GLU and a skip connection."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, PRNGKeyArray, UInt32
+
+from linoss import _checks
+from linoss.nn._dropout import dropout
+from linoss.nn._layer import LayerState, LinOSSLayer
+from linoss.nn._norm import Norm, NormKind, make_norm
+
+
+class GLU(eqx.Module):
+    """sigmoid(W_1 x) * W_2 x, both products in one."""
+
+    weight: Float[Array, "2*hidden hidden"]
+    bias: Float[Array, " 2*hidden"] | None
+
+    def __init__(self, hidden_size: int, *, bias: bool, key: PRNGKeyArray):
+        linear = eqx.nn.Linear(hidden_size, 2 * hidden_size, use_bias=bias, key=key)
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def __call__(self, x: Float[Array, "*batch hidden"]) -> Float[Array, "*batch hidden"]:
+        """The gated values."""
+        both = x @ self.weight.T
+        if self.bias is not None:
+            both = both + self.bias
+        gate, value = jnp.split(both, 2, axis=-1)
+        return jax.nn.sigmoid(gate) * value
+
+
+class LinOSSBlock(eqx.Module):
+    """u + dropout(GLU(dropout(GELU(layer(norm(u)))))), the unit of which models are stacked.
+
+    ```python
+    >>> import jax, jax.numpy as jnp, linoss
+    >>> block = linoss.LinOSSBlock(8, 16, scheme="imex", key=jax.random.key(0))
+    >>> output, state = block(jnp.ones((3, 100, 8)))
+    >>> output.shape
+    (3, 100, 8)
+
+    ```
+    """
+
+    norm: Norm | None
+    layer: LinOSSLayer
+    backward_layer: LinOSSLayer | None
+    glu: GLU
+    dropout: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        hidden_size: int,
+        state_size: int,
+        *,
+        norm: NormKind | None = "running",
+        dropout: float = 0.05,
+        glu_bias: bool = True,
+        bidirectional: bool = False,
+        key: PRNGKeyArray,
+        **layer_options: Any,
+    ):
+        """**Arguments:**
+
+        - `hidden_size`, `state_size`: widths, see [`linoss.LinOSSLayer`][].
+        - `norm`: `None`; `"layer"`; `"batch"`; or `"running"`, batch normalisation that uses its
+          running statistics in training, too, as the published runs did.
+        - `dropout`: probability, in training, after GELU and after GLU.
+        - `glu_bias`: biases in the GLU.
+        - `bidirectional`: a second layer reads the sequence from its end; the outputs are added.
+        - everything else goes to [`linoss.LinOSSLayer`][].
+        """
+        _checks.one_of("norm", norm, (None, "layer", "batch", "running"))
+        _checks.probability("dropout", dropout)
+        layer_key, glu_key, backward_key = jax.random.split(key, 3)
+        self.norm = make_norm(norm, hidden_size)
+        self.layer = LinOSSLayer(hidden_size, state_size, key=layer_key, **layer_options)
+        self.backward_layer = None
+        if bidirectional:
+            options = {**layer_options, "feedthrough": "none"}
+            self.backward_layer = LinOSSLayer(hidden_size, state_size, key=backward_key, **options)
+        self.glu = GLU(hidden_size, bias=glu_bias, key=glu_key)
+        self.dropout = float(dropout)
+
+    def init_state(self, batch_shape: tuple[int, ...] = ()) -> LayerState:
+        """All oscillators at rest."""
+        return self.layer.init_state(batch_shape)
+
+    def __call__(
+        self,
+        u: Float[Array, "*batch time hidden"],
+        *,
+        state: LayerState | None = None,
+        mask: Bool[Array, "*batch time"] | None = None,
+        intervals: Float[Array, "*batch time"] | None = None,
+        engine: str = "auto",
+    ) -> tuple[Float[Array, "*batch time hidden"], LayerState]:
+        """The block as it is used after training, and the state after the sequence."""
+        output, state, _ = self._run(u, state, mask, intervals, engine, None, training=False)
+        return output, state
+
+    def train(
+        self,
+        u: Float[Array, "*batch time hidden"],
+        *,
+        words: UInt32[Array, "2"],
+        mask: Bool[Array, "*batch time"] | None = None,
+        intervals: Float[Array, "*batch time"] | None = None,
+        engine: str = "auto",
+    ) -> tuple[Float[Array, "*batch time hidden"], Norm | None]:
+        """The block in training, with dropout drawn by `words`, and its norm with new statistics."""
+        output, _, norm = self._run(u, None, mask, intervals, engine, words, training=True)
+        return output, norm
+
+    def _run(
+        self,
+        u: Array,
+        state: LayerState | None,
+        mask: Array | None,
+        intervals: Array | None,
+        engine: str,
+        words: Array | None,
+        *,
+        training: bool,
+    ) -> tuple[Array, LayerState, Norm | None]:
+        x, norm = (u, None) if self.norm is None else self.norm(u, mask, training=training)
+        options = {"mask": mask, "intervals": intervals, "engine": engine}
+        y, state = self.layer(x, state=state, **options)
+        if self.backward_layer is not None:
+            y = y + self.backward_layer(x, reverse=True, **options)[0]
+        y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, words)
+        second_words = None if words is None else words ^ jnp.uint32(0x9E3779B9)
+        return u + dropout(self.glu(y), self.dropout, second_words), state, norm

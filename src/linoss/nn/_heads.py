@@ -1,0 +1,159 @@
+"""Heads: from features at every step to answers.
+
+A head answers in two ways: once for a whole sequence (`__call__`), and at every step with what has
+been seen until then (`run`), carrying a state. The last running answer is the whole one's.
+"""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+Features = Float[Array, "*batch time hidden"]
+Mask = Bool[Array, "*batch time"] | None
+Pooling = Literal["mean", "last"]
+
+
+def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+    """W x + b on the last axis."""
+    assert linear.bias is not None
+    return x @ linear.weight.T + linear.bias
+
+
+class PooledState(eqx.Module):
+    """The features summed up (or the last ones), and how many there were."""
+
+    pooled: Float[Array, "*batch hidden"]
+    count: Int[Array, "*batch"]
+
+
+class PooledHead(eqx.Module):
+    """One answer a sequence, from its mean or its last features: classes, or numbers."""
+
+    decoder: eqx.nn.Linear
+    pooling: Pooling = eqx.field(static=True)
+
+    def __init__(self, hidden_size: int, out_size: int, pooling: Pooling, *, key: PRNGKeyArray):
+        self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
+        self.pooling = pooling
+
+    def init_state(self, batch_shape: tuple[int, ...]) -> PooledState:
+        """Nothing seen."""
+        hidden_size, dtype = self.decoder.weight.shape[1], self.decoder.weight.dtype
+        return PooledState(
+            jnp.zeros((*batch_shape, hidden_size), dtype), jnp.zeros(batch_shape, jnp.int32)
+        )
+
+    def __call__(self, features: Features, mask: Mask) -> Float[Array, "*batch out"]:
+        """The answer for each whole sequence."""
+        if self.pooling == "mean":
+            where = None if mask is None else mask[..., None]
+            return affine(self.decoder, jnp.mean(features, axis=-2, where=where))
+        if mask is None:
+            return affine(self.decoder, features[..., -1, :])
+        last = jnp.max(jnp.where(mask, jnp.arange(mask.shape[-1]), 0), axis=-1)
+        return affine(
+            self.decoder, jnp.take_along_axis(features, last[..., None, None], axis=-2)[..., 0, :]
+        )
+
+    def run(
+        self, features: Features, mask: Mask, state: PooledState
+    ) -> tuple[Float[Array, "*batch time out"], PooledState]:
+        """The answer after each step."""
+        there = jnp.ones(features.shape[:-1], bool) if mask is None else mask
+        count = state.count[..., None] + jnp.cumsum(there, axis=-1, dtype=jnp.int32)
+        if self.pooling == "mean":
+            added = jnp.cumsum(jnp.where(there[..., None], features, 0), axis=-2)
+            pooled = state.pooled[..., None, :] + added
+            answers = affine(self.decoder, pooled / jnp.maximum(count, 1)[..., None])
+        else:
+            known = jnp.concatenate([state.pooled[..., None, :], features], axis=-2)
+            index = jnp.where(there, jnp.arange(1, there.shape[-1] + 1), 0)
+            last = jax.lax.cummax(index, axis=index.ndim - 1)
+            pooled = jnp.take_along_axis(known, last[..., None], axis=-2)
+            answers = affine(self.decoder, pooled)
+        return answers, PooledState(pooled[..., -1, :], count[..., -1])
+
+
+class StepHead(eqx.Module):
+    """An answer at every k-th step, with or without a final tanh."""
+
+    decoder: eqx.nn.Linear
+    every: int = eqx.field(static=True)
+    squash: bool = eqx.field(static=True)
+
+    def __init__(
+        self, hidden_size: int, out_size: int, every: int, squash: bool, *, key: PRNGKeyArray
+    ):
+        self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
+        self.every, self.squash = every, squash
+
+    def init_state(self, batch_shape: tuple[int, ...]) -> None:
+        """Nothing is carried from step to step."""
+
+    def __call__(self, features: Features, mask: Mask) -> Float[Array, "*batch answers out"]:
+        """The answers at steps k, 2k, 3k, ... of the sequence."""
+        return self._decode(features[..., self.every - 1 :: self.every, :])
+
+    def run(
+        self, features: Features, mask: Mask, state: None
+    ) -> tuple[Float[Array, "*batch time out"], None]:
+        """The answer at each step, whether it is a k-th one or not."""
+        return self._decode(features), None
+
+    def _decode(self, features: Array) -> Array:
+        answers = affine(self.decoder, features)
+        return jnp.tanh(answers) if self.squash else answers
+
+
+class ForecastHead(eqx.Module):
+    """An answer for each of the last `horizon` steps, where the input was masked with zeros."""
+
+    decoder: eqx.nn.Linear
+    horizon: int = eqx.field(static=True)
+
+    def __init__(self, hidden_size: int, out_size: int, horizon: int, *, key: PRNGKeyArray):
+        self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
+        self.horizon = horizon
+
+    def init_state(self, batch_shape: tuple[int, ...]) -> None:
+        """Nothing is carried from step to step."""
+
+    def extend(
+        self,
+        u: Float[Array, "*batch past in"],
+        future: Float[Array, "*batch horizon in"] | None,
+        lengths: Int[Array, "*batch"] | None,
+    ) -> Float[Array, "*batch time in"]:
+        """The past, and after each sequence's last sample the future: given, or zeros."""
+        *batch, time, channels = u.shape
+        if future is None:
+            future = jnp.zeros((*batch, self.horizon, channels), u.dtype)
+        both = jnp.concatenate([u, future], axis=-2)
+        if lengths is None:
+            return both
+        position = jnp.arange(time + self.horizon)
+        ahead = position - lengths[..., None]
+        source = jnp.where(ahead < 0, position, time + jnp.minimum(ahead, self.horizon - 1))
+        return jnp.take_along_axis(both, source[..., None], axis=-2)
+
+    def __call__(
+        self, features: Features, lengths: Int[Array, "*batch"] | None
+    ) -> Float[Array, "*batch horizon out"]:
+        """The forecasts, from the features of an extended sequence."""
+        if lengths is None:
+            return affine(self.decoder, features[..., -self.horizon :, :])
+        future = lengths[..., None] + jnp.arange(self.horizon)
+        return affine(self.decoder, jnp.take_along_axis(features, future[..., None], axis=-2))
+
+    def run(
+        self, features: Features, mask: Mask, state: None
+    ) -> tuple[Float[Array, "*batch time out"], None]:
+        """What the decoder makes of each step; forecasts are those of steps without input."""
+        return affine(self.decoder, features), None
+
+
+Head = PooledHead | StepHead | ForecastHead

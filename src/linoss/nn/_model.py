@@ -1,0 +1,396 @@
+"""The full model of Algorithm 1: encoder, blocks, head."""
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+from linoss import _checks
+from linoss.nn._block import LinOSSBlock
+from linoss.nn._config import LinOSSConfig
+from linoss.nn._dropout import key_words
+from linoss.nn._heads import ForecastHead, Head, PooledHead, StepHead, affine
+from linoss.nn._layer import LayerState
+from linoss.nn._norm import BatchNorm, Norm
+
+
+class ModelState(eqx.Module):
+    """What a model remembers between calls."""
+
+    blocks: LayerState
+    """The blocks' states, stacked along a first axis."""
+    head: Any
+    """The head's state."""
+
+
+class LinOSS(eqx.Module):
+    """A LinOSS model: an affine encoder, blocks of oscillators, and a head.
+
+    ```python
+    >>> import jax, jax.numpy as jnp, linoss
+    >>> config = linoss.LinOSSConfig(in_size=3, out_size=5, hidden_size=16, state_size=8)
+    >>> model = linoss.LinOSS(config, key=jax.random.key(0))
+    >>> model(jnp.zeros((10, 200, 3))).shape
+    (10, 5)
+
+    ```
+    """
+
+    encoder: eqx.nn.Linear
+    blocks: tuple[LinOSSBlock, ...]
+    head: Head
+    config: LinOSSConfig = eqx.field(static=True)
+
+    def __init__(self, config: LinOSSConfig, *, key: PRNGKeyArray):
+        """**Arguments:**
+
+        - `config`: see [`linoss.LinOSSConfig`][].
+        - `key`: from `jax.random.key`; decides the weights at the start.
+        """
+        encoder_key, blocks_key, head_key = jax.random.split(key, 3)
+        self.config = config
+        self.encoder = eqx.nn.Linear(config.in_size, config.hidden_size, key=encoder_key)
+        self.blocks = tuple(
+            LinOSSBlock(
+                config.hidden_size,
+                config.state_size,
+                norm=config.norm,
+                dropout=config.dropout,
+                glu_bias=config.glu_bias,
+                bidirectional=config.bidirectional,
+                complex_projections=config.complex_projections,
+                feedthrough=config.feedthrough,
+                bias=config.bias,
+                scheme=config.scheme,
+                parameterization=config.parameterization,
+                init=config.frequency_init,
+                max_frequency=config.max_frequency,
+                damped=config.damped,
+                min_radius=config.min_radius,
+                timestep=config.timestep,
+                key=block_key,
+            )
+            for block_key in jax.random.split(blocks_key, config.num_blocks)
+        )
+        sizes = (config.hidden_size, config.out_size)
+        if config.task == "forecasting":
+            assert config.horizon is not None
+            self.head = ForecastHead(*sizes, config.horizon, key=head_key)
+        elif config.task == "regression" and config.every is not None:
+            self.head = StepHead(*sizes, config.every, config.squash, key=head_key)
+        else:
+            self.head = PooledHead(*sizes, config.pooling, key=head_key)
+
+    def __call__(
+        self,
+        u: Float[Array, "*batch time in"],
+        *,
+        lengths: Int[Array, "*batch"] | None = None,
+        mask: Bool[Array, "*batch time"] | None = None,
+        intervals: Float[Array, "*batch time"] | None = None,
+        future: Float[Array, "*batch horizon in"] | None = None,
+        engine: str = "auto",
+    ) -> Float[Array, "..."]:
+        """The model's answers for whole sequences.
+
+        **Arguments:**
+
+        - `u`: `(..., time, in_size)`. NaN where nothing is masked gives NaN.
+        - `lengths`: how many samples of each sequence are real; the others are padding. A padded
+          batch gives what its sequences give one by one.
+        - `mask`: `(..., time)`, False where a sample is missing.
+        - `intervals`: `(..., time)`, for irregular sampling: the time since the sample before, in
+          units of the usual one.
+        - `future`: forecasting: `(..., horizon, in_size)`, what is known in advance; zeros
+          elsewhere, and by default.
+        - `engine`: see [`linoss.oscillator_scan`][].
+
+        **Returns:** `(..., out_size)`, or `(..., answers, out_size)` for answers at every k-th step
+        and for forecasts. Classification gives logits.
+        """
+        inputs = self._inputs(u, lengths, mask, intervals, future, engine)
+        answers, _ = _whole(self, inputs, None)
+        return answers
+
+    def train(
+        self,
+        u: Float[Array, "*batch time in"],
+        *,
+        key: PRNGKeyArray,
+        lengths: Int[Array, "*batch"] | None = None,
+        mask: Bool[Array, "*batch time"] | None = None,
+        intervals: Float[Array, "*batch time"] | None = None,
+        future: Float[Array, "*batch horizon in"] | None = None,
+        engine: str = "auto",
+    ) -> tuple[Float[Array, "..."], tuple[Norm | None, ...]]:
+        """As a call, but in training: with dropout drawn by `key`, and norms that learn statistics.
+
+        Returns the answers and the norms with their new statistics, for [`with_norms`][]. In the
+        backward pass each block is computed again from its input, so that inputs are all that is
+        kept.
+        """
+        inputs = self._inputs(u, lengths, mask, intervals, future, engine)
+        return _whole(self, inputs, key)
+
+    def with_norms(self, norms: tuple[Norm | None, ...]) -> "LinOSS":
+        """This model with other norms: those that [`train`][] returned."""
+        return eqx.tree_at(
+            lambda model: [block.norm for block in model.blocks],
+            self,
+            list(norms),
+            is_leaf=lambda x: x is None,
+        )
+
+    def init_state(self, batch_shape: tuple[int, ...] = ()) -> ModelState:
+        """The state before the first sample, for [`step`][] and [`run`][]."""
+        if self.config.bidirectional:
+            raise ValueError(
+                "bidirectional is True, expected False: a model that reads backwards needs the end "
+                "of the sequence and cannot be run step by step"
+            )
+        blocks = jax.tree.map(
+            lambda *x: jnp.stack(x), *(block.init_state(batch_shape) for block in self.blocks)
+        )
+        return ModelState(blocks, self.head.init_state(batch_shape))
+
+    def run(
+        self,
+        state: ModelState,
+        u: Float[Array, "*batch time in"],
+        *,
+        mask: Bool[Array, "*batch time"] | None = None,
+        intervals: Float[Array, "*batch time"] | None = None,
+        engine: str = "auto",
+    ) -> tuple[Float[Array, "*batch time out"], ModelState]:
+        """The answer after each sample of a piece of a sequence, and the state after the piece.
+
+        Piece by piece gives what the whole sequence gives. The answer at a step is the one that the
+        model would give if the sequence ended there; with `every` and in forecasting, it is what
+        the decoder makes of that step.
+
+        ```python
+        >>> import jax, jax.numpy as jnp, linoss
+        >>> config = linoss.LinOSSConfig(in_size=3, out_size=5, hidden_size=16, state_size=8)
+        >>> model = linoss.LinOSS(config, key=jax.random.key(0))
+        >>> state = model.init_state()
+        >>> answers, state = model.run(state, jnp.zeros((100, 3)))
+        >>> answers.shape
+        (100, 5)
+
+        ```
+        """
+        inputs = self._inputs(u, None, mask, intervals, None, engine)
+        return _piece(self, state, inputs)
+
+    def step(
+        self,
+        state: ModelState,
+        u: Float[Array, "*batch in"],
+        *,
+        interval: Float[Array, "*batch"] | float | None = None,
+    ) -> tuple[Float[Array, "*batch out"], ModelState]:
+        """The answer after one more sample, and the state after it.
+
+        ```python
+        >>> import jax, jax.numpy as jnp, linoss
+        >>> config = linoss.LinOSSConfig(in_size=3, out_size=5, hidden_size=16, state_size=8)
+        >>> model = linoss.LinOSS(config, key=jax.random.key(0))
+        >>> answer, state = model.step(model.init_state(), jnp.zeros(3))
+        >>> answer.shape
+        (5,)
+
+        ```
+        """
+        u = _checks.floating("u", u)
+        _checks.shape("u", u, ("...", self.config.in_size))
+        if interval is not None:
+            interval = jnp.broadcast_to(_checks.floating("interval", interval), u.shape[:-1])
+            interval = interval[..., None]
+        answers, state = self.run(state, u[..., None, :], intervals=interval)
+        return answers[..., 0, :], state
+
+    def forecast(
+        self,
+        state: ModelState,
+        future: Float[Array, "*batch horizon in"] | None = None,
+        *,
+        engine: str = "auto",
+    ) -> Float[Array, "*batch horizon out"]:
+        """What a forecasting model expects after the samples that led to `state`."""
+        if not isinstance(self.head, ForecastHead):
+            raise ValueError(f"task is {self.config.task!r}, expected 'forecasting' to forecast")
+        if future is None:
+            batch = state.blocks.interval.shape[1:]
+            future = jnp.zeros(
+                (*batch, self.head.horizon, self.config.in_size), self.encoder.weight.dtype
+            )
+        return self.run(state, future, engine=engine)[0]
+
+    def _inputs(
+        self, u: Any, lengths: Any, mask: Any, intervals: Any, future: Any, engine: str
+    ) -> dict[str, Any]:
+        """What came in, looked at before anything is traced."""
+        u = _checks.floating("u", u)
+        _checks.shape("u", u, ("...", "time", self.config.in_size))
+        *batch, time, _ = u.shape
+        if time == 0:
+            raise ValueError(f"u has shape {u.shape}, expected at least one step of time")
+        if lengths is not None:
+            lengths = _check_lengths(lengths, tuple(batch), time)
+        if mask is not None:
+            if getattr(mask, "dtype", None) != bool:
+                raise ValueError(f"mask has dtype {getattr(mask, 'dtype', None)}, expected bool")
+            _checks.shape("mask", mask, (*batch, time))
+            mask = jnp.asarray(mask)
+        if intervals is not None:
+            intervals = _checks.floating("intervals", intervals)
+            _checks.shape("intervals", intervals, (*batch, time))
+            _checks.nonnegative("intervals", intervals, allow_zero=False)
+        if future is not None:
+            if self.config.horizon is None:
+                raise ValueError(f"future was given, but task is {self.config.task!r}")
+            future = _checks.floating("future", future)
+            _checks.shape("future", future, (*batch, self.config.horizon, self.config.in_size))
+        _checks.one_of("engine", engine, ("auto", "sequential", "associative", "chunked"))
+        return {
+            "u": u,
+            "lengths": lengths,
+            "mask": mask,
+            "intervals": intervals,
+            "future": future,
+            "engine": engine,
+        }
+
+
+def _check_lengths(lengths: Any, batch: tuple[int, ...], time: int) -> Array:
+    lengths = jnp.asarray(lengths)
+    if not jnp.issubdtype(lengths.dtype, jnp.integer):
+        raise ValueError(f"lengths has dtype {lengths.dtype}, expected integers")
+    _checks.shape("lengths", lengths, batch)
+    if _checks.is_concrete(lengths):
+        wrong = (np.asarray(lengths) < 1) | (np.asarray(lengths) > time)
+        if wrong.any():
+            index = tuple(int(i) for i in np.argwhere(wrong)[0])
+            raise ValueError(
+                f"lengths is {int(lengths[index])} at index {index}, expected 1 to {time}, "
+                f"the number of steps in u"
+            )
+    return lengths
+
+
+@eqx.filter_jit
+def _whole(
+    model: LinOSS, inputs: dict[str, Any], key: PRNGKeyArray | None
+) -> tuple[Array, tuple[Norm | None, ...]]:
+    """Answers for whole sequences; in training (with a key) also the norms' new statistics."""
+    u, lengths, mask, intervals = (inputs[k] for k in ("u", "lengths", "mask", "intervals"))
+    head, past = model.head, u.shape[-2]
+    if isinstance(head, ForecastHead):
+        u = head.extend(u, inputs["future"], lengths)
+        added = [(0, 0)] * (u.ndim - 2) + [(0, head.horizon)]
+        mask = None if mask is None else jnp.pad(mask, added, constant_values=True)
+        intervals = None if intervals is None else jnp.pad(intervals, added, constant_values=1)
+        if lengths is not None and (mask is not None or intervals is not None):
+            ahead = jnp.arange(u.shape[-2]) >= lengths[..., None]
+            mask = None if mask is None else mask | ahead
+            intervals = None if intervals is None else jnp.where(ahead, 1, intervals)
+    if lengths is not None:
+        there = jnp.arange(u.shape[-2]) < lengths[..., None] + (u.shape[-2] - past)
+        mask = there if mask is None else mask & there
+    features, _, norms = _features(
+        model, u, mask, intervals, inputs["engine"], states=None, key=key
+    )
+    answers = head(features, lengths if isinstance(head, ForecastHead) else mask)
+    return answers, norms
+
+
+@eqx.filter_jit
+def _piece(model: LinOSS, state: ModelState, inputs: dict[str, Any]) -> tuple[Array, ModelState]:
+    """Answers at every step of a piece of a sequence, and the state after it."""
+    mask = inputs["mask"]
+    features, states, _ = _features(
+        model, inputs["u"], mask, inputs["intervals"], inputs["engine"], state.blocks, key=None
+    )
+    answers, head_state = model.head.run(features, mask, state.head)
+    return answers, ModelState(states, head_state)
+
+
+def _features(
+    model: LinOSS,
+    u: Array,
+    mask: Array | None,
+    intervals: Array | None,
+    engine: str,
+    states: LayerState | None,
+    key: PRNGKeyArray | None,
+) -> tuple[Array, LayerState, tuple[Norm | None, ...]]:
+    """Encoder and blocks. The blocks are alike, so one of them is compiled, in a loop over all."""
+    if mask is not None:  # what is missing may be anything, NaN included
+        u = jnp.where(mask[..., None], u, 0)
+    hidden = affine(model.encoder, u)
+    arrays, static = zip(*(eqx.partition(b, eqx.is_array) for b in model.blocks), strict=True)
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *arrays)
+    options = {"mask": mask, "intervals": intervals, "engine": engine}
+
+    def train(hidden: Array, block_and_words: Any) -> Any:
+        arrays, words = block_and_words
+        return eqx.combine(arrays, static[0]).train(hidden, words=words, **options)
+
+    def evaluate(hidden: Array, block_and_state: Any) -> Any:
+        arrays, state = block_and_state
+        return eqx.combine(arrays, static[0])(hidden, state=state, **options)
+
+    if key is None:
+        hidden, states = jax.lax.scan(evaluate, hidden, (stacked, states))
+        norms = tuple(block.norm for block in model.blocks)
+    else:
+        words = jax.vmap(key_words)(jax.random.split(key, len(model.blocks)))
+        train = jax.checkpoint(train, prevent_cse=False)
+        hidden, norm = jax.lax.scan(train, hidden, (stacked, words))
+        norms = tuple(jax.tree.map(lambda x, i=i: x[i], norm) for i in range(len(model.blocks)))
+    return hidden, states, norms
+
+
+def trainable(model: Any) -> Any:
+    """Which leaves of a model are trained: True for weights, False for the norms' statistics.
+
+    ```python
+    >>> import equinox as eqx, jax, linoss
+    >>> config = linoss.LinOSSConfig(in_size=3, out_size=5, hidden_size=16, state_size=8)
+    >>> model = linoss.LinOSS(config, key=jax.random.key(0))
+    >>> weights, rest = eqx.partition(model, linoss.trainable(model))
+
+    ```
+    """
+
+    def mark(node: Any) -> Any:
+        if isinstance(node, BatchNorm):
+            return jax.tree.map(lambda _: False, node)
+        return eqx.is_inexact_array(node)
+
+    return jax.tree.map(mark, model, is_leaf=lambda x: isinstance(x, BatchNorm))
+
+
+def count_parameters(model: Any, *, buffers: bool = False) -> int:
+    """How many numbers a model learns; with `buffers`, and the norms' statistics.
+
+    The paper's table counts with them.
+
+    ```python
+    >>> import jax, linoss
+    >>> config = linoss.LinOSSConfig.published(
+    ...     in_size=7, out_size=5, hidden_size=128, state_size=64, num_blocks=2
+    ... )
+    >>> model = linoss.LinOSS(config, key=jax.random.key(0))
+    >>> linoss.count_parameters(model, buffers=True)
+    134279
+
+    ```
+    """
+    counted = eqx.filter(model, eqx.is_array if buffers else trainable(model))
+    return sum(x.size for x in jax.tree.leaves(counted))

@@ -1,0 +1,95 @@
+"""Norms over channels that know which samples are there."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float
+
+_EPSILON = 1e-5
+_KEEP = 0.99
+
+NormKind = Literal["layer", "batch", "running"]
+
+
+class LayerNorm(eqx.Module):
+    """Each sample by its own mean and deviation over channels, with learned scale and shift."""
+
+    scale: Float[Array, " hidden"]
+    shift: Float[Array, " hidden"]
+
+    def __init__(self, hidden_size: int):
+        self.scale, self.shift = jnp.ones(hidden_size), jnp.zeros(hidden_size)
+
+    def __call__(
+        self, x: Float[Array, "*batch time hidden"], mask: Bool[Array, "*batch time"] | None, *,
+        training: bool,
+    ) -> tuple[Float[Array, "*batch time hidden"], "LayerNorm"]:
+        """The normalised samples, and the norm itself, which stays as it is."""
+        mean = jnp.mean(x, axis=-1, keepdims=True)
+        variance = jnp.var(x, axis=-1, keepdims=True)
+        return (x - mean) / jnp.sqrt(variance + _EPSILON) * self.scale + self.shift, self
+
+
+class BatchNorm(eqx.Module):
+    """Each channel by its mean and deviation over batch and time, without scale and shift.
+
+    Evaluation uses running statistics r, updated in training as r <- 0.99 r + 0.01 batch, where
+    the first batch sets r. Training normalises with the batch's own statistics (`"batch"`), or, as
+    in the published runs, with the updated r (`"running"`), through whose batch share gradients
+    flow.
+    """
+
+    mean: Float[Array, " hidden"]
+    variance: Float[Array, " hidden"]
+    fresh: Bool[Array, ""]
+    kind: Literal["batch", "running"] = eqx.field(static=True)
+
+    def __init__(self, hidden_size: int, kind: Literal["batch", "running"]):
+        self.mean, self.variance = jnp.zeros(hidden_size), jnp.ones(hidden_size)
+        self.fresh, self.kind = jnp.array(True), kind
+
+    def __call__(
+        self, x: Float[Array, "*batch time hidden"], mask: Bool[Array, "*batch time"] | None, *,
+        training: bool,
+    ) -> tuple[Float[Array, "*batch time hidden"], "BatchNorm"]:
+        """The normalised samples, and the norm with the statistics it has after them."""
+        running = (jax.lax.stop_gradient(self.mean), jax.lax.stop_gradient(self.variance))
+        if not training:
+            return _standardize(x, *running), self
+        batch = _statistics(x, mask)
+        mean, variance = (
+            jnp.where(self.fresh, b, _KEEP * r + (1 - _KEEP) * b)
+            for r, b in zip(running, batch, strict=True)
+        )
+        used = (mean, variance) if self.kind == "running" else batch
+        updated = eqx.tree_at(
+            lambda norm: (norm.mean, norm.variance, norm.fresh),
+            self,
+            jax.lax.stop_gradient((mean, variance, jnp.zeros_like(self.fresh))),
+        )
+        return _standardize(x, *used), updated
+
+
+def _statistics(x: Array, mask: Array | None) -> tuple[Array, Array]:
+    """Mean and variance of each channel over all samples that are there."""
+    axes = tuple(range(x.ndim - 1))
+    where = None if mask is None else jnp.broadcast_to(mask, x.shape[:-1])[..., None]
+    mean = jnp.mean(x, axes, where=where)
+    return mean, jnp.mean((x - mean) ** 2, axes, where=where)
+
+
+def _standardize(x: Array, mean: Array, variance: Array) -> Array:
+    return (x - mean) * jax.lax.rsqrt(variance + _EPSILON)
+
+
+Norm = LayerNorm | BatchNorm
+
+
+def make_norm(kind: NormKind | None, hidden_size: int) -> Norm | None:
+    """The norm of that name."""
+    if kind is None:
+        return None
+    return LayerNorm(hidden_size) if kind == "layer" else BatchNorm(hidden_size, kind)

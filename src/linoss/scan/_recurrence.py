@@ -1,0 +1,92 @@
+"""The recurrence that every engine runs: x_n = M_n x_{n-1} + F_n b_n, x = [z, y].
+
+Inside this room, arrays are `(batch, time, m)` with one batch axis, a state is a pair (z, y), and
+whatever varies from sample to sample (sampling intervals, mask) travels beside the force, so that
+M_n and F_n are made where they are used and never stored for the whole sequence.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float
+
+from linoss.dynamics._scheme import Step
+from linoss.dynamics._transition import SCHEMES
+
+State = tuple[Float[Array, "batch *time m"], Float[Array, "batch *time m"]]
+Matrix = tuple[tuple[Array, Array], tuple[Array, Array]]
+"""[[zz, zy], [yz, yy]], each entry an array over oscillators, and over samples where it varies."""
+
+
+class Samples(eqx.Module):
+    """What may differ from sample to sample."""
+
+    intervals: Float[Array, "#batch time #m"] | None
+    mask: Bool[Array, "#batch time 1"] | None
+
+    def piece(self, start: Any, size: int) -> "Samples":
+        """The samples from `start` on."""
+        return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, size, axis=1), self)
+
+
+class Recurrence(eqx.Module):
+    """How to make M and F for given samples: from parameters that all samples share.
+
+    With a scheme, the parameters are (frequency, timestep, damping); without, the step itself.
+    """
+
+    parameters: Any
+    scheme: str | None = eqx.field(static=True)
+
+    def step(self, samples: Samples) -> Step:
+        """M and F for these samples; where nothing varies, the one step of all samples."""
+        if self.scheme is None:
+            step = self.parameters
+        else:
+            frequency, timestep, damping = self.parameters
+            step = SCHEMES[self.scheme].step(frequency, timestep * samples.intervals, damping)
+        return step if samples.mask is None else _masked(step, samples.mask)
+
+    def adjoint_step(self, samples: Samples) -> Step:
+        """The same for sensitivities, run backwards in time: mu_n = M_n^T (mu_{n+1} + e_y dy_n)."""
+        (zz, zy), (yz, yy) = self.step(samples).matrix
+        return Step(((zz, yz), (zy, yy)), (yz, yy))
+
+
+def _masked(step: Step, mask: Array) -> Step:
+    """A masked step leaves the state as it is: M = 1, F = 0."""
+    ((zz, zy), (yz, yy)), (fz, fy) = step
+    return Step(
+        (
+            (jnp.where(mask, zz, 1), jnp.where(mask, zy, 0)),
+            (jnp.where(mask, yz, 0), jnp.where(mask, yy, 1)),
+        ),
+        (jnp.where(mask, fz, 0), jnp.where(mask, fy, 0)),
+    )
+
+
+def apply(matrix: Matrix, state: State) -> State:
+    """M x."""
+    (zz, zy), (yz, yy) = matrix
+    z, y = state
+    return zz * z + zy * y, yz * z + yy * y
+
+
+def add(state: State, other: State) -> State:
+    """x + f."""
+    return state[0] + other[0], state[1] + other[1]
+
+
+def multiply(second: Matrix, first: Matrix) -> Matrix:
+    """M_2 M_1."""
+    (a, b), (c, d) = first
+    column_z, column_y = apply(second, (a, c)), apply(second, (b, d))
+    return (column_z[0], column_y[0]), (column_z[1], column_y[1])
+
+
+def is_constant(matrix: Matrix) -> bool:
+    """Whether one matrix serves all samples."""
+    return matrix[0][0].ndim == 1
