@@ -4,9 +4,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+
+AnyArray = Array | np.ndarray
+"""What callers may pass."""
 
 
 def is_concrete(value: Any) -> bool:
@@ -18,7 +22,8 @@ def floating(name: str, value: Any) -> Array:
     """`value` as a floating-point array. Python numbers are welcome; arrays of integers are not."""
     if isinstance(value, list | tuple | int | float) and not isinstance(value, bool):
         try:  # a lone number takes the precision of what it meets
-            value = jnp.asarray(float(value) if np.ndim(value) == 0 else np.asarray(value, float))
+            value = np.asarray(value, float)
+            value = jnp.asarray(value.item() if value.ndim == 0 else value)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} must be numbers in a regular array: {error}") from None
     dtype = getattr(value, "dtype", None)
@@ -29,6 +34,14 @@ def floating(name: str, value: Any) -> Array:
             f"`{name}.astype('float32')`"
         )
     return jnp.asarray(value)
+
+
+def boolean(name: str, value: Any) -> None:
+    """Refuse anything but an array of bool."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jnp.bool_):
+        found = type(value).__name__ if dtype is None else f"dtype {dtype}"
+        raise ValueError(f"{name} has {found}, expected an array of bool")
 
 
 def nonnegative(name: str, value: Array, *, allow_zero: bool = True) -> None:
@@ -45,7 +58,7 @@ def nonnegative(name: str, value: Array, *, allow_zero: bool = True) -> None:
 
 
 def shape(name: str, value: Any, expected: tuple[int | str, ...]) -> None:
-    """Refuse another shape. Words in `expected` stand for any size; a leading "..." for any axes."""
+    """Refuse another shape. In `expected`, words stand for any size, a first "..." for any axes."""
     found = tuple(np.shape(value))
     fixed = expected[1:] if expected[:1] == ("...",) else expected
     tail = found[len(found) - len(fixed) :] if len(found) >= len(fixed) else None

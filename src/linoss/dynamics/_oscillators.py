@@ -98,9 +98,10 @@ class Oscillators(eqx.Module):
             self.raw_frequency = frequency if parameterization == "relu" else jnp.sqrt(frequency)
 
     def _timestep(self, like: Array) -> Array:
-        if self.raw_timestep is None:
-            return jnp.full_like(like, self.fixed_timestep)
-        return jax.nn.sigmoid(self.raw_timestep)
+        if self.raw_timestep is not None:
+            return jax.nn.sigmoid(self.raw_timestep)
+        assert self.fixed_timestep is not None
+        return jnp.full_like(like, self.fixed_timestep)
 
     @property
     def state_size(self) -> int:
@@ -124,7 +125,9 @@ class Oscillators(eqx.Module):
         """A of each oscillator."""
         raw = self.raw_frequency
         frequency = jax.nn.relu(raw) if self.parameterization == "relu" else raw**2
-        return jnp.minimum(frequency, find_scheme(self.scheme).stable(self.timestep, self.damping).high)
+        return jnp.minimum(
+            frequency, find_scheme(self.scheme).stable(self.timestep, self.damping).high
+        )
 
     def transition(
         self, intervals: Float[Array, "*batch time"] | None = None, copies: int = 1

@@ -11,7 +11,7 @@ Values = Float[Array, "..."]
 
 
 class Step(NamedTuple):
-    """[z, y]_n = M [z, y]_{n-1} + F b_n, entry by entry: each entry is an array over oscillators."""
+    """[z, y]_n = M [z, y]_{n-1} + F b_n, entry by entry: each is an array over oscillators."""
 
     matrix: tuple[tuple[Values, Values], tuple[Values, Values]]
     forcing: tuple[Values, Values]

@@ -8,6 +8,7 @@ from jax import Array
 from jaxtyping import Complex, Float
 
 from linoss import _checks
+from linoss._checks import AnyArray
 from linoss.dynamics._scheme import Interval
 from linoss.dynamics._transition import Transition, find_scheme
 
@@ -35,7 +36,7 @@ def spectral_radius(transition: Transition) -> Float[Array, " m"]:
 
     ```python
     >>> import linoss
-    >>> float(linoss.spectral_radius(linoss.discretize("im", [3.0], 1.0))[0])
+    >>> round(float(linoss.spectral_radius(linoss.discretize("im", [3.0], 1.0))[0]), 6)
     0.5
 
     ```
@@ -79,9 +80,9 @@ def _region(kind: str, scheme: str, timestep: Any, damping: Any) -> Interval:
 
 
 def hamiltonian(
-    state: Float[Array, "*batch m 2"],
-    frequency: Float[Array, " m"],
-    force: Float[Array, "*batch m"] | float = 0.0,
+    state: Float[AnyArray, "*batch m 2"],
+    frequency: Float[AnyArray, " m"],
+    force: Float[AnyArray, "*batch m"] | float = 0.0,
 ) -> Float[Array, "*batch"]:
     """H = 1/2 sum_k (A_k y_k^2 + z_k^2 - 2 b_k y_k), the energy of [z, y] under a force b.
 
@@ -98,7 +99,7 @@ def hamiltonian(
 
 
 def expected_eigenvalue_power(
-    power: float, timestep: float = 1.0, max_frequency: float = 1.0
+    power: int | float, timestep: int | float = 1.0, max_frequency: int | float = 1.0
 ) -> float:
     """E |lambda|^N of LinOSS-IM at initialisation, A uniform on [0, A_max].
 

@@ -117,7 +117,9 @@ def discretize(
     _checks.nonnegative("timestep", timestep, allow_zero=False)
     _checks.nonnegative("damping", damping)
     if not rule.damped and not (_checks.is_concrete(damping) and not np.any(damping)):
-        raise ValueError(f"damping was given, but scheme {scheme!r} has none; use 'imex' or 'exact'")
+        raise ValueError(
+            f"damping was given, but scheme {scheme!r} has none; use 'imex' or 'exact'"
+        )
     _check_stable(scheme, rule, frequency, timestep, damping)
 
     dtype = jnp.result_type(frequency, timestep, damping)
@@ -159,7 +161,7 @@ def _check_stable(
     shape = excess.shape
     A, h, bound = (np.broadcast_to(x, shape)[index] for x in (frequency, timestep, highest))
     raise ValueError(
-        f"timestep {h:g} is past the stability bound of scheme {name!r}: at this timestep frequency "
-        f"may be {bound:g} at most, and is {A:g} for oscillator {index[-1]}; use a smaller timestep, "
-        f"or 'im' or 'exact', which have no bound"
+        f"timestep {h:g} is past the stability bound of scheme {name!r}: with it, frequency may be "
+        f"{bound:g} at most, and is {A:g} for oscillator {index[-1]}; use a smaller timestep, or "
+        f"'im' or 'exact', which have no bound"
     )

@@ -27,7 +27,10 @@ from linoss.dynamics._scheme import Interval, Scheme, Step, Values
 
 
 def step(frequency: Values, timestep: Values, damping: Values) -> Step:
-    """w_n = w_{n-1} + h b_n - h/2 A (y_n + y_{n-1}),  y_n = y_{n-1} + h w_{n-1} + h^2 (b_n - A y_{n-1}/2)."""
+    """w_n = w_{n-1} + h b_n - h/2 A (y_n + y_{n-1}).
+
+    y_n = y_{n-1} + h (w_{n-1} + h b_n - h/2 A y_{n-1}).
+    """
     A, h = frequency, timestep
     half = 1 - h**2 * A / 2
     M = (

@@ -112,7 +112,7 @@ class LinOSSBlock(eqx.Module):
         intervals: Float[Array, "*batch time"] | None = None,
         engine: str = "auto",
     ) -> tuple[Float[Array, "*batch time hidden"], Norm | None]:
-        """The block in training, with dropout drawn by `words`, and its norm with new statistics."""
+        """The block in training, dropout drawn by `words`, and its norm with new statistics."""
         output, _, norm = self._run(u, None, mask, intervals, engine, words, training=True)
         return output, norm
 

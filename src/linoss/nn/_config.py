@@ -91,7 +91,9 @@ class LinOSSConfig:
         if self.task == "forecasting" and self.horizon is None:
             raise ValueError("horizon is None, expected a number of steps for task 'forecasting'")
         if self.squash and self.every is None:
-            raise ValueError("squash is True, but every is None: it is for answers at every k-th step")
+            raise ValueError(
+                "squash is True, but every is None: it is for answers at every k-th step"
+            )
 
     @classmethod
     def published(cls, **sizes_and_changes: Any) -> "LinOSSConfig":

@@ -16,7 +16,10 @@ def key_words(key: PRNGKeyArray) -> UInt32[Array, "2"]:
 
 
 def random_bits(words: UInt32[Array, "2"], position: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
-    """32 random bits for each position: two rounds of multiply and shift, a key word before each."""
+    """32 random bits a position: two rounds of shift and multiply, a word of the key before each.
+
+    Both rounds are one-to-one, so no two positions share their bits by construction.
+    """
     x = position ^ words[0]
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         x = (x ^ (x >> shift)) * jnp.uint32(factor)

@@ -9,6 +9,7 @@ from jax import Array
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from linoss import _checks
+from linoss._checks import AnyArray
 from linoss.dynamics import Oscillators
 from linoss.scan import oscillator_scan
 
@@ -62,7 +63,7 @@ class LinOSSLayer(eqx.Module):
 
         - `hidden_size`: number of channels in and out.
         - `state_size`: number of oscillators; a complex one counts once.
-        - `complex_projections`: B and C complex, as in the published runs, or real, as in the paper.
+        - `complex_projections`: B and C complex, as in the published runs, or real, as in the text.
         - `feedthrough`: D as a `"vector"`, `"dense"`, or `"none"`.
         - `bias`: with the constant force b.
         - everything else goes to [`linoss.Oscillators`][].
@@ -85,17 +86,15 @@ class LinOSSLayer(eqx.Module):
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> LayerState:
         """All oscillators at rest."""
         pairs, dtype = self.input_weight.shape[0], self.input_weight.dtype
-        return LayerState(
-            jnp.zeros((*batch_shape, pairs, 2), dtype), jnp.zeros(batch_shape, dtype)
-        )
+        return LayerState(jnp.zeros((*batch_shape, pairs, 2), dtype), jnp.zeros(batch_shape, dtype))
 
     def __call__(
         self,
-        u: Float[Array, "*batch time hidden"],
+        u: Float[AnyArray, "*batch time hidden"],
         *,
         state: LayerState | None = None,
-        mask: Bool[Array, "*batch time"] | None = None,
-        intervals: Float[Array, "*batch time"] | None = None,
+        mask: Bool[AnyArray, "*batch time"] | None = None,
+        intervals: Float[AnyArray, "*batch time"] | None = None,
         reverse: bool = False,
         engine: str = "auto",
     ) -> tuple[Float[Array, "*batch time hidden"], LayerState]:
@@ -106,6 +105,8 @@ class LinOSSLayer(eqx.Module):
         """
         u = _checks.floating("u", u)
         _checks.shape("u", u, ("...", "time", self.input_weight.shape[1]))
+        mask = None if mask is None else jnp.asarray(mask)
+        intervals = None if intervals is None else _checks.floating("intervals", intervals)
         if state is None:
             state = self.init_state(u.shape[:-2])
         if reverse and intervals is not None:
@@ -171,7 +172,7 @@ def _last_interval(
 
 
 def _intervals_after(intervals: Array, mask: Array | None) -> Array:
-    """The time to the next sample that is there, for a run in reverse; the last takes the first's."""
+    """The time to the next sample that is there, for a run in reverse; the last has the first's."""
     time = intervals.shape[-1]
     if mask is None:
         return jnp.roll(intervals, -1, axis=-1)

@@ -1,6 +1,5 @@
 """The full model of Algorithm 1: encoder, blocks, head."""
 
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,12 +10,14 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from linoss import _checks
+from linoss._checks import AnyArray
 from linoss.nn._block import LinOSSBlock
 from linoss.nn._config import LinOSSConfig
 from linoss.nn._dropout import key_words
 from linoss.nn._heads import ForecastHead, Head, PooledHead, StepHead, affine
 from linoss.nn._layer import LayerState
 from linoss.nn._norm import BatchNorm, Norm
+from linoss.scan import ENGINES
 
 
 class ModelState(eqx.Module):
@@ -88,12 +89,12 @@ class LinOSS(eqx.Module):
 
     def __call__(
         self,
-        u: Float[Array, "*batch time in"],
+        u: Float[AnyArray, "*batch time in"],
         *,
-        lengths: Int[Array, "*batch"] | None = None,
-        mask: Bool[Array, "*batch time"] | None = None,
-        intervals: Float[Array, "*batch time"] | None = None,
-        future: Float[Array, "*batch horizon in"] | None = None,
+        lengths: Int[AnyArray, "*batch"] | None = None,
+        mask: Bool[AnyArray, "*batch time"] | None = None,
+        intervals: Float[AnyArray, "*batch time"] | None = None,
+        future: Float[AnyArray, "*batch horizon in"] | None = None,
         engine: str = "auto",
     ) -> Float[Array, "..."]:
         """The model's answers for whole sequences.
@@ -119,13 +120,13 @@ class LinOSS(eqx.Module):
 
     def train(
         self,
-        u: Float[Array, "*batch time in"],
+        u: Float[AnyArray, "*batch time in"],
         *,
         key: PRNGKeyArray,
-        lengths: Int[Array, "*batch"] | None = None,
-        mask: Bool[Array, "*batch time"] | None = None,
-        intervals: Float[Array, "*batch time"] | None = None,
-        future: Float[Array, "*batch horizon in"] | None = None,
+        lengths: Int[AnyArray, "*batch"] | None = None,
+        mask: Bool[AnyArray, "*batch time"] | None = None,
+        intervals: Float[AnyArray, "*batch time"] | None = None,
+        future: Float[AnyArray, "*batch horizon in"] | None = None,
         engine: str = "auto",
     ) -> tuple[Float[Array, "..."], tuple[Norm | None, ...]]:
         """As a call, but in training: with dropout drawn by `key`, and norms that learn statistics.
@@ -161,10 +162,10 @@ class LinOSS(eqx.Module):
     def run(
         self,
         state: ModelState,
-        u: Float[Array, "*batch time in"],
+        u: Float[AnyArray, "*batch time in"],
         *,
-        mask: Bool[Array, "*batch time"] | None = None,
-        intervals: Float[Array, "*batch time"] | None = None,
+        mask: Bool[AnyArray, "*batch time"] | None = None,
+        intervals: Float[AnyArray, "*batch time"] | None = None,
         engine: str = "auto",
     ) -> tuple[Float[Array, "*batch time out"], ModelState]:
         """The answer after each sample of a piece of a sequence, and the state after the piece.
@@ -190,9 +191,9 @@ class LinOSS(eqx.Module):
     def step(
         self,
         state: ModelState,
-        u: Float[Array, "*batch in"],
+        u: Float[AnyArray, "*batch in"],
         *,
-        interval: Float[Array, "*batch"] | float | None = None,
+        interval: Float[AnyArray, "*batch"] | float | None = None,
     ) -> tuple[Float[Array, "*batch out"], ModelState]:
         """The answer after one more sample, and the state after it.
 
@@ -217,7 +218,7 @@ class LinOSS(eqx.Module):
     def forecast(
         self,
         state: ModelState,
-        future: Float[Array, "*batch horizon in"] | None = None,
+        future: Float[AnyArray, "*batch horizon in"] | None = None,
         *,
         engine: str = "auto",
     ) -> Float[Array, "*batch horizon out"]:
@@ -243,8 +244,7 @@ class LinOSS(eqx.Module):
         if lengths is not None:
             lengths = _check_lengths(lengths, tuple(batch), time)
         if mask is not None:
-            if getattr(mask, "dtype", None) != bool:
-                raise ValueError(f"mask has dtype {getattr(mask, 'dtype', None)}, expected bool")
+            _checks.boolean("mask", mask)
             _checks.shape("mask", mask, (*batch, time))
             mask = jnp.asarray(mask)
         if intervals is not None:
@@ -256,7 +256,7 @@ class LinOSS(eqx.Module):
                 raise ValueError(f"future was given, but task is {self.config.task!r}")
             future = _checks.floating("future", future)
             _checks.shape("future", future, (*batch, self.config.horizon, self.config.in_size))
-        _checks.one_of("engine", engine, ("auto", "sequential", "associative", "chunked"))
+        _checks.one_of("engine", engine, ENGINES)
         return {
             "u": u,
             "lengths": lengths,
@@ -316,6 +316,7 @@ def _piece(model: LinOSS, state: ModelState, inputs: dict[str, Any]) -> tuple[Ar
     features, states, _ = _features(
         model, inputs["u"], mask, inputs["intervals"], inputs["engine"], state.blocks, key=None
     )
+    assert states is not None
     answers, head_state = model.head.run(features, mask, state.head)
     return answers, ModelState(states, head_state)
 
@@ -328,7 +329,7 @@ def _features(
     engine: str,
     states: LayerState | None,
     key: PRNGKeyArray | None,
-) -> tuple[Array, LayerState, tuple[Norm | None, ...]]:
+) -> tuple[Array, LayerState | None, tuple[Norm | None, ...]]:
     """Encoder and blocks. The blocks are alike, so one of them is compiled, in a loop over all."""
     if mask is not None:  # what is missing may be anything, NaN included
         u = jnp.where(mask[..., None], u, 0)

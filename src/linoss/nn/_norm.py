@@ -24,7 +24,10 @@ class LayerNorm(eqx.Module):
         self.scale, self.shift = jnp.ones(hidden_size), jnp.zeros(hidden_size)
 
     def __call__(
-        self, x: Float[Array, "*batch time hidden"], mask: Bool[Array, "*batch time"] | None, *,
+        self,
+        x: Float[Array, "*batch time hidden"],
+        mask: Bool[Array, "*batch time"] | None,
+        *,
         training: bool,
     ) -> tuple[Float[Array, "*batch time hidden"], "LayerNorm"]:
         """The normalised samples, and the norm itself, which stays as it is."""
@@ -52,7 +55,10 @@ class BatchNorm(eqx.Module):
         self.fresh, self.kind = jnp.array(True), kind
 
     def __call__(
-        self, x: Float[Array, "*batch time hidden"], mask: Bool[Array, "*batch time"] | None, *,
+        self,
+        x: Float[Array, "*batch time hidden"],
+        mask: Bool[Array, "*batch time"] | None,
+        *,
         training: bool,
     ) -> tuple[Float[Array, "*batch time hidden"], "BatchNorm"]:
         """The normalised samples, and the norm with the statistics it has after them."""

@@ -1,5 +1,5 @@
 """From one step to a whole sequence: engines, the adjoint, carrying state."""
 
-from linoss.scan._scan import oscillator_scan
+from linoss.scan._scan import ENGINES, oscillator_scan
 
-__all__ = ["oscillator_scan"]
+__all__ = ["ENGINES", "oscillator_scan"]

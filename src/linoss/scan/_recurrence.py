@@ -16,7 +16,8 @@ from jaxtyping import Bool, Float
 from linoss.dynamics._scheme import Step
 from linoss.dynamics._transition import SCHEMES
 
-State = tuple[Float[Array, "batch *time m"], Float[Array, "batch *time m"]]
+State = tuple[Array, Array]
+"""Velocity and position, each `(batch, ..., m)`."""
 Matrix = tuple[tuple[Array, Array], tuple[Array, Array]]
 """[[zz, zy], [yz, yy]], each entry an array over oscillators, and over samples where it varies."""
 

@@ -1,0 +1,198 @@
+"""The exact scheme where its formula is singular: A = 0, G = 0, G^2 = 4 A, and in float32."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import linoss
+import mpmath
+import numpy as np
+import pytest
+
+EPS = np.finfo(np.float32).eps
+SMALLEST = np.finfo(np.float32).tiny
+
+
+def response(A, G, h):
+    """F_z = E s and F_y = (1 - E (c + a s)) / A in 40 digits, for any sign of A and omega^2."""
+    a = G / 2
+    omega = mpmath.sqrt(mpmath.mpc(A - a**2))
+    s = mpmath.sin(omega * h) / omega if omega else h
+    E = mpmath.exp(-a * h)
+    F_z = mpmath.re(E * s)
+    if A:
+        return F_z, (1 - mpmath.re(E * (mpmath.cos(omega * h) + a * s))) / A
+    return F_z, (h - F_z) / G if G else h**2 / 2
+
+
+def grid():
+    """(A, G, h) with A and G over many decades, and G^2 -> 4 A from both sides, as float32."""
+    stiffness = [0.0, *np.geomspace(1e-8, 1e4, 13)]
+    damping = [0.0, *np.geomspace(1e-6, 1e3, 10)]
+    timesteps = [0.01, 0.1, 0.5, 1.0, 3.0]
+    points = list(itertools.product(stiffness, damping, timesteps))
+    for A, distance, h in itertools.product(
+        stiffness[1:], [0.0, *np.geomspace(1e-12, 1, 13)], timesteps
+    ):
+        points += [(A, 2 * np.sqrt(A * (1 + sign * distance)), h) for sign in (1, -1)]
+    return np.array(points).T.astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def points():
+    return grid()
+
+
+def forcing(A, G, h):
+    return linoss.discretize("exact", A, h, G).forcing.T
+
+
+def entries(A, G, h):
+    """M and F as six rows."""
+    step = linoss.discretize("exact", A, h, G)
+    return jnp.concatenate([step.matrix.reshape(-1, 4), step.forcing], axis=1).T
+
+
+def slopes(function, *arguments):
+    """Derivatives of each row for each argument, element by element."""
+    arguments = tuple(jnp.asarray(x) for x in arguments)
+    for k in range(3):
+        tangents = tuple(jnp.full_like(x, float(i == k)) for i, x in enumerate(arguments))
+        yield np.asarray(jax.jvp(function, arguments, tangents)[1])
+
+
+def test_forcing_in_single_precision(points):
+    A, G, h = points
+    found = np.asarray(forcing(A, G, h), np.float64)
+    assert forcing(A, G, h).dtype == np.float32
+    with mpmath.workdps(40):
+        expected = [response(*(mpmath.mpf(float(x)) for x in point)) for point in points.T]
+    expected = np.array([[float(x) for x in pair] for pair in expected]).T
+    h = h.astype(np.float64)
+    error = np.abs(found - expected) / np.stack([h, h**2])
+    assert error.max() < 1e-6
+
+
+def test_matrix_in_single_precision(points, steps_from_equations):
+    """Rounding of the angle omega h moves the phase; nothing else may be lost."""
+    A, G, h = points[:, ::7].astype(np.float64)
+    found = np.asarray(linoss.discretize("exact", *points[[0, 2, 1], ::7]).matrix, np.float64)
+    expected, _ = steps_from_equations("exact", A, h, G)
+    velocity = np.maximum(np.sqrt(A), 1 / h)  # makes [z, y] of one size
+    scale = np.stack([np.ones_like(A), velocity, 1 / velocity, np.ones_like(A)], -1)
+    error = np.abs(found - expected).reshape(-1, 4) / scale
+    assert (error.max(-1) / (1 + h * np.sqrt(A))).max() < 20 * EPS
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_derivatives_are_finite_everywhere(points, precision):
+    values = points.astype(precision)
+    for slope in slopes(entries, *values):
+        assert slope.dtype == precision
+        assert np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_derivatives_are_finite_in_reverse(points, precision):
+    """As training asks for them, in one bank, where a NaN would spread."""
+    gradients = jax.grad(lambda *x: jnp.sum(jnp.tanh(entries(*x))), argnums=(0, 1, 2))(
+        *(jnp.asarray(x) for x in points.astype(precision))
+    )
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [("float64", 1e-9), pytest.param("float32", 1e-4)]
+)
+def test_derivatives_match_forty_digits(points, precision, tolerance):
+    """Relative to the derivative itself, or where that is smaller, to eps in the value's units."""
+    points = points[:, ::5]
+    found = list(slopes(forcing, *points.astype(precision)))
+    with mpmath.workdps(60):
+        for argument, slope in enumerate(found):
+            expected = np.array([_slope(point, argument) for point in points.T]).T
+            A, G, h = points.astype(np.float64)
+            unit = np.stack([h, h**2]) / np.stack([A + h**-2, G + 1 / h, h])[argument]
+            floor = unit * np.finfo(precision).eps * 1e3
+            error = np.abs(slope - expected) / (np.abs(expected) + floor)
+            worst = np.unravel_index(error.argmax(), error.shape)
+            assert error.max() < tolerance, (argument, worst[0], points[:, worst[1]])
+
+
+def _slope(point, argument):
+    """Central differences; the response is an entire function of A, G and h."""
+    point = [mpmath.mpf(float(x)) for x in point]
+    step = mpmath.mpf(10) ** -15 * max(point[argument], mpmath.mpf(10) ** -3)
+    above, below = list(point), list(point)
+    above[argument] += step
+    below[argument] -= step
+    pairs = zip(response(*above), response(*below), strict=True)
+    return [float((up - down) / (2 * step)) for up, down in pairs]
+
+
+# Lines along which two float32 neighbours are compared: argument to vary, centre (A, G, h).
+CROSSINGS = {
+    "free particle": (0, (0.0, 0.0, 1.0)),
+    "sliding particle": (0, (0.0, 3.0, 1.0)),
+    "no damping": (1, (0.7, 0.0, 1.0)),
+    "no damping, stiff": (1, (9.0, 0.0, 1.0)),
+    "critical, short step": (0, (0.25, 1.0, 0.1)),
+    "critical, long step": (0, (2.25, 3.0, 1.0)),
+    "critical, by damping": (1, (4.0, 4.0, 1.5)),
+    "series to formula": (0, (1.0, 0.5, 1.0)),
+    "series to exponentials": (1, (0.1, 2.0, 1.0)),
+    "formula to exponentials": (0, (2.0, 3.0, 1.0)),
+    "slow decay": (0, (0.003, 3.0, 1.0)),
+}
+
+
+def _neighbours(argument, centre):
+    """Float32 values around the centre: the closest ones, and ones at growing distances, paired."""
+    middle = np.float32(centre[argument])
+    near = [middle]
+    for _ in range(8):
+        near.append(np.nextafter(near[-1], np.float32(np.inf)))
+        if middle > 0:
+            near.insert(0, np.nextafter(near[0], np.float32(0)))
+    scale = max(float(middle), 1.0)
+    far = [middle + side * scale * d for d in np.geomspace(1e-9, 0.05, 200) for side in (1, -1)]
+    line = np.unique(np.array([x for x in near + far if x >= 0], np.float32))
+    line = np.unique(np.concatenate([line, np.nextafter(line, np.float32(np.inf))]))
+    arguments = [np.full_like(line, x) for x in np.float32(centre)]
+    arguments[argument] = line
+    close = np.diff(line) <= 2 * np.spacing(np.maximum(line[1:], SMALLEST))
+    return arguments, close
+
+
+@pytest.mark.parametrize("crossing", CROSSINGS)
+def test_value_is_continuous_in_single_precision(crossing):
+    (A, G, h), close = _neighbours(*CROSSINGS[crossing])
+    values = np.asarray(forcing(A, G, h)) / np.stack([h, h**2])
+    assert close.sum() > 100
+    assert np.abs(np.diff(values, axis=1))[:, close].max() < 8 * EPS
+
+
+@pytest.mark.parametrize("crossing", CROSSINGS)
+def test_gradient_is_continuous_in_single_precision(crossing):
+    """At h of about 1, where all derivatives are of order 1 or less."""
+    arguments, close = _neighbours(*CROSSINGS[crossing])
+    for slope in slopes(forcing, *arguments):
+        jump = np.abs(np.diff(slope, axis=1))[:, close].max(axis=1)
+        size = np.abs(slope).max(axis=1)
+        assert (jump < 64 * EPS * np.maximum(size, 0.01)).all(), jump / size
+
+
+def test_free_particle():
+    """y'' = b: [z, y] = [h b, h^2 b / 2]; M a shear."""
+    step = linoss.discretize("exact", [0.0], 0.7)
+    np.testing.assert_allclose(step.matrix[0], [[1, 0], [0.7, 1]], rtol=1e-15)
+    np.testing.assert_allclose(step.forcing[0], [0.7, 0.245], rtol=1e-15)
+
+
+def test_determinant_is_that_of_the_flow(points):
+    """Liouville: det e^{h K} = e^{h tr K} = e^{-G h}."""
+    A, G, h = points.astype(np.float64)
+    keep = h * np.sqrt(A) < 30
+    A, G, h = A[keep], G[keep], h[keep]
+    determinant = np.linalg.det(linoss.discretize("exact", A, h, G).matrix)
+    np.testing.assert_allclose(determinant, np.exp(-G * h), atol=1e-12)

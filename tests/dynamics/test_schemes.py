@@ -1,0 +1,260 @@
+"""Every step of the paper, entry by entry and from the equations that define it."""
+
+import jax
+import jax.numpy as jnp
+import linoss
+import numpy as np
+import pytest
+
+STIFFNESS = np.array([0.0, 1e-6, 0.02, 0.5, 1.0, 3.7])
+TIMESTEPS = [0.01, 0.3, 1.0]
+DAMPINGS = [0.0, 0.2, 1.0, 7.0]
+
+
+def assert_step(step, matrix, forcing):
+    np.testing.assert_allclose(step.matrix, matrix, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(step.forcing, forcing, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("h", TIMESTEPS)
+def test_implicit_matrix_of_the_paper(h):
+    """H^IM = [[1 - h^2 A S, -h A S], [h S, S]], F = H^IM [h b, 0], S = (1 + h^2 A)^-1."""
+    step = linoss.discretize("im", STIFFNESS, h)
+    for k, A in enumerate(STIFFNESS):
+        S = 1 / (1 + h**2 * A)
+        H = np.array([[1 - h**2 * A * S, -h * A * S], [h * S, S]])
+        np.testing.assert_allclose(H[0, 0], S, rtol=1e-14)
+        np.testing.assert_allclose(step.matrix[k], H, rtol=1e-13, atol=1e-15)
+        np.testing.assert_allclose(step.forcing[k], H @ [h, 0], rtol=1e-13)
+
+
+@pytest.mark.parametrize("h", TIMESTEPS)
+def test_implicit_explicit_matrix_of_the_paper(h):
+    """H^IMEX = [[1, -h A], [h, 1 - h^2 A]], F = [h b, h^2 b]."""
+    step = linoss.discretize("imex", STIFFNESS, h)
+    matrix = [[[1, -h * A], [h, 1 - h**2 * A]] for A in STIFFNESS]
+    assert_step(step, matrix, [[h, h**2]] * len(STIFFNESS))
+
+
+@pytest.mark.parametrize("h", TIMESTEPS)
+def test_verlet_matrix_of_the_paper(h):
+    """H^VV on [y, z] is [[1 - h^2 A/2, h], [-h A (1 - h^2 A/4), 1 - h^2 A/2]]."""
+    step = linoss.discretize("verlet", STIFFNESS, h)
+    for k, A in enumerate(STIFFNESS):
+        H = np.array(
+            [[1 - h**2 * A / 2, h], [-h * A * (1 - h**2 * A / 4), 1 - h**2 * A / 2]],
+        )
+        np.testing.assert_allclose(step.matrix[k], H[::-1, ::-1], rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("G", DAMPINGS)
+@pytest.mark.parametrize("h", TIMESTEPS)
+@pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
+def test_step_solves_its_equations(scheme, h, G, steps_from_equations):
+    step = linoss.discretize(scheme, STIFFNESS, h, G)
+    matrix, forcing = steps_from_equations(scheme, STIFFNESS, h, G)
+    np.testing.assert_allclose(step.matrix, matrix, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(step.forcing, forcing, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("h", TIMESTEPS)
+def test_verlet_step_solves_its_equations(h, steps_from_equations):
+    assert_step(
+        linoss.discretize("verlet", STIFFNESS, h), *steps_from_equations("verlet", STIFFNESS, h)
+    )
+
+
+@pytest.mark.parametrize("G", DAMPINGS)
+@pytest.mark.parametrize("h", [0.5, 3.0])
+def test_exact_beyond_every_stability_bound(h, G, steps_from_equations):
+    A = np.array([10.0, 100.0, 1e4])
+    step = linoss.discretize("exact", A, h, G)
+    matrix, forcing = steps_from_equations("exact", A, h, G)
+    np.testing.assert_allclose(step.matrix, matrix, atol=1e-10)
+    np.testing.assert_allclose(step.forcing, forcing, atol=1e-12)
+
+
+@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+def test_each_oscillator_has_its_own_timestep(scheme, steps_from_equations):
+    h = np.linspace(0.1, 1.0, len(STIFFNESS))
+    G = np.zeros(6) if scheme == "verlet" else np.linspace(0, 2, len(STIFFNESS))
+    step = linoss.discretize(scheme, STIFFNESS, h, G)
+    matrix, forcing = steps_from_equations(scheme, STIFFNESS, h, G)
+    np.testing.assert_allclose(step.matrix, matrix, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(step.forcing, forcing, rtol=1e-12, atol=1e-14)
+    assert step.state_size == len(STIFFNESS)
+
+
+@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+def test_step_for_one_force_is_one_step_of_the_scan(scheme, steps_from_equations):
+    """Shape (time, 1) or (time, m) with one h throughout is the step with that h."""
+    rng = np.random.default_rng(0)
+    force = rng.normal(size=(30, 6))
+    start = rng.normal(size=(6, 2))
+    M, F = steps_from_equations(scheme, STIFFNESS, 0.4)
+    expected, state = [], start
+    for b in force:
+        state = np.einsum("mij,mj->mi", M, state) + F * b[:, None]
+        expected.append(state[:, 1])
+    for timestep in (0.4, np.full(6, 0.4), np.full((30, 1), 0.4), np.full((30, 6), 0.4)):
+        step = linoss.discretize(scheme, STIFFNESS, timestep)
+        y, final = linoss.oscillator_scan(step, force, initial_state=start)
+        np.testing.assert_allclose(y, expected, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(final, state, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
+def test_timestep_per_sample(scheme, equations):
+    rng = np.random.default_rng(1)
+    h, force, A, G = rng.uniform(0.1, 1, 25), rng.normal(size=(25, 2)), [0.3, 2.0], [0.1, 0.5]
+    step = linoss.discretize(scheme, A, h[:, None], G)
+    y, _ = linoss.oscillator_scan(step, force)
+    for k in range(2):
+        state = np.zeros(2)
+        for n in range(25):
+            M, F = equations(scheme, A[k], h[n], G[k])
+            state = M @ state + F * force[n, k]
+            np.testing.assert_allclose(y[n, k], state[1], rtol=1e-10, atol=1e-12)
+
+
+def verlet_positions(A, h, force):
+    """The paper's two lines from rest, with h_n in both, for one oscillator.
+
+    y_n = y_{n-1} + h z_{n-1} + h^2/2 (-A y_{n-1} + b_n)
+    z_n = z_{n-1} + h/2 (-A y_n + b_{n+1} - A y_{n-1} + b_n)
+    """
+    y, z, positions = 0.0, 0.0, []
+    for n, b in enumerate(force):
+        following = force[n + 1] if n + 1 < len(force) else np.nan  # reaches no position
+        before, y = y, y + h[n] * z + h[n] ** 2 / 2 * (-A * y + b)
+        z = z + h[n] / 2 * (-A * y + following - A * before + b)
+        positions.append(y)
+    return np.array(positions)
+
+
+@pytest.fixture
+def verlet_case():
+    rng = np.random.default_rng(2)
+    return np.array([0.0, 0.4, 2.0, 3.9]), rng.normal(size=(40, 4))
+
+
+@pytest.mark.parametrize("h", TIMESTEPS)
+def test_verlet_gives_the_positions_of_the_papers_matrices(h, verlet_case):
+    """x_n = H^VV x_{n-1} + F^VV_n with F^VV = [h^2/2 b_n, -h^3/4 A b_n + h/2 (b_{n+1} + b_n)]."""
+    frequency, force = verlet_case
+    y, _ = linoss.oscillator_scan(linoss.discretize("verlet", frequency, h), force)
+    for k, A in enumerate(frequency):
+        H = np.array(
+            [[1 - h**2 / 2 * A, h], [-h * A * (1 - h**2 / 4 * A), 1 - h**2 / 2 * A]],
+        )
+        x = np.zeros(2)
+        for n in range(len(force) - 1):
+            b, following = force[n, k], force[n + 1, k]
+            F = [h**2 / 2 * b, -(h**3) / 4 * A * b + h / 2 * (following + b)]
+            x = H @ x + F
+            np.testing.assert_allclose(y[n, k], x[0], rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("cut", [1, 17, 39])
+def test_verlet_in_two_pieces(cut, verlet_case):
+    A, force = verlet_case
+    step = linoss.discretize("verlet", A, 0.7)
+    first, state = linoss.oscillator_scan(step, force[:cut])
+    second, _ = linoss.oscillator_scan(step, force[cut:], initial_state=state)
+    expected = [verlet_positions(A[k], np.full(40, 0.7), force[:, k]) for k in range(4)]
+    np.testing.assert_allclose(
+        np.concatenate([first, second]), np.stack(expected, 1), rtol=1e-10, atol=1e-12
+    )
+
+
+@pytest.fixture
+def irregular():
+    return np.random.default_rng(3).uniform(0.1, 1.0, 40)
+
+
+def test_verlet_with_a_timestep_per_sample(irregular, verlet_case):
+    A, force = verlet_case
+    y, _ = linoss.oscillator_scan(linoss.discretize("verlet", A, irregular[:, None]), force)
+    for k in range(4):
+        expected = verlet_positions(A[k], irregular, force[:, k])
+        np.testing.assert_allclose(y[:, k], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_verlet_with_a_timestep_per_sample_and_oscillator(irregular, verlet_case):
+    A, force = verlet_case
+    h = irregular[:, None] * np.array([1.0, 0.5, 0.3, 0.8])
+    y, _ = linoss.oscillator_scan(linoss.discretize("verlet", A, h), force)
+    for k in range(4):
+        expected = verlet_positions(A[k], h[:, k], force[:, k])
+        np.testing.assert_allclose(y[:, k], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_verlet_with_a_timestep_per_sample_in_two_pieces(irregular, verlet_case):
+    """"What an earlier call returned, so that pieces of a sequence give what the whole gives"."""
+    A, force = verlet_case
+    first_step, second_step = (
+        linoss.discretize("verlet", A, h[:, None]) for h in (irregular[:17], irregular[17:])
+    )
+    first, state = linoss.oscillator_scan(first_step, force[:17])
+    second, _ = linoss.oscillator_scan(second_step, force[17:], initial_state=state)
+    expected = np.stack([verlet_positions(A[k], irregular, force[:, k]) for k in range(4)], 1)
+    np.testing.assert_allclose(np.concatenate([first, second]), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_layer_runs_irregular_verlet_in_two_pieces(irregular, verlet_case):
+    A, force = verlet_case
+    layer = linoss.LinOSSLayer(
+        4, 4, scheme="verlet", complex_projections=False, feedthrough="none", key=jax.random.key(0)
+    )
+    weights = (jnp.asarray(A), jnp.eye(4), jnp.eye(4))
+    layer = _with_weights(layer, weights)
+    first, state = layer(force[:17], intervals=jnp.asarray(irregular[:17]))
+    second, _ = layer(force[17:], intervals=jnp.asarray(irregular[17:]), state=state)
+    expected = np.stack([verlet_positions(A[k], irregular, force[:, k]) for k in range(4)], 1)
+    np.testing.assert_allclose(np.concatenate([first, second]), expected, rtol=1e-10, atol=1e-12)
+
+
+def _with_weights(layer, weights):
+    import equinox as eqx
+
+    return eqx.tree_at(
+        lambda x: (x.oscillators.raw_frequency, x.input_weight, x.output_weight), layer, weights
+    )
+
+
+@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lone_numbers_take_the_precision_of_the_array(scheme, dtype):
+    step = linoss.discretize(scheme, jnp.ones(3, dtype), 1)
+    assert step.matrix.dtype == step.forcing.dtype == dtype
+    varying = linoss.discretize(scheme, jnp.ones(3, dtype), jnp.ones((5, 1), dtype))
+    assert varying.intervals.dtype == varying.frequency.dtype == dtype
+
+
+@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+def test_lists_and_numpy_arrays_are_welcome(scheme):
+    expected = linoss.discretize(scheme, jnp.array([0.5, 1.0]), jnp.array(0.5)).matrix
+    np.testing.assert_array_equal(linoss.discretize(scheme, [0.5, 1], 0.5).matrix, expected)
+    np.testing.assert_array_equal(
+        linoss.discretize(scheme, np.array([0.5, 1.0]), np.float64(0.5)).matrix, expected
+    )
+
+
+@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+def test_gradients_of_a_step_match_finite_differences(scheme, equations):
+    """The slope of the reference step, against JAX's derivative of the library's."""
+    point = np.array([0.8, 0.6, 0.0 if scheme == "verlet" else 0.3])
+    known = [0, 1] if scheme == "verlet" else [0, 1, 2]
+
+    def entries(A, h, G):
+        step = linoss.discretize(scheme, A[None], h, None if scheme == "verlet" else G)
+        return jnp.concatenate([step.matrix.ravel(), step.forcing.ravel()])
+
+    jacobian = jax.jacobian(entries, argnums=known)(*jnp.asarray(point))
+    for argument, slope in zip(known, jacobian, strict=True):
+        shift = 1e-6 * np.eye(3)[argument]
+        above, below = (
+            np.concatenate([x.ravel() for x in equations(scheme, *(point + sign * shift))])
+            for sign in (1, -1)
+        )
+        np.testing.assert_allclose(slope, (above - below) / 2e-6, atol=1e-8)

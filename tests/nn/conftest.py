@@ -1,0 +1,176 @@
+"""The paper's equations as NumPy loops over time, and small models to compare with them."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+from scipy.special import erf, expit
+
+from linoss import LinOSS, LinOSSConfig
+
+
+def _oscillator_loop(scheme, A, G, h, b):
+    """Positions of y'' = -A y - G y' + b from rest; `h` and `b` are (time, m)."""
+    y = z = np.zeros_like(b[0])
+    ahead = [*b[1:], np.zeros_like(b[0])]
+    positions = []
+    for h_n, b_n, b_next in zip(h, b, ahead, strict=True):
+        if scheme == "im":
+            rows = [[1 + h_n * G, h_n * A], [-h_n, np.ones_like(A)]]
+            sides = np.stack([z + h_n * b_n, y], axis=-1)[..., None]
+            z, y = np.linalg.solve(np.moveaxis(np.array(rows), -1, 0), sides)[..., 0].T
+        elif scheme == "imex":
+            z = (z + h_n * (-A * y + b_n)) / (1 + h_n * G)
+            y = y + h_n * z
+        elif scheme == "verlet":
+            before = y
+            y = y + h_n * z + h_n**2 / 2 * (-A * y + b_n)
+            z = z + h_n / 2 * (-A * y + b_next - A * before + b_n)
+        else:
+            flows = [
+                scipy.linalg.expm(step * np.array([[-g, -a, 1], [1, 0, 0], [0, 0, 0]]))
+                for a, g, step in zip(A, G, h_n, strict=True)
+            ]
+            z, y, _ = np.einsum("mij,jm->im", flows, np.stack([z, y, b_n]))
+        positions.append(y)
+    return np.stack(positions)
+
+
+def _layer_loop(layer, u, intervals=None):
+    """x = Re(C y) + D u for one series, with complex numbers where B and C are complex."""
+    bank, m = layer.oscillators, layer.oscillators.state_size
+    raw = np.asarray(bank.raw_frequency)
+    A = np.maximum(raw, 0) if bank.parameterization == "relu" else raw**2
+    G = np.zeros(m) if bank.raw_damping is None else np.maximum(bank.raw_damping, 0)
+    dt = bank.fixed_timestep if bank.raw_timestep is None else expit(np.asarray(bank.raw_timestep))
+    intervals = np.ones(len(u)) if intervals is None else intervals
+    B, C = np.asarray(layer.input_weight), np.asarray(layer.output_weight)
+    bias = np.zeros(len(B)) if layer.bias is None else np.asarray(layer.bias)
+    if len(B) == 2 * m:
+        B, bias = B[:m] + 1j * B[m:], bias[:m] + 1j * bias[m:]
+        C = C[:, :m] - 1j * C[:, m:]
+    y = _oscillator_loop(bank.scheme, A, G, intervals[:, None] * dt * np.ones(m), u @ B.T + bias)
+    x = (y @ C.T).real
+    if layer.feedthrough is None:
+        return x
+    D = np.asarray(layer.feedthrough)
+    return x + (D * u if D.ndim == 1 else u @ D.T)
+
+
+def _norm_loop(norm, u):
+    if norm is None:
+        return u
+    if hasattr(norm, "scale"):
+        centred = u - u.mean(-1, keepdims=True)
+        deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return np.asarray(norm.scale) * centred / deviation + np.asarray(norm.shift)
+    return (u - np.asarray(norm.mean)) / np.sqrt(np.asarray(norm.variance) + 1e-5)
+
+
+def _block_loop(block, u, intervals=None):
+    """u + GLU(GELU(layer(norm(u)))), with the second layer on the reversed sequence."""
+    x = _norm_loop(block.norm, u)
+    y = _layer_loop(block.layer, x, intervals)
+    if block.backward_layer is not None:
+        between = None if intervals is None else np.roll(intervals[::-1], 1)
+        y = y + _layer_loop(block.backward_layer, x[::-1], between)[::-1]
+    gelu = y * (1 + erf(y / np.sqrt(2))) / 2
+    W1, W2 = np.split(np.asarray(block.glu.weight), 2)
+    b1, b2 = (0, 0) if block.glu.bias is None else np.split(np.asarray(block.glu.bias), 2)
+    return u + expit(gelu @ W1.T + b1) * (gelu @ W2.T + b2)
+
+
+def _model_loop(model, u, intervals=None, future=None):
+    """Algorithm 1 for one series, and what the head makes of it."""
+    config, decoder = model.config, model.head.decoder
+    if config.task == "forecasting":
+        future = np.zeros((config.horizon, u.shape[1])) if future is None else future
+        u = np.concatenate([u, future])
+        if intervals is not None:
+            intervals = np.concatenate([intervals, np.ones(config.horizon)])
+    hidden = u @ np.asarray(model.encoder.weight).T + np.asarray(model.encoder.bias)
+    for block in model.blocks:
+        hidden = _block_loop(block, hidden, intervals)
+    if config.task == "forecasting":
+        hidden = hidden[-config.horizon :]
+    elif config.every is not None:
+        hidden = np.array([hidden[n] for n in range(len(u)) if (n + 1) % config.every == 0])
+    else:
+        hidden = hidden.mean(0) if config.pooling == "mean" else hidden[-1]
+    answers = hidden @ np.asarray(decoder.weight).T + np.asarray(decoder.bias)
+    return np.tanh(answers) if config.squash else answers
+
+
+def _stirred(norm, seed):
+    """The norm with numbers in it that matter."""
+    generator = np.random.default_rng(seed)
+    if norm is None:
+        return None
+    size = len(jax.tree.leaves(norm)[0])
+    middle, width = (
+        jnp.array(generator.normal(size=size)),
+        jnp.array(generator.uniform(0.5, 2, size)),
+    )
+    if hasattr(norm, "scale"):
+        return eqx.tree_at(lambda n: (n.shift, n.scale), norm, (middle, width))
+    values = (middle, width, jnp.array(False))
+    return eqx.tree_at(lambda n: (n.mean, n.variance, n.fresh), norm, values)
+
+
+def _make_model(preset=LinOSSConfig, *, seed=0, **changes):
+    """A tiny model whose norms have seen data."""
+    sizes = {"in_size": 2, "out_size": 3, "hidden_size": 4, "state_size": 3, "num_blocks": 2}
+    model = LinOSS(preset(**{**sizes, **changes}), key=jax.random.key(seed))
+    return model.with_norms(tuple(_stirred(b.norm, i) for i, b in enumerate(model.blocks)))
+
+
+def _draw(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def _draw_intervals(*shape, seed=1):
+    return np.random.default_rng(seed).uniform(0.3, 1.5, size=shape)
+
+
+@pytest.fixture(scope="session")
+def layer_loop():
+    """(layer, u, intervals) to x, for one series."""
+    return _layer_loop
+
+
+@pytest.fixture(scope="session")
+def block_loop():
+    """(block, u, intervals) to the block's output in evaluation, for one series."""
+    return _block_loop
+
+
+@pytest.fixture(scope="session")
+def model_loop():
+    """(model, u, intervals, future) to answers in evaluation, for one series."""
+    return _model_loop
+
+
+@pytest.fixture(scope="session")
+def stirred():
+    """(norm, seed) to a norm with statistics, or scale and shift, drawn at random."""
+    return _stirred
+
+
+@pytest.fixture(scope="session")
+def make_model():
+    """(preset, **config) to a tiny model whose norms have drawn statistics."""
+    return _make_model
+
+
+@pytest.fixture(scope="session")
+def draw():
+    """Shape to normal numbers."""
+    return _draw
+
+
+@pytest.fixture(scope="session")
+def draw_intervals():
+    """Shape to sampling intervals around 1."""
+    return _draw_intervals
