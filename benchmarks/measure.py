@@ -48,9 +48,7 @@ def layer_functions(size_name: str) -> tuple[dict[str, Callable[..., Any]], tupl
         return (u @ layer.input_weight.T) @ layer.output_weight.T
 
     functions = {
-        "textbook": backward(
-            lambda layer, u: jax.vmap(lambda one: textbook.layer(layer, one))(u)
-        ),
+        "textbook": backward(lambda layer, u: jax.vmap(lambda one: textbook.layer(layer, one))(u)),
         "products alone": backward(products),
     }
     for engine in ("sequential", "chunked", "associative"):

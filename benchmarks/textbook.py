@@ -34,11 +34,13 @@ def layer(weights: LinOSSLayer, u: Array) -> Array:
     forces = jnp.concatenate([step.forcing[:, 0] * forced, step.forcing[:, 1] * forced], axis=-1)
     matrices = jnp.broadcast_to(row, (time, 4 * m))
     _, states = jax.lax.associative_scan(combine, (matrices, forces))
+    assert weights.feedthrough is not None
     return (states[:, m:] @ C.T).real + weights.feedthrough * u
 
 
 def block(weights: LinOSSBlock, u: Array, key: Array) -> Array:
     """One block in training, on a batch `(batch, time, hidden)`."""
+    assert weights.norm is not None
     x, _ = weights.norm(u, None, training=True)
     x = jax.vmap(lambda one: layer(weights.layer, one))(x)
     first, second = jax.random.split(key)
@@ -49,7 +51,7 @@ def block(weights: LinOSSBlock, u: Array, key: Array) -> Array:
 
 def model(weights: LinOSS, u: Array, key: Array) -> Array:
     """A classifier or an every-k-th-step regressor in training, on a batch."""
-    x = u @ weights.encoder.weight.T + weights.encoder.bias
+    x = jax.vmap(jax.vmap(weights.encoder))(u)
     for one, block_key in zip(
         weights.blocks, jax.random.split(key, len(weights.blocks)), strict=True
     ):

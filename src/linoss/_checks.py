@@ -1,6 +1,7 @@
 """Checks of what a caller passed: one way to look at an argument, one way to refuse it."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -19,11 +20,15 @@ def is_concrete(value: Any) -> bool:
 
 
 def floating(name: str, value: Any) -> Array:
-    """`value` as a floating-point array. Python numbers are welcome; arrays of integers are not."""
+    """`value` as a floating-point array. Python numbers are welcome; arrays of integers are not.
+
+    What can be looked at when it comes in can be looked at when it goes out, under `jax.jit`, too.
+    """
     if isinstance(value, list | tuple | int | float) and not isinstance(value, bool):
         try:  # a lone number takes the precision of what it meets
             value = np.asarray(value, float)
-            value = jnp.asarray(value.item() if value.ndim == 0 else value)
+            with jax.ensure_compile_time_eval():
+                value = jnp.asarray(value.item() if value.ndim == 0 else value)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} must be numbers in a regular array: {error}") from None
     dtype = getattr(value, "dtype", None)
@@ -33,7 +38,10 @@ def floating(name: str, value: Any) -> Array:
             f"{name} has {found}, expected a floating-point array; convert it with "
             f"`{name}.astype('float32')`"
         )
-    return jnp.asarray(value)
+    if not is_concrete(value):
+        return jnp.asarray(value)
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(value)
 
 
 def boolean(name: str, value: Any) -> None:
@@ -86,7 +94,28 @@ def positive_integer(name: str, value: Any) -> None:
         raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1")
 
 
-def probability(name: str, value: Any) -> None:
-    """Refuse anything outside [0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise ValueError(f"{name} is {value!r}, expected a number in [0, 1)")
+def number(name: str, value: Any, expected: str, condition: Callable[[float], bool]) -> None:
+    """Refuse anything but a number that meets the condition."""
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not condition(float(value)):
+        raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+
+def positive_number(name: str, value: Any) -> None:
+    """Refuse anything but a finite number above 0."""
+    number(name, value, "a finite number > 0", lambda x: 0 < x < math.inf)
+
+
+def random_key(name: str, value: Any) -> None:
+    """Refuse anything but one key for random numbers."""
+    dtype = getattr(value, "dtype", None)
+    new = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and value.ndim == 0
+    old = dtype == jnp.uint32 and value.shape == (2,)
+    if not (new or old):
+        raise ValueError(f"{name} is {value!r}, expected a key, such as jax.random.key(0)")
+
+
+def boolean_option(name: str, value: Any) -> None:
+    """Refuse anything but True and False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} is {value!r}, expected True or False")

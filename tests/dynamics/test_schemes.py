@@ -1,10 +1,12 @@
 """Every step of the paper, entry by entry and from the equations that define it."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-import linoss
 import numpy as np
 import pytest
+
+import linoss
 
 STIFFNESS = np.array([0.0, 1e-6, 0.02, 0.5, 1.0, 3.7])
 TIMESTEPS = [0.01, 0.3, 1.0]
@@ -190,7 +192,7 @@ def test_verlet_with_a_timestep_per_sample_and_oscillator(irregular, verlet_case
 
 
 def test_verlet_with_a_timestep_per_sample_in_two_pieces(irregular, verlet_case):
-    """"What an earlier call returned, so that pieces of a sequence give what the whole gives"."""
+    """The promise of `initial_state`: pieces of a sequence give what the whole gives."""
     A, force = verlet_case
     first_step, second_step = (
         linoss.discretize("verlet", A, h[:, None]) for h in (irregular[:17], irregular[17:])
@@ -207,19 +209,12 @@ def test_layer_runs_irregular_verlet_in_two_pieces(irregular, verlet_case):
         4, 4, scheme="verlet", complex_projections=False, feedthrough="none", key=jax.random.key(0)
     )
     weights = (jnp.asarray(A), jnp.eye(4), jnp.eye(4))
-    layer = _with_weights(layer, weights)
+    places = lambda x: (x.oscillators.raw_frequency, x.input_weight, x.output_weight)  # noqa: E731
+    layer = eqx.tree_at(places, layer, weights)
     first, state = layer(force[:17], intervals=jnp.asarray(irregular[:17]))
     second, _ = layer(force[17:], intervals=jnp.asarray(irregular[17:]), state=state)
     expected = np.stack([verlet_positions(A[k], irregular, force[:, k]) for k in range(4)], 1)
     np.testing.assert_allclose(np.concatenate([first, second]), expected, rtol=1e-10, atol=1e-12)
-
-
-def _with_weights(layer, weights):
-    import equinox as eqx
-
-    return eqx.tree_at(
-        lambda x: (x.oscillators.raw_frequency, x.input_weight, x.output_weight), layer, weights
-    )
 
 
 @pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])

@@ -69,17 +69,21 @@ def _norm_loop(norm, u):
     return (u - np.asarray(norm.mean)) / np.sqrt(np.asarray(norm.variance) + 1e-5)
 
 
-def _block_loop(block, u, intervals=None):
+def _same(x):
+    return x
+
+
+def _block_loop(block, u, intervals=None, *, norm=None, drop=(_same, _same)):
     """u + GLU(GELU(layer(norm(u)))), with the second layer on the reversed sequence."""
-    x = _norm_loop(block.norm, u)
+    x = _norm_loop(block.norm, u) if norm is None else norm(u)
     y = _layer_loop(block.layer, x, intervals)
     if block.backward_layer is not None:
         between = None if intervals is None else np.roll(intervals[::-1], 1)
         y = y + _layer_loop(block.backward_layer, x[::-1], between)[::-1]
-    gelu = y * (1 + erf(y / np.sqrt(2))) / 2
+    gelu = drop[0](y * (1 + erf(y / np.sqrt(2))) / 2)
     W1, W2 = np.split(np.asarray(block.glu.weight), 2)
     b1, b2 = (0, 0) if block.glu.bias is None else np.split(np.asarray(block.glu.bias), 2)
-    return u + expit(gelu @ W1.T + b1) * (gelu @ W2.T + b2)
+    return u + drop[1](expit(gelu @ W1.T + b1) * (gelu @ W2.T + b2))
 
 
 def _model_loop(model, u, intervals=None, future=None):
@@ -96,7 +100,8 @@ def _model_loop(model, u, intervals=None, future=None):
     if config.task == "forecasting":
         hidden = hidden[-config.horizon :]
     elif config.every is not None:
-        hidden = np.array([hidden[n] for n in range(len(u)) if (n + 1) % config.every == 0])
+        counted = np.arange(1, len(u) + 1)
+        hidden = hidden[counted % config.every == 0]
     else:
         hidden = hidden.mean(0) if config.pooling == "mean" else hidden[-1]
     answers = hidden @ np.asarray(decoder.weight).T + np.asarray(decoder.bias)
@@ -126,12 +131,28 @@ def _make_model(preset=LinOSSConfig, *, seed=0, **changes):
     return model.with_norms(tuple(_stirred(b.norm, i) for i, b in enumerate(model.blocks)))
 
 
+_HEADS = {
+    "mean": {"pooling": "mean"},
+    "last": {"pooling": "last"},
+    "one number": {"task": "regression"},
+    "every third": {"task": "regression", "every": 3},
+    "squashed": {"task": "regression", "every": 2, "squash": True},
+    "forecast": {"task": "forecasting", "horizon": 3},
+}
+
+
 def _draw(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape)
 
 
 def _draw_intervals(*shape, seed=1):
     return np.random.default_rng(seed).uniform(0.3, 1.5, size=shape)
+
+
+@pytest.fixture(params=_HEADS)
+def head(request):
+    """The settings of each head in turn."""
+    return _HEADS[request.param]
 
 
 @pytest.fixture(scope="session")

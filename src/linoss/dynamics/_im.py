@@ -34,9 +34,9 @@ def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Value
     The scheme damps by itself: at radius r no angle beyond arccos r is within reach of G >= 0, so
     the angle, given in [0, pi], is taken in proportion to that range.
     """
-    cosine = jnp.cos(angle / jnp.pi * jnp.arccos(radius))
-    G = 2 * (cosine / radius - 1) / timestep
-    A = (1 / radius**2 - 2 * cosine / radius + 1) / timestep**2
+    theta = angle / jnp.pi * jnp.arccos(radius)
+    G = 2 * (jnp.cos(theta) / radius - 1) / timestep
+    A = ((1 / radius - jnp.cos(theta)) ** 2 + jnp.sin(theta) ** 2) / timestep**2
     return A, jnp.maximum(G, 0)
 
 

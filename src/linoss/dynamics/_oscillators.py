@@ -1,5 +1,6 @@
 """The learnable parameters of a bank of oscillators, and how they start."""
 
+import math
 from typing import Literal
 
 import equinox as eqx
@@ -15,6 +16,9 @@ from linoss.dynamics._transition import (
     find_scheme,
     make_transition,
 )
+
+# At the bound itself the eigenvalue -1 is double, and rounding would push it outside.
+_MARGIN = 1e-5
 
 Parameterization = Literal["relu", "squared"]
 FrequencyInit = Literal["uniform", "normal"]
@@ -48,10 +52,10 @@ class Oscillators(eqx.Module):
         scheme: str = "im",
         parameterization: Parameterization = "relu",
         init: FrequencyInit = "uniform",
-        max_frequency: float = 1.0,
+        max_frequency: int | float = 1.0,
         damped: bool = False,
-        min_radius: float = 0.9,
-        timestep: float | Literal["learned"] = 1.0,
+        min_radius: int | float = 0.9,
+        timestep: int | float | Literal["learned"] = 1.0,
         key: PRNGKeyArray,
     ):
         """**Arguments:**
@@ -70,14 +74,15 @@ class Oscillators(eqx.Module):
         _checks.positive_integer("state_size", state_size)
         _checks.one_of("parameterization", parameterization, ("relu", "squared"))
         _checks.one_of("init", init, ("uniform", "normal"))
-        if not max_frequency > 0:
-            raise ValueError(f"max_frequency is {max_frequency!r}, expected a number > 0")
-        if not 0 < min_radius <= 1:
-            raise ValueError(f"min_radius is {min_radius!r}, expected a number in (0, 1]")
+        _checks.positive_number("max_frequency", max_frequency)
+        _checks.number("min_radius", min_radius, "a number in (0, 1]", lambda r: 0 < r <= 1)
+        _checks.boolean_option("damped", damped)
         if damped and not rule.damped:
             raise ValueError(f"damped is True, but scheme {scheme!r} has no damping; use 'imex'")
-        if timestep != "learned" and (isinstance(timestep, str) or not 0 < timestep < float("inf")):
-            raise ValueError(f"timestep is {timestep!r}, expected 'learned' or a number > 0")
+        if timestep != "learned":
+            _checks.number(
+                "timestep", timestep, "'learned' or a finite number > 0", lambda h: 0 < h < math.inf
+            )
 
         self.scheme, self.parameterization = scheme, parameterization
         self.fixed_timestep = None if timestep == "learned" else float(timestep)
@@ -125,9 +130,8 @@ class Oscillators(eqx.Module):
         """A of each oscillator."""
         raw = self.raw_frequency
         frequency = jax.nn.relu(raw) if self.parameterization == "relu" else raw**2
-        return jnp.minimum(
-            frequency, find_scheme(self.scheme).stable(self.timestep, self.damping).high
-        )
+        highest = find_scheme(self.scheme).stable(self.timestep, self.damping).high
+        return jnp.minimum(frequency, (1 - _MARGIN) * highest)
 
     def transition(
         self, intervals: Float[Array, "*batch time"] | None = None, copies: int = 1

@@ -4,16 +4,19 @@ import math
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Complex, Float
 
 from linoss import _checks
 from linoss._checks import AnyArray
 from linoss.dynamics._scheme import Interval
-from linoss.dynamics._transition import Transition, find_scheme
+from linoss.dynamics._transition import Transition, VaryingTransition, check_damping, find_scheme
 
 
-def eigenvalues(transition: Transition) -> Complex[Array, "m 2"]:
+def eigenvalues(
+    transition: Transition | VaryingTransition,
+) -> Complex[Array, "*batch m 2"]:
     """The two eigenvalues of each oscillator's step, the one with the larger imaginary part first.
 
     lambda = (M_zz + M_yy)/2 +- sqrt(((M_zz - M_yy)/2)^2 + M_zy M_yz), a form of trace and
@@ -26,12 +29,16 @@ def eigenvalues(transition: Transition) -> Complex[Array, "m 2"]:
 
     ```
     """
+    if not isinstance(transition, Transition | VaryingTransition):
+        raise ValueError(
+            f"transition is a {type(transition).__name__}, expected what linoss.discretize returns"
+        )
     (zz, zy), (yz, yy) = transition.step.matrix
     root = jnp.sqrt((((zz - yy) / 2) ** 2 + zy * yz).astype(jnp.result_type(zz, jnp.complex64)))
     return jnp.stack([(zz + yy) / 2 + root, (zz + yy) / 2 - root], axis=-1)
 
 
-def spectral_radius(transition: Transition) -> Float[Array, " m"]:
+def spectral_radius(transition: Transition | VaryingTransition) -> Float[Array, "*batch m"]:
     """max |lambda| of each oscillator: what is left of its state after one step.
 
     ```python
@@ -76,6 +83,13 @@ def _region(kind: str, scheme: str, timestep: Any, damping: Any) -> Interval:
     damping = _checks.floating("damping", damping)
     _checks.nonnegative("timestep", timestep, allow_zero=False)
     _checks.nonnegative("damping", damping)
+    check_damping(scheme, damping)
+    try:
+        np.broadcast_shapes(timestep.shape, damping.shape)
+    except ValueError:
+        raise ValueError(
+            f"damping has shape {damping.shape}, expected one that fits timestep's {timestep.shape}"
+        ) from None
     return getattr(rule, kind)(timestep, damping)
 
 
@@ -93,6 +107,12 @@ def hamiltonian(
 
     ```
     """
+    state = _checks.floating("state", state)
+    frequency, force = _checks.floating("frequency", frequency), _checks.floating("force", force)
+    _checks.shape("frequency", frequency, ("m",))
+    _checks.shape("state", state, ("...", frequency.shape[0], 2))
+    if force.ndim > 0 and force.shape[-1] != frequency.shape[0]:
+        raise ValueError(f"force has shape {force.shape}, expected (..., {frequency.shape[0]})")
     velocity, position = state[..., 0], state[..., 1]
     energy = frequency * position**2 + velocity**2 - 2 * force * position
     return jnp.sum(energy, axis=-1) / 2
@@ -113,9 +133,9 @@ def expected_eigenvalue_power(
 
     ```
     """
-    for name, value in (("timestep", timestep), ("max_frequency", max_frequency)):
-        if not value > 0:
-            raise ValueError(f"{name} is {value!r}, expected a number > 0")
+    _checks.number("power", power, "a finite number >= 0", lambda n: 0 <= n < math.inf)
+    _checks.positive_number("timestep", timestep)
+    _checks.positive_number("max_frequency", max_frequency)
     reach, exponent = timestep**2 * max_frequency, 1 - power / 2
     log = math.log1p(reach)
     return log / reach if exponent == 0 else math.expm1(exponent * log) / (reach * exponent)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -62,11 +63,42 @@ class VaryingTransition(eqx.Module):
         """Weight of the first force when the oscillators start at rest (Verlet: 1/2)."""
         return SCHEMES[self.scheme].onset
 
+    @property
+    def step(self) -> Step:
+        """All steps, entry by entry."""
+        rule = SCHEMES[self.scheme]
+        return rule.step(self.frequency, self.timestep * self.intervals, self.damping)
+
+    @property
+    def matrix(self) -> Float[Array, "*batch time m 2 2"]:
+        """All matrices, to look at. A scan does without them."""
+        return _stack(self.step)[0]
+
+    @property
+    def forcing(self) -> Float[Array, "*batch time m 2"]:
+        """The forcing of all steps, to look at."""
+        return _stack(self.step)[1]
+
+
+def _stack(step: Step) -> tuple[Array, Array]:
+    rows = [jnp.stack(jnp.broadcast_arrays(*row), axis=-1) for row in step.matrix]
+    matrix = jnp.stack(jnp.broadcast_arrays(*rows), axis=-2)
+    return matrix, jnp.stack(jnp.broadcast_arrays(*step.forcing), axis=-1)
+
 
 def find_scheme(scheme: Any) -> Scheme:
     """The scheme of that name."""
     _checks.one_of("scheme", scheme, SCHEMES)
     return SCHEMES[scheme]
+
+
+def check_damping(scheme: str, damping: Array) -> None:
+    """Refuse damping for a scheme that has none."""
+    if not SCHEMES[scheme].damped and not (_checks.is_concrete(damping) and not np.asarray(damping).any()):
+        raise ValueError(
+            f"damping is {damping}, expected none: scheme {scheme!r} is undamped; use 'imex' or "
+            f"'exact'"
+        )
 
 
 def discretize(
@@ -80,8 +112,8 @@ def discretize(
       `"verlet"` (velocity Verlet, symplectic, second order) or `"exact"` (zero-order hold).
     - `frequency`: A, the stiffness of each oscillator, shape `(m,)`, at least 0.
     - `timestep`: the time between samples. Shape `()` or `(m,)` for regular sampling;
-      `(..., time, 1)` or `(..., time, m)` for a timestep per sample, the time since the sample
-      before.
+      `(..., time, 1)` or `(..., time, m)` for a timestep per sample: the time since the sample
+      before, but for `"verlet"`, whose forces act at the start of a step, until the next.
     - `damping`: G, shape `()` or `(m,)`, at least 0; none by default. Not for `"verlet"`.
 
     **Returns:** a [`Transition`][] with `matrix` `(m, 2, 2)`, which acts on [z, y] = [velocity,
@@ -116,10 +148,7 @@ def discretize(
     _checks.nonnegative("frequency", frequency)
     _checks.nonnegative("timestep", timestep, allow_zero=False)
     _checks.nonnegative("damping", damping)
-    if not rule.damped and not (_checks.is_concrete(damping) and not np.any(damping)):
-        raise ValueError(
-            f"damping was given, but scheme {scheme!r} has none; use 'imex' or 'exact'"
-        )
+    check_damping(scheme, damping)
     _check_stable(scheme, rule, frequency, timestep, damping)
 
     dtype = jnp.result_type(frequency, timestep, damping)
@@ -143,9 +172,7 @@ def make_transition(
         intervals = intervals.astype(frequency.dtype)
         return VaryingTransition(frequency, timestep, damping, intervals, scheme)
     rule = SCHEMES[scheme]
-    (first, second), forcing = rule.step(frequency, timestep, damping)
-    matrix = jnp.stack([jnp.stack(first, axis=-1), jnp.stack(second, axis=-1)], axis=-2)
-    return Transition(matrix, jnp.stack(forcing, axis=-1), rule.onset)
+    return Transition(*_stack(rule.step(frequency, timestep, damping)), rule.onset)
 
 
 def _check_stable(
@@ -153,8 +180,9 @@ def _check_stable(
 ) -> None:
     if not all(_checks.is_concrete(value) for value in (frequency, timestep, damping)):
         return
-    highest = rule.stable(timestep, damping).high
-    excess = np.asarray(frequency > highest * (1 + 4 * jnp.finfo(highest.dtype).eps))
+    with jax.ensure_compile_time_eval():
+        highest = np.asarray(rule.stable(timestep, damping).high)
+    excess = np.asarray(frequency) > highest * (1 + 4 * np.finfo(highest.dtype).eps)
     if not excess.any():
         return
     index = tuple(np.argwhere(excess)[0])

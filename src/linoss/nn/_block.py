@@ -58,7 +58,7 @@ class LinOSSBlock(eqx.Module):
         state_size: int,
         *,
         norm: NormKind | None = "running",
-        dropout: float = 0.05,
+        dropout: int | float = 0.05,
         glu_bias: bool = True,
         bidirectional: bool = False,
         key: PRNGKeyArray,
@@ -74,8 +74,9 @@ class LinOSSBlock(eqx.Module):
         - `bidirectional`: a second layer reads the sequence from its end; the outputs are added.
         - everything else goes to [`linoss.LinOSSLayer`][].
         """
+        _checks.positive_integer("hidden_size", hidden_size)
         _checks.one_of("norm", norm, (None, "layer", "batch", "running"))
-        _checks.probability("dropout", dropout)
+        _checks.number("dropout", dropout, "a number in [0, 1)", lambda rate: 0 <= rate < 1)
         layer_key, glu_key, backward_key = jax.random.split(key, 3)
         self.norm = make_norm(norm, hidden_size)
         self.layer = LinOSSLayer(hidden_size, state_size, key=layer_key, **layer_options)
@@ -127,6 +128,8 @@ class LinOSSBlock(eqx.Module):
         *,
         training: bool,
     ) -> tuple[Array, LayerState, Norm | None]:
+        u = _checks.floating("u", u)
+        _checks.shape("u", u, ("...", "time", self.glu.weight.shape[1]))
         x, norm = (u, None) if self.norm is None else self.norm(u, mask, training=training)
         options = {"mask": mask, "intervals": intervals, "engine": engine}
         y, state = self.layer(x, state=state, **options)

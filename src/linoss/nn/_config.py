@@ -1,15 +1,27 @@
 """The settings of a model: a plain record that can be written down, and two presets."""
 
+import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from linoss import _checks
 from linoss.dynamics._oscillators import FrequencyInit, Parameterization
+from linoss.dynamics._transition import SCHEMES
 from linoss.nn._heads import Pooling
 from linoss.nn._layer import Feedthrough
 from linoss.nn._norm import NormKind
 
 Task = Literal["classification", "regression", "forecasting"]
+
+_CHOICES = {
+    "task": get_args(Task),
+    "scheme": tuple(SCHEMES),
+    "parameterization": get_args(Parameterization),
+    "frequency_init": get_args(FrequencyInit),
+    "feedthrough": get_args(Feedthrough),
+    "norm": (None, *get_args(NormKind)),
+    "pooling": get_args(Pooling),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +56,13 @@ class LinOSSConfig:
     """How A is kept at least 0: `"relu"` or `"squared"`."""
     frequency_init: FrequencyInit = "uniform"
     """How A starts: `"uniform"` on [0, `max_frequency`], or `"normal"`."""
-    max_frequency: float = 1.0
+    max_frequency: int | float = 1.0
     """Largest A at the start."""
     damped: bool = False
     """With learned damping, started on a ring of eigenvalues."""
-    min_radius: float = 0.9
+    min_radius: int | float = 0.9
     """Smallest eigenvalue of that ring."""
-    timestep: float | Literal["learned"] = "learned"
+    timestep: int | float | Literal["learned"] = "learned"
     """The timestep of all oscillators, or `"learned"`, one for each."""
 
     complex_projections: bool = True
@@ -61,7 +73,7 @@ class LinOSSConfig:
     """With a constant force b in the differential equation."""
     norm: NormKind | None = "running"
     """Norm before each layer: `None`, `"layer"`, `"batch"` or `"running"`."""
-    dropout: float = 0.05
+    dropout: int | float = 0.05
     """Probability, after GELU and after GLU."""
     glu_bias: bool = True
     """Biases in the GLU."""
@@ -80,8 +92,27 @@ class LinOSSConfig:
     def __post_init__(self) -> None:
         for name in ("in_size", "out_size", "hidden_size", "state_size", "num_blocks"):
             _checks.positive_integer(name, getattr(self, name))
-        _checks.one_of("task", self.task, ("classification", "regression", "forecasting"))
-        _checks.one_of("pooling", self.pooling, ("mean", "last"))
+        for name in (
+            "damped",
+            "complex_projections",
+            "bias",
+            "glu_bias",
+            "bidirectional",
+            "squash",
+        ):
+            _checks.boolean_option(name, getattr(self, name))
+        for name, choices in _CHOICES.items():
+            _checks.one_of(name, getattr(self, name), choices)
+        _checks.positive_number("max_frequency", self.max_frequency)
+        _checks.number("min_radius", self.min_radius, "a number in (0, 1]", lambda r: 0 < r <= 1)
+        _checks.number("dropout", self.dropout, "a number in [0, 1)", lambda rate: 0 <= rate < 1)
+        if self.timestep != "learned":
+            _checks.number(
+                "timestep",
+                self.timestep,
+                "'learned' or a finite number > 0",
+                lambda h: 0 < h < math.inf,
+            )
         for name, task in (("every", "regression"), ("horizon", "forecasting")):
             value = getattr(self, name)
             if value is not None:

@@ -40,5 +40,5 @@ def dropout(
     for axis in reversed(range(x.ndim)):
         position += jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis) * jnp.uint32(stride % 2**32)
         stride *= x.shape[axis]
-    keep = random_bits(words, position) >= jnp.uint32(round(rate * 2**32))
+    keep = random_bits(words, position) >= jnp.uint32(min(round(rate * 2**32), 2**32 - 1))
     return jnp.where(keep, x / (1 - rate), 0)

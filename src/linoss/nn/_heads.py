@@ -31,7 +31,10 @@ class PooledState(eqx.Module):
 
 
 class PooledHead(eqx.Module):
-    """One answer a sequence, from its mean or its last features: classes, or numbers."""
+    """One answer a sequence, from its mean or its last features: classes, or numbers.
+
+    Where no sample is there, the features are zero.
+    """
 
     decoder: eqx.nn.Linear
     pooling: Pooling = eqx.field(static=True)
@@ -49,15 +52,16 @@ class PooledHead(eqx.Module):
 
     def __call__(self, features: Features, mask: Mask) -> Float[Array, "*batch out"]:
         """The answer for each whole sequence."""
-        if self.pooling == "mean":
-            where = None if mask is None else mask[..., None]
-            return affine(self.decoder, jnp.mean(features, axis=-2, where=where))
         if mask is None:
-            return affine(self.decoder, features[..., -1, :])
-        last = jnp.max(jnp.where(mask, jnp.arange(mask.shape[-1]), 0), axis=-1)
-        return affine(
-            self.decoder, jnp.take_along_axis(features, last[..., None, None], axis=-2)[..., 0, :]
-        )
+            pooled = jnp.mean(features, axis=-2) if self.pooling == "mean" else features[..., -1, :]
+        elif self.pooling == "mean":
+            count = jnp.maximum(jnp.sum(mask, axis=-1), 1)[..., None]
+            pooled = jnp.sum(features, axis=-2, where=mask[..., None]) / count
+        else:
+            last = jnp.max(jnp.where(mask, jnp.arange(mask.shape[-1]), 0), axis=-1)
+            pooled = jnp.take_along_axis(features, last[..., None, None], axis=-2)[..., 0, :]
+            pooled = jnp.where(jnp.any(mask, axis=-1)[..., None], pooled, 0)
+        return affine(self.decoder, pooled)
 
     def run(
         self, features: Features, mask: Mask, state: PooledState

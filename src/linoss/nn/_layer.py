@@ -106,7 +106,10 @@ class LinOSSLayer(eqx.Module):
         u = _checks.floating("u", u)
         _checks.shape("u", u, ("...", "time", self.input_weight.shape[1]))
         mask = None if mask is None else jnp.asarray(mask)
-        intervals = None if intervals is None else _checks.floating("intervals", intervals)
+        if intervals is not None:
+            intervals = _checks.floating("intervals", intervals)
+            _checks.shape("intervals", intervals, u.shape[:-1])
+            _checks.nonnegative("intervals", intervals, allow_zero=False)
         if state is None:
             state = self.init_state(u.shape[:-2])
         if reverse and intervals is not None:

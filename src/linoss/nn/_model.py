@@ -135,6 +135,7 @@ class LinOSS(eqx.Module):
         backward pass each block is computed again from its input, so that inputs are all that is
         kept.
         """
+        _checks.random_key("key", key)
         inputs = self._inputs(u, lengths, mask, intervals, future, engine)
         return _whole(self, inputs, key)
 
@@ -186,6 +187,16 @@ class LinOSS(eqx.Module):
         ```
         """
         inputs = self._inputs(u, None, mask, intervals, None, engine)
+        if not isinstance(state, ModelState):
+            raise ValueError(
+                f"state is a {type(state).__name__}, expected what init_state, step or run returned"
+            )
+        expected = (self.config.num_blocks, *inputs["u"].shape[:-2])
+        if state.blocks.interval.shape != expected:
+            raise ValueError(
+                f"state is for a batch of shape {state.blocks.interval.shape[1:]}, expected "
+                f"{expected[1:]}, that of u; make it with init_state({expected[1:]})"
+            )
         return _piece(self, state, inputs)
 
     def step(
@@ -210,8 +221,10 @@ class LinOSS(eqx.Module):
         u = _checks.floating("u", u)
         _checks.shape("u", u, ("...", self.config.in_size))
         if interval is not None:
-            interval = jnp.broadcast_to(_checks.floating("interval", interval), u.shape[:-1])
-            interval = interval[..., None]
+            interval = _checks.floating("interval", interval)
+            if interval.ndim > 0:
+                _checks.shape("interval", interval, u.shape[:-1])
+            interval = jnp.broadcast_to(interval, u.shape[:-1])[..., None]
         answers, state = self.run(state, u[..., None, :], intervals=interval)
         return answers[..., 0, :], state
 
@@ -225,11 +238,15 @@ class LinOSS(eqx.Module):
         """What a forecasting model expects after the samples that led to `state`."""
         if not isinstance(self.head, ForecastHead):
             raise ValueError(f"task is {self.config.task!r}, expected 'forecasting' to forecast")
+        shape = (
+            *state.blocks.interval.shape[1:],
+            self.head.horizon,
+            self.config.in_size,
+        )
         if future is None:
-            batch = state.blocks.interval.shape[1:]
-            future = jnp.zeros(
-                (*batch, self.head.horizon, self.config.in_size), self.encoder.weight.dtype
-            )
+            future = jnp.zeros(shape, self.encoder.weight.dtype)
+        future = _checks.floating("future", future)
+        _checks.shape("future", future, shape)
         return self.run(state, future, engine=engine)[0]
 
     def _inputs(
@@ -250,6 +267,11 @@ class LinOSS(eqx.Module):
         if intervals is not None:
             intervals = _checks.floating("intervals", intervals)
             _checks.shape("intervals", intervals, (*batch, time))
+            there = True if mask is None else mask
+            if lengths is not None:
+                there = there & (np.arange(time) < lengths[..., None])
+            with jax.ensure_compile_time_eval():
+                intervals = jnp.where(there, intervals, 1)  # what is missing may be anything
             _checks.nonnegative("intervals", intervals, allow_zero=False)
         if future is not None:
             if self.config.horizon is None:
@@ -268,7 +290,9 @@ class LinOSS(eqx.Module):
 
 
 def _check_lengths(lengths: Any, batch: tuple[int, ...], time: int) -> Array:
-    lengths = jnp.asarray(lengths)
+    if _checks.is_concrete(lengths):
+        with jax.ensure_compile_time_eval():
+            lengths = jnp.asarray(lengths)
     if not jnp.issubdtype(lengths.dtype, jnp.integer):
         raise ValueError(f"lengths has dtype {lengths.dtype}, expected integers")
     _checks.shape("lengths", lengths, batch)

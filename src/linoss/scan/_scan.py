@@ -35,7 +35,9 @@ def oscillator_scan(
     - `transition`: one step, from [`linoss.discretize`][].
     - `force`: b, `(..., time, m)`.
     - `initial_state`: [z, y] before the first step, `(..., m, 2)`: what an earlier call returned,
-      so that pieces of a sequence give what the whole gives. By default, rest.
+      so that pieces of a sequence give what the whole gives. By default, rest. For `"verlet"` the
+      velocity is the one before the kick of the next force; where its timesteps vary, a piece's
+      first force is weighed as if the step before had been as long.
     - `mask`: `(..., time)`, False where a sample is missing: that step leaves the state untouched
       and its force, whatever it is, has no effect.
     - `reverse`: run from the last sample to the first; the final state is then the first sample's.
@@ -123,7 +125,8 @@ def _scan(
     if forward_mode:
         positions, state, _ = run(plan, recurrence, samples, b, state)
     else:
-        positions, state = run_with_adjoint(plan, recurrence, samples, b, state)
+        result: Any = run_with_adjoint(plan, recurrence, samples, b, state)
+        positions, state = result
     if reverse:
         positions = jnp.flip(positions, axis=1)
     half = jnp.finfo(force.dtype).bits < 32

@@ -1,0 +1,229 @@
+"""The learnable bank: how it starts, what keeps it stable, and its gradients."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import linoss
+
+SCHEMES = ["im", "imex", "verlet", "exact"]
+SAMPLE = 1000
+
+
+def bank(state_size=SAMPLE, seed=0, **options):
+    return linoss.Oscillators(state_size, key=jax.random.key(seed), **options)
+
+
+def assert_uniform(sample, low, high):
+    """Kolmogorov-Smirnov, with the seed fixed: a right sample of 1000 passes, a wrong one never."""
+    assert scipy.stats.kstest(sample, "uniform", args=(low, high - low)).pvalue > 0.01
+
+
+def spectrum(bank, steps_from_equations):
+    """Radius and angle of each oscillator from independent matrices."""
+    matrices, _ = steps_from_equations(
+        bank.scheme, *(np.asarray(x) for x in (bank.frequency, bank.timestep, bank.damping))
+    )
+    eigenvalues = np.linalg.eigvals(matrices)
+    largest = np.take_along_axis(eigenvalues, eigenvalues.imag.argmax(-1)[:, None], -1)[:, 0]
+    return np.abs(largest), np.angle(largest)
+
+
+@pytest.mark.parametrize("scheme", ["im", "exact"])
+@pytest.mark.parametrize("highest", [1.0, 7.0])
+@pytest.mark.parametrize("parameterization", ["relu", "squared"])
+def test_stiffness_is_uniform(parameterization, highest, scheme):
+    oscillators = bank(parameterization=parameterization, max_frequency=highest, scheme=scheme)
+    assert_uniform(oscillators.frequency, 0, highest)
+
+
+def test_relu_parameterization():
+    """A = max(raw, 0): a negative weight makes a free particle."""
+    raw = jnp.array([-2.0, 0.0, 0.3])
+    oscillators = eqx.tree_at(lambda x: x.raw_frequency, bank(3), raw)
+    np.testing.assert_allclose(oscillators.frequency, [0, 0, 0.3])
+
+
+def test_squared_parameterization():
+    raw = jnp.array([-2.0, 0.0, 0.3])
+    oscillators = bank(3, parameterization="squared")
+    oscillators = eqx.tree_at(lambda x: x.raw_frequency, oscillators, raw)
+    np.testing.assert_allclose(oscillators.frequency, [4, 0, 0.09])
+
+
+def test_normal_init():
+    raw = bank(init="normal", parameterization="squared").raw_frequency
+    assert scipy.stats.kstest(raw, "norm").pvalue > 0.01
+    oscillators = bank(init="normal", parameterization="squared")
+    assert scipy.stats.kstest(oscillators.frequency, "chi2", args=(1,)).pvalue > 0.01
+
+
+def test_learned_timestep():
+    """sigmoid of a uniform draw from [0, 1]."""
+    timestep = np.asarray(bank(timestep="learned").timestep)
+    assert_uniform(np.log(timestep / (1 - timestep)), 0, 1)
+    assert bank(timestep="learned").fixed_timestep is None
+
+
+@pytest.mark.parametrize("timestep", [1.0, 0.25])
+def test_fixed_timestep(timestep):
+    oscillators = bank(5, timestep=timestep)
+    np.testing.assert_array_equal(oscillators.timestep, np.full(5, timestep))
+    assert oscillators.raw_timestep is None
+    assert len(jax.tree.leaves(oscillators)) == 1  # only A is learned
+
+
+@pytest.mark.parametrize("timestep", ["learned", 0.3])
+@pytest.mark.parametrize("lowest", [0.5, 0.9])
+@pytest.mark.parametrize("scheme", ["imex", "exact"])
+def test_ring_init(scheme, lowest, timestep, steps_from_equations):
+    """Eigenvalues uniform in area between radius r_min and 1, on all angles up to pi."""
+    oscillators = bank(scheme=scheme, damped=True, min_radius=lowest, timestep=timestep)
+    radius, angle = spectrum(oscillators, steps_from_equations)
+    assert_uniform(radius**2, lowest**2, 1)
+    assert_uniform(angle, 0, np.pi)
+    assert (oscillators.raw_damping >= 0).all()
+
+
+def test_ring_init_of_the_reference():
+    """G = (1 - r^2)/(h r^2), A = (1 + S - 2 sqrt(S) cos(theta))/h^2 give back r and theta."""
+    oscillators = bank(100, scheme="imex", damped=True, timestep=0.4)
+    eigenvalue = np.asarray(linoss.eigenvalues(oscillators.transition()))[:, 0]
+    r, theta, h = np.abs(eigenvalue), np.angle(eigenvalue), 0.4
+    S = 1 / r**2
+    np.testing.assert_allclose(oscillators.damping, (1 - r**2) / (h * r**2), rtol=1e-9)
+    A = (1 + S - 2 * np.sqrt(S) * np.cos(theta)) / h**2
+    np.testing.assert_allclose(oscillators.frequency, A, rtol=1e-9)
+
+
+def test_ring_init_of_the_implicit_scheme(steps_from_equations):
+    """It damps by itself: angles up to arccos(r), and G at least 0."""
+    oscillators = bank(scheme="im", damped=True, min_radius=0.8)
+    radius, angle = spectrum(oscillators, steps_from_equations)
+    assert_uniform(radius**2, 0.64, 1)
+    assert_uniform(angle / np.arccos(radius), 0, 1)
+    assert (oscillators.raw_damping >= 0).all()
+
+
+@pytest.mark.usefixtures("single_precision")
+@pytest.mark.parametrize("parameterization", ["relu", "squared"])
+@pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
+def test_ring_init_close_to_the_unit_circle_in_single_precision(scheme, parameterization):
+    """Rounding must not make a stiffness negative, of which "squared" takes the root."""
+    oscillators = bank(
+        100_000, scheme=scheme, parameterization=parameterization, damped=True, min_radius=0.999
+    )
+    assert np.isfinite(oscillators.raw_frequency).all()
+    assert (oscillators.raw_frequency >= 0).all()
+    assert (oscillators.raw_damping >= 0).all()
+
+
+def pushed(oscillators, value=1e6):
+    raw = jnp.full_like(oscillators.raw_frequency, value)
+    return eqx.tree_at(lambda x: x.raw_frequency, oscillators, raw)
+
+
+@pytest.mark.parametrize("parameterization", ["relu", "squared"])
+@pytest.mark.parametrize("timestep", ["learned", 1.0, 0.1])
+@pytest.mark.parametrize(("scheme", "damped"), [("imex", False), ("imex", True), ("verlet", False)])
+def test_frequencies_past_the_bound_act_as_the_bound(scheme, damped, timestep, parameterization):
+    oscillators = pushed(
+        bank(50, scheme=scheme, damped=damped, timestep=timestep, parameterization=parameterization)
+    )
+    high = linoss.stable_frequencies(scheme, oscillators.timestep, oscillators.damping).high
+    np.testing.assert_allclose(oscillators.frequency, high, rtol=1e-5)
+    # At the bound the eigenvalue -1 is double without damping: sqrt(eps) is what numbers allow.
+    assert linoss.spectral_radius(oscillators.transition()).max() <= 1 + 1e-7
+
+
+@pytest.mark.usefixtures("single_precision")
+@pytest.mark.parametrize("timestep", ["learned", 0.1])
+@pytest.mark.parametrize(("scheme", "damped"), [("imex", False), ("imex", True), ("verlet", False)])
+def test_clamped_frequencies_are_stable_in_single_precision(scheme, damped, timestep):
+    """|tr M| <= 1 + det M for the rounded entries themselves, in double precision.
+
+    An excess e in h^2 A means a growth of 1 + sqrt(e) a step: e^35 over a sequence of 50 000.
+    """
+    oscillators = pushed(bank(2000, scheme=scheme, damped=damped, timestep=timestep))
+    matrix = np.asarray(oscillators.transition().matrix, np.float64)
+    radius = np.abs(np.linalg.eigvals(matrix)).max(-1)
+    assert radius.max() <= 1 + 1e-6
+
+
+@pytest.mark.usefixtures("single_precision")
+def test_clamped_oscillators_stay_bounded_over_a_long_sequence():
+    """Free motion at the bound grows by a constant a step at most."""
+    oscillators = pushed(bank(500, scheme="imex", timestep="learned"))
+    step, steps = oscillators.transition(), 20_000
+    start = jnp.ones((500, 2))
+    _, final = linoss.oscillator_scan(step, jnp.zeros((steps, 500)), initial_state=start)
+    assert np.abs(final).max() <= 50 * steps
+
+
+@pytest.mark.parametrize("scheme", ["im", "exact"])
+def test_unbounded_schemes_are_not_clamped(scheme):
+    np.testing.assert_array_equal(pushed(bank(3, scheme=scheme)).frequency, np.full(3, 1e6))
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_gradients_are_finite(scheme, precision):
+    """Inside, at and past both ends: free particles, the bound, no damping."""
+    oscillators = bank(6, scheme=scheme, timestep="learned", damped=scheme != "verlet")
+    raw = jnp.array([-1.0, 0.0, 1e-8, 0.5, 4.0, 1e6])
+    oscillators = eqx.tree_at(lambda x: x.raw_frequency, oscillators, raw)
+    if scheme != "verlet":
+        damping = jnp.array([0.0, -1.0, 0.0, 1.0, 4.0, 0.0])
+        oscillators = eqx.tree_at(lambda x: x.raw_damping, oscillators, damping)
+    oscillators = jax.tree.map(lambda x: x.astype(precision), oscillators)
+
+    def loss(oscillators):
+        step = oscillators.transition()
+        return jnp.sum(jnp.tanh(step.matrix)) + jnp.sum(jnp.tanh(step.forcing))
+
+    gradient = jax.grad(loss)(oscillators)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    assert np.abs(gradient.raw_timestep).max() > 0
+    assert gradient.raw_frequency[3] != 0
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_transition_is_the_step_of_its_parameters(scheme, steps_from_equations):
+    oscillators = bank(8, scheme=scheme, timestep="learned", damped=scheme != "verlet")
+    parameters = (oscillators.frequency, oscillators.timestep, oscillators.damping)
+    matrix, forcing = steps_from_equations(scheme, *(np.asarray(x) for x in parameters))
+    step = oscillators.transition()
+    np.testing.assert_allclose(step.matrix, matrix, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(step.forcing, forcing, rtol=1e-11, atol=1e-13)
+
+
+def test_copies_share_their_parameters():
+    oscillators = bank(3, timestep="learned")
+    one, two = oscillators.transition().matrix, oscillators.transition(copies=2).matrix
+    np.testing.assert_array_equal(two, np.concatenate([one, one]))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_intervals_are_in_units_of_the_timestep(scheme):
+    oscillators = bank(3, scheme=scheme, timestep=0.4)
+    rng = np.random.default_rng(0)
+    intervals, force = rng.uniform(0.5, 1.5, 20), rng.normal(size=(20, 3))
+    found, _ = linoss.oscillator_scan(oscillators.transition(jnp.asarray(intervals)), force)
+    step = linoss.discretize(scheme, oscillators.frequency, 0.4 * intervals[:, None])
+    np.testing.assert_allclose(found, linoss.oscillator_scan(step, force)[0], rtol=1e-12)
+
+
+def test_same_key_same_bank():
+    first, second, other = (bank(9, seed=s, timestep="learned", damped=True) for s in (0, 0, 1))
+    assert eqx.tree_equal(first, second)
+    assert not np.allclose(first.raw_frequency, other.raw_frequency)
+
+
+@pytest.mark.usefixtures("single_precision")
+def test_parameters_are_single_precision_by_default():
+    leaves = jax.tree.leaves(bank(3, scheme="imex", damped=True, timestep="learned"))
+    assert len(leaves) == 3
+    assert all(leaf.dtype == np.float32 for leaf in leaves)

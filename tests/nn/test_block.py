@@ -1,0 +1,92 @@
+"""A block against its formula, u + GLU(GELU(layer(norm(u))))."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from linoss import LinOSSBlock
+
+T, HIDDEN, STATE = 12, 4, 3
+NORMS = [None, "layer", "batch", "running"]
+
+
+@pytest.fixture
+def make_block(stirred):
+    def make(**options):
+        block = LinOSSBlock(HIDDEN, STATE, key=jax.random.key(3), **options)
+        if block.norm is None:
+            return block
+        return eqx.tree_at(lambda b: b.norm, block, stirred(block.norm, seed=1))
+
+    return make
+
+
+@eqx.filter_jit
+def run(block, u, **options):
+    return block(u, **options)[0]
+
+
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_block_is_its_formula(make_block, block_loop, draw, norm):
+    block, u = make_block(norm=norm, scheme="imex", timestep="learned"), draw(2, T, HIDDEN)
+    found = run(block, u)
+    for i in range(2):
+        assert_close(found[i], block_loop(block, u[i]))
+
+
+def test_glu_without_biases(make_block, block_loop, draw):
+    block, u = make_block(glu_bias=False, feedthrough="dense", bias=True), draw(T, HIDDEN)
+    assert block.glu.bias is None
+    assert_close(run(block, u), block_loop(block, u))
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+@pytest.mark.parametrize("scheme", ["im", "verlet"])
+def test_bidirectional_adds_a_layer_on_the_reversed_sequence(
+    make_block, block_loop, draw, draw_intervals, scheme, irregular
+):
+    block, u = make_block(bidirectional=True, scheme=scheme), draw(T, HIDDEN)
+    intervals = draw_intervals(T) if irregular else None
+    assert_close(run(block, u, intervals=intervals), block_loop(block, u, intervals))
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+def test_bidirectional_with_padding_and_missing_samples(
+    make_block, block_loop, draw, draw_intervals, irregular
+):
+    block, u = make_block(bidirectional=True, scheme="verlet"), draw(T, HIDDEN)
+    intervals = draw_intervals(T) if irregular else None
+    mask = np.array([1, 1, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0], bool)
+    found = run(block, u, mask=mask, intervals=intervals)
+    kept = None if intervals is None else intervals[mask]
+    assert_close(found[mask], block_loop(block, u[mask], kept))
+
+
+def test_backward_layer_has_its_own_weights_and_no_second_feedthrough(make_block):
+    block = make_block(bidirectional=True, feedthrough="dense")
+    assert block.backward_layer.feedthrough is None
+    assert block.layer.feedthrough is not None
+    assert not np.allclose(block.layer.input_weight, block.backward_layer.input_weight)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_only_bidirectional_blocks_see_the_future(make_block, draw, bidirectional):
+    block, u = make_block(bidirectional=bidirectional), draw(T, HIDDEN)
+    changed = u.copy()
+    changed[8] += 1
+    before, after = run(block, u), run(block, changed)
+    assert np.array_equal(before[:8], after[:8]) != bidirectional
+    assert np.all(np.any(before[8:] != after[8:], axis=-1))
+
+
+def test_training_without_norm_and_dropout_is_evaluation(make_block, draw):
+    block, u = make_block(norm=None, dropout=0.0), draw(T, HIDDEN)
+    words = jax.random.bits(jax.random.key(0), (2,), "uint32")
+    output, norm = eqx.filter_jit(block.train)(u, words=words)
+    assert norm is None
+    assert_close(output, run(block, u))

@@ -1,0 +1,245 @@
+"""The whole model: Algorithm 1 as a loop, and what JAX's transformations make of it."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from linoss import LinOSS, LinOSSConfig, trainable
+
+T = 12
+
+
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("scheme", ["im", "imex", "verlet"])
+def test_algorithm_1(make_model, model_loop, draw, scheme):
+    model, u = make_model(LinOSSConfig.algorithm1, scheme=scheme), draw(2, T, 2)
+    block = model.blocks[0]
+    assert block.norm is None
+    assert block.glu.bias is None
+    assert block.layer.bias.shape == (3,)
+    assert block.layer.feedthrough.shape == (4, 4)
+    assert np.array_equal(block.layer.oscillators.timestep, np.ones(3))
+    found = model(u)
+    assert found.shape == (2, 3)
+    for i in range(2):
+        assert_close(found[i], model_loop(model, u[i]))
+
+
+@pytest.mark.parametrize("scheme", ["im", "imex"])
+@pytest.mark.parametrize("every", [None, 4])
+def test_published_model_in_evaluation(make_model, model_loop, draw, scheme, every):
+    changes = {} if every is None else {"every": every, "task": "regression"}
+    model, u = make_model(LinOSSConfig.published, scheme=scheme, **changes), draw(2, T, 2)
+    assert model.config.squash == (every is not None)
+    found = model(u)
+    for i in range(2):
+        assert_close(found[i], model_loop(model, u[i]))
+
+
+@pytest.mark.parametrize("scheme", ["imex", "exact"])
+def test_damped_bidirectional_model_on_irregular_samples(
+    make_model, model_loop, draw, draw_intervals, scheme
+):
+    model = make_model(scheme=scheme, damped=True, bidirectional=True, norm="layer")
+    u, intervals = draw(2, T, 2), draw_intervals(2, T)
+    found = model(u, intervals=intervals)
+    for i in range(2):
+        assert_close(found[i], model_loop(model, u[i], intervals[i]))
+
+
+def test_defaults_are_the_published_settings():
+    sizes = {"in_size": 2, "out_size": 3}
+    assert LinOSSConfig(**sizes) == LinOSSConfig.published(**sizes)
+
+
+def test_any_leading_axes(make_model, draw):
+    model, u = make_model(), draw(2, 3, T, 2)
+    found = model(u)
+    assert found.shape == (2, 3, 3)
+    assert_close(found.reshape(6, 3), model(u.reshape(6, T, 2)))
+    assert_close(found[1, 2], model(u[1, 2]))
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+def test_every_engine_gives_the_same_answers(make_model, draw, draw_intervals, irregular):
+    model, u = make_model(scheme="imex"), draw(2, T, 2)
+    options = {"intervals": draw_intervals(2, T)} if irregular else {}
+    expected = model(u, **options)
+    for engine in ("sequential", "associative", "chunked"):
+        assert_close(model(u, engine=engine, **options), expected)
+
+
+def test_same_key_same_model_other_key_another():
+    config = LinOSSConfig(in_size=2, out_size=3, hidden_size=4, state_size=3, num_blocks=2)
+    first, again, other = (LinOSS(config, key=jax.random.key(k)) for k in (0, 0, 1))
+    assert eqx.tree_equal(first, again)
+    assert not eqx.tree_equal(first, other)
+
+
+def test_blocks_start_with_different_weights(make_model):
+    first, second = make_model().blocks
+    assert not np.allclose(first.layer.input_weight, second.layer.input_weight)
+    assert not np.allclose(first.glu.weight, second.glu.weight)
+
+
+def test_jit_with_traced_lengths_masks_and_intervals(make_model, draw, draw_intervals):
+    model, u = make_model(), draw(2, T, 2)
+    options = {
+        "lengths": np.array([T, 5]),
+        "mask": np.random.default_rng(0).random((2, T)) < 0.7,
+        "intervals": draw_intervals(2, T),
+    }
+    jitted = jax.jit(lambda u, options: model(u, **options))
+    assert_close(jitted(u, options), model(u, **options))
+
+
+def test_vmap_over_series_and_over_models(make_model, draw):
+    u = jnp.asarray(draw(2, T, 2))
+    models = [make_model(seed=seed) for seed in (0, 1)]
+    assert_close(jax.vmap(models[0])(u), models[0](u))
+    arrays, static = zip(*(eqx.partition(model, eqx.is_array) for model in models), strict=True)
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *arrays)
+    ensemble = jax.vmap(lambda arrays: eqx.combine(arrays, static[0])(u))(stacked)
+    assert_close(ensemble, jnp.stack([model(u) for model in models]))
+
+
+def test_gradient_of_training_is_that_of_finite_differences(make_model, draw):
+    model = make_model(dropout=0.3, damped=True, scheme="imex", bias=True, bidirectional=True)
+    u, target, key = draw(3, T, 2), draw(3, 3, seed=1), jax.random.key(2)
+    lengths = np.array([T, 7, 3])
+    weights, rest = eqx.partition(model, trainable(model))
+
+    @jax.jit
+    def loss(weights):
+        answers, _ = eqx.combine(weights, rest).train(u, key=key, lengths=lengths)
+        return jnp.mean((answers - target) ** 2)
+
+    gradient = jax.jit(jax.grad(loss))(weights)
+    generator, eps = np.random.default_rng(3), 1e-6
+    for leaf in range(len(jax.tree.leaves(weights))):
+        leaves, structure = jax.tree.flatten(weights)
+        direction = generator.normal(size=leaves[leaf].shape)
+        values = []
+        for sign in (1, -1):
+            moved = [*leaves]
+            moved[leaf] = leaves[leaf] + sign * eps * direction
+            values.append(float(loss(jax.tree.unflatten(structure, moved))))
+        numeric = (values[0] - values[1]) / (2 * eps)
+        found = np.sum(jax.tree.leaves(gradient)[leaf] * direction)
+        np.testing.assert_allclose(found, numeric, rtol=2e-5, atol=1e-8)
+
+
+def test_loss_falls_under_adam(make_model, draw):
+    """Which of two frequencies is it?"""
+    model = make_model(out_size=2, scheme="imex")
+    angle = np.arange(24) * np.array([0.4, 1.1])[:, None] + draw(8, 2, 1)
+    u = np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(16, 24, 2)
+    label = np.tile([0, 1], 8)
+    optimizer = optax.adam(0.02)
+
+    @eqx.filter_jit
+    def update(model, state, key):
+        weights, rest = eqx.partition(model, trainable(model))
+
+        def loss(weights):
+            logits, norms = eqx.combine(weights, rest).train(u, key=key)
+            losses = optax.softmax_cross_entropy_with_integer_labels(logits, label)
+            return jnp.mean(losses), norms
+
+        (value, norms), gradient = jax.value_and_grad(loss, has_aux=True)(weights)
+        steps, state = optimizer.update(gradient, state)
+        return (
+            eqx.combine(optax.apply_updates(weights, steps), rest).with_norms(norms),
+            state,
+            value,
+        )
+
+    state = optimizer.init(eqx.filter(model, trainable(model)))
+    losses = []
+    for key in jax.random.split(jax.random.key(0), 60):
+        model, state, value = update(model, state, key)
+        losses.append(float(value))
+    assert np.mean(losses[-5:]) < 0.3 * np.mean(losses[:5])
+    assert np.mean(np.argmax(model(u), axis=-1) == label) > 0.9
+
+
+def arrays_of(model):
+    return jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
+
+
+def test_parameters_in_double_precision(make_model, draw):
+    model = make_model(damped=True, bias=True)
+    assert {x.dtype for x in arrays_of(model)} == {jnp.dtype("float64")}
+    assert model(draw(T, 2)).dtype == jnp.float64
+
+
+def test_parameters_in_single_precision(single_precision, make_model, draw):
+    model = make_model(damped=True, bias=True)
+    assert {x.dtype for x in arrays_of(model)} == {jnp.dtype("float32")}
+    assert model(draw(T, 2)).dtype == jnp.float32
+    answers, norms = model.train(draw(T, 2), key=jax.random.key(0))
+    assert answers.dtype == jnp.float32
+    assert {x.dtype for x in arrays_of(norms)} == {jnp.dtype("float32")}
+
+
+def test_single_precision_is_close_to_double(make_model, draw, draw_intervals):
+    model, u, intervals = make_model(scheme="verlet"), draw(2, 40, 2), draw_intervals(2, 40)
+    double = np.asarray(model(u, intervals=intervals))
+    narrow = jax.tree.map(lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x, model)
+    with jax.enable_x64(False):
+        single = narrow(u.astype(np.float32), intervals=intervals.astype(np.float32))
+    assert single.dtype == jnp.float32
+    np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-5)
+
+
+def test_nan_that_is_not_masked_gives_nan(make_model, draw, head):
+    model, u, mask = make_model(**head), draw(2, T, 2), np.ones((2, T), bool)
+    u[1, 4, 0] = np.nan
+    u[:, 7], mask[:, 7] = np.nan, False
+    answers = np.asarray(model(u, mask=mask))
+    assert np.all(np.isfinite(answers[0]))
+    after = answers[1][4 // head["every"] :] if "every" in head else answers[1]
+    assert np.all(np.isnan(after))
+
+
+def test_infinite_and_huge_samples_do_not_pass_for_numbers(make_model, draw):
+    model, u = make_model(), draw(2, T, 2)
+    u[0, 3, 1] = np.inf
+    answers = model(u)
+    assert not np.any(np.isfinite(answers[0]))
+    assert np.all(np.isfinite(answers[1]))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"task": "regression", "every": 2, "squash": True},
+        {"task": "forecasting", "horizon": 3},
+    ],
+    ids=["every", "forecast"],
+)
+def test_training_with_padding_and_missing_samples_moves_every_weight(
+    make_model, draw, draw_intervals, head
+):
+    model, u = make_model(dropout=0.3, **head), draw(2, T, 2)
+    options = {
+        "lengths": np.array([T, 6]),
+        "mask": np.random.default_rng(0).random((2, T)) < 0.8,
+        "intervals": draw_intervals(2, T),
+    }
+    weights, rest = eqx.partition(model, trainable(model))
+
+    def loss(weights):
+        model = eqx.combine(weights, rest)
+        return jnp.sum(model.train(u, key=jax.random.key(0), **options)[0] ** 2)
+
+    gradient = jax.jit(jax.grad(loss))(weights)
+    for leaf in jax.tree.leaves(gradient):
+        assert np.all(np.isfinite(leaf))
+        assert np.any(leaf != 0)

@@ -1,0 +1,266 @@
+"""Wrong arguments are refused with their name, what came and what was expected."""
+
+import re
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from linoss import LinOSS, LinOSSBlock, LinOSSConfig, LinOSSLayer
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+T = 5
+GOOD = np.zeros((2, T, 2))
+SIZES = {"in_size": 2, "out_size": 3, "hidden_size": 4, "state_size": 3, "num_blocks": 1}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return LinOSS(LinOSSConfig(**SIZES), key=jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def forecaster():
+    config = LinOSSConfig(**SIZES, task="forecasting", horizon=3)
+    return LinOSS(config, key=jax.random.key(0))
+
+
+@pytest.fixture(params=["evaluation", "training"])
+def ask(request):
+    """Each way to ask a model for answers."""
+    if request.param == "training":
+        return lambda model, u, **options: model.train(u, key=jax.random.key(0), **options)
+    return lambda model, u, **options: model(u, **options)
+
+
+def changed(shape, index, value, dtype=float):
+    array = np.ones(shape, dtype)
+    array[index] = value
+    return array
+
+
+BAD_CALLS = [
+    ({"u": np.zeros(2)}, "u has shape (2,), expected (..., time, 2)"),
+    ({"u": np.zeros((2, T, 3))}, "u has shape (2, 5, 3), expected (..., time, 2)"),
+    ({"u": np.zeros((2, 0, 2))}, "u has shape (2, 0, 2), expected at least one step"),
+    ({"u": np.zeros((2, T, 2), int)}, "u has dtype int64, expected a floating-point array"),
+    ({"u": np.zeros((2, T, 2), bool)}, "u has dtype bool, expected a floating-point array"),
+    ({"u": np.zeros((2, T, 2), complex)}, "u has dtype complex128, expected a floating-point"),
+    ({"u": "series"}, "u has str, expected a floating-point array"),
+    ({"u": None}, "u has NoneType, expected a floating-point array"),
+    ({"lengths": np.array([0, 5])}, "lengths is 0 at index (0,), expected 1 to 5"),
+    ({"lengths": np.array([5, 6])}, "lengths is 6 at index (1,), expected 1 to 5"),
+    ({"lengths": np.array([-1, 5])}, "lengths is -1 at index (0,), expected 1 to 5"),
+    ({"lengths": np.array([5.0, 5.0])}, "lengths has dtype float64, expected integers"),
+    ({"lengths": np.array([True, True])}, "lengths has dtype bool, expected integers"),
+    ({"lengths": np.array([5])}, "lengths has shape (1,), expected (2,)"),
+    ({"lengths": 5}, "lengths has shape (), expected (2,)"),
+    ({"mask": np.ones((2, T))}, "mask has dtype float64, expected"),
+    ({"mask": np.ones((2, T), int)}, "mask has dtype int64, expected"),
+    ({"mask": np.ones((2, T, 1), bool)}, "mask has shape (2, 5, 1), expected (2, 5)"),
+    ({"mask": np.ones(T, bool)}, "mask has shape (5,), expected (2, 5)"),
+    ({"mask": "all"}, "mask has"),
+    ({"intervals": changed((2, T), (1, 3), -1)}, "intervals is -1.0 at index (1, 3), expected"),
+    ({"intervals": changed((2, T), (0, 0), 0)}, "intervals is 0.0 at index (0, 0), expected"),
+    ({"intervals": changed((2, T), (0, 1), np.nan)}, "intervals is nan at index (0, 1), expected"),
+    ({"intervals": changed((2, T), (0, 1), np.inf)}, "intervals is inf at index (0, 1), expected"),
+    ({"intervals": np.ones(T)}, "intervals has shape (5,), expected (2, 5)"),
+    ({"intervals": np.ones((2, T), int)}, "intervals has dtype int64, expected a floating-point"),
+    ({"future": np.zeros((2, 3, 2))}, "future was given, but task is 'classification'"),
+    ({"engine": "fast"}, "engine is 'fast', expected one of 'auto'"),
+    ({"engine": None}, "engine is None, expected one of 'auto'"),
+]
+
+
+@pytest.mark.parametrize(("bad", "message"), BAD_CALLS)
+def test_calls(model, ask, bad, message):
+    options = {"u": GOOD, **bad}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ask(model, options.pop("u"), **options)
+
+
+ON_DEVICE = [(bad["u"], text) for bad, text in BAD_CALLS if isinstance(bad.get("u"), np.ndarray)]
+
+
+@pytest.mark.parametrize(("u", "message"), ON_DEVICE)
+@pytest.mark.parametrize("traced", [False, True])
+def test_data_on_the_device(model, u, message, traced):
+    call = jax.jit(model.__call__) if traced else model
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call(jnp.asarray(u))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"lengths": np.array([0, 9])}, {"intervals": -np.ones((2, T))}],
+    ids=["lengths", "intervals"],
+)
+def test_arrays_that_can_be_seen_while_the_data_is_traced(model, options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} is .* at index"):
+        jax.jit(lambda u: model(u, **options))(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("future", "message"),
+    [
+        (np.zeros((2, 4, 2)), "future has shape (2, 4, 2), expected (2, 3, 2)"),
+        (np.zeros((3, 2)), "future has shape (3, 2), expected (2, 3, 2)"),
+        (np.zeros((2, 3, 1)), "future has shape (2, 3, 1), expected (2, 3, 2)"),
+        (np.zeros((2, 3, 2), int), "future has dtype int64, expected a floating-point array"),
+    ],
+)
+@pytest.mark.parametrize("after", ["series", "state"])
+def test_future(forecaster, after, future, message):
+    state = forecaster.init_state((2,))
+    ask = partial(forecaster, GOOD) if after == "series" else partial(forecaster.forecast, state)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ask(future=future)
+
+
+def test_forecast_without_forecasting(model):
+    with pytest.raises(ValueError, match="task is 'classification', expected 'forecasting'"):
+        model.forecast(model.init_state((2,)))
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [case for case in BAD_CALLS if not case[0].keys() & {"lengths", "future"}],
+)
+def test_pieces(model, bad, message):
+    options = {"u": GOOD, **bad}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model.run(model.init_state((2,)), options.pop("u"), **options)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+@pytest.mark.parametrize("batch", [(3,), (2, 2), (1,), ()])
+def test_state_of_another_batch(pooling, batch):
+    model = LinOSS(LinOSSConfig(**SIZES, pooling=pooling), key=jax.random.key(0))
+    with pytest.raises(ValueError, match="state"):
+        model.run(model.init_state(batch), GOOD)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"u": np.zeros((2, 3))}, "u has shape (2, 3), expected (..., 2)"),
+        ({"u": np.zeros((2, 2), int)}, "u has dtype int64, expected a floating-point array"),
+        ({"interval": -1.0}, "interval"),
+        ({"interval": np.array([1.0, np.nan])}, "interval"),
+        ({"interval": np.ones(3)}, "interval has shape (3,)"),
+        ({"interval": "1"}, "interval has str, expected a floating-point array"),
+    ],
+)
+def test_steps(model, bad, message):
+    options = {"u": np.zeros((2, 2)), **bad}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model.step(model.init_state((2,)), options.pop("u"), **options)
+
+
+@pytest.mark.parametrize("key", [None, 0])
+def test_training_wants_a_key(model, key):
+    with pytest.raises(ValueError, match="key"):
+        model.train(GOOD, key=key)
+
+
+BAD_SETTINGS = [
+    *(
+        (name, value, "a whole number of at least 1")
+        for name in SIZES
+        for value in (0, -1, 2.0, True, "3", None)
+    ),
+    ("task", "clustering", "one of 'classification'"),
+    ("scheme", "euler", "one of 'im'"),
+    ("parameterization", "exp", "one of 'relu'"),
+    ("frequency_init", "zeros", "one of 'uniform'"),
+    ("max_frequency", 0.0, "a number > 0"),
+    ("max_frequency", -1.0, "a number > 0"),
+    ("max_frequency", float("nan"), "a number > 0"),
+    ("max_frequency", float("inf"), "a number > 0"),
+    ("max_frequency", "high", "a number > 0"),
+    ("damped", "no", ""),
+    ("min_radius", 0.0, "a number in (0, 1]"),
+    ("min_radius", 1.5, "a number in (0, 1]"),
+    ("min_radius", "small", "a number in (0, 1]"),
+    ("timestep", 0.0, "'learned' or a number > 0"),
+    ("timestep", -1.0, "'learned' or a number > 0"),
+    ("timestep", float("inf"), "'learned' or a number > 0"),
+    ("timestep", float("nan"), "'learned' or a number > 0"),
+    ("timestep", "fixed", "'learned' or a number > 0"),
+    ("timestep", None, "'learned' or a number > 0"),
+    ("complex_projections", "no", ""),
+    ("feedthrough", "sparse", "one of 'vector'"),
+    ("bias", "no", ""),
+    ("norm", "group", "one of None, 'layer'"),
+    ("dropout", 1.0, "a number in [0, 1)"),
+    ("dropout", -0.1, "a number in [0, 1)"),
+    ("dropout", float("nan"), "a number in [0, 1)"),
+    ("dropout", "half", "a number in [0, 1)"),
+    ("glu_bias", "no", ""),
+    ("bidirectional", "no", ""),
+    ("pooling", "max", "one of 'mean'"),
+    ("every", 0, "a whole number of at least 1"),
+    ("every", 1.5, "a whole number of at least 1"),
+    ("horizon", 0, "a whole number of at least 1"),
+    ("horizon", "day", "a whole number of at least 1"),
+    ("squash", "no", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), BAD_SETTINGS)
+def test_settings(name, value, expected):
+    task = {"every": "regression", "horizon": "forecasting", "squash": "regression"}
+    settings = {**SIZES, "task": task.get(name, "classification"), name: value}
+    if name == "squash":
+        settings["every"] = 2
+    message = rf"{name} is {re.escape(repr(value))}, .*{re.escape(expected)}"
+    with pytest.raises(ValueError, match=rf"(^|\W){message}"):
+        LinOSS(LinOSSConfig(**settings), key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"every": 2}, "every is 2, but task is 'classification', not 'regression'"),
+        ({"horizon": 2}, "horizon is 2, but task is 'classification', not 'forecasting'"),
+        ({"task": "forecasting"}, "horizon is None, expected a number of steps"),
+        ({"squash": True, "task": "regression"}, "squash is True, but every is None"),
+        ({"scheme": "verlet", "damped": True}, "damped is True, but scheme 'verlet' has no"),
+    ],
+)
+def test_settings_that_do_not_go_together(settings, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        LinOSS(LinOSSConfig(**SIZES, **settings), key=jax.random.key(0))
+
+
+@pytest.mark.parametrize("kind", [LinOSSLayer, LinOSSBlock])
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"u": np.zeros((2, T, 3))}, "u has shape (2, 5, 3), expected (..., time, 4)"),
+        ({"u": np.zeros(4)}, "u has shape (4,), expected (..., time, 4)"),
+        ({"u": np.zeros((2, T, 4), int)}, "u has dtype int64, expected a floating-point array"),
+        ({"mask": np.ones((2, T))}, "mask has dtype float64, expected"),
+        ({"mask": np.ones((2, T + 1), bool)}, "mask has shape (2, 6), expected (2, 5)"),
+        ({"intervals": np.ones((2, T + 1))}, "intervals has shape (2, 6), expected (2, 5)"),
+        ({"intervals": changed((2, T), (1, 3), -1)}, "intervals is -1.0 at index (1, 3)"),
+        ({"engine": "fast"}, "engine is 'fast', expected one of 'auto'"),
+    ],
+)
+def test_layers_and_blocks(kind, bad, message):
+    options = {"u": np.zeros((2, T, 4)), **bad}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        kind(4, 3, key=jax.random.key(0))(options.pop("u"), **options)
+
+
+@pytest.mark.parametrize("kind", [LinOSSLayer, LinOSSBlock])
+@pytest.mark.parametrize("name", ["hidden_size", "state_size"])
+@pytest.mark.parametrize("value", [0, -1, 2.5, "4"])
+def test_sizes_of_layers_and_blocks(kind, name, value):
+    sizes = {"hidden_size": 4, "state_size": 3, name: value}
+    message = f"{name} is {value!r}, expected a whole number of at least 1"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        kind(**sizes, key=jax.random.key(0))

@@ -1,0 +1,134 @@
+"""A padded batch gives what its series give one by one."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from linoss import trainable
+
+T, LENGTHS = 12, np.array([12, 7, 1])
+THERE = np.arange(T) < LENGTHS[:, None]
+
+
+def padded(x):
+    """`x` with NaN beyond the lengths."""
+    return np.where(THERE[..., None], x, np.nan)
+
+
+def assert_one_by_one(model, model_loop, u, found, *, mask=None, intervals=None, future=None):
+    """Each row of answers is that of its series alone, without padding and missing samples."""
+    every = model.config.every
+    for i, length in enumerate(LENGTHS):
+        kept = np.flatnonzero(THERE[i] if mask is None else THERE[i] & mask[i])
+        expected = model_loop(
+            model,
+            u[i, kept],
+            None if intervals is None else intervals[i, kept],
+            None if future is None else future[i],
+        )
+        row = found[i]
+        if every is not None:
+            row = row[: length // every] if mask is None else row[kept]
+        np.testing.assert_allclose(
+            row, expected.reshape(row.shape), rtol=1e-10, atol=1e-12, strict=True
+        )
+
+
+def test_every_head(make_model, model_loop, draw, head):
+    model, u = make_model(**head), draw(3, T, 2)
+    assert_one_by_one(model, model_loop, u, model(padded(u), lengths=LENGTHS))
+
+
+@pytest.mark.parametrize("scheme", ["imex", "verlet", "exact"])
+def test_every_scheme(make_model, model_loop, draw, scheme):
+    model, u = make_model(scheme=scheme), draw(3, T, 2)
+    assert_one_by_one(model, model_loop, u, model(padded(u), lengths=LENGTHS))
+
+
+@pytest.mark.parametrize("norm", [None, "layer", "batch"])
+def test_every_norm(make_model, model_loop, draw, norm):
+    model, u = make_model(norm=norm), draw(3, T, 2)
+    assert_one_by_one(model, model_loop, u, model(padded(u), lengths=LENGTHS))
+
+
+def test_bidirectional(make_model, model_loop, draw):
+    model, u = make_model(bidirectional=True), draw(3, T, 2)
+    assert_one_by_one(model, model_loop, u, model(padded(u), lengths=LENGTHS))
+
+
+def test_bidirectional_and_irregular(make_model, model_loop, draw, draw_intervals, head):
+    model, u = make_model(bidirectional=True, scheme="verlet", **head), draw(3, T, 2)
+    intervals = draw_intervals(3, T)
+    found = model(padded(u), lengths=LENGTHS, intervals=intervals)
+    assert_one_by_one(model, model_loop, u, found, intervals=intervals)
+
+
+def test_missing_samples_in_addition(make_model, model_loop, draw, draw_intervals, head):
+    settings = {**head, "every": 1} if "every" in head else head
+    model = make_model(bidirectional="task" in head, scheme="verlet", **settings)
+    u, intervals = draw(3, T, 2), draw_intervals(3, T)
+    mask = np.random.default_rng(2).random((3, T)) < 0.7
+    mask[:, 0] = True
+    data = padded(np.where(mask[..., None], u, np.nan))
+    found = model(data, lengths=LENGTHS, mask=mask, intervals=intervals)
+    assert_one_by_one(model, model_loop, u, found, mask=mask, intervals=intervals)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_future_follows_the_last_sample_of_each_series(make_model, model_loop, draw, bidirectional):
+    model = make_model(task="forecasting", horizon=3, bidirectional=bidirectional)
+    u, future = draw(3, T, 2), draw(3, 3, 2, seed=1)
+    found = model(padded(u), lengths=LENGTHS, future=future)
+    assert_one_by_one(model, model_loop, u, found, future=future)
+
+
+def test_padding_and_its_intervals_can_be_anything(make_model, draw, draw_intervals):
+    model = make_model(bidirectional=True, scheme="verlet")
+    u, intervals = draw(3, T, 2), draw_intervals(3, T)
+    other = np.where(THERE, intervals, 1e3)
+    first = model(u, lengths=LENGTHS, intervals=intervals)
+    assert np.array_equal(model(padded(u), lengths=LENGTHS, intervals=other), first)
+
+
+def test_a_mask_is_as_good_as_lengths(make_model, draw):
+    model, u = make_model(pooling="last"), draw(3, T, 2)
+    by_length = model(padded(u), lengths=LENGTHS)
+    np.testing.assert_allclose(model(padded(u), mask=THERE), by_length, rtol=1e-13)
+
+
+def test_full_lengths_are_none(make_model, draw):
+    model, u = make_model(), draw(3, T, 2)
+    np.testing.assert_allclose(model(u, lengths=np.full(3, T)), model(u), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pooling": "mean", "bidirectional": True, "scheme": "verlet"},
+        {"pooling": "last", "norm": "layer", "damped": True, "scheme": "imex"},
+        {"task": "forecasting", "horizon": 3, "bias": True},
+        {"task": "regression", "every": 1, "complex_projections": False},
+    ],
+    ids=["mean", "last", "forecast", "every"],
+)
+def test_gradients_of_the_weights_add_up(make_model, draw, draw_intervals, settings):
+    model, u, intervals = make_model(**settings), draw(3, T, 2)[:2], draw_intervals(2, T)
+    data, lengths = padded(draw(3, T, 2))[:2], LENGTHS[:2]
+    weights, rest = eqx.partition(model, trainable(model))
+
+    def loss(weights, *series, **options):
+        answers = eqx.combine(weights, rest)(series[0], intervals=series[1], **options)
+        if "every" in settings and "lengths" in options:
+            answers = jnp.where(THERE[:2, :, None], answers, 0)
+        return jnp.sum(jnp.sin(answers))
+
+    gradient = eqx.filter_jit(jax.grad(loss))
+    together = gradient(weights, data, intervals, lengths=lengths)
+    alone = [
+        gradient(weights, u[i, :length], intervals[i, :length]) for i, length in enumerate(lengths)
+    ]
+    for found, *parts in zip(*map(jax.tree.leaves, (together, *alone)), strict=True):
+        assert np.any(found != 0)
+        np.testing.assert_allclose(found, sum(parts), rtol=1e-9, atol=1e-11)

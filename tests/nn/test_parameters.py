@@ -1,0 +1,109 @@
+"""How many numbers a model learns: the paper's table."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from linoss import LinOSS, LinOSSConfig, count_parameters, trainable
+
+# Data set: channels and classes.
+DATA = {
+    "Worms": (6, 5),
+    "SCP1": (6, 2),
+    "SCP2": (7, 2),
+    "Ethanol": (3, 4),
+    "Heartbeat": (61, 2),
+    "Motor": (64, 2),
+}
+# Data set, scheme, hidden size, state size, blocks, include time; parameters. The table of
+# hyperparameters has Worms, IMEX without time, the count follows with it.
+TABLE = [
+    ("Worms", "im", 128, 64, 2, True, 134279),
+    ("Worms", "imex", 64, 16, 2, True, 26119),
+    ("SCP1", "im", 128, 256, 6, True, 991240),
+    ("SCP1", "imex", 64, 256, 6, False, 447944),
+    ("SCP2", "im", 128, 64, 6, False, 399112),
+    ("SCP2", "imex", 64, 256, 6, True, 448072),
+    ("Ethanol", "im", 16, 16, 4, False, 6728),
+    ("Ethanol", "imex", 16, 256, 4, False, 70088),
+    ("Heartbeat", "im", 16, 16, 6, True, 10936),
+    ("Heartbeat", "imex", 64, 16, 2, True, 29444),
+    ("Motor", "im", 128, 16, 2, False, 91844),
+    ("Motor", "imex", 16, 256, 6, True, 106024),
+]
+
+
+def hollow(config):
+    """A model of the right shapes, with zeros in it."""
+    shapes = eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
+    return jax.tree.map(lambda x: jnp.asarray(np.zeros(x.shape, x.dtype)), shapes)
+
+
+@pytest.mark.parametrize(("data", "scheme", "hidden", "state", "blocks", "time", "count"), TABLE)
+def test_the_table_of_the_paper(data, scheme, hidden, state, blocks, time, count):
+    channels, classes = DATA[data]
+    config = LinOSSConfig.published(
+        in_size=channels + time,
+        out_size=classes,
+        hidden_size=hidden,
+        state_size=state,
+        num_blocks=blocks,
+        scheme=scheme,
+    )
+    model = hollow(config)
+    assert count_parameters(model, buffers=True) == count
+    assert count_parameters(model) == count - blocks * (2 * hidden + 1)
+
+
+def sizes_of(p, m, changes):
+    """Weights of one block, term by term."""
+    pairs = m if changes.get("complex_projections") is False else 2 * m
+    count = m + 2 * pairs * p + 2 * p * p
+    count += m * (changes.get("timestep", "learned") == "learned")
+    count += m * changes.get("damped", False)
+    count += {"vector": p, "dense": p * p, "none": 0}[changes.get("feedthrough", "vector")]
+    count += pairs * changes.get("bias", False)
+    count += 2 * p * changes.get("glu_bias", True)
+    return count + 2 * p * (changes.get("norm") == "layer")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"complex_projections": False, "feedthrough": "dense", "bias": True},
+        {"damped": True, "timestep": 0.5, "feedthrough": "none", "norm": "layer"},
+        {"bias": True, "glu_bias": False, "norm": None, "damped": True},
+    ],
+)
+def test_every_weight_is_counted_once(changes):
+    config = LinOSSConfig(
+        in_size=2, out_size=3, hidden_size=5, state_size=7, num_blocks=2, **changes
+    )
+    expected = (2 * 5 + 5) + 2 * sizes_of(5, 7, changes) + (5 * 3 + 3)
+    assert count_parameters(hollow(config)) == expected
+
+
+def test_a_bidirectional_model_has_a_second_layer_a_block():
+    sizes = {"in_size": 2, "out_size": 3, "hidden_size": 5, "state_size": 7, "num_blocks": 2}
+    one, two = (hollow(LinOSSConfig(**sizes, bidirectional=b)) for b in (False, True))
+    second_layer = 7 + 7 + 2 * 14 * 5
+    assert count_parameters(two) == count_parameters(one) + 2 * second_layer
+
+
+@pytest.mark.parametrize("norm", ["running", "batch"])
+def test_statistics_are_not_trained_and_weights_are(make_model, norm):
+    model = make_model(norm=norm)
+    marks = trainable(model)
+    for block in marks.blocks:
+        assert not any(jax.tree.leaves(block.norm))
+        assert all(jax.tree.leaves(block.layer))
+        assert all(jax.tree.leaves(block.glu))
+    assert all(jax.tree.leaves((marks.encoder, marks.head)))
+
+
+def test_scale_and_shift_are_trained(make_model):
+    marks = trainable(make_model(norm="layer"))
+    assert all(jax.tree.leaves(marks))

@@ -1,0 +1,188 @@
+"""Step by step, piece by piece, and all at once: the same function."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+T = 12
+
+# Every scheme, norm, head, kind of weight and kind of sampling occurs at least once.
+CASES = {
+    "published": {},
+    "imex, last": {"scheme": "imex", "pooling": "last", "norm": "layer", "damped": True},
+    "verlet, irregular": {"scheme": "verlet", "norm": "batch", "irregular": True},
+    "verlet, last, masked": {"scheme": "verlet", "pooling": "last", "masked": True},
+    "verlet, both": {"scheme": "verlet", "norm": None, "irregular": True, "masked": True},
+    "exact, damped": {"scheme": "exact", "damped": True, "irregular": True, "bias": True},
+    "real, dense": {"complex_projections": False, "feedthrough": "dense", "masked": True},
+    "every": {"task": "regression", "every": 3, "squash": True, "feedthrough": "none"},
+    "one number": {"task": "regression", "scheme": "imex", "timestep": 1.0, "irregular": True},
+}
+
+
+def prepare(make_model, draw, draw_intervals, irregular=False, masked=False, **config):
+    """A model, a batch of series, and the options that go with it."""
+    model, u, options = make_model(**config), draw(2, T, 2), {}
+    if irregular:
+        options["intervals"] = draw_intervals(2, T)
+    if masked:
+        options["mask"] = np.random.default_rng(3).random((2, T)) < 0.6
+        options["mask"][:, 0] = True
+        u = np.where(options["mask"][..., None], u, np.nan)
+    return model, u, options
+
+
+def in_pieces(model, u, options, sizes):
+    """All answers, and the state at the end."""
+    state, answers, at = model.init_state((len(u),)), [], 0
+    for size in sizes:
+        cut = {name: value[:, at : at + size] for name, value in options.items()}
+        answer, state = model.run(state, u[:, at : at + size], **cut)
+        answers.append(answer)
+        at += size
+    return np.concatenate(answers, axis=1), state
+
+
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_pieces_of_any_size_end_with_the_answer_of_the_whole(
+    make_model, draw, draw_intervals, case
+):
+    model, u, options = prepare(make_model, draw, draw_intervals, **case)
+    whole, state = in_pieces(model, u, options, [T])
+    steps, step_state = in_pieces(model, u, options, [1] * T)
+    assert_close(steps, whole)
+    for leaf, other in zip(*map(jax.tree.leaves, (state, step_state)), strict=True):
+        assert_close(leaf, other)
+    called = model(u, **options)
+    every = model.config.every
+    assert_close(whole[:, -1] if every is None else whole[:, every - 1 :: every], called)
+
+
+@pytest.mark.parametrize("case", ["published", "verlet, both"])
+def test_each_running_answer_is_that_of_the_series_so_far(
+    make_model, model_loop, draw, draw_intervals, case
+):
+    model, u, options = prepare(make_model, draw, draw_intervals, **CASES[case])
+    answers, _ = in_pieces(model, u, options, [T])
+    mask = options.get("mask", np.ones((2, T), bool))
+    for i in range(2):
+        for end in range(1, T + 1):
+            kept = np.flatnonzero(mask[i, :end])
+            steps = options["intervals"][i, kept] if "intervals" in options else None
+            assert_close(answers[i, end - 1], model_loop(model, u[i, kept], steps))
+
+
+@given(sizes=st.lists(st.sampled_from([1, 2, 5]), min_size=12, max_size=12))
+@settings(max_examples=8, deadline=None, derandomize=True)
+@pytest.mark.parametrize("case", ["published", "verlet, both"])
+def test_drawn_pieces(make_model, draw, draw_intervals, case, sizes):
+    model, u, options = prepare(make_model, draw, draw_intervals, **CASES[case])
+    ends = np.cumsum(sizes)
+    sizes = sizes[: np.searchsorted(ends, T, side="right")]
+    sizes += [1] * (T - sum(sizes))
+    whole, _ = in_pieces(model, u, options, [T])
+    assert_close(in_pieces(model, u, options, sizes)[0], whole)
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+def test_step_is_a_piece_of_one(make_model, draw, draw_intervals, irregular):
+    model, u, options = prepare(
+        make_model, draw, draw_intervals, scheme="verlet", irregular=irregular
+    )
+    whole, _ = in_pieces(model, u, options, [T])
+    state = model.init_state((2,))
+    for n in range(T):
+        interval = options["intervals"][:, n] if irregular else None
+        answer, state = model.step(state, u[:, n], interval=interval)
+        assert answer.shape == (2, 3)
+        assert_close(answer, whole[:, n])
+
+
+def test_one_interval_for_all_series(make_model, draw):
+    model, u = make_model(), draw(2, 2)
+    state = model.init_state((2,))
+    several, _ = model.step(state, u, interval=np.array([0.5, 0.5]))
+    assert_close(model.step(state, u, interval=0.5)[0], several)
+
+
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+def test_batch_axes(make_model, draw, batch):
+    model, u = make_model(), draw(*batch, T, 2)
+    state = model.init_state(batch)
+    _, state = model.run(state, u[..., :6, :])
+    second, _ = model.run(state, u[..., 6:, :])
+    assert second.shape == (*batch, 6, 3)
+    assert_close(second[..., -1, :], model(u))
+
+
+@pytest.mark.parametrize("scheme", ["im", "verlet"])
+@pytest.mark.parametrize("known", [False, True])
+def test_forecast_from_a_state_is_that_of_the_whole(
+    make_model, draw, draw_intervals, scheme, known
+):
+    settings = {"task": "forecasting", "horizon": 3, "scheme": scheme, "irregular": True}
+    model, u, options = prepare(make_model, draw, draw_intervals, **settings)
+    future = draw(2, 3, 2, seed=1) if known else None
+    _, state = in_pieces(model, u, options, [6, 6])
+    whole = model(u, future=future, **options)
+    assert_close(model.forecast(state, future), whole)
+    assert_close(model.forecast(state, future, engine="associative"), whole)
+
+
+def test_forecast_leaves_the_stream_as_it_was(make_model, draw):
+    model, u = make_model(task="forecasting", horizon=3), draw(2, T, 2)
+    _, state = model.run(model.init_state((2,)), u[:, :6])
+    model.forecast(state)
+    _, state = model.run(state, u[:, 6:])
+    assert_close(model.forecast(state), model(u))
+
+
+def test_every_engine_runs_pieces(make_model, draw):
+    model, u = make_model(scheme="imex"), draw(2, T, 2)
+    state = model.init_state((2,))
+    answers = [model.run(state, u, engine=e)[0] for e in ("sequential", "associative", "chunked")]
+    assert_close(answers[0], answers[1])
+    assert_close(answers[0], answers[2])
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+def test_a_series_without_a_sample_gives_the_same_either_way(make_model, draw, pooling):
+    model, u, mask = make_model(pooling=pooling), draw(2, T, 2), np.ones((2, T), bool)
+    mask[1] = False
+    answers, _ = in_pieces(model, u, {"mask": mask}, [T])
+    assert_close(answers[:, -1], model(u, mask=mask))
+
+
+def test_bidirectional_models_cannot_stream(make_model):
+    with pytest.raises(ValueError, match="bidirectional is True, expected False"):
+        make_model(bidirectional=True).init_state()
+
+
+def live_bytes():
+    return sum(x.nbytes for x in jax.live_arrays())
+
+
+def test_a_million_steps_in_constant_memory(single_precision, make_model):
+    model = make_model(hidden_size=3, state_size=2)
+    generator, piece = np.random.default_rng(0), 50_000
+    state, begun, held, answers = model.init_state(), [], [], None
+    for n in range(20):
+        u = generator.normal(size=(piece, 2)).astype(np.float32)
+        answers, state = model.run(state, u)
+        assert np.all(np.isfinite(answers))
+        if n < 2:
+            begun.append(u)
+        if n == 1:
+            at_100_000 = np.asarray(answers[-1])
+        held.append(live_bytes())
+    assert len(set(held[1:])) == 1
+    assert state.head.count == 1_000_000
+    whole = model(np.concatenate(begun))
+    np.testing.assert_allclose(at_100_000, whole, rtol=1e-3, atol=1e-4)
+    assert not np.array_equal(answers[-1], at_100_000)

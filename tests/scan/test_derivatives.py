@@ -1,0 +1,194 @@
+"""Derivatives of every kind: the adjoint, JAX's own, their transformations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+import linoss
+
+ENGINES = ["sequential", "chunked", "associative"]
+by_every_engine = pytest.mark.parametrize("engine", ENGINES)
+TIME, WIDTH = 21, 3
+
+
+@pytest.fixture
+def problem(make_transition, draw):
+    force, start, cotangents = draw((2,), TIME, WIDTH)
+    return make_transition("imex", WIDTH), force, start, cotangents
+
+
+def weigh(outputs, cotangents):
+    """A number that depends on every output, and not linearly."""
+    return sum(jnp.vdot(jnp.sin(x), weight) for x, weight in zip(outputs, cotangents, strict=True))
+
+
+def test_reference_adjoint_is_finite_differences(problem, reference):
+    transition, force, start, cotangents = problem
+    point = [np.asarray(x) for x in (transition.matrix, transition.forcing, force, start)]
+    weight = np.linspace(0.5, 1.5, TIME)[:, None]
+
+    def loss(*arguments):
+        result = reference(*arguments, cotangents, weight)
+        return (result.positions * cotangents[0]).sum() + (result.final * cotangents[1]).sum()
+
+    result = reference(*point, cotangents, weight)
+    for i, slope in enumerate(result[2:]):
+        direction = np.random.default_rng(i).normal(size=point[i].shape)
+        there, back = (
+            loss(*(x + (j == i) * sign * 1e-6 * direction for j, x in enumerate(point)))
+            for sign in (1, -1)
+        )
+        np.testing.assert_allclose((slope * direction).sum(), (there - back) / 2e-6, rtol=1e-7)
+
+
+@by_every_engine
+def test_adjoint_passes_jax_check(engine, problem):
+    transition, force, start, _ = problem
+
+    def scan(matrix, forcing, force, start):
+        step = linoss.Transition(jnp.asarray(matrix), jnp.asarray(forcing))
+        return linoss.oscillator_scan(step, force, initial_state=start, engine=engine)
+
+    arguments = (transition.matrix, transition.forcing, force, start)
+    check_grads(scan, arguments, order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
+
+
+@by_every_engine
+@pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
+def test_jaxs_own_gradients_are_the_adjoints(
+    engine, double, make_transition, draw, scan, assert_same
+):
+    with jax.enable_x64(double):
+        transition = make_transition("verlet", WIDTH)
+        force, _, cotangents = draw((2,), TIME, WIDTH)
+        adjoint, own = (
+            scan(transition, force, cotangents, engine=engine, forward_mode=mode)
+            for mode in (False, True)
+        )
+    assert_same(own, adjoint, 1e-12 if double else 1e-5)
+
+
+@by_every_engine
+def test_jvp_is_finite_differences(engine, problem):
+    transition, force, start, cotangents = problem
+    direction = (transition, cotangents[0], cotangents[1])
+
+    def scan(transition, force, start):
+        return linoss.oscillator_scan(
+            transition, force, initial_state=start, engine=engine, forward_mode=True
+        )
+
+    def at(distance):
+        moved = jax.tree.map(lambda x, d: x + distance * d, (transition, force, start), direction)
+        return scan(*moved)
+
+    _, slopes = jax.jvp(scan, (transition, force, start), direction)
+    for slope, there, back in zip(slopes, at(1e-6), at(-1e-6), strict=True):
+        scale = np.abs(slope).max()
+        np.testing.assert_allclose(slope, (there - back) / 2e-6, rtol=0, atol=1e-7 * scale)
+
+
+@by_every_engine
+def test_hessian_is_the_finite_difference_of_gradients(engine, draw):
+    force, _, cotangents = draw((), 6, 2)
+
+    def loss(frequency, **options):
+        step = linoss.discretize("exact", frequency, 0.4)
+        return weigh(linoss.oscillator_scan(step, force, engine=engine, **options), cotangents)
+
+    point = jnp.array([0.5, 2.0])
+    hessian = jax.hessian(lambda x: loss(x, forward_mode=True))(point)
+    slope = jax.jit(jax.grad(loss))
+    differences = [(slope(point + e) - slope(point - e)) / 2e-5 for e in 1e-5 * np.eye(2)]
+    np.testing.assert_allclose(hessian, differences, rtol=1e-6)
+
+
+@by_every_engine
+def test_gradient_of_the_final_state_alone(engine, problem, scan, assert_same):
+    transition, force, start, (d_positions, d_final) = problem
+
+    def loss(force):
+        options = {"initial_state": start, "engine": engine}
+        return jnp.vdot(linoss.oscillator_scan(transition, force, **options)[1], d_final)
+
+    zero = (jnp.zeros_like(d_positions), d_final)
+    expected = scan(transition, force, zero, start=start, engine=engine).d_force
+    np.testing.assert_allclose(jax.grad(loss)(force), expected, rtol=1e-12, atol=1e-12)
+
+
+@by_every_engine
+@pytest.mark.parametrize("forward_mode", [False, True])
+def test_checkpoint_changes_no_gradient(engine, forward_mode, problem):
+    transition, force, start, cotangents = problem
+
+    def loss(transition, force):
+        options = {"initial_state": start, "engine": engine, "forward_mode": forward_mode}
+        return weigh(linoss.oscillator_scan(transition, force, **options), cotangents)
+
+    plain = jax.grad(loss, argnums=(0, 1))(transition, force)
+    again = jax.grad(jax.checkpoint(loss), argnums=(0, 1))(transition, force)
+    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(again), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
+
+
+@by_every_engine
+@pytest.mark.parametrize("scheme", ["exact", "verlet"])
+def test_jit_changes_nothing(engine, scheme, make_transition, draw):
+    transition, (force, _, _) = make_transition(scheme, WIDTH), draw((2,), TIME, WIDTH)
+    run = lambda step, force: linoss.oscillator_scan(step, force, engine=engine)  # noqa: E731
+    for one, other in zip(run(transition, force), jax.jit(run)(transition, force), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
+
+
+@by_every_engine
+def test_vmap_over_forces_is_a_leading_axis(engine, problem):
+    transition, force, start, cotangents = problem
+
+    def loss(force, start, weights):
+        return weigh(
+            linoss.oscillator_scan(transition, force, initial_state=start, engine=engine), weights
+        )
+
+    value_and_slope = jax.value_and_grad(loss, argnums=(0, 1))
+    values, slopes = jax.vmap(value_and_slope)(force, start, cotangents)
+    value, expected = value_and_slope(force, start, cotangents)
+    np.testing.assert_allclose(values.sum(), value, rtol=1e-12)
+    for one, other in zip(slopes, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@by_every_engine
+@pytest.mark.parametrize("mask_given", [False, True])
+def test_vmap_over_transitions_is_one_after_the_other(engine, mask_given, make_transition, draw):
+    force, start, cotangents = draw((), TIME, WIDTH)
+    mask = jnp.arange(TIME) % 3 > 0 if mask_given else None
+    each = [make_transition("im", WIDTH, seed=seed) for seed in range(3)]
+
+    def loss(transition):
+        outputs = linoss.oscillator_scan(
+            transition, force, initial_state=start, mask=mask, engine=engine
+        )
+        return weigh(outputs, cotangents)
+
+    slope = jax.jit(jax.value_and_grad(loss))
+    found = jax.vmap(slope)(jax.tree.map(lambda *x: jnp.stack(x), *each))
+    expected = jax.tree.map(lambda *x: jnp.stack(x), *(slope(one) for one in each))
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+
+
+@by_every_engine
+def test_vmap_over_timesteps_is_a_leading_axis(engine, draw):
+    force, _, _ = draw((2,), TIME, WIDTH)
+    timestep = np.random.default_rng(0).uniform(0.1, 0.6, (2, TIME, 1))
+    frequency = jnp.array([0.3, 1.0, 2.0])
+
+    def run(timestep, force):
+        step = linoss.discretize("imex", frequency, timestep)
+        return linoss.oscillator_scan(step, force, engine=engine)
+
+    found, expected = jax.vmap(run)(timestep, force), run(timestep, force)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

@@ -1,0 +1,284 @@
+"""Every engine against a loop in float64: values, final states, gradients, masks, pieces."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.signal
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import linoss
+
+ENGINES = ["sequential", "chunked", "associative"]
+SCHEMES = ["im", "imex", "verlet", "exact"]
+TOLERANCE = {False: 1e-5, True: 1e-11}
+# Several segments and chunks each; the associative scan of varying steps is slow to compile.
+by_every_engine = pytest.mark.parametrize(
+    ("engine", "time"), [("sequential", 600), ("chunked", 600), ("associative", 37)]
+)
+
+
+@st.composite
+def shapes(draw):
+    leading = tuple(draw(st.lists(st.integers(1, 2), max_size=2)))
+    return leading, draw(st.integers(1, 3000)), draw(st.integers(1, 40))
+
+
+@settings(max_examples=5, deadline=None, derandomize=True)
+@given(
+    shape=shapes(),
+    scheme=st.sampled_from(SCHEMES),
+    engine=st.sampled_from(["sequential", "chunked", "auto"]),
+    double=st.booleans(),
+    at_rest=st.booleans(),
+)
+@example(shape=((2,), 300, 40), scheme="verlet", engine="auto", double=False, at_rest=True)
+@example(shape=((), 1500, 1), scheme="imex", engine="auto", double=True, at_rest=True)
+@example(shape=((3, 2), 90, 5), scheme="exact", engine="associative", double=False, at_rest=True)
+@example(shape=((1,), 47, 40), scheme="verlet", engine="associative", double=True, at_rest=True)
+def test_engine_is_the_loop_for_any_shape(
+    shape, scheme, engine, double, at_rest, make_transition, draw, scan, reference, assert_same
+):
+    with jax.enable_x64(double):
+        leading, time, width = shape
+        transition = make_transition(scheme, width)
+        force, start, cotangents = draw(leading, time, width)
+        found = scan(transition, force, cotangents, start=None if at_rest else start, engine=engine)
+    weight = np.ones((time, 1))
+    weight[0] = 0.5 if scheme == "verlet" and at_rest else 1
+    start = np.zeros(start.shape) if at_rest else start
+    expected = reference(transition.matrix, transition.forcing, force, start, cotangents, weight)
+    assert found.positions.dtype == found.final.dtype == (jnp.float64 if double else jnp.float32)
+    assert_same(found, expected, TOLERANCE[double])
+
+
+CASES = [("sequential", n, True) for n in (1, 2, 3, 64, 255, 256, 257, 997, 1025)]
+CASES += [("chunked", n, True) for n in (1, 2, 3, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025)]
+CASES += [(engine, n, False) for engine in ENGINES[:2] for n in (1, 65, 2999)]
+# The tree of 255 is odd at every level, that of 64 even; each takes long to compile.
+CASES += [("associative", n, True) for n in (1, 2, 3, 63, 64, 65, 255)]
+CASES += [("associative", n, False) for n in (1, 64, 997)]
+
+
+@pytest.mark.parametrize(("engine", "time", "double"), CASES)
+def test_engine_is_the_loop_for_every_length(
+    engine, time, double, make_bank, draw, scan, reference, assert_same
+):
+    with jax.enable_x64(double):
+        transition = make_bank()
+        force, start, cotangents = draw((), time, 8)
+        found = scan(transition, force, cotangents, start=start, engine=engine)
+    expected = reference(transition.matrix, transition.forcing, force, start, cotangents)
+    assert_same(found, expected, TOLERANCE[double])
+
+
+@pytest.fixture(scope="module")
+def long_run(make_bank, draw, reference):
+    """A bank of all schemes, forces and what the loop makes of them, kept for all engines."""
+    known = {}
+
+    def run(time, double):
+        if (time, double) not in known:
+            with jax.enable_x64(double):
+                transition, (force, start, cotangents) = make_bank(1), draw((), time, 4)
+            expected = reference(transition.matrix, transition.forcing, force, start, cotangents)
+            known[time, double] = transition, force, start, cotangents, expected
+        return known[time, double]
+
+    return run
+
+
+LONG = [(engine, time, False) for engine in ENGINES[:2] for time in (17_984, 49_920, 49_999)]
+LONG += [(engine, 50_000, False) for engine in (*ENGINES, "auto")]
+LONG += [(engine, 49_999, True) for engine in ENGINES[:2]]
+
+
+@pytest.mark.parametrize(("engine", "time", "double"), LONG)
+def test_engine_is_the_loop_for_long_sequences(engine, time, double, long_run, scan, assert_same):
+    transition, force, start, cotangents, expected = long_run(time, double)
+    with jax.enable_x64(double):
+        found = scan(transition, force, cotangents, start=start, engine=engine)
+    assert_same(found, expected, TOLERANCE[double])
+
+
+@pytest.mark.parametrize("engine", ["sequential", "chunked", "auto"])
+def test_a_million_steps_end_as_a_filter_does(engine, single_precision):
+    """Each component of x obeys x_n = tr(M) x_{n-1} - det(M) x_{n-2} + c_0 b_n + c_1 b_{n-1}."""
+    force = np.random.default_rng(0).normal(size=1_000_000).astype(np.float32)
+    step = linoss.discretize("imex", [1.7], 0.3)
+    positions, final = linoss.oscillator_scan(step, force[:, None], engine=engine)
+    ((zz, zy), (yz, yy)), (fz, fy) = (
+        np.asarray(step.matrix[0], float),
+        np.asarray(step.forcing[0], float),
+    )
+    poles = [1, -(zz + yy), zz * yy - zy * yz]
+    z = scipy.signal.lfilter([fz, zy * fy - yy * fz], poles, force.astype(float))
+    y = scipy.signal.lfilter([fy, yz * fz - zz * fy], poles, force.astype(float))
+    assert np.abs(positions[:, 0] - y).max() <= 1e-4 * np.abs(y).max()
+    np.testing.assert_allclose(final[0], [z[-1], y[-1]], atol=1e-4 * np.abs(y).max())
+
+
+@by_every_engine
+@pytest.mark.parametrize("leading", [(0,), (2, 0)])
+def test_empty_batch_stays_empty(engine, time, leading, make_transition, draw, scan):
+    transition = make_transition("imex", 3)
+    force, start, cotangents = draw(leading, time, 3)
+    found = scan(transition, force, cotangents, start=start, engine=engine)
+    assert found.positions.shape == found.d_force.shape == (*leading, time, 3)
+    assert found.final.shape == found.d_start.shape == (*leading, 3, 2)
+    assert not np.any(found.d_matrix)
+    assert not np.any(found.d_forcing)
+
+
+@by_every_engine
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision_forces_are_accumulated_in_single(
+    engine, time, dtype, single_precision, make_bank, draw, scan, reference, assert_same
+):
+    transition = make_bank()
+    force, start, (d_positions, d_final) = draw((), time, 8)
+    force, d_positions = force.astype(dtype), d_positions.astype(dtype)
+    found = scan(transition, force, (d_positions, d_final), start=start, engine=engine)
+    cotangents = (d_positions, d_final)
+    expected = reference(transition.matrix, transition.forcing, force, start, cotangents)
+    assert found.positions.dtype == found.d_force.dtype == dtype
+    assert found.final.dtype == jnp.float32
+    rounded = ("positions", "d_force")  # once, at the end, and not at every step
+    assert_same(found, expected, float(jnp.finfo(dtype).eps))
+    exact = dict.fromkeys(rounded)
+    assert_same(found._replace(**exact), expected, TOLERANCE[False])
+
+
+@pytest.fixture
+def masked(make_bank, draw):
+    """Two sequences with gaps, the first of which starts with one."""
+
+    def make(time):
+        transition, (force, start, cotangents) = make_bank(), draw((2,), time, 8)
+        mask = np.random.default_rng(1).random((2, time)) < 0.7
+        mask[:, :3], mask[:, time // 3 : time // 2] = [[False] * 3, [True] * 3], False
+        return transition, force, start, cotangents, jnp.asarray(mask)
+
+    return make
+
+
+def skip_masked(transition, mask):
+    """M_n and F_n that do nothing where a sample is missing."""
+    missing = ~np.asarray(mask)[..., None, None]
+    matrix = np.where(missing[..., None], np.eye(2), transition.matrix)
+    return matrix, np.where(missing, 0.0, transition.forcing)
+
+
+@pytest.mark.parametrize(
+    ("engine", "time"), [("sequential", 600), ("chunked", 600), ("associative", 2049)]
+)
+def test_masked_steps_leave_the_state(engine, time, masked, scan, reference, assert_same):
+    transition, force, start, cotangents, mask = masked(time)
+    found = scan(transition, force, cotangents, start=start, mask=mask, engine=engine)
+    expected = reference(*skip_masked(transition, mask), force, start, cotangents)
+    there = np.asarray(mask)[..., None, None]
+    d_matrix = (expected.d_matrix * there[..., None]).sum((0, 1))
+    d_forcing = (expected.d_forcing * there).sum((0, 1))
+    assert_same(found, expected._replace(d_matrix=d_matrix, d_forcing=d_forcing), TOLERANCE[True])
+
+
+@by_every_engine
+def test_missing_forces_may_be_anything(engine, time, masked, scan, assert_same):
+    transition, force, start, cotangents, mask = masked(time)
+    plain = scan(transition, force, cotangents, start=start, mask=mask, engine=engine)
+    nothing = jnp.where(jnp.arange(time)[:, None] % 2, jnp.nan, jnp.inf)
+    force = jnp.where(mask[..., None], force, nothing)
+    found = scan(transition, force, cotangents, start=start, mask=mask, engine=engine)
+    assert all(np.all(np.isfinite(x)) for x in found)
+    assert_same(found, plain, 0.0)
+    assert not np.any(np.asarray(found.d_force)[~np.asarray(mask)])
+
+
+@by_every_engine
+@pytest.mark.parametrize("scheme", ["imex", "verlet"])
+@pytest.mark.parametrize("at_rest", [True, False])
+def test_mask_is_running_what_is_there(engine, time, scheme, at_rest, make_transition, draw, scan):
+    """Positions, final state and force gradients; in between, the last position is held."""
+    transition, (force, start, cotangents) = make_transition(scheme, 3), draw((), time, 3)
+    there = np.random.default_rng(2).random(time) < 0.6
+    there[:2] = False
+    mask, start = jnp.asarray(there), None if at_rest else start
+    cotangents = (jnp.where(mask[:, None], cotangents[0], 0), cotangents[1])
+    found = scan(transition, force, cotangents, start=start, mask=mask, engine=engine)
+    kept = (cotangents[0][there], cotangents[1])
+    expected = scan(transition, force[there], kept, start=start, engine="sequential")
+    close = {"rtol": 1e-11, "atol": 1e-11}
+    np.testing.assert_allclose(found.positions[there], expected.positions, **close)
+    np.testing.assert_allclose(found.d_force[there], expected.d_force, **close)
+    np.testing.assert_allclose(found.final, expected.final, **close)
+    held = np.flatnonzero(~there[3:]) + 3
+    np.testing.assert_allclose(found.positions[held], found.positions[held - 1], **close)
+
+
+@by_every_engine
+def test_all_masked_changes_nothing(engine, time, masked, scan):
+    transition, force, start, cotangents, mask = masked(time)
+    mask = jnp.zeros_like(mask)
+    found = scan(transition, force, cotangents, start=start, mask=mask, engine=engine)
+    np.testing.assert_array_equal(found.final, start)
+    np.testing.assert_array_equal(
+        found.positions, np.broadcast_to(start[:, None, :, 1], (2, time, 8))
+    )
+    assert not np.any(found.d_force)
+    assert not np.any(found.d_matrix)
+    assert not np.any(found.d_forcing)
+
+
+@by_every_engine
+def test_an_unmasked_nan_reaches_its_own_future_only(engine, time, make_bank, draw):
+    transition, (force, _, _) = make_bank(), draw((2,), time, 8)
+    spoiled = force.at[0, time // 2, 5].set(jnp.nan)
+    clean = np.array(linoss.oscillator_scan(transition, force, engine=engine)[0])
+    positions, final = linoss.oscillator_scan(transition, spoiled, engine=engine)
+    clean[0, time // 2 :, 5] = np.nan
+    np.testing.assert_allclose(positions, clean, rtol=1e-11, atol=1e-11)
+    np.testing.assert_array_equal(np.isnan(final[..., 1]), np.isnan(clean[:, -1]))
+
+
+@by_every_engine
+@pytest.mark.parametrize("start_given", [False, True])
+@pytest.mark.parametrize("mask_given", [False, True])
+def test_reverse_is_flipping(engine, time, start_given, mask_given, masked, scan, assert_same):
+    transition, force, start, cotangents, mask = masked(time)
+    options = {"start": start if start_given else None, "engine": engine}
+    found = scan(
+        transition, force, cotangents, mask=mask if mask_given else None, reverse=True, **options
+    )
+    flip = lambda x: jnp.flip(x, axis=1)  # noqa: E731
+    expected = scan(
+        transition,
+        flip(force),
+        (flip(cotangents[0]), cotangents[1]),
+        mask=flip(mask) if mask_given else None,
+        **options,
+    )
+    expected = expected._replace(positions=flip(expected.positions), d_force=flip(expected.d_force))
+    assert_same(found, expected, TOLERANCE[True])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("mask_given", [False, True])
+@settings(max_examples=2, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_pieces_with_carried_state_are_the_whole(scheme, mask_given, data, make_transition, draw):
+    transition, (force, _, _) = make_transition(scheme, 3), draw((2,), 600, 3)
+    mask = np.random.default_rng(3).random((2, 600)) < (0.7 if mask_given else 1)
+    mask[:, 0] = True
+    cuts = sorted(data.draw(st.lists(st.integers(1, 599), min_size=1, max_size=3, unique=True)))
+    engine = data.draw(st.sampled_from(["sequential", "chunked"]))
+    run = lambda piece, state: linoss.oscillator_scan(  # noqa: E731
+        transition, force[:, piece], initial_state=state, mask=mask[:, piece], engine=engine
+    )
+    expected, expected_state = run(slice(None), None)
+    pieces, state = [], None
+    for begin, end in zip([0, *cuts], [*cuts, 600], strict=True):
+        positions, state = run(slice(begin, end), state)
+        pieces.append(positions)
+    np.testing.assert_allclose(np.concatenate(pieces, 1), expected, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(state, expected_state, rtol=1e-11, atol=1e-11)

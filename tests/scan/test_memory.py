@@ -1,0 +1,90 @@
+"""What a scan and its gradient hold: nothing as large as (time, 4 m)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import linoss
+
+BATCH, TIME, WIDTH = 2, 20_000, 8
+SEQUENCE = BATCH * TIME * WIDTH
+
+
+def float_arrays(jaxpr):
+    """Every floating-point array that a program makes, inside its loops and calls too."""
+    for equation in jaxpr.eqns:
+        for variable in equation.outvars:
+            if jnp.issubdtype(variable.aval.dtype, jnp.floating):
+                yield variable.aval
+        for parameter in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
+            inner = getattr(parameter, "jaxpr", parameter)
+            if hasattr(inner, "eqns"):
+                yield from float_arrays(inner)
+
+
+def program(engine, *, timestep=0.3, masked=False, time=TIME):
+    """The gradient of a scan with respect to all it may be taken of."""
+    mask = jnp.ones((BATCH, time), bool) if masked else None
+
+    def loss(transition, force, start):
+        positions, final = linoss.oscillator_scan(
+            transition, force, initial_state=start, mask=mask, engine=engine
+        )
+        return positions.sum() + final.sum()
+
+    transition = linoss.discretize("imex", jnp.linspace(0.1, 1.0, WIDTH), timestep)
+    force, start = jnp.zeros((BATCH, time, WIDTH)), jnp.zeros((BATCH, WIDTH, 2))
+    gradient = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))
+    return gradient, (transition, force, start)
+
+
+def arrays_of(*args, **options):
+    gradient, arguments = program(*args, **options)
+    return list(float_arrays(jax.make_jaxpr(gradient)(*arguments).jaxpr))
+
+
+def test_walk_sees_into_loops_and_calls():
+    def naive(matrix, force):
+        wide = lambda x: jnp.broadcast_to(x, (TIME, WIDTH, 2, 2))  # noqa: E731
+        body = lambda i, y: y + jax.jit(wide)(matrix).sum()  # noqa: E731
+        return jax.lax.fori_loop(0, 3, body, force.sum())
+
+    gradient = jax.grad(jax.checkpoint(naive))
+    arrays = float_arrays(jax.make_jaxpr(gradient)(jnp.ones((WIDTH, 2, 2)), jnp.ones(3)).jaxpr)
+    assert max(array.size for array in arrays) >= 4 * TIME * WIDTH
+
+
+@pytest.mark.parametrize("engine", ["sequential", "chunked", "associative", "auto"])
+def test_constant_steps_fill_no_array_of_matrices(engine, single_precision):
+    assert max(array.size for array in arrays_of(engine)) <= SEQUENCE
+
+
+@pytest.mark.parametrize("engine", ["sequential", "chunked"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("width", [None, 1, WIDTH])
+def test_varying_steps_fill_no_array_of_matrices(engine, masked, width, single_precision):
+    timestep = 0.3 if width is None else np.full((BATCH, TIME, width), 0.3, np.float32)
+    arrays = arrays_of(engine, timestep=timestep, masked=masked)
+    assert max(array.size for array in arrays) <= SEQUENCE
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_associative_varying_steps_are_made_a_segment_at_a_time(masked, single_precision):
+    timestep = np.full((BATCH, TIME, WIDTH), 0.3, np.float32)
+    sizes = {a.size for a in arrays_of("associative", timestep=timestep, masked=masked)}
+    # Forces, positions and timesteps have their own size; whatever else there is, a segment's.
+    assert max(sizes) <= SEQUENCE
+    assert max(sizes - {SEQUENCE}) <= BATCH * 1024 * WIDTH
+
+
+@pytest.mark.parametrize("engine", ["sequential", "chunked"])
+@pytest.mark.parametrize("varying", [False, True])
+def test_the_backward_pass_holds_few_sequences(engine, varying, single_precision):
+    """The compiled program's buffers beside arguments and results: positions, their cotangents."""
+    timestep = np.full((BATCH, TIME, 1), 0.3, np.float32) if varying else 0.3
+    gradient, arguments = program(engine, timestep=timestep)
+    held = gradient.lower(*arguments).compile().memory_analysis().temp_size_in_bytes
+    assert held <= 4 * 4 * SEQUENCE

@@ -1,0 +1,244 @@
+"""A timestep per sample, against steps that NumPy makes from the equations of each scheme."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+
+import linoss
+
+# Several segments and chunks each; the associative scan of varying steps is slow to compile.
+by_every_engine = pytest.mark.parametrize(
+    ("engine", "time"), [("sequential", 600), ("chunked", 600), ("associative", 37)]
+)
+of_every_scheme = pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+FREQUENCY = np.array([0.0, 0.6, 2.7])
+DAMPING = np.array([0.05, 0.0, 0.1])
+
+
+def matrices(rows):
+    """[[a, b], [c, d]] of arrays as arrays of matrices."""
+    return np.stack([np.stack(np.broadcast_arrays(*row), -1) for row in rows], -2)
+
+
+def implicit_steps(A, h, G):
+    """x_n = x_{n-1} + h (L x_n + [b_n, 0])."""
+    M = np.linalg.inv(np.eye(2) - matrices([[-h * G, -h * A], [h, 0 * h]]))
+    return M, M[..., 0] * h[..., None]
+
+
+def implicit_explicit_steps(A, h, G):
+    """z_n = z_{n-1} + h (-A y_{n-1} - G z_n + b_n), then y_n = y_{n-1} + h z_n."""
+    one, zero = np.ones_like(A * h), np.zeros_like(A * h)
+    ahead = np.linalg.inv(matrices([[1 + h * G + zero, zero], [-h, one]]))
+    return ahead @ matrices([[one, -h * A], [zero, one]]), ahead[..., 0] * h[..., None]
+
+
+def verlet_steps(A, h, G):
+    """A kick by h b_n; half a kick by -A y, a drift, half a kick by -A y."""
+    one, zero = np.ones_like(A * h), np.zeros_like(A * h)
+    kick = matrices([[one, -h * A / 2], [zero, one]])
+    M = kick @ matrices([[one, zero], [h, one]]) @ kick
+    return M, M[..., 0] * h[..., None]
+
+
+def exact_steps(A, h, G):
+    """The exponential of h [[-G, -A, 1], [1, 0, 0], [0, 0, 0]]: the force is a third state."""
+    one, zero = np.ones_like(A * h), np.zeros_like(A * h)
+    rate = matrices([[-G * one, -A * one, one], [one, zero, zero], [zero, zero, zero]])
+    whole = scipy.linalg.expm(rate * h[..., None, None])
+    return whole[..., :2, :2], whole[..., :2, 2]
+
+
+STEPS = {
+    "im": implicit_steps,
+    "imex": implicit_explicit_steps,
+    "verlet": verlet_steps,
+    "exact": exact_steps,
+}
+
+
+def kick_weights(scheme, timestep, *, at_rest, mask=None):
+    """Verlet's kicks of (h_{n-1} + h_n) / 2 next to h_n, n-1 being the last sample there is."""
+    weight = np.ones(np.shape(timestep))
+    if scheme != "verlet":
+        return weight
+    last = None
+    for n in range(len(weight)):
+        if mask is None or mask[n]:
+            if last is None:
+                weight[n] = 0.5 if at_rest else 1.0
+            else:
+                weight[n] = (timestep[last] + timestep[n]) / (2 * timestep[n])
+            last = n
+    return weight
+
+
+def damping_of(scheme):
+    return 0 * DAMPING if scheme == "verlet" else DAMPING
+
+
+def discretize(scheme, timestep):
+    damping = None if scheme == "verlet" else DAMPING
+    return linoss.discretize(scheme, jnp.asarray(FREQUENCY), timestep, damping)
+
+
+def uneven(*shape, seed=0):
+    return np.random.default_rng(seed).uniform(0.1, 0.8, shape)
+
+
+@by_every_engine
+@pytest.mark.parametrize(
+    ("scheme", "width", "at_rest"),
+    [*((scheme, 3, False) for scheme in STEPS), ("verlet", 1, True)],
+)
+def test_every_sample_takes_its_own_step(
+    engine, time, scheme, width, at_rest, draw, scan, reference, assert_same
+):
+    timestep, (force, start, cotangents) = uneven(time, width), draw((), time, 3)
+    transition = discretize(scheme, timestep)
+    start = None if at_rest else start
+    found, _ = scan(transition, force, cotangents, start=start, engine=engine)
+    steps = STEPS[scheme](FREQUENCY, np.broadcast_to(timestep, force.shape), damping_of(scheme))
+    weight = kick_weights(scheme, timestep, at_rest=at_rest)
+    start = np.zeros((3, 2)) if at_rest else start
+    assert_same(found, reference(*steps, force, start, cotangents, weight), 1e-11)
+
+
+@by_every_engine
+@of_every_scheme
+def test_gradients_of_parameters_and_timesteps_are_finite_differences(
+    engine, time, scheme, draw, scan, states_by_loop
+):
+    timestep, (force, start, cotangents) = uneven(time, 3), draw((), time, 3)
+    _, gradient = scan(discretize(scheme, timestep), force, cotangents, start=start, engine=engine)
+
+    def loss(A, h, G):
+        matrix, forcing = STEPS[scheme](A, h, G)
+        weight = kick_weights(scheme, h, at_rest=False)
+        zs, ys = states_by_loop(matrix, forcing, weight * np.asarray(force), np.asarray(start))
+        d_positions, d_final = map(np.asarray, cotangents)
+        return (ys[1:] * d_positions).sum() + (
+            zs[-1] * d_final[:, 0] + ys[-1] * d_final[:, 1]
+        ).sum()
+
+    point = (FREQUENCY, timestep, damping_of(scheme))
+    slopes = (gradient.frequency, gradient.intervals, gradient.damping)
+    for i, slope in enumerate(slopes[:2] if scheme == "verlet" else slopes):
+        direction = np.random.default_rng(i).normal(size=slope.shape)
+        there, back = (
+            loss(*(x + (j == i) * sign * 1e-6 * direction for j, x in enumerate(point)))
+            for sign in (1, -1)
+        )
+        scale = np.abs(np.asarray(slope) * direction).sum()
+        np.testing.assert_allclose(
+            np.sum(slope * direction), (there - back) / 2e-6, atol=1e-6 * scale
+        )
+
+
+@by_every_engine
+@of_every_scheme
+def test_the_same_timestep_for_all_samples_is_a_constant_transition(
+    engine, time, scheme, draw, scan, assert_same
+):
+    force, start, cotangents = draw((), time, 3)
+    options = {"start": start, "engine": engine}
+    found, _ = scan(discretize(scheme, np.full((time, 3), 0.3)), force, cotangents, **options)
+    assert_same(found, scan(discretize(scheme, 0.3), force, cotangents, **options), 1e-11)
+
+
+@pytest.mark.parametrize("engine", ["sequential", "chunked", "associative"])
+def test_single_precision_errs_by_the_rounding_of_the_steps_only(
+    engine, single_precision, draw, scan, reference, assert_same
+):
+    """The steps are rounded once each, to 6e-8, and 37 of them add up to some 1e-6."""
+    timestep, (force, start, cotangents) = uneven(37, 3).astype(np.float32), draw((), 37, 3)
+    found, _ = scan(discretize("imex", timestep), force, cotangents, start=start, engine=engine)
+    A, h, G = (np.float64(np.float32(x)) for x in (FREQUENCY, timestep, DAMPING))
+    expected = reference(*STEPS["imex"](A, h, G), force, start, cotangents)
+    assert found.positions.dtype == jnp.float32
+    assert_same(found, expected, 1e-5)
+
+
+@by_every_engine
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1)], ids=str)
+def test_timesteps_are_shared_along_leading_axes(engine, time, shape, draw):
+    timestep, (force, _, _) = uneven(*shape, time, 1), draw((2, 3), time, 3)
+    positions, final = linoss.oscillator_scan(discretize("imex", timestep), force, engine=engine)
+    for i, j in np.ndindex(2, 3):
+        own = np.broadcast_to(timestep, (2, 3, time, 1))[i, j]
+        expected = linoss.oscillator_scan(discretize("imex", own), force[i, j], engine="sequential")
+        np.testing.assert_allclose(positions[i, j], expected[0], rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(final[i, j], expected[1], rtol=1e-10, atol=1e-10)
+
+
+@by_every_engine
+def test_gradient_of_shared_timesteps_adds_up_over_the_batch(engine, time, draw, scan):
+    timestep, (force, start, cotangents) = uneven(time, 1), draw((2,), time, 3)
+    options = {"start": start, "engine": engine}
+    _, shared = scan(discretize("imex", timestep), force, cotangents, **options)
+    repeated = np.broadcast_to(timestep, (2, time, 1))
+    _, own = scan(discretize("imex", repeated), force, cotangents, **options)
+    expected = own.intervals.sum(0)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(shared.intervals, expected, rtol=0, atol=1e-11 * scale)
+
+
+@by_every_engine
+@of_every_scheme
+def test_a_masked_sample_is_no_sample(engine, time, scheme, draw):
+    """Nor is its timestep: the mask says that no time passed."""
+    timestep, (force, _, _) = uneven(time, 1), draw((), time, 3)
+    there = np.random.default_rng(2).random(time) < 0.6
+    positions, final = linoss.oscillator_scan(
+        discretize(scheme, timestep), force, mask=there, engine=engine
+    )
+    expected = linoss.oscillator_scan(
+        discretize(scheme, timestep[there]), force[there], engine="sequential"
+    )
+    scale = np.abs(expected[0]).max()
+    np.testing.assert_allclose(positions[there], expected[0], rtol=0, atol=1e-11 * scale)
+    np.testing.assert_allclose(final, expected[1], rtol=0, atol=1e-11 * scale)
+
+
+@pytest.mark.parametrize("engine", ["sequential", "chunked", "associative"])
+def test_verlet_weighs_a_force_after_a_gap_by_the_last_sample_that_is_there(
+    engine, draw, scan, reference, assert_same
+):
+    timestep, (force, _, cotangents) = uneven(37, 1), draw((), 37, 3)
+    mask = np.random.default_rng(3).random(37) < 0.5
+    mask[:2] = False
+    found, _ = scan(
+        discretize("verlet", timestep), force, cotangents, mask=jnp.asarray(mask), engine=engine
+    )
+    matrix, forcing = verlet_steps(FREQUENCY, np.broadcast_to(timestep, (37, 3)), 0.0)
+    matrix[~mask], forcing[~mask] = np.eye(2), 0.0
+    weight = kick_weights("verlet", timestep, at_rest=True, mask=mask)
+    expected = reference(matrix, forcing, force, np.zeros((3, 2)), cotangents, weight)
+    assert_same(found, expected, 1e-11)
+
+
+@of_every_scheme
+@pytest.mark.parametrize("cut", [1, 300, 599])
+def test_pieces_with_carried_state_are_the_whole(scheme, cut, draw):
+    timestep, (force, _, _) = uneven(600, 1), draw((2,), 600, 3)
+    expected = linoss.oscillator_scan(discretize(scheme, timestep), force)
+    first, state = linoss.oscillator_scan(discretize(scheme, timestep[:cut]), force[:, :cut])
+    second, state = linoss.oscillator_scan(
+        discretize(scheme, timestep[cut:]), force[:, cut:], initial_state=state
+    )
+    scale = np.abs(expected[0]).max()
+    positions = np.concatenate([first, second], axis=1)
+    np.testing.assert_allclose(positions, expected[0], rtol=0, atol=1e-11 * scale)
+    np.testing.assert_allclose(state, expected[1], rtol=0, atol=1e-11 * scale)
+
+
+@by_every_engine
+@pytest.mark.parametrize("scheme", ["exact", "verlet"])
+def test_reverse_is_flipping(engine, time, scheme, draw):
+    timestep, (force, start, _) = uneven(time, 1), draw((), time, 3)
+    options = {"initial_state": start, "engine": engine}
+    found = linoss.oscillator_scan(discretize(scheme, timestep), force, reverse=True, **options)
+    expected = linoss.oscillator_scan(discretize(scheme, timestep[::-1]), force[::-1], **options)
+    np.testing.assert_allclose(found[0], expected[0][::-1], rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-11, atol=1e-11)

@@ -1,0 +1,32 @@
+"""What README and guide print as code runs as printed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.usefixtures("single_precision")
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_python_blocks_run(page):
+    blocks = BLOCK.findall((ROOT / page).read_text())
+    assert blocks
+    exec(compile("\n".join(blocks), page, "exec"), {})
+
+
+def test_readme_example_has_a_dozen_lines():
+    (example,) = BLOCK.findall((ROOT / "README.md").read_text())
+    assert len([line for line in example.splitlines() if line.strip()]) <= 12
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/paper.md"])
+def test_links_and_named_files_exist(page):
+    text = (ROOT / page).read_text()
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
+    named = re.findall(r"`((?:tests|benchmarks|docs)/[\w/.]*)`", text)
+    missing = [n for n in links if not ((ROOT / page).parent / n).exists()]
+    missing += [n for n in named if not (ROOT / n).exists()]
+    assert not missing
