@@ -20,7 +20,7 @@ from linoss.nn import (
     count_parameters,
     trainable,
 )
-from linoss.scan import oscillator_scan
+from linoss.scan import engines, oscillator_scan
 
 __version__ = "0.1.0"
 
@@ -35,6 +35,7 @@ __all__ = [
     "count_parameters",
     "discretize",
     "eigenvalues",
+    "engines",
     "expected_eigenvalue_power",
     "hamiltonian",
     "oscillating_frequencies",

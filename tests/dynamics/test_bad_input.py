@@ -166,11 +166,9 @@ def test_regions_of_shapes_that_do_not_fit(region):
 
 
 @pytest.mark.parametrize("function", [linoss.eigenvalues, linoss.spectral_radius])
-@pytest.mark.parametrize("kind", ["varying", "array"])
-def test_spectrum_of_what_has_none(function, kind):
-    varying = linoss.discretize("im", [1.0], np.ones((5, 1)))
-    with refused("transition"):
-        function(varying if kind == "varying" else np.ones((1, 2, 2)))
+def test_spectrum_of_what_has_none(function):
+    with refused("transition is a ndarray", "linoss.discretize"):
+        function(np.ones((1, 2, 2)))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +182,7 @@ def test_hamiltonian_of_a_wrong_state(state):
 @pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf, "1"])
 @pytest.mark.parametrize("argument", ["timestep", "max_frequency"])
 def test_moment_of_a_wrong_spectrum(argument, value):
-    with refused(f"{argument} is {value!r}", "expected a number > 0"):
+    with refused(f"{argument} is {value!r}", "expected a finite number > 0"):
         linoss.expected_eigenvalue_power(2, **{argument: value})
 
 
@@ -196,21 +194,21 @@ WRONG_OPTIONS = [
     ("parameterization", "exp", "'relu', 'squared'"),
     ("parameterization", None, "'relu', 'squared'"),
     ("init", "zeros", "'uniform', 'normal'"),
-    ("max_frequency", 0.0, "number > 0"),
-    ("max_frequency", -1.0, "number > 0"),
-    ("max_frequency", float("nan"), "number > 0"),
-    ("max_frequency", float("inf"), "number > 0"),
-    ("max_frequency", "1", "number > 0"),
+    ("max_frequency", 0.0, "finite number > 0"),
+    ("max_frequency", -1.0, "finite number > 0"),
+    ("max_frequency", float("nan"), "finite number > 0"),
+    ("max_frequency", float("inf"), "finite number > 0"),
+    ("max_frequency", "1", "finite number > 0"),
     ("min_radius", 0.0, "number in (0, 1]"),
     ("min_radius", 1.5, "number in (0, 1]"),
     ("min_radius", float("nan"), "number in (0, 1]"),
     ("min_radius", "0.9", "number in (0, 1]"),
-    ("timestep", 0.0, "'learned' or a number > 0"),
-    ("timestep", -1.0, "'learned' or a number > 0"),
-    ("timestep", float("nan"), "'learned' or a number > 0"),
-    ("timestep", float("inf"), "'learned' or a number > 0"),
-    ("timestep", "fixed", "'learned' or a number > 0"),
-    ("timestep", None, "'learned' or a number > 0"),
+    ("timestep", 0.0, "'learned' or a finite number > 0"),
+    ("timestep", -1.0, "'learned' or a finite number > 0"),
+    ("timestep", float("nan"), "'learned' or a finite number > 0"),
+    ("timestep", float("inf"), "'learned' or a finite number > 0"),
+    ("timestep", "fixed", "'learned' or a finite number > 0"),
+    ("timestep", None, "'learned' or a finite number > 0"),
 ]
 
 

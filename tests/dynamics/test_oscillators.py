@@ -134,8 +134,9 @@ def test_frequencies_past_the_bound_act_as_the_bound(scheme, damped, timestep, p
         bank(50, scheme=scheme, damped=damped, timestep=timestep, parameterization=parameterization)
     )
     high = linoss.stable_frequencies(scheme, oscillators.timestep, oscillators.damping).high
-    np.testing.assert_allclose(oscillators.frequency, high, rtol=1e-5)
-    # At the bound the eigenvalue -1 is double without damping: sqrt(eps) is what numbers allow.
+    assert (oscillators.frequency < high).all()
+    np.testing.assert_allclose(oscillators.frequency, high, rtol=1.001e-5)
+    # Next to the bound the eigenvalue -1 is all but double: sqrt(eps) is what numbers allow.
     assert linoss.spectral_radius(oscillators.transition()).max() <= 1 + 1e-7
 
 
@@ -184,7 +185,7 @@ def test_gradients_are_finite(scheme, precision):
         step = oscillators.transition()
         return jnp.sum(jnp.tanh(step.matrix)) + jnp.sum(jnp.tanh(step.forcing))
 
-    gradient = jax.grad(loss)(oscillators)
+    gradient = jax.jit(jax.grad(loss))(oscillators)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
     assert np.abs(gradient.raw_timestep).max() > 0
     assert gradient.raw_frequency[3] != 0

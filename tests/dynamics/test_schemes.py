@@ -106,17 +106,16 @@ def test_step_for_one_force_is_one_step_of_the_scan(scheme, steps_from_equations
 
 
 @pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
-def test_timestep_per_sample(scheme, equations):
+def test_timestep_per_sample(scheme, steps_from_equations):
     rng = np.random.default_rng(1)
     h, force, A, G = rng.uniform(0.1, 1, 25), rng.normal(size=(25, 2)), [0.3, 2.0], [0.1, 0.5]
     step = linoss.discretize(scheme, A, h[:, None], G)
     y, _ = linoss.oscillator_scan(step, force)
-    for k in range(2):
-        state = np.zeros(2)
-        for n in range(25):
-            M, F = equations(scheme, A[k], h[n], G[k])
-            state = M @ state + F * force[n, k]
-            np.testing.assert_allclose(y[n, k], state[1], rtol=1e-10, atol=1e-12)
+    state = np.zeros((2, 2))
+    for n in range(25):
+        M, F = steps_from_equations(scheme, A, h[n], G)
+        state = np.einsum("mij,mj->mi", M, state) + F * force[n][:, None]
+        np.testing.assert_allclose(y[n], state[:, 1], rtol=1e-10, atol=1e-12)
 
 
 def verlet_positions(A, h, force):
@@ -191,16 +190,26 @@ def test_verlet_with_a_timestep_per_sample_and_oscillator(irregular, verlet_case
         np.testing.assert_allclose(y[:, k], expected, rtol=1e-10, atol=1e-12)
 
 
-def test_verlet_with_a_timestep_per_sample_in_two_pieces(irregular, verlet_case):
-    """The promise of `initial_state`: pieces of a sequence give what the whole gives."""
+def test_a_piece_of_irregular_verlet_begins_as_after_a_step_as_long(irregular, verlet_case):
+    """A scan knows no step before the piece: its first force weighs (h + h) / (2 h) = 1.
+
+    In the whole it weighs (h_0 + h_1) / (2 h_1), so a first force scaled by that is the whole.
+    """
     A, force = verlet_case
-    first_step, second_step = (
-        linoss.discretize("verlet", A, h[:, None]) for h in (irregular[:17], irregular[17:])
+    step, piece = (linoss.discretize("verlet", A, h[:, None]) for h in (irregular, irregular[17:]))
+    whole, final = linoss.oscillator_scan(step, force)
+    before, state = linoss.oscillator_scan(
+        linoss.discretize("verlet", A, irregular[:17, None]), force[:17]
     )
-    first, state = linoss.oscillator_scan(first_step, force[:17])
-    second, _ = linoss.oscillator_scan(second_step, force[17:], initial_state=state)
-    expected = np.stack([verlet_positions(A[k], irregular, force[:, k]) for k in range(4)], 1)
-    np.testing.assert_allclose(np.concatenate([first, second]), expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(before, whole[:17], rtol=1e-10, atol=1e-12)
+    scaled = force[17:].copy()
+    scaled[0] *= (irregular[16] + irregular[17]) / (2 * irregular[17])
+    after, end = linoss.oscillator_scan(piece, scaled, initial_state=state)
+    np.testing.assert_allclose(after, whole[17:], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(end, final, rtol=1e-10, atol=1e-12)
+    as_it_is, _ = linoss.oscillator_scan(piece, force[17:], initial_state=state)
+    kick = irregular[17] ** 2 * (force[17] - scaled[0])  # F_y = h^2
+    np.testing.assert_allclose(as_it_is[0], whole[17] + kick, rtol=1e-10, atol=1e-12)
 
 
 def test_layer_runs_irregular_verlet_in_two_pieces(irregular, verlet_case):
@@ -236,7 +245,7 @@ def test_lists_and_numpy_arrays_are_welcome(scheme):
 
 
 @pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
-def test_gradients_of_a_step_match_finite_differences(scheme, equations):
+def test_gradients_of_a_step_match_finite_differences(scheme, steps_from_equations):
     """The slope of the reference step, against JAX's derivative of the library's."""
     point = np.array([0.8, 0.6, 0.0 if scheme == "verlet" else 0.3])
     known = [0, 1] if scheme == "verlet" else [0, 1, 2]
@@ -245,11 +254,11 @@ def test_gradients_of_a_step_match_finite_differences(scheme, equations):
         step = linoss.discretize(scheme, A[None], h, None if scheme == "verlet" else G)
         return jnp.concatenate([step.matrix.ravel(), step.forcing.ravel()])
 
-    jacobian = jax.jacobian(entries, argnums=known)(*jnp.asarray(point))
+    jacobian = jax.jit(jax.jacobian(entries, argnums=known))(*jnp.asarray(point))
     for argument, slope in zip(known, jacobian, strict=True):
         shift = 1e-6 * np.eye(3)[argument]
         above, below = (
-            np.concatenate([x.ravel() for x in equations(scheme, *(point + sign * shift))])
-            for sign in (1, -1)
+            np.concatenate([x.ravel() for x in steps_from_equations(scheme, *place)])
+            for place in (point + shift, point - shift)
         )
         np.testing.assert_allclose(slope, (above - below) / 2e-6, atol=1e-8)

@@ -64,6 +64,21 @@ def test_eigenvalues_of_independent_matrices(scheme, G, steps_from_equations):
     )
 
 
+@pytest.mark.parametrize("scheme", ["imex", "exact"])
+def test_eigenvalues_of_every_step_of_a_varying_transition(scheme, steps_from_equations):
+    A, G = np.array([0.05, 0.4, 1.3]), np.array([0.0, 0.3, 0.1])
+    h = np.random.default_rng(0).uniform(0.1, 1.2, (2, 4, 1))
+    step = linoss.discretize(scheme, A, h, G)
+    matrices, forcings = steps_from_equations(scheme, A, h, G)
+    np.testing.assert_allclose(step.matrix, matrices, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(step.forcing, forcings, rtol=1e-12, atol=1e-14)
+    expected = sorted_eigenvalues(matrices)
+    np.testing.assert_allclose(linoss.eigenvalues(step), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        linoss.spectral_radius(step), np.abs(expected).max(-1), rtol=1e-9, atol=1e-12
+    )
+
+
 def test_low_frequencies_keep_their_angle_in_single_precision():
     """The angle is h sqrt(A): trace and determinant alone would lose it below sqrt(eps)."""
     A = np.geomspace(1e-12, 1e-2, 11).astype(np.float32)
@@ -95,11 +110,11 @@ def test_exact_spectrum_is_that_of_the_differential_equation(G):
 
 @pytest.mark.parametrize("h", [0.1, 1.0])
 @pytest.mark.parametrize(("scheme", "G"), [case for case in CASES if case[0] in ("imex", "verlet")])
-def test_bounded_stability_region_ends_where_it_says(scheme, h, G, equations):
+def test_bounded_stability_region_ends_where_it_says(scheme, h, G, steps_from_equations):
     low, high = (float(x) for x in linoss.stable_frequencies(scheme, h, G))
     assert low == 0
     inside, outside = (
-        np.abs(np.linalg.eigvals(equations(scheme, A, h, G)[0])).max()
+        np.abs(np.linalg.eigvals(steps_from_equations(scheme, A, h, G)[0])).max()
         for A in (high * (1 - 1e-6), high * (1 + 1e-6))
     )
     assert inside <= 1 + 1e-12
@@ -108,21 +123,21 @@ def test_bounded_stability_region_ends_where_it_says(scheme, h, G, equations):
 
 @pytest.mark.parametrize("G", [0.0, 0.3, 4.0])
 @pytest.mark.parametrize("scheme", ["im", "exact"])
-def test_unbounded_stability_region(scheme, G, equations):
+def test_unbounded_stability_region(scheme, G, steps_from_equations):
     low, high = linoss.stable_frequencies(scheme, 0.7, G)
     assert (low, high) == (0, np.inf)
-    for A in np.geomspace(1e-6, 1e3, 10):
-        assert np.abs(np.linalg.eigvals(equations(scheme, A, 0.7, G)[0])).max() <= 1 + 1e-12
+    matrices, _ = steps_from_equations(scheme, np.geomspace(1e-6, 1e3, 10), 0.7, G)
+    assert np.abs(np.linalg.eigvals(matrices)).max() <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("h", [0.1, 1.0])
 @pytest.mark.parametrize(("scheme", "G"), CASES)
-def test_oscillating_region_ends_where_it_says(scheme, h, G, equations):
+def test_oscillating_region_ends_where_it_says(scheme, h, G, steps_from_equations):
     """Inside, the eigenvalues are a complex pair; outside, real."""
     low, high = (float(x) for x in linoss.oscillating_frequencies(scheme, h, G))
 
     def imaginary_part(A):
-        return np.abs(np.imag(np.linalg.eigvals(equations(scheme, A, h, G)[0]))).max()
+        return np.abs(np.imag(np.linalg.eigvals(steps_from_equations(scheme, A, h, G)[0]))).max()
 
     if low > 0:
         assert imaginary_part(low * (1 - 1e-6)) == 0

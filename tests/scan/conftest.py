@@ -132,6 +132,20 @@ def scan():
 
 
 @pytest.fixture(scope="session")
+def difference():
+    """The central difference of a function along `direction` in one of its arguments."""
+
+    def slope(function, point, argument, direction, distance=1e-6):
+        def at(shift):
+            moved = [x + shift * direction if i == argument else x for i, x in enumerate(point)]
+            return function(*moved)
+
+        return (at(distance) - at(-distance)) / (2 * distance)
+
+    return slope
+
+
+@pytest.fixture(scope="session")
 def assert_same():
     """Each oscillator's largest error is below `tolerance` times its largest reference value."""
 

@@ -9,7 +9,7 @@ import linoss
 
 # Several segments and chunks each; the associative scan of varying steps is slow to compile.
 by_every_engine = pytest.mark.parametrize(
-    ("engine", "time"), [("sequential", 600), ("chunked", 600), ("associative", 37)]
+    ("engine", "time"), [("sequential", 600), ("chunked", 600), ("associative", 13)]
 )
 of_every_scheme = pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
 FREQUENCY = np.array([0.0, 0.6, 2.7])
@@ -42,11 +42,27 @@ def verlet_steps(A, h, G):
     return M, M[..., 0] * h[..., None]
 
 
+def exponential(matrix):
+    """Taylor's series of a small part, squared; scipy's takes a millisecond for each matrix."""
+    term = total = np.broadcast_to(np.eye(3), matrix.shape)
+    for n in range(1, 15):
+        term = term @ matrix / 2**6 / n
+        total = total + term
+    for _ in range(6):
+        total = total @ total
+    return total
+
+
+def test_exponential_is_scipys():
+    matrix = np.random.default_rng(0).normal(size=(5, 3, 3))
+    np.testing.assert_allclose(exponential(matrix), scipy.linalg.expm(matrix), rtol=1e-12)
+
+
 def exact_steps(A, h, G):
     """The exponential of h [[-G, -A, 1], [1, 0, 0], [0, 0, 0]]: the force is a third state."""
     one, zero = np.ones_like(A * h), np.zeros_like(A * h)
     rate = matrices([[-G * one, -A * one, one], [one, zero, zero], [zero, zero, zero]])
-    whole = scipy.linalg.expm(rate * h[..., None, None])
+    whole = exponential(rate * h[..., None, None])
     return whole[..., :2, :2], whole[..., :2, 2]
 
 
@@ -108,7 +124,7 @@ def test_every_sample_takes_its_own_step(
 @by_every_engine
 @of_every_scheme
 def test_gradients_of_parameters_and_timesteps_are_finite_differences(
-    engine, time, scheme, draw, scan, states_by_loop
+    engine, time, scheme, draw, scan, states_by_loop, difference
 ):
     timestep, (force, start, cotangents) = uneven(time, 3), draw((), time, 3)
     _, gradient = scan(discretize(scheme, timestep), force, cotangents, start=start, engine=engine)
@@ -126,14 +142,9 @@ def test_gradients_of_parameters_and_timesteps_are_finite_differences(
     slopes = (gradient.frequency, gradient.intervals, gradient.damping)
     for i, slope in enumerate(slopes[:2] if scheme == "verlet" else slopes):
         direction = np.random.default_rng(i).normal(size=slope.shape)
-        there, back = (
-            loss(*(x + (j == i) * sign * 1e-6 * direction for j, x in enumerate(point)))
-            for sign in (1, -1)
-        )
+        expected = difference(loss, point, i, direction)
         scale = np.abs(np.asarray(slope) * direction).sum()
-        np.testing.assert_allclose(
-            np.sum(slope * direction), (there - back) / 2e-6, atol=1e-6 * scale
-        )
+        np.testing.assert_allclose(np.sum(slope * direction), expected, atol=1e-6 * scale)
 
 
 @by_every_engine
@@ -151,8 +162,8 @@ def test_the_same_timestep_for_all_samples_is_a_constant_transition(
 def test_single_precision_errs_by_the_rounding_of_the_steps_only(
     engine, single_precision, draw, scan, reference, assert_same
 ):
-    """The steps are rounded once each, to 6e-8, and 37 of them add up to some 1e-6."""
-    timestep, (force, start, cotangents) = uneven(37, 3).astype(np.float32), draw((), 37, 3)
+    """The steps are rounded once each, to 6e-8, and 13 of them add up to some 1e-6."""
+    timestep, (force, start, cotangents) = uneven(13, 3).astype(np.float32), draw((), 13, 3)
     found, _ = scan(discretize("imex", timestep), force, cotangents, start=start, engine=engine)
     A, h, G = (np.float64(np.float32(x)) for x in (FREQUENCY, timestep, DAMPING))
     expected = reference(*STEPS["imex"](A, h, G), force, start, cotangents)
@@ -161,7 +172,7 @@ def test_single_precision_errs_by_the_rounding_of_the_steps_only(
 
 
 @by_every_engine
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 1)], ids=str)
 def test_timesteps_are_shared_along_leading_axes(engine, time, shape, draw):
     timestep, (force, _, _) = uneven(*shape, time, 1), draw((2, 3), time, 3)
     positions, final = linoss.oscillator_scan(discretize("imex", timestep), force, engine=engine)
@@ -205,13 +216,13 @@ def test_a_masked_sample_is_no_sample(engine, time, scheme, draw):
 def test_verlet_weighs_a_force_after_a_gap_by_the_last_sample_that_is_there(
     engine, draw, scan, reference, assert_same
 ):
-    timestep, (force, _, cotangents) = uneven(37, 1), draw((), 37, 3)
-    mask = np.random.default_rng(3).random(37) < 0.5
+    timestep, (force, _, cotangents) = uneven(13, 1), draw((), 13, 3)
+    mask = np.random.default_rng(3).random(13) < 0.5
     mask[:2] = False
     found, _ = scan(
         discretize("verlet", timestep), force, cotangents, mask=jnp.asarray(mask), engine=engine
     )
-    matrix, forcing = verlet_steps(FREQUENCY, np.broadcast_to(timestep, (37, 3)), 0.0)
+    matrix, forcing = verlet_steps(FREQUENCY, np.broadcast_to(timestep, (13, 3)), 0.0)
     matrix[~mask], forcing[~mask] = np.eye(2), 0.0
     weight = kick_weights("verlet", timestep, at_rest=True, mask=mask)
     expected = reference(matrix, forcing, force, np.zeros((3, 2)), cotangents, weight)

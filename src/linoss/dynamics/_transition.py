@@ -94,7 +94,9 @@ def find_scheme(scheme: Any) -> Scheme:
 
 def check_damping(scheme: str, damping: Array) -> None:
     """Refuse damping for a scheme that has none."""
-    if not SCHEMES[scheme].damped and not (_checks.is_concrete(damping) and not np.asarray(damping).any()):
+    if not SCHEMES[scheme].damped and not (
+        _checks.is_concrete(damping) and not np.asarray(damping).any()
+    ):
         raise ValueError(
             f"damping is {damping}, expected none: scheme {scheme!r} is undamped; use 'imex' or "
             f"'exact'"

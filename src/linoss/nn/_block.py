@@ -10,8 +10,10 @@ from jaxtyping import Bool, Float, PRNGKeyArray, UInt32
 
 from linoss import _checks
 from linoss.nn._dropout import dropout
-from linoss.nn._layer import LayerState, LinOSSLayer
-from linoss.nn._norm import Norm, NormKind, make_norm
+from linoss.nn._fused import fused_block
+from linoss.nn._layer import LayerState, LinOSSLayer, last_interval
+from linoss.nn._norm import EPSILON, BatchNorm, LayerNorm, Norm, NormKind, make_norm
+from linoss.scan import resolve_engine
 
 
 class GLU(eqx.Module):
@@ -130,11 +132,73 @@ class LinOSSBlock(eqx.Module):
     ) -> tuple[Array, LayerState, Norm | None]:
         u = _checks.floating("u", u)
         _checks.shape("u", u, ("...", "time", self.glu.weight.shape[1]))
+        if self.can_fuse(u, intervals, engine):
+            return self._run_fused(u, state, mask, words, training=training)
         x, norm = (u, None) if self.norm is None else self.norm(u, mask, training=training)
         options = {"mask": mask, "intervals": intervals, "engine": engine}
         y, state = self.layer(x, state=state, **options)
         if self.backward_layer is not None:
             y = y + self.backward_layer(x, reverse=True, **options)[0]
-        y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, words)
-        second_words = None if words is None else words ^ jnp.uint32(0x9E3779B9)
-        return u + dropout(self.glu(y), self.dropout, second_words), state, norm
+        first, second = (None, None) if words is None else jnp.split(_both_words(words), 2)
+        y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, first)
+        return u + dropout(self.glu(y), self.dropout, second), state, norm
+
+    def can_fuse(self, u: Array, intervals: Array | None, engine: str) -> bool:
+        """Whether the native block covers this case; where it does not, the plain one runs."""
+        arrays = jax.tree.leaves(eqx.filter((self, u), eqx.is_inexact_array))
+        return (
+            resolve_engine(engine) == "native"
+            and all(x.dtype == jnp.float32 for x in arrays)
+            and intervals is None
+            and not isinstance(self.norm, LayerNorm)
+            and self.backward_layer is None
+            and self.layer.oscillators.scheme != "verlet"
+            and (self.layer.feedthrough is None or self.layer.feedthrough.ndim == 1)
+        )
+
+    def _run_fused(
+        self,
+        u: Array,
+        state: LayerState | None,
+        mask: Array | None,
+        words: Array | None,
+        *,
+        training: bool,
+    ) -> tuple[Array, LayerState, Norm | None]:
+        *batch, time, hidden = u.shape
+        layer, pairs = self.layer, self.layer.input_weight.shape[0]
+        mean, scale, norm = jnp.zeros(hidden), jnp.ones(hidden), None
+        if isinstance(self.norm, BatchNorm):
+            mean, variance, norm = self.norm.statistics(u, mask, training=training)
+            scale = jax.lax.rsqrt(variance + EPSILON)
+        if state is None:
+            state = layer.init_state(tuple(batch))
+        step = layer.oscillators.transition(copies=pairs // layer.oscillators.state_size).step
+        out, final = fused_block(
+            0.0 if words is None else self.dropout,
+            u.reshape(-1, time, hidden),
+            mean,
+            scale,
+            layer.input_weight,
+            jnp.zeros(pairs) if layer.bias is None else layer.bias,
+            jnp.stack(jax.tree.leaves(step)),
+            layer.output_weight,
+            jnp.zeros(hidden) if layer.feedthrough is None else layer.feedthrough,
+            self.glu.weight,
+            jnp.zeros(2 * hidden) if self.glu.bias is None else self.glu.bias,
+            _both_words(words),
+            jnp.zeros((0, 0), jnp.uint8)
+            if mask is None
+            else jnp.broadcast_to(mask, u.shape[:-1]).reshape(-1, time).astype(jnp.uint8),
+            state.oscillators.reshape(-1, pairs, 2),
+        )
+        interval = last_interval(state.interval, u.shape[:-1], mask, None, 1)
+        final = LayerState(final.reshape(*batch, pairs, 2), interval)
+        return out.reshape(u.shape), final, norm
+
+
+def _both_words(words: Array | None) -> Array:
+    """Two words for each of a block's two dropouts."""
+    if words is None:
+        return jnp.zeros(4, jnp.uint32)
+    return jnp.concatenate([words, words ^ jnp.uint32(0x9E3779B9)])

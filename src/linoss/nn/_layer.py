@@ -133,7 +133,7 @@ class LinOSSLayer(eqx.Module):
         x = y @ self.output_weight.T
         if self.feedthrough is not None:
             x = x + (u * self.feedthrough if self.feedthrough.ndim == 1 else u @ self.feedthrough.T)
-        interval = _last_interval(state.interval, u.shape[:-1], mask, intervals, order)
+        interval = last_interval(state.interval, u.shape[:-1], mask, intervals, order)
         return x, LayerState(oscillators, interval)
 
 
@@ -155,7 +155,7 @@ def _weigh_first(
     return force * jnp.where(is_first, weight, 1)[..., None]
 
 
-def _last_interval(
+def last_interval(
     previous: Array,
     samples: tuple[int, ...],
     mask: Array | None,

@@ -17,7 +17,7 @@ from linoss.nn._dropout import key_words
 from linoss.nn._heads import ForecastHead, Head, PooledHead, StepHead, affine
 from linoss.nn._layer import LayerState
 from linoss.nn._norm import BatchNorm, Norm
-from linoss.scan import ENGINES
+from linoss.scan import resolve_engine
 
 
 class ModelState(eqx.Module):
@@ -278,7 +278,7 @@ class LinOSS(eqx.Module):
                 raise ValueError(f"future was given, but task is {self.config.task!r}")
             future = _checks.floating("future", future)
             _checks.shape("future", future, (*batch, self.config.horizon, self.config.in_size))
-        _checks.one_of("engine", engine, ENGINES)
+        engine = resolve_engine(engine)
         return {
             "u": u,
             "lengths": lengths,
@@ -375,7 +375,8 @@ def _features(
         norms = tuple(block.norm for block in model.blocks)
     else:
         words = jax.vmap(key_words)(jax.random.split(key, len(model.blocks)))
-        train = jax.checkpoint(train, prevent_cse=False)
+        if not model.blocks[0].can_fuse(hidden, intervals, engine):  # which recomputes by itself
+            train = jax.checkpoint(train, prevent_cse=False)
         hidden, norm = jax.lax.scan(train, hidden, (stacked, words))
         norms = tuple(jax.tree.map(lambda x, i=i: x[i], norm) for i in range(len(model.blocks)))
     return hidden, states, norms

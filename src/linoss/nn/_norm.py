@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-_EPSILON = 1e-5
+EPSILON = 1e-5
 _KEEP = 0.99
 
 NormKind = Literal["layer", "batch", "running"]
@@ -33,7 +33,7 @@ class LayerNorm(eqx.Module):
         """The normalised samples, and the norm itself, which stays as it is."""
         mean = jnp.mean(x, axis=-1, keepdims=True)
         variance = jnp.var(x, axis=-1, keepdims=True)
-        return (x - mean) / jnp.sqrt(variance + _EPSILON) * self.scale + self.shift, self
+        return (x - mean) / jnp.sqrt(variance + EPSILON) * self.scale + self.shift, self
 
 
 class BatchNorm(eqx.Module):
@@ -62,21 +62,31 @@ class BatchNorm(eqx.Module):
         training: bool,
     ) -> tuple[Float[Array, "*batch time hidden"], "BatchNorm"]:
         """The normalised samples, and the norm with the statistics it has after them."""
+        mean, variance, updated = self.statistics(x, mask, training=training)
+        return (x - mean) * jax.lax.rsqrt(variance + EPSILON), updated
+
+    def statistics(
+        self,
+        x: Float[Array, "*batch time hidden"],
+        mask: Bool[Array, "*batch time"] | None,
+        *,
+        training: bool,
+    ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "BatchNorm"]:
+        """Mean and variance to normalise with, and the norm with the statistics it has then."""
         running = (jax.lax.stop_gradient(self.mean), jax.lax.stop_gradient(self.variance))
         if not training:
-            return _standardize(x, *running), self
+            return *running, self
         batch = _statistics(x, mask)
         mean, variance = (
             jnp.where(self.fresh, b, _KEEP * r + (1 - _KEEP) * b)
             for r, b in zip(running, batch, strict=True)
         )
-        used = (mean, variance) if self.kind == "running" else batch
         updated = eqx.tree_at(
             lambda norm: (norm.mean, norm.variance, norm.fresh),
             self,
             jax.lax.stop_gradient((mean, variance, jnp.zeros_like(self.fresh))),
         )
-        return _standardize(x, *used), updated
+        return *((mean, variance) if self.kind == "running" else batch), updated
 
 
 def _statistics(x: Array, mask: Array | None) -> tuple[Array, Array]:
@@ -85,10 +95,6 @@ def _statistics(x: Array, mask: Array | None) -> tuple[Array, Array]:
     where = None if mask is None else jnp.broadcast_to(mask, x.shape[:-1])[..., None]
     mean = jnp.mean(x, axes, where=where)
     return mean, jnp.mean((x - mean) ** 2, axes, where=where)
-
-
-def _standardize(x: Array, mean: Array, variance: Array) -> Array:
-    return (x - mean) * jax.lax.rsqrt(variance + _EPSILON)
 
 
 Norm = LayerNorm | BatchNorm

@@ -1,5 +1,5 @@
 """From one step to a whole sequence: engines, the adjoint, carrying state."""
 
-from linoss.scan._scan import ENGINES, oscillator_scan
+from linoss.scan._scan import engines, oscillator_scan, resolve_engine
 
-__all__ = ["ENGINES", "oscillator_scan"]
+__all__ = ["engines", "oscillator_scan", "resolve_engine"]

@@ -1,5 +1,6 @@
 """`oscillator_scan`: from one step to a whole sequence."""
 
+import os
 from functools import partial
 from typing import Any
 
@@ -8,14 +9,52 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from linoss import _checks
+from linoss import _checks, _kernels
 from linoss._checks import AnyArray
 from linoss.dynamics._transition import Transition, VaryingTransition
 from linoss.dynamics._verlet import kick_weights
 from linoss.scan._adjoint import Piece, Plan, run, run_with_adjoint
+from linoss.scan._native import run_natively
 from linoss.scan._recurrence import Recurrence, Samples, State
 
-ENGINES = ("auto", "sequential", "associative", "chunked")
+ENGINES = ("sequential", "chunked", "associative", "native")
+
+
+def engines() -> tuple[str, ...]:
+    """The engines that this install has: `"native"` is there if its kernels were built.
+
+    ```python
+    >>> import linoss
+    >>> linoss.engines()[:3]
+    ('sequential', 'chunked', 'associative')
+
+    ```
+    """
+    return ENGINES if _kernels.usable() else ENGINES[:3]
+
+
+def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
+    """The engine to use: the one asked for, or in place of `"auto"` that of `LINOSS_ENGINE`.
+
+    `"auto"` stays where the choice depends on shapes, which is where there are no kernels.
+    """
+    _checks.one_of("engine", engine, ("auto", *ENGINES))
+    if engine == "auto":
+        engine = os.environ.get("LINOSS_ENGINE", "auto")
+        _checks.one_of("LINOSS_ENGINE", engine, ("auto", *ENGINES))
+        if engine == "native" and (forward_mode or not _kernels.usable()):
+            return "auto"
+        if engine == "auto" and _kernels.usable() and not forward_mode:
+            return "native"
+        return engine
+    if engine == "native" and not _kernels.usable():
+        raise ValueError(
+            "engine is 'native', expected one of linoss.engines(): its kernels are there if linoss "
+            "was installed where a C++ compiler is found, and JAX runs on a CPU"
+        )
+    if engine == "native" and forward_mode:
+        raise ValueError("engine is 'native', expected another one for forward_mode=True")
+    return engine
 
 
 def oscillator_scan(
@@ -41,9 +80,10 @@ def oscillator_scan(
     - `mask`: `(..., time)`, False where a sample is missing: that step leaves the state untouched
       and its force, whatever it is, has no effect.
     - `reverse`: run from the last sample to the first; the final state is then the first sample's.
-    - `engine`: `"sequential"`, a loop over time; `"chunked"`, pieces of the sequence side by side,
-      for narrow banks; `"associative"`, the paper's parallel scan, for accelerators; `"auto"`.
-      They compute the same values and gradients to rounding.
+    - `engine`: `"native"`, a loop over time in C++; `"sequential"`, a loop in JAX; `"chunked"`,
+      pieces of the sequence side by side, for narrow banks; `"associative"`, the paper's parallel
+      scan, for accelerators; `"auto"`, the best that is there, or what the environment variable
+      `LINOSS_ENGINE` says. They compute the same values and gradients to rounding.
     - `forward_mode`: differentiate by JAX's own rules rather than by the adjoint recurrence, so
       that `jax.jvp` and higher derivatives work; `jax.grad` then keeps all states in memory.
 
@@ -64,7 +104,7 @@ def oscillator_scan(
         raise ValueError(
             f"transition is a {type(transition).__name__}, expected what linoss.discretize returns"
         )
-    _checks.one_of("engine", engine, ENGINES)
+    engine = resolve_engine(engine, forward_mode=bool(forward_mode))
     force = _checks.floating("force", force)
     m = transition.state_size
     _checks.shape("force", force, ("...", "time", m))
@@ -121,17 +161,26 @@ def _scan(
     start = jnp.zeros((m, 2), dtype) if initial_state is None else initial_state.astype(dtype)
     start = jnp.broadcast_to(start, (*leading, m, 2)).reshape(-1, m, 2)
     state: State = (start[..., 0], start[..., 1])
+    if engine == "native":
+        positions, state = run_natively(recurrence, samples, b, state)
+        return _finish(positions, state, force, reverse)
     plan = _plan(engine, b.shape, varies=mask is not None or intervals is not None)
     if forward_mode:
         positions, state, _ = run(plan, recurrence, samples, b, state)
     else:
         result: Any = run_with_adjoint(plan, recurrence, samples, b, state)
         positions, state = result
+    return _finish(positions, state, force, reverse)
+
+
+def _finish(positions: Array, state: State, force: Array, reverse: bool) -> tuple[Array, Array]:
+    """Results in the shape, order and precision of the caller."""
     if reverse:
         positions = jnp.flip(positions, axis=1)
     half = jnp.finfo(force.dtype).bits < 32
-    positions = positions.astype(force.dtype if half else dtype).reshape(force.shape)
-    return positions, jnp.stack(state, axis=-1).reshape(*leading, m, 2)
+    positions = positions.astype(force.dtype if half else positions.dtype)
+    final = jnp.stack(state, axis=-1)
+    return positions.reshape(force.shape), final.reshape(*force.shape[:-2], *final.shape[1:])
 
 
 def _check_intervals(

@@ -1,0 +1,30 @@
+"""The native kernels, where they were built, made known to XLA."""
+
+import importlib
+from typing import Any
+
+import jax
+
+try:
+    native: Any = importlib.import_module("linoss._native")
+except ImportError:  # a pure Python install: no compiler was found
+    native = None
+else:
+    for name, handler in native.handlers().items():
+        jax.ffi.register_ffi_target(name, handler, platform="cpu")
+
+
+def usable() -> bool:
+    """Whether the kernels are there and JAX runs where they do, on a CPU."""
+    return native is not None and jax.default_backend() == "cpu"
+
+
+def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:
+    """Run a kernel inside a JAX computation."""
+    kernel = jax.ffi.ffi_call(name, results, vmap_method="sequential")
+    return kernel(*arguments, **attributes)
+
+
+def tiles(time: int) -> int:
+    """How many states a kernel keeps for a sequence of so many steps."""
+    return -(-time // native.tile)
