@@ -1,5 +1,7 @@
 """The paper's equations as NumPy loops over time, and small models to compare with them."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -125,9 +127,14 @@ def _stirred(norm, seed):
 
 
 def _make_model(preset=LinOSSConfig, *, seed=0, **changes):
-    """A tiny model whose norms have seen data."""
+    """A tiny model whose norms have seen data; the same one for the same settings."""
+    return _build_model(preset, seed, jnp.zeros(()).dtype, tuple(sorted(changes.items())))
+
+
+@functools.cache
+def _build_model(preset, seed, _precision, changes):
     sizes = {"in_size": 2, "out_size": 3, "hidden_size": 4, "state_size": 3, "num_blocks": 2}
-    model = LinOSS(preset(**{**sizes, **changes}), key=jax.random.key(seed))
+    model = LinOSS(preset(**{**sizes, **dict(changes)}), key=jax.random.key(seed))
     return model.with_norms(tuple(_stirred(b.norm, i) for i, b in enumerate(model.blocks)))
 
 
@@ -136,7 +143,7 @@ _HEADS = {
     "last": {"pooling": "last"},
     "one number": {"task": "regression"},
     "every third": {"task": "regression", "every": 3},
-    "squashed": {"task": "regression", "every": 2, "squash": True},
+    "squashed": {"task": "regression", "every": 3, "squash": True},
     "forecast": {"task": "forecasting", "horizon": 3},
 }
 
@@ -152,6 +159,12 @@ def _draw_intervals(*shape, seed=1):
 @pytest.fixture(params=_HEADS)
 def head(request):
     """The settings of each head in turn."""
+    return _HEADS[request.param]
+
+
+@pytest.fixture(params=["mean", "last", "every third", "forecast"])
+def reader(request):
+    """The same for heads that read other features: a task or a tanh changes nothing there."""
     return _HEADS[request.param]
 
 

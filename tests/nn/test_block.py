@@ -45,8 +45,7 @@ def test_glu_without_biases(make_block, block_loop, draw):
     assert_close(run(block, u), block_loop(block, u))
 
 
-@pytest.mark.parametrize("irregular", [False, True])
-@pytest.mark.parametrize("scheme", ["im", "verlet"])
+@pytest.mark.parametrize(("scheme", "irregular"), [("im", False), ("verlet", True)])
 def test_bidirectional_adds_a_layer_on_the_reversed_sequence(
     make_block, block_loop, draw, draw_intervals, scheme, irregular
 ):

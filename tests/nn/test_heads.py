@@ -43,7 +43,7 @@ def test_mean_answer_is_the_mean_of_all_steps(make_model, draw):
     assert_close(mean(u), every(u).mean(1))
 
 
-@pytest.mark.parametrize("k", [2, 3, 5, T])
+@pytest.mark.parametrize("k", [3, 5])
 def test_answers_at_every_kth_step(make_model, draw, k):
     some, every = same_weights(
         make_model,
@@ -65,8 +65,7 @@ def test_squash_is_a_tanh(make_model, draw):
     assert_close(squashed(u), np.tanh(plain(u)))
 
 
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("irregular", [False, True])
+@pytest.mark.parametrize(("known", "irregular"), [(False, True), (True, False)])
 def test_forecast_is_the_end_of_a_sequence_extended_by_hand(
     make_model, draw, draw_intervals, known, irregular
 ):
@@ -103,7 +102,10 @@ def test_a_forecast_sees_covariates_of_its_own_step_and_before_only(make_model, 
     assert np.all(np.any(before[:, 1:] != after[:, 1:], axis=-1))
 
 
-def test_training_without_dropout_and_norm_gives_the_same_answers(make_model, draw, head):
+def test_training_without_dropout_and_norm_gives_the_same_answers(
+    make_model, model_loop, draw, head
+):
     model, u = make_model(dropout=0.0, norm="layer", **head), draw(2, T, 2)
     answers, _ = model.train(u, key=jax.random.key(0))
-    assert_close(answers, model(u))
+    for i in range(2):
+        assert_close(answers[i], model_loop(model, u[i]))

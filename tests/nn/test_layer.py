@@ -25,8 +25,9 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("complex_projections", [True, False])
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    ("scheme", "complex_projections"), [*((s, True) for s in SCHEMES), ("verlet", False)]
+)
 def test_layer_is_the_loop(layer_loop, draw, scheme, complex_projections):
     layer = make_layer(scheme=scheme, complex_projections=complex_projections)
     u = draw(T, HIDDEN)
@@ -46,8 +47,10 @@ def test_intervals_of_one_are_regular_sampling(draw, scheme):
     assert_close(run(layer, u, intervals=np.ones(T))[0], run(layer, u)[0])
 
 
-@pytest.mark.parametrize("complex_projections", [True, False])
-@pytest.mark.parametrize("feedthrough", ["vector", "dense", "none"])
+@pytest.mark.parametrize(
+    ("feedthrough", "complex_projections"),
+    [("vector", False), ("dense", True), ("dense", False), ("none", True)],
+)
 def test_feedthrough_and_bias(layer_loop, draw, feedthrough, complex_projections):
     layer = make_layer(
         feedthrough=feedthrough, bias=True, complex_projections=complex_projections, timestep=0.7
@@ -71,7 +74,7 @@ def test_squared_frequencies_are_the_squares(layer_loop, draw):
     assert_close(run(layer, u)[0], layer_loop(layer, u))
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ["im", "verlet"])
 def test_reverse_reads_from_the_end(layer_loop, draw, scheme):
     layer, u = make_layer(scheme=scheme), draw(T, HIDDEN)
     assert_close(run(layer, u, reverse=True)[0], layer_loop(layer, u[::-1])[::-1])
@@ -164,7 +167,7 @@ def test_gradients_are_those_of_finite_differences(draw, draw_intervals):
     def loss(u, intervals):
         return jnp.sum(readout * run(layer, u, intervals=intervals)[0])
 
-    gradients = jax.grad(loss, (0, 1))(jnp.asarray(u), jnp.asarray(intervals))
+    gradients = jax.jit(jax.grad(loss, (0, 1)))(jnp.asarray(u), jnp.asarray(intervals))
     for argument, gradient in enumerate(gradients):
         direction, eps = draw(*gradient.shape, seed=7), 1e-6
         ends = []

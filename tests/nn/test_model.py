@@ -16,7 +16,7 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("scheme", ["im", "imex", "verlet"])
+@pytest.mark.parametrize("scheme", ["im", "verlet"])
 def test_algorithm_1(make_model, model_loop, draw, scheme):
     model, u = make_model(LinOSSConfig.algorithm1, scheme=scheme), draw(2, T, 2)
     block = model.blocks[0]
@@ -31,8 +31,7 @@ def test_algorithm_1(make_model, model_loop, draw, scheme):
         assert_close(found[i], model_loop(model, u[i]))
 
 
-@pytest.mark.parametrize("scheme", ["im", "imex"])
-@pytest.mark.parametrize("every", [None, 4])
+@pytest.mark.parametrize(("scheme", "every"), [("im", None), ("imex", 4)])
 def test_published_model_in_evaluation(make_model, model_loop, draw, scheme, every):
     changes = {} if every is None else {"every": every, "task": "regression"}
     model, u = make_model(LinOSSConfig.published, scheme=scheme, **changes), draw(2, T, 2)
@@ -42,11 +41,10 @@ def test_published_model_in_evaluation(make_model, model_loop, draw, scheme, eve
         assert_close(found[i], model_loop(model, u[i]))
 
 
-@pytest.mark.parametrize("scheme", ["imex", "exact"])
 def test_damped_bidirectional_model_on_irregular_samples(
-    make_model, model_loop, draw, draw_intervals, scheme
+    make_model, model_loop, draw, draw_intervals
 ):
-    model = make_model(scheme=scheme, damped=True, bidirectional=True, norm="layer")
+    model = make_model(scheme="exact", damped=True, bidirectional=True, norm="layer")
     u, intervals = draw(2, T, 2), draw_intervals(2, T)
     found = model(u, intervals=intervals)
     for i in range(2):
@@ -58,21 +56,20 @@ def test_defaults_are_the_published_settings():
     assert LinOSSConfig(**sizes) == LinOSSConfig.published(**sizes)
 
 
-def test_any_leading_axes(make_model, draw):
+def test_any_leading_axes(make_model, model_loop, draw):
     model, u = make_model(), draw(2, 3, T, 2)
     found = model(u)
     assert found.shape == (2, 3, 3)
-    assert_close(found.reshape(6, 3), model(u.reshape(6, T, 2)))
-    assert_close(found[1, 2], model(u[1, 2]))
+    for i in np.ndindex(2, 3):
+        assert_close(found[i], model_loop(model, u[i]))
 
 
-@pytest.mark.parametrize("irregular", [False, True])
-def test_every_engine_gives_the_same_answers(make_model, draw, draw_intervals, irregular):
-    model, u = make_model(scheme="imex"), draw(2, T, 2)
-    options = {"intervals": draw_intervals(2, T)} if irregular else {}
-    expected = model(u, **options)
-    for engine in ("sequential", "associative", "chunked"):
-        assert_close(model(u, engine=engine, **options), expected)
+@pytest.mark.parametrize("engine", ["sequential", "associative", "chunked"])
+def test_every_engine_is_the_loop(make_model, model_loop, draw, draw_intervals, engine):
+    model, u, intervals = make_model(scheme="imex"), draw(2, T, 2), draw_intervals(2, T)
+    found = model(u, engine=engine, intervals=intervals)
+    for i in range(2):
+        assert_close(found[i], model_loop(model, u[i], intervals[i]))
 
 
 def test_same_key_same_model_other_key_another():
@@ -116,11 +113,12 @@ def test_gradient_of_training_is_that_of_finite_differences(make_model, draw):
     weights, rest = eqx.partition(model, trainable(model))
 
     @jax.jit
+    @jax.value_and_grad
     def loss(weights):
         answers, _ = eqx.combine(weights, rest).train(u, key=key, lengths=lengths)
         return jnp.mean((answers - target) ** 2)
 
-    gradient = jax.jit(jax.grad(loss))(weights)
+    _, gradient = loss(weights)
     generator, eps = np.random.default_rng(3), 1e-6
     for leaf in range(len(jax.tree.leaves(weights))):
         leaves, structure = jax.tree.flatten(weights)
@@ -129,7 +127,7 @@ def test_gradient_of_training_is_that_of_finite_differences(make_model, draw):
         for sign in (1, -1):
             moved = [*leaves]
             moved[leaf] = leaves[leaf] + sign * eps * direction
-            values.append(float(loss(jax.tree.unflatten(structure, moved))))
+            values.append(float(loss(jax.tree.unflatten(structure, moved))[0]))
         numeric = (values[0] - values[1]) / (2 * eps)
         found = np.sum(jax.tree.leaves(gradient)[leaf] * direction)
         np.testing.assert_allclose(found, numeric, rtol=2e-5, atol=1e-8)
@@ -198,13 +196,13 @@ def test_single_precision_is_close_to_double(make_model, draw, draw_intervals):
     np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-5)
 
 
-def test_nan_that_is_not_masked_gives_nan(make_model, draw, head):
-    model, u, mask = make_model(**head), draw(2, T, 2), np.ones((2, T), bool)
+def test_nan_that_is_not_masked_gives_nan(make_model, draw, reader):
+    model, u, mask = make_model(**reader), draw(2, T, 2), np.ones((2, T), bool)
     u[1, 4, 0] = np.nan
     u[:, 7], mask[:, 7] = np.nan, False
     answers = np.asarray(model(u, mask=mask))
     assert np.all(np.isfinite(answers[0]))
-    after = answers[1][4 // head["every"] :] if "every" in head else answers[1]
+    after = answers[1][4 // reader["every"] :] if "every" in reader else answers[1]
     assert np.all(np.isnan(after))
 
 
@@ -216,18 +214,11 @@ def test_infinite_and_huge_samples_do_not_pass_for_numbers(make_model, draw):
     assert np.all(np.isfinite(answers[1]))
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        {"task": "regression", "every": 2, "squash": True},
-        {"task": "forecasting", "horizon": 3},
-    ],
-    ids=["every", "forecast"],
-)
 def test_training_with_padding_and_missing_samples_moves_every_weight(
-    make_model, draw, draw_intervals, head
+    make_model, draw, draw_intervals
 ):
-    model, u = make_model(dropout=0.3, **head), draw(2, T, 2)
+    model = make_model(dropout=0.3, task="regression", every=2, squash=True)
+    u = draw(2, T, 2)
     options = {
         "lengths": np.array([T, 6]),
         "mask": np.random.default_rng(0).random((2, T)) < 0.8,

@@ -135,12 +135,18 @@ def test_pieces(model, bad, message):
         model.run(model.init_state((2,)), options.pop("u"), **options)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "last"])
 @pytest.mark.parametrize("batch", [(3,), (2, 2), (1,), ()])
-def test_state_of_another_batch(pooling, batch):
-    model = LinOSS(LinOSSConfig(**SIZES, pooling=pooling), key=jax.random.key(0))
-    with pytest.raises(ValueError, match="state"):
+def test_state_of_another_batch(model, batch):
+    message = f"state is for a batch of shape {batch}, expected (2,)"
+    with pytest.raises(ValueError, match=re.escape(message)):
         model.run(model.init_state(batch), GOOD)
+
+
+@pytest.mark.parametrize("state", [None, np.zeros((2, 3, 2)), ()])
+def test_state_of_something_else(model, state):
+    message = f"state is a {type(state).__name__}, expected what init_state, step or run returned"
+    with pytest.raises(ValueError, match=message):
+        model.run(state, GOOD)
 
 
 @pytest.mark.parametrize(
@@ -160,9 +166,9 @@ def test_steps(model, bad, message):
         model.step(model.init_state((2,)), options.pop("u"), **options)
 
 
-@pytest.mark.parametrize("key", [None, 0])
+@pytest.mark.parametrize("key", [None, 0, "seed"])
 def test_training_wants_a_key(model, key):
-    with pytest.raises(ValueError, match="key"):
+    with pytest.raises(ValueError, match=f"key is {key!r}, expected a key"):
         model.train(GOOD, key=key)
 
 
@@ -181,7 +187,7 @@ BAD_SETTINGS = [
     ("max_frequency", float("nan"), "a finite number > 0"),
     ("max_frequency", float("inf"), "a finite number > 0"),
     ("max_frequency", "high", "a finite number > 0"),
-    ("damped", "no", ""),
+    ("damped", "no", "True or False"),
     ("min_radius", 0.0, "a number in (0, 1]"),
     ("min_radius", 1.5, "a number in (0, 1]"),
     ("min_radius", "small", "a number in (0, 1]"),
@@ -191,22 +197,22 @@ BAD_SETTINGS = [
     ("timestep", float("nan"), "'learned' or a finite number > 0"),
     ("timestep", "fixed", "'learned' or a finite number > 0"),
     ("timestep", None, "'learned' or a finite number > 0"),
-    ("complex_projections", "no", ""),
+    ("complex_projections", "no", "True or False"),
     ("feedthrough", "sparse", "one of 'vector'"),
-    ("bias", "no", ""),
+    ("bias", "no", "True or False"),
     ("norm", "group", "one of None, 'layer'"),
     ("dropout", 1.0, "a number in [0, 1)"),
     ("dropout", -0.1, "a number in [0, 1)"),
     ("dropout", float("nan"), "a number in [0, 1)"),
     ("dropout", "half", "a number in [0, 1)"),
-    ("glu_bias", "no", ""),
-    ("bidirectional", "no", ""),
+    ("glu_bias", "no", "True or False"),
+    ("bidirectional", "no", "True or False"),
     ("pooling", "max", "one of 'mean'"),
     ("every", 0, "a whole number of at least 1"),
     ("every", 1.5, "a whole number of at least 1"),
     ("horizon", 0, "a whole number of at least 1"),
     ("horizon", "day", "a whole number of at least 1"),
-    ("squash", "no", ""),
+    ("squash", "no", "True or False"),
 ]
 
 
@@ -218,7 +224,7 @@ def test_settings(name, value, expected):
         settings["every"] = 2
     message = rf"{name} is {re.escape(repr(value))}, .*{re.escape(expected)}"
     with pytest.raises(ValueError, match=rf"(^|\W){message}"):
-        LinOSS(LinOSSConfig(**settings), key=jax.random.key(0))
+        LinOSSConfig(**settings)
 
 
 @pytest.mark.parametrize(

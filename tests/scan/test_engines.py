@@ -25,7 +25,7 @@ def shapes(draw):
     return leading, draw(st.integers(1, 3000)), draw(st.integers(1, 40))
 
 
-@settings(max_examples=5, deadline=None, derandomize=True)
+@settings(max_examples=4, deadline=None, derandomize=True)
 @given(
     shape=shapes(),
     scheme=st.sampled_from(SCHEMES),
@@ -53,12 +53,12 @@ def test_engine_is_the_loop_for_any_shape(
     assert_same(found, expected, TOLERANCE[double])
 
 
-CASES = [("sequential", n, True) for n in (1, 2, 3, 64, 255, 256, 257, 997, 1025)]
+CASES = [("sequential", n, True) for n in (1, 2, 3, 255, 256, 257, 997)]
 CASES += [("chunked", n, True) for n in (1, 2, 3, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025)]
-CASES += [(engine, n, False) for engine in ENGINES[:2] for n in (1, 65, 2999)]
+CASES += [(engine, n, False) for engine in ENGINES[:2] for n in (65, 2999)]
 # The tree of 255 is odd at every level, that of 64 even; each takes long to compile.
-CASES += [("associative", n, True) for n in (1, 2, 3, 63, 64, 65, 255)]
-CASES += [("associative", n, False) for n in (1, 64, 997)]
+CASES += [("associative", n, True) for n in (1, 2, 3, 64, 255)]
+CASES += [("associative", n, False) for n in (65, 257)]
 
 
 @pytest.mark.parametrize(("engine", "time", "double"), CASES)
@@ -196,8 +196,7 @@ def test_missing_forces_may_be_anything(engine, time, masked, scan, assert_same)
 
 
 @by_every_engine
-@pytest.mark.parametrize("scheme", ["imex", "verlet"])
-@pytest.mark.parametrize("at_rest", [True, False])
+@pytest.mark.parametrize(("scheme", "at_rest"), [("imex", False), ("verlet", True)])
 def test_mask_is_running_what_is_there(engine, time, scheme, at_rest, make_transition, draw, scan):
     """Positions, final state and force gradients; in between, the last position is held."""
     transition, (force, start, cotangents) = make_transition(scheme, 3), draw((), time, 3)
@@ -242,8 +241,7 @@ def test_an_unmasked_nan_reaches_its_own_future_only(engine, time, make_bank, dr
 
 
 @by_every_engine
-@pytest.mark.parametrize("start_given", [False, True])
-@pytest.mark.parametrize("mask_given", [False, True])
+@pytest.mark.parametrize(("start_given", "mask_given"), [(True, False), (False, True)])
 def test_reverse_is_flipping(engine, time, start_given, mask_given, masked, scan, assert_same):
     transition, force, start, cotangents, mask = masked(time)
     options = {"start": start if start_given else None, "engine": engine}
@@ -263,7 +261,7 @@ def test_reverse_is_flipping(engine, time, start_given, mask_given, masked, scan
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(max_examples=2, deadline=None, derandomize=True)
 @given(data=st.data(), mask_given=st.booleans())
 def test_pieces_with_carried_state_are_the_whole(scheme, mask_given, data, make_transition, draw):
     transition, (force, _, _) = make_transition(scheme, 3), draw((2,), 600, 3)

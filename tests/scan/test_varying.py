@@ -172,7 +172,7 @@ def test_single_precision_errs_by_the_rounding_of_the_steps_only(
 
 
 @by_every_engine
-@pytest.mark.parametrize("shape", [(), (3,), (2, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(3,), (2, 1)], ids=str)
 def test_timesteps_are_shared_along_leading_axes(engine, time, shape, draw):
     timestep, (force, _, _) = uneven(*shape, time, 1), draw((2, 3), time, 3)
     positions, final = linoss.oscillator_scan(discretize("imex", timestep), force, engine=engine)
@@ -196,7 +196,7 @@ def test_gradient_of_shared_timesteps_adds_up_over_the_batch(engine, time, draw,
 
 
 @by_every_engine
-@of_every_scheme
+@pytest.mark.parametrize("scheme", ["imex", "verlet"])
 def test_a_masked_sample_is_no_sample(engine, time, scheme, draw):
     """Nor is its timestep: the mask says that no time passed."""
     timestep, (force, _, _) = uneven(time, 1), draw((), time, 3)
@@ -245,7 +245,7 @@ def test_pieces_with_carried_state_are_the_whole(scheme, cut, draw):
 
 
 @by_every_engine
-@pytest.mark.parametrize("scheme", ["exact", "verlet"])
+@pytest.mark.parametrize("scheme", ["im", "verlet"])
 def test_reverse_is_flipping(engine, time, scheme, draw):
     timestep, (force, start, _) = uneven(time, 1), draw((), time, 3)
     options = {"initial_state": start, "engine": engine}

@@ -30,7 +30,7 @@ def fused_block(
     glu_weight: Float[Array, "2*hidden hidden"],
     glu_bias: Float[Array, " 2*hidden"],
     words: UInt32[Array, "4"],
-    mask: UInt8[Array, "rows time"],
+    mask: UInt8[Array, "_ _"],
     start: Float[Array, "batch m 2"],
 ) -> tuple[Float[Array, "batch time hidden"], Float[Array, "batch m 2"]]:
     """The block's output and final state. `scale` is one over the norm's deviation."""

@@ -1,0 +1,210 @@
+"""The native block is the plain block: values, states, statistics and gradients, dropout included."""
+
+import os
+import subprocess
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy.special import erf, expit
+
+import linoss
+
+pytestmark = [
+    pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built"),
+    pytest.mark.usefixtures("single_precision"),
+]
+
+
+def run(block, engine, u, words, mask, state, weights_of_loss):
+    """All that a block gives in one engine: training, evaluation, gradients."""
+    weights, rest = eqx.partition(block, linoss.trainable(block))
+
+    def loss(weights, u):
+        block = eqx.combine(weights, rest)
+        trained, _ = block.train(u, words=words, mask=mask, engine=engine)
+        evaluated, final = block(u, state=state, mask=mask, engine=engine)
+        on_state = jnp.sum(jnp.sin(final.oscillators))
+        return jnp.sum(trained * weights_of_loss) + jnp.mean(evaluated**2) + on_state
+
+    trained, norm = block.train(u, words=words, mask=mask, engine=engine)
+    evaluated, final = block(u, state=state, mask=mask, engine=engine)
+    gradients = jax.grad(loss, argnums=(0, 1))(weights, u)
+    return trained, norm, evaluated, final, gradients
+
+
+def compare(block, batch, time, *, masked=False):
+    keys = jax.random.split(jax.random.key(1), 5)
+    hidden, pairs = block.glu.weight.shape[1], block.layer.input_weight.shape[0]
+    u = jax.random.normal(keys[0], (batch, time, hidden))
+    mask = jax.random.bernoulli(keys[1], 0.8, (batch, time)) if masked else None
+    state = block.init_state((batch,))
+    state = eqx.tree_at(
+        lambda s: s.oscillators, state, jax.random.normal(keys[2], (batch, pairs, 2))
+    )
+    words = jax.random.bits(keys[3], (2,), jnp.uint32)
+    weights_of_loss = jax.random.normal(keys[4], u.shape)
+    assert block.can_fuse(u, None, "native")
+    plain, native = (
+        eqx.filter_jit(run)(block, engine, u, words, mask, state, weights_of_loss)
+        for engine in ("sequential", "native")
+    )
+    for path, expected in jax.tree_util.tree_leaves_with_path(plain):
+        found = dict(jax.tree_util.tree_leaves_with_path(native))[path]
+        size = np.max(np.abs(expected), initial=1e-6)
+        np.testing.assert_allclose(
+            found, expected, rtol=0, atol=3e-5 * size, err_msg=jax.tree_util.keystr(path)
+        )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"norm": None, "dropout": 0.0},
+        {"norm": "batch", "glu_bias": False, "bias": True},
+        {"scheme": "imex", "damped": True, "complex_projections": False},
+        {"scheme": "exact", "damped": True, "feedthrough": "none"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_equals_the_plain_block(options, masked):
+    block = linoss.LinOSSBlock(12, 10, timestep="learned", key=jax.random.key(0), **options)
+    compare(block, batch=3, time=150, masked=masked)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(
+    hidden=st.integers(1, 300),
+    state=st.integers(1, 150),
+    batch=st.integers(1, 3),
+    time=st.integers(1, 200),
+)
+@example(hidden=1, state=1, batch=1, time=1)
+@example(hidden=16, state=8, batch=2, time=64)
+@example(hidden=17, state=33, batch=1, time=65)
+@example(hidden=300, state=2, batch=1, time=63)
+@example(hidden=3, state=2, batch=20, time=5)
+def test_drawn_sizes(hidden, state, batch, time):
+    with jax.enable_x64(False):
+        block = linoss.LinOSSBlock(hidden, state, timestep="learned", key=jax.random.key(0))
+        compare(block, batch, time)
+
+
+def test_an_empty_batch():
+    block = linoss.LinOSSBlock(4, 3, key=jax.random.key(0))
+    output, state = block(jnp.zeros((0, 10, 4)), engine="native")
+    assert output.shape == (0, 10, 4)
+    assert state.oscillators.shape == (0, 6, 2)
+
+
+def test_activations_have_the_stated_error():
+    """With C = 0, D = 1 and a GLU that passes on (or opens by) its input, the block is GELU."""
+    block = linoss.LinOSSBlock(1, 1, norm=None, key=jax.random.key(0))
+    x = jnp.linspace(-30, 30, 60_001)[:, None]
+
+    def with_weights(gate, gate_bias, value, value_bias):
+        new = (jnp.zeros((1, 2)), jnp.ones(1), jnp.array([[gate], [value]]))
+        return eqx.tree_at(
+            lambda b: (b.layer.output_weight, b.layer.feedthrough, b.glu.weight, b.glu.bias),
+            block,
+            (*new, jnp.array([gate_bias, value_bias])),
+        )
+
+    passes = with_weights(0.0, 100.0, 1.0, 0.0)
+    wide = np.asarray(x, np.float64)
+    gelu = wide * 0.5 * (1 + erf(wide / np.sqrt(2)))
+    found = passes(x, engine="native")[0] - x
+    assert np.max(np.abs(found - gelu) / np.maximum(1, np.abs(wide))) < 4e-7
+
+    opens = with_weights(1.0, -10.0, 0.0, 1.0)
+    found = opens(x, engine="native")[0] - x
+    argument = np.asarray(np.float32(gelu) - np.float32(10), np.float64)
+    resolution = 1e-6 + 4e-7 * np.abs(wide)  # what is left after the skip connection's sum
+    assert np.max(np.abs(found - expit(argument)) / resolution) < 1
+
+
+def test_any_number_of_threads_gives_the_same_bits(tmp_path):
+    """Each process has its own number of cores to run on."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys\n"
+        "os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]))\n"
+        "import jax, jax.numpy as jnp, linoss, equinox as eqx\n"
+        "block = linoss.LinOSSBlock(20, 9, norm=None, key=jax.random.key(0))\n"
+        "u = jax.random.normal(jax.random.key(1), (19, 300, 20))\n"
+        "weights, rest = eqx.partition(block, linoss.trainable(block))\n"
+        "words = jnp.array([1, 2], jnp.uint32)\n"
+        "train = lambda w, u: eqx.combine(w, rest).train(u, words=words, engine='native')[0]\n"
+        "out, pull_back = jax.vjp(train, weights, u)\n"
+        "results = jax.device_get((out, pull_back(out)))\n"
+        "print(hash(b''.join(x.tobytes() for x in jax.tree.leaves(results))))\n"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "JAX_ENABLE_X64": "0"}
+    answers = {
+        subprocess.run(
+            [sys.executable, program, str(cores)], env=environment, capture_output=True, check=True
+        ).stdout
+        for cores in (1, 2, 2)
+    }
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["double precision", "layer norm", "verlet", "intervals", "bidirectional", "dense"],
+)
+def test_what_is_not_covered_runs_as_the_plain_block(case):
+    options = {
+        "layer norm": {"norm": "layer"},
+        "verlet": {"scheme": "verlet"},
+        "bidirectional": {"bidirectional": True},
+        "dense": {"feedthrough": "dense"},
+    }.get(case, {})
+    block = linoss.LinOSSBlock(4, 3, key=jax.random.key(0), **options)
+    u = jax.random.normal(jax.random.key(1), (2, 20, 4))
+    intervals = jnp.ones((2, 20)) if case == "intervals" else None
+    with jax.enable_x64(case == "double precision"):
+        if case == "double precision":
+            block, u = jax.tree.map(
+                lambda x: x.astype(jnp.float64) if eqx.is_inexact_array(x) else x, (block, u)
+            )
+        assert not block.can_fuse(u, intervals, "native")
+        found = block(u, intervals=intervals, engine="native")[0]
+        expected = block(u, intervals=intervals, engine="sequential")[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_wrong_buffer_is_an_error_from_python():
+    from linoss.nn._fused import fused_block
+
+    block = linoss.LinOSSBlock(4, 3, key=jax.random.key(0))
+    good = [
+        jnp.zeros((2, 5, 4)),
+        jnp.zeros(4),
+        jnp.ones(4),
+        block.layer.input_weight,
+        jnp.zeros(6),
+        jnp.zeros((6, 6)),
+        block.layer.output_weight,
+        jnp.zeros(4),
+        block.glu.weight,
+        block.glu.bias,
+        jnp.zeros(4, jnp.uint32),
+        jnp.zeros((0, 0), jnp.uint8),
+        jnp.zeros((2, 6, 2)),
+    ]
+    fused_block(0.0, *good)
+    for i, argument in enumerate(good):
+        for wrong in (jnp.zeros((7, 7, 7, 7), argument.dtype), argument.astype(jnp.int32)):
+            if i == 0 and wrong.ndim == 4:
+                continue  # of another rank, before a kernel is asked
+            with pytest.raises(Exception, match=r"wrong shape|type|dtype|Wrong"):
+                jax.block_until_ready(fused_block(0.0, *good[:i], wrong, *good[i + 1 :]))
