@@ -17,6 +17,7 @@ from linoss.nn import (
     LinOSSBlock,
     LinOSSConfig,
     LinOSSLayer,
+    Stream,
     count_parameters,
     trainable,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "LinOSSConfig",
     "LinOSSLayer",
     "Oscillators",
+    "Stream",
     "Transition",
     "VaryingTransition",
     "count_parameters",

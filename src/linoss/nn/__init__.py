@@ -4,6 +4,7 @@ from linoss.nn._block import GLU, LinOSSBlock
 from linoss.nn._config import LinOSSConfig
 from linoss.nn._layer import LayerState, LinOSSLayer
 from linoss.nn._model import LinOSS, ModelState, count_parameters, trainable
+from linoss.nn._stream import Stream
 
 __all__ = [
     "GLU",
@@ -13,6 +14,7 @@ __all__ = [
     "LinOSSConfig",
     "LinOSSLayer",
     "ModelState",
+    "Stream",
     "count_parameters",
     "trainable",
 ]

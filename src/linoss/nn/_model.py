@@ -208,6 +208,8 @@ class LinOSS(eqx.Module):
     ) -> tuple[Float[Array, "*batch out"], ModelState]:
         """The answer after one more sample, and the state after it.
 
+        For many samples, one at a time, [`linoss.Stream`][] is faster.
+
         ```python
         >>> import jax, jax.numpy as jnp, linoss
         >>> config = linoss.LinOSSConfig(in_size=3, out_size=5, hidden_size=16, state_size=8)
@@ -225,7 +227,7 @@ class LinOSS(eqx.Module):
             if interval.ndim > 0:
                 _checks.shape("interval", interval, u.shape[:-1])
             interval = jnp.broadcast_to(interval, u.shape[:-1])[..., None]
-        answers, state = self.run(state, u[..., None, :], intervals=interval)
+        answers, state = self.run(state, u[..., None, :], intervals=interval, engine="sequential")
         return answers[..., 0, :], state
 
     def forecast(
@@ -333,8 +335,7 @@ def _whole(
     return answers, norms
 
 
-@eqx.filter_jit
-def _piece(model: LinOSS, state: ModelState, inputs: dict[str, Any]) -> tuple[Array, ModelState]:
+def run_piece(model: LinOSS, state: ModelState, inputs: dict[str, Any]) -> tuple[Array, ModelState]:
     """Answers at every step of a piece of a sequence, and the state after it."""
     mask = inputs["mask"]
     features, states, _ = _features(
@@ -343,6 +344,9 @@ def _piece(model: LinOSS, state: ModelState, inputs: dict[str, Any]) -> tuple[Ar
     assert states is not None
     answers, head_state = model.head.run(features, mask, state.head)
     return answers, ModelState(states, head_state)
+
+
+_piece = eqx.filter_jit(run_piece)
 
 
 def _features(

@@ -1,0 +1,71 @@
+"""A trained model that listens: a sample in, an answer out, in constant memory and little time."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from linoss import _checks
+from linoss._checks import AnyArray
+from linoss.nn._model import LinOSS, ModelState, run_piece
+
+
+class Stream:
+    """A model with its weights compiled in, and the state that it has come to.
+
+    Does what [`linoss.LinOSS.step`][] does, faster: for samples that come one at a time.
+
+    ```python
+    >>> import jax, jax.numpy as jnp, linoss
+    >>> config = linoss.LinOSSConfig(in_size=3, out_size=5, hidden_size=16, state_size=8)
+    >>> model = linoss.LinOSS(config, key=jax.random.key(0))
+    >>> listen = linoss.Stream(model)
+    >>> for sample in jnp.zeros((100, 3)):
+    ...     answer = listen(sample)
+    >>> answer.shape
+    (5,)
+
+    ```
+    """
+
+    def __init__(self, model: LinOSS, batch_shape: tuple[int, ...] = ()):
+        """**Arguments:**
+
+        - `model`: any but a bidirectional one.
+        - `batch_shape`: the shape of the batch, for several streams in step with each other.
+        """
+        self._leaves, self._structure = jax.tree.flatten(model.init_state(batch_shape))
+        self._shape = (*batch_shape, model.config.in_size)
+        self._dtype = model.encoder.weight.dtype
+
+        def step(leaves: list[Array], sample: Array) -> tuple[Array, list[Array]]:
+            state = jax.tree.unflatten(self._structure, leaves)
+            inputs = {"u": sample[..., None, :], "mask": None, "intervals": None}
+            answers, state = run_piece(model, state, {**inputs, "engine": "sequential"})
+            return answers[..., 0, :], jax.tree.leaves(state)
+
+        self._step = jax.jit(step)
+
+    def __call__(self, sample: Float[AnyArray, "*batch in"] | Any) -> Float[Array, "*batch out"]:
+        """The answer after one more sample."""
+        if not isinstance(sample, np.ndarray) or sample.dtype != self._dtype:
+            sample = np.asarray(_checks.floating("sample", sample), self._dtype)
+        if sample.shape != self._shape:
+            _checks.shape("sample", sample, self._shape)
+        answer, self._leaves = self._step(self._leaves, sample)
+        return answer
+
+    @property
+    def state(self) -> ModelState:
+        """The state after all samples so far. May be set, to go on from an earlier one."""
+        return jax.tree.unflatten(self._structure, self._leaves)
+
+    @state.setter
+    def state(self, state: ModelState) -> None:
+        leaves, structure = jax.tree.flatten(state)
+        shapes = [leaf.shape for leaf in self._leaves]
+        if structure != self._structure or [np.shape(leaf) for leaf in leaves] != shapes:
+            raise ValueError("state is of another model or batch, expected one of this model's")
+        self._leaves = leaves
