@@ -1,15 +1,27 @@
 """Side-by-side measurements in one run: `python benchmarks/measure.py --help`.
 
+- `layer`: one layer's forward and backward pass, by every engine.
+- `step`: a training step of a whole model, with its peak memory.
+- `products`: the matrix products of a training step alone, which are its floor, by the kernels' own
+  product and by SciPy's BLAS.
+- `length`: cost of a step of sequence as sequences grow, and the memory of a million steps.
+- `stream`: a sample at a time.
+
 Times are medians of repeats that take turns. Memory is the peak of a process of its own, which does
 nothing else, above what it held before the first step.
 """
 
 import argparse
+import ctypes
+import dataclasses
+import importlib
 import json
+import os
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,15 +30,18 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 import linoss
+from linoss import _kernels
 
 sys.path.insert(0, str(Path(__file__).parent))
 import textbook
 from configurations import SIZES
 
 METHODS = ("textbook", "linoss")
+CORES = len(os.sched_getaffinity(0))
 
 
 def layer_functions(size_name: str) -> tuple[dict[str, Callable[..., Any]], tuple[Any, ...]]:
@@ -51,7 +66,7 @@ def layer_functions(size_name: str) -> tuple[dict[str, Callable[..., Any]], tupl
         "textbook": backward(lambda layer, u: jax.vmap(lambda one: textbook.layer(layer, one))(u)),
         "products alone": backward(products),
     }
-    for engine in ("sequential", "chunked", "associative"):
+    for engine in linoss.engines():
         functions[engine] = backward(lambda layer, u, e=engine: layer(u, engine=e)[0])
     return functions, (layer, u, jnp.ones_like(u))
 
@@ -105,15 +120,100 @@ def take_turns(
     return {name: (first[name], statistics.median(times[name])) for name in runs}
 
 
+def product_library() -> ctypes.CDLL:
+    """The products, compiled for this machine as the kernels are."""
+    level = _kernels.native.instruction_set()
+    width = {"x86-64-v4": 16, "x86-64-v3": 8}.get(level, 4)
+    here = Path(__file__).parent
+    library = Path(tempfile.mkdtemp()) / "products.so"
+    flags = ["-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-w", f"-DLINOSS_WIDTH={width}"]
+    flags += ["-DLINOSS_ISA=here"] + ([f"-march={level}"] if level != "portable" else [])
+    subprocess.run(["c++", *flags, str(here / "products.cpp"), "-o", str(library)], check=True)
+    loaded = ctypes.CDLL(str(library))
+    loaded.products.restype = ctypes.c_double
+    return loaded
+
+
+def blas_pointer() -> ctypes.c_void_p:
+    """SciPy's own sgemm, by the capsule that Cython programs use."""
+    cython_blas: Any = importlib.import_module("scipy.linalg.cython_blas")
+
+    capsule = cython_blas.__pyx_capi__["sgemm"]
+    name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.c_void_p(pointer(capsule, name(capsule)))
+
+
+def floor(library: ctypes.CDLL, size_name: str, blas: Any = None) -> float:
+    """Seconds for the products of a training step: three forward and six backward in each block."""
+    size = SIZES[size_name]
+    tiles = size.batch * -(-size.length // 64)
+    one = library.products(
+        ctypes.c_int64(size.hidden_size),
+        ctypes.c_int64(2 * size.state_size),
+        ctypes.c_int64(tiles),
+        CORES,
+        blas,
+    )
+    return size.num_blocks * one
+
+
+def report_products(sizes: list[str], repeats: int) -> None:
+    library, blas = product_library(), blas_pointer()
+    print("| size | by the kernels' product | by SciPy's BLAS |")
+    print("|---|---|---|")
+    for name in sizes:
+        runs = {"own": None, "blas": blas}
+        times = {
+            run: statistics.median(floor(library, name, pointer) for _ in range(repeats))
+            for run, pointer in runs.items()
+        }
+        print(f"| {name} | {1e3 * times['own']:.0f} ms | {1e3 * times['blas']:.0f} ms |")
+
+
+def one_long_sequence(length: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A training step at PPG's widths on one sequence."""
+    SIZES["one"] = dataclasses.replace(SIZES["ppg"], batch=1, length=length)
+    return training_step("one", "linoss")
+
+
+def report_length(sizes: list[str], repeats: int) -> None:
+    print("| steps of one sequence | a training step | a step of sequence | peak memory |")
+    print("|---|---|---|---|")
+    for length in (1_024, 10_240, 102_400, 1_024_000):
+        run = one_long_sequence(length)
+        median = take_turns({"one": run}, repeats)["one"][1]
+        command = [sys.executable, __file__, "memory-of-one", "--length", str(length)]
+        memory = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        print(
+            f"| {length:,} | {1e3 * median:.0f} ms | {1e6 * median / length:.2f} us "
+            f"| {memory:.0f} MB |",
+            flush=True,
+        )
+
+
+def report_stream(sizes: list[str], repeats: int) -> None:
+    print("| size | a sample, from Python |")
+    print("|---|---|")
+    for name in sizes:
+        size = SIZES[name]
+        listen = linoss.Stream(size.model(jax.random.key(0)))
+        samples = np.random.default_rng(0).normal(size=(2000, size.in_size)).astype(np.float32)
+        listen(samples[0])
+        times = [seconds(listen, (sample,)) for sample in samples]
+        print(f"| {name} | {1e6 * statistics.median(times):.0f} us |")
+
+
 def peak_memory(size_name: str, method: str) -> float:
     """Megabytes that two training steps need, in a process of their own."""
     command = [sys.executable, __file__, "memory-of-one", "--sizes", size_name, "--method", method]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def memory_of_one(size_name: str, method: str) -> None:
+def memory_of_one(run: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
     """Print the peak memory of two training steps above that of the process before them."""
-    function, arguments = training_step(size_name, method)
+    function, arguments = run
     jax.block_until_ready(arguments)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(2):
@@ -133,32 +233,48 @@ def report_layer(sizes: list[str], repeats: int) -> None:
 
 
 def report_step(sizes: list[str], repeats: int) -> None:
-    print("| size | method | first step | step | textbook / this | peak memory |")
-    print("|---|---|---|---|---|---|")
+    library = product_library() if "native" in linoss.engines() else None
+    print("| size | method | first step | step | textbook / this | this / floor | peak memory |")
+    print("|---|---|---|---|---|---|---|")
     for name in sizes:
         memory = {method: peak_memory(name, method) for method in METHODS}
-        results = take_turns({m: training_step(name, m) for m in METHODS}, repeats)
+        runs = {method: training_step(name, method) for method in METHODS}
+        results = take_turns(runs, repeats)
+        lowest = floor(library, name) if library else float("nan")
         for method, (first, median) in results.items():
             ratio = results["textbook"][1] / median
             print(
                 f"| {name} | {method} | {first:.1f} s | {1e3 * median:.0f} ms | {ratio:.1f} "
-                f"| {memory[method]:.0f} MB |",
+                f"| {median / lowest:.1f} | {memory[method]:.0f} MB |",
                 flush=True,
             )
 
 
+REPORTS = {
+    "layer": report_layer,
+    "step": report_step,
+    "products": report_products,
+    "length": report_length,
+    "stream": report_stream,
+}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("layer", "step", "memory-of-one"))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=(*REPORTS, "memory-of-one"))
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--method", choices=METHODS, help="for memory-of-one")
+    parser.add_argument("--length", type=int, help="for memory-of-one: one sequence")
     options = parser.parse_args()
-    if options.what == "memory-of-one":
-        memory_of_one(options.sizes[0], options.method)
+    if options.what != "memory-of-one":
+        REPORTS[options.what](options.sizes, options.repeats)
+    elif options.length:
+        memory_of_one(one_long_sequence(options.length))
     else:
-        report = report_layer if options.what == "layer" else report_step
-        report(options.sizes, options.repeats)
+        memory_of_one(training_step(options.sizes[0], options.method))
 
 
 if __name__ == "__main__":
