@@ -4,8 +4,9 @@ import doctest
 import importlib
 import pkgutil
 
-import linoss
 import pytest
+
+import linoss
 
 MODULES = sorted(
     module.name

@@ -1,4 +1,4 @@
-"""The native block is the plain block: values, states, statistics and gradients, dropout included."""
+"""The native block is the plain block: values, states, statistics and gradients, with dropout."""
 
 import os
 import subprocess
@@ -79,7 +79,7 @@ def test_equals_the_plain_block(options, masked):
     compare(block, batch=3, time=150, masked=masked)
 
 
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=3, deadline=None, derandomize=True)
 @given(
     hidden=st.integers(1, 300),
     state=st.integers(1, 150),
@@ -87,7 +87,6 @@ def test_equals_the_plain_block(options, masked):
     time=st.integers(1, 200),
 )
 @example(hidden=1, state=1, batch=1, time=1)
-@example(hidden=16, state=8, batch=2, time=64)
 @example(hidden=17, state=33, batch=1, time=65)
 @example(hidden=300, state=2, batch=1, time=63)
 @example(hidden=3, state=2, batch=20, time=5)

@@ -156,16 +156,12 @@ def test_vmap_over_forces_is_a_leading_axis(engine, problem):
 
 
 @by_every_engine
-@pytest.mark.parametrize("mask_given", [False, True])
-def test_vmap_over_transitions_is_one_after_the_other(engine, mask_given, make_transition, draw):
+def test_vmap_over_transitions_is_one_after_the_other(engine, make_transition, draw):
     force, start, cotangents = draw((), TIME, WIDTH)
-    mask = jnp.arange(TIME) % 3 > 0 if mask_given else None
     each = [make_transition("im", WIDTH, seed=seed) for seed in range(3)]
 
     def loss(transition):
-        outputs = linoss.oscillator_scan(
-            transition, force, initial_state=start, mask=mask, engine=engine
-        )
+        outputs = linoss.oscillator_scan(transition, force, initial_state=start, engine=engine)
         return weigh(outputs, cotangents)
 
     slope = jax.jit(jax.value_and_grad(loss))

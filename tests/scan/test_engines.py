@@ -25,7 +25,7 @@ def shapes(draw):
     return leading, draw(st.integers(1, 3000)), draw(st.integers(1, 40))
 
 
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(max_examples=3, deadline=None, derandomize=True)
 @given(
     shape=shapes(),
     scheme=st.sampled_from(SCHEMES),
@@ -90,7 +90,7 @@ def long_run(make_bank, draw, reference):
 
 
 LONG = [(engine, time, False) for engine in ENGINES[:2] for time in (17_984, 49_920, 49_999)]
-LONG += [(engine, 50_000, False) for engine in (*ENGINES, "auto")]
+LONG += [(engine, 50_000, False) for engine in ("sequential", "associative", "auto")]
 LONG += [(engine, 49_999, True) for engine in ENGINES[:2]]
 
 

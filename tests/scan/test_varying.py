@@ -230,13 +230,12 @@ def test_verlet_weighs_a_force_after_a_gap_by_the_last_sample_that_is_there(
 
 
 @of_every_scheme
-@pytest.mark.parametrize("cut", [1, 300, 599])
-def test_pieces_with_carried_state_are_the_whole(scheme, cut, draw):
+def test_pieces_with_carried_state_are_the_whole(scheme, draw):
     timestep, (force, _, _) = uneven(600, 1), draw((2,), 600, 3)
     expected = linoss.oscillator_scan(discretize(scheme, timestep), force)
-    first, state = linoss.oscillator_scan(discretize(scheme, timestep[:cut]), force[:, :cut])
+    first, state = linoss.oscillator_scan(discretize(scheme, timestep[:300]), force[:, :300])
     second, state = linoss.oscillator_scan(
-        discretize(scheme, timestep[cut:]), force[:, cut:], initial_state=state
+        discretize(scheme, timestep[300:]), force[:, 300:], initial_state=state
     )
     scale = np.abs(expected[0]).max()
     positions = np.concatenate([first, second], axis=1)

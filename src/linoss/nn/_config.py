@@ -103,6 +103,8 @@ class LinOSSConfig:
             _checks.boolean_option(name, getattr(self, name))
         for name, choices in _CHOICES.items():
             _checks.one_of(name, getattr(self, name), choices)
+        if self.damped and not SCHEMES[self.scheme].damped:
+            raise ValueError(f"damped is True, but scheme {self.scheme!r} has no damping")
         _checks.positive_number("max_frequency", self.max_frequency)
         _checks.number("min_radius", self.min_radius, "a number in (0, 1]", lambda r: 0 < r <= 1)
         _checks.number("dropout", self.dropout, "a number in [0, 1)", lambda rate: 0 <= rate < 1)

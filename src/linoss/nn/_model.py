@@ -299,11 +299,12 @@ def _check_lengths(lengths: Any, batch: tuple[int, ...], time: int) -> Array:
         raise ValueError(f"lengths has dtype {lengths.dtype}, expected integers")
     _checks.shape("lengths", lengths, batch)
     if _checks.is_concrete(lengths):
-        wrong = (np.asarray(lengths) < 1) | (np.asarray(lengths) > time)
+        seen = np.asarray(lengths)
+        wrong = (seen < 1) | (seen > time)
         if wrong.any():
             index = tuple(int(i) for i in np.argwhere(wrong)[0])
             raise ValueError(
-                f"lengths is {int(lengths[index])} at index {index}, expected 1 to {time}, "
+                f"lengths is {int(seen[index])} at index {index}, expected 1 to {time}, "
                 f"the number of steps in u"
             )
     return lengths
