@@ -1,0 +1,151 @@
+"""The native scan against the loop in JAX: values, states and gradients."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import linoss
+
+pytestmark = pytest.mark.skipif(
+    "native" not in linoss.engines(), reason="the kernels were not built"
+)
+
+
+def compare(scheme, batch, time, m, *, varying=False, masked=False, reverse=False, tolerance):
+    generator = np.random.default_rng(0)
+    frequency = jnp.asarray(generator.uniform(0, 1, m))
+    timestep = generator.uniform(0.3, 1, (batch, time, 1) if varying else ())
+    force = jnp.asarray(generator.normal(size=(batch, time, m)))
+    start = jnp.asarray(generator.normal(size=(batch, m, 2)))
+    mask = jnp.asarray(generator.uniform(size=(batch, time)) < 0.8) if masked else None
+    cotangents = (jnp.asarray(generator.normal(size=force.shape)), jnp.cos(start))
+
+    def run(engine, frequency, timestep, force, start):
+        def scan(frequency, timestep, force, start):
+            step = linoss.discretize(scheme, frequency, timestep)
+            options = {"initial_state": start, "mask": mask, "reverse": reverse}
+            return linoss.oscillator_scan(step, force, engine=engine, **options)
+
+        values, pull_back = jax.vjp(scan, frequency, timestep, force, start)
+        dtype = values[0].dtype
+        return values, pull_back(jax.tree.map(lambda x: x.astype(dtype), cotangents))
+
+    arguments = (frequency, jnp.asarray(timestep), force, start)
+    expected = jax.jit(run, static_argnums=0)("sequential", *arguments)
+    found = jax.jit(run, static_argnums=0)("native", *arguments)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.max(np.abs(b), initial=1e-3))
+
+
+@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+@pytest.mark.parametrize("varying", [False, True], ids=["constant", "varying"])
+def test_schemes_in_double_precision(scheme, varying):
+    compare(scheme, 2, 300, 5, varying=varying, masked=True, tolerance=1e-11)
+
+
+@pytest.mark.parametrize("options", [{}, {"varying": True, "masked": True}, {"reverse": True}])
+@pytest.mark.usefixtures("single_precision")
+def test_single_precision(options):
+    compare("imex", 3, 2100, 70, tolerance=1e-5, **options)
+
+
+@settings(max_examples=4, deadline=None, derandomize=True)
+@given(batch=st.integers(1, 4), time=st.integers(1, 400), m=st.integers(1, 300))
+@example(batch=1, time=1, m=1)
+@example(batch=2, time=64, m=64)
+@example(batch=1, time=129, m=65)
+def test_drawn_shapes(batch, time, m):
+    compare("im", batch, time, m, masked=True, tolerance=1e-11)
+
+
+def test_an_empty_batch():
+    step = linoss.discretize("im", jnp.ones(3), 1.0)
+    positions, final = linoss.oscillator_scan(step, jnp.zeros((0, 5, 3)), engine="native")
+    assert positions.shape == (0, 5, 3)
+    assert final.shape == (0, 3, 2)
+
+
+def test_vmap_over_transitions():
+    force = jax.random.normal(jax.random.key(0), (50, 3))
+
+    def run(frequency, engine):
+        step = linoss.discretize("im", frequency, 1.0)
+        return linoss.oscillator_scan(step, force, engine=engine)[0]
+
+    frequencies = jax.random.uniform(jax.random.key(1), (4, 3))
+    found, expected = (
+        jax.vmap(lambda f, e=engine: run(f, e))(frequencies) for engine in ("native", "sequential")
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_wrong_buffer_is_an_error_from_python():
+    from linoss.scan._native import _scan
+
+    good = [
+        jnp.zeros((6, 3)),
+        jnp.zeros((0, 0), jnp.uint8),
+        jnp.zeros((2, 5, 3)),
+        jnp.zeros((2, 3, 2)),
+    ]
+    _scan(*good)
+    for i in (0, 1, 3):
+        for wrong in (jnp.zeros((7, 7, 7, 7), good[i].dtype), good[i].astype(jnp.int16)):
+            with pytest.raises(Exception, match=r"wrong shape|type|Wrong"):
+                jax.block_until_ready(_scan(*good[:i], wrong, *good[i + 1 :]))
+
+
+def test_forward_mode_is_refused_by_name():
+    step = linoss.discretize("im", jnp.ones(3), 1.0)
+    with pytest.raises(ValueError, match=r"engine is 'native'.*forward_mode"):
+        linoss.oscillator_scan(step, jnp.zeros((5, 3)), engine="native", forward_mode=True)
+
+
+def run_python(program, **environment):
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return result.stdout.strip()
+
+
+SCAN = (
+    "import jax, jax.numpy as jnp, linoss\n"
+    "step = linoss.discretize('im', jnp.linspace(0, 1, 7), 1.0)\n"
+    "force = jax.random.normal(jax.random.key(0), (2, 500, 7))\n"
+    "run = lambda f: linoss.oscillator_scan(step, f)[0]\n"
+    "native = 'linoss_scan' in jax.jit(run).lower(force).as_text()\n"
+    "print(native, float(jnp.sum(run(force))))\n"
+)
+
+
+def test_the_environment_chooses_the_engine():
+    assert run_python(SCAN).startswith("True")
+    assert run_python(SCAN, LINOSS_ENGINE="chunked").startswith("False")
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        run_python(SCAN, LINOSS_ENGINE="fast")
+    assert "LINOSS_ENGINE is 'fast', expected one of 'auto'" in error.value.stderr
+
+
+@pytest.mark.parametrize("level", ["2", "3"])
+def test_lower_instruction_sets_compute_the_same(level):
+    expected = float(run_python(SCAN).split()[1])
+    found = float(run_python(SCAN, LINOSS_NATIVE_LEVEL=level).split()[1])
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_without_kernels_everything_else_works():
+    program = "import sys; sys.modules['linoss._native'] = None\n" + SCAN
+    assert run_python(program).startswith("False")
+    assert run_python(program + "print(linoss.engines())").endswith("'associative')")
