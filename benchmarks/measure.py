@@ -215,7 +215,8 @@ def memory_of_one(run: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
     """Print the peak memory of two training steps above that of the process before them."""
     function, arguments = run
     jax.block_until_ready(arguments)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    before = pages * resource.getpagesize() / 1024
     for _ in range(2):
         jax.block_until_ready(function(*arguments))
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)

@@ -95,38 +95,40 @@ inline vf keep(const Dropout& dropout, int place, uint32_t position) {
 }
 
 // C (rows x columns) = or += A (rows x depth) B (depth x columns). `columns` is a multiple of kPad,
-// and rows are computed up to a multiple of kRows. A's element (i, k) is a[i * a_row + k * a_depth].
-template <int V>
+// and rows are computed up to a multiple of 2 kRows, which divides kPad. A's element (i, k) is
+// a[i * a_row + k * a_depth].
+template <int R, int V>
 inline void block(int64_t depth, const float* a, int64_t a_row, int64_t a_depth, const float* b,
                   int64_t b_row, float* c, int64_t c_row, bool add) {
-  vf sum[kRows][V];
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i)
+  vf sum[R][V];
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
     for (int v = 0; v < V; ++v) sum[i][v] = add ? load(c + i * c_row + v * W) : vf{};
   for (int64_t k = 0; k < depth; ++k) {
     vf right[V];
     for (int v = 0; v < V; ++v) right[v] = load(b + k * b_row + v * W);
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
       vf left = all(a[i * a_row + k * a_depth]);
       for (int v = 0; v < V; ++v) sum[i][v] += left * right[v];
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
     for (int v = 0; v < V; ++v) store(c + i * c_row + v * W, sum[i][v]);
 }
 
 void product(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t a_row,
              int64_t a_depth, const float* b, int64_t b_row, float* c, int64_t c_row, bool add) {
-  constexpr int V = 2;
   int64_t j = 0;
-  for (; j + V * W <= columns; j += V * W)
+  for (; j + 2 * W <= columns; j += 2 * W)
     for (int64_t i = 0; i < rows; i += kRows)
-      block<V>(depth, a + i * a_row, a_row, a_depth, b + j, b_row, c + i * c_row + j, c_row, add);
-  for (; j < columns; j += W)
-    for (int64_t i = 0; i < rows; i += kRows)
-      block<1>(depth, a + i * a_row, a_row, a_depth, b + j, b_row, c + i * c_row + j, c_row, add);
+      block<kRows, 2>(depth, a + i * a_row, a_row, a_depth, b + j, b_row, c + i * c_row + j, c_row,
+                      add);
+  for (; j < columns; j += W)  // one vector of columns: more rows keep as many sums under way
+    for (int64_t i = 0; i < rows; i += 2 * kRows)
+      block<2 * kRows, 1>(depth, a + i * a_row, a_row, a_depth, b + j, b_row, c + i * c_row + j,
+                          c_row, add);
 }
 
 // Weights in padded rows, in both orientations.

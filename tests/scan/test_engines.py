@@ -90,7 +90,7 @@ def long_run(make_bank, draw, reference):
 
 
 LONG = [(engine, time, False) for engine in ENGINES[:2] for time in (17_984, 49_920, 49_999)]
-LONG += [(engine, 50_000, False) for engine in ("sequential", "associative", "auto")]
+LONG += [(engine, 50_000, False) for engine in (*ENGINES, "auto")]
 LONG += [(engine, 49_999, True) for engine in ENGINES[:2]]
 
 
@@ -115,8 +115,8 @@ def test_a_million_steps_end_as_a_filter_does(engine, single_precision):
     poles = [1, -(zz + yy), zz * yy - zy * yz]
     z = scipy.signal.lfilter([fz, zy * fy - yy * fz], poles, force.astype(float))
     y = scipy.signal.lfilter([fy, yz * fz - zz * fy], poles, force.astype(float))
-    assert np.abs(positions[:, 0] - y).max() <= 1e-4 * np.abs(y).max()
-    np.testing.assert_allclose(final[0], [z[-1], y[-1]], atol=1e-4 * np.abs(y).max())
+    assert np.abs(positions[:, 0] - y).max() <= 1e-5 * np.abs(y).max()
+    np.testing.assert_allclose(final[0], [z[-1], y[-1]], atol=1e-5 * np.abs(y).max())
 
 
 @by_every_engine
@@ -281,7 +281,7 @@ def test_pieces_with_carried_state_are_the_whole(scheme, mask_given, data, make_
     np.testing.assert_allclose(state, expected_state, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ["im", "imex", "exact"])  # Verlet's pieces are the layer's
 def test_a_piece_without_samples_leaves_the_oscillators_at_rest(scheme, make_transition, draw):
     transition, (force, _, _) = make_transition(scheme, 3), draw((), 8, 3)
     mask = jnp.arange(8) >= 5

@@ -128,7 +128,7 @@ def plot(errors: dict[str, np.ndarray], path: str) -> None:
     for name, error in errors.items():
         axes.semilogy(TIMESTEP * np.arange(1, len(error) + 1), error, label=name, linewidth=1)
     axes.set(xlabel="time t", ylabel="mean squared error", title="Simple harmonic motion, held out")
-    axes.legend(frameon=False)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     figure.savefig(path, dpi=150)
 
 

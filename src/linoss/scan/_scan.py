@@ -75,10 +75,11 @@ def oscillator_scan(
     - `force`: b, `(..., time, m)`.
     - `initial_state`: [z, y] before the first step, `(..., m, 2)`: what an earlier call returned,
       so that pieces of a sequence give what the whole gives. By default, rest. For `"verlet"` the
-      velocity is the one before the kick of the next force; where its timesteps vary, a piece's
-      first force is weighed as if the step before had been as long.
+      velocity is the one before the kick of the next force, and the first force after a given
+      state is weighed as if a step as long had come before it; [`linoss.LinOSSLayer`][] also
+      carries the step before, which matters where timesteps vary or nothing was seen yet.
     - `mask`: `(..., time)`, False where a sample is missing: that step leaves the state untouched
-      and its force, whatever it is, has no effect.
+      and its force, whatever it is, has no effect; no time passes.
     - `reverse`: run from the last sample to the first; the final state is then the first sample's.
     - `engine`: `"native"`, a loop over time in C++; `"sequential"`, a loop in JAX; `"chunked"`,
       pieces of the sequence side by side, for narrow banks; `"associative"`, the paper's parallel
