@@ -17,7 +17,6 @@ import dataclasses
 import importlib
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -215,11 +214,17 @@ def memory_of_one(run: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
     """Print the peak memory of two training steps above that of the process before them."""
     function, arguments = run
     jax.block_until_ready(arguments)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    before = pages * resource.getpagesize() / 1024
+    before = status("VmRSS")
     for _ in range(2):
         jax.block_until_ready(function(*arguments))
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print(status("VmHWM") - before)
+
+
+def status(field: str) -> float:
+    """A field of this process's status, in megabytes: memory in use (VmRSS) or its peak (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(field))
+    return int(line.split()[1]) / 1024
 
 
 def report_layer(sizes: list[str], repeats: int) -> None:
