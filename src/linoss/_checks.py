@@ -106,6 +106,12 @@ def positive_number(name: str, value: Any) -> None:
     number(name, value, "a finite number > 0", lambda x: 0 < x < math.inf)
 
 
+def timestep_option(name: str, value: Any) -> None:
+    """Refuse anything but "learned" and a finite number above 0."""
+    if value != "learned":
+        number(name, value, "'learned' or a finite number > 0", lambda h: 0 < h < math.inf)
+
+
 def random_key(name: str, value: Any) -> None:
     """Refuse anything but one key for random numbers."""
     dtype = getattr(value, "dtype", None)

@@ -1,6 +1,5 @@
 """The learnable parameters of a bank of oscillators, and how they start."""
 
-import math
 from typing import Literal
 
 import equinox as eqx
@@ -79,10 +78,7 @@ class Oscillators(eqx.Module):
         _checks.boolean_option("damped", damped)
         if damped and not rule.damped:
             raise ValueError(f"damped is True, but scheme {scheme!r} has no damping; use 'imex'")
-        if timestep != "learned":
-            _checks.number(
-                "timestep", timestep, "'learned' or a finite number > 0", lambda h: 0 < h < math.inf
-            )
+        _checks.timestep_option("timestep", timestep)
 
         self.scheme, self.parameterization = scheme, parameterization
         self.fixed_timestep = None if timestep == "learned" else float(timestep)

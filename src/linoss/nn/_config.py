@@ -1,6 +1,5 @@
 """The settings of a model: a plain record that can be written down, and two presets."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -108,13 +107,7 @@ class LinOSSConfig:
         _checks.positive_number("max_frequency", self.max_frequency)
         _checks.number("min_radius", self.min_radius, "a number in (0, 1]", lambda r: 0 < r <= 1)
         _checks.number("dropout", self.dropout, "a number in [0, 1)", lambda rate: 0 <= rate < 1)
-        if self.timestep != "learned":
-            _checks.number(
-                "timestep",
-                self.timestep,
-                "'learned' or a finite number > 0",
-                lambda h: 0 < h < math.inf,
-            )
+        _checks.timestep_option("timestep", self.timestep)
         for name, task in (("every", "regression"), ("horizon", "forecasting")):
             value = getattr(self, name)
             if value is not None:
