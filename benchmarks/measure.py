@@ -7,15 +7,14 @@
 - `length`: cost of a step of sequence as sequences grow, and the memory of a million steps.
 - `stream`: a sample at a time.
 
-Times are medians of repeats that take turns. Memory is the peak of a process of its own, which does
-nothing else, above what it held before the first step.
+Times are medians of repeats that take turns. For `step` and `length` each method has a process of
+its own (`work`), whose memory is its peak above what it held before the first step.
 """
 
 import argparse
 import ctypes
 import dataclasses
 import importlib
-import json
 import os
 import statistics
 import subprocess
@@ -125,7 +124,7 @@ def product_library() -> ctypes.CDLL:
     width = {"x86-64-v4": 16, "x86-64-v3": 8}.get(level, 4)
     here = Path(__file__).parent
     library = Path(tempfile.mkdtemp()) / "products.so"
-    flags = ["-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-w", f"-DLINOSS_WIDTH={width}"]
+    flags = ["-O3", "-std=gnu++17", "-fPIC", "-shared", "-pthread", "-w", f"-DLINOSS_WIDTH={width}"]
     flags += ["-DLINOSS_ISA=here"] + ([f"-march={level}"] if level != "portable" else [])
     subprocess.run(["c++", *flags, str(here / "products.cpp"), "-o", str(library)], check=True)
     loaded = ctypes.CDLL(str(library))
@@ -181,13 +180,12 @@ def report_length(sizes: list[str], repeats: int) -> None:
     print("| steps of one sequence | a training step | a step of sequence | peak memory |")
     print("|---|---|---|---|")
     for length in (1_024, 10_240, 102_400, 1_024_000):
-        run = one_long_sequence(length)
-        median = take_turns({"one": run}, repeats)["one"][1]
-        command = [sys.executable, __file__, "memory-of-one", "--length", str(length)]
-        memory = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        worker = Worker("--length", str(length))
+        worker.step()
+        median = statistics.median(worker.step() for _ in range(repeats))
         print(
             f"| {length:,} | {1e3 * median:.0f} ms | {1e6 * median / length:.2f} us "
-            f"| {memory:.0f} MB |",
+            f"| {worker.end():.0f} MB |",
             flush=True,
         )
 
@@ -204,20 +202,43 @@ def report_stream(sizes: list[str], repeats: int) -> None:
         print(f"| {name} | {1e6 * statistics.median(times):.0f} us |")
 
 
-def peak_memory(size_name: str, method: str) -> float:
-    """Megabytes that two training steps need, in a process of their own."""
-    command = [sys.executable, __file__, "memory-of-one", "--sizes", size_name, "--method", method]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+class Worker:
+    """A training step in a process of its own, which leaves the other method's memory alone."""
+
+    def __init__(self, *options: str):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "work", *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, line: str) -> float:
+        """Its answer, a number."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(line, file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
+
+    def step(self) -> float:
+        """Seconds of one step."""
+        return self.ask("step")
+
+    def end(self) -> float:
+        """Peak memory of all steps, in megabytes above that before the first."""
+        memory = self.ask("memory")
+        self.process.communicate()
+        return memory
 
 
-def memory_of_one(run: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
-    """Print the peak memory of two training steps above that of the process before them."""
+def work(run: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
+    """What a worker does: a step for each line, and its seconds."""
     function, arguments = run
     jax.block_until_ready(arguments)
     before = status("VmRSS")
-    for _ in range(2):
-        jax.block_until_ready(function(*arguments))
-    print(status("VmHWM") - before)
+    for line in sys.stdin:
+        answer = seconds(function, arguments) if line == "step\n" else status("VmHWM") - before
+        print(answer, flush=True)
 
 
 def status(field: str) -> float:
@@ -242,18 +263,22 @@ def report_step(sizes: list[str], repeats: int) -> None:
     library = product_library() if "native" in linoss.engines() else None
     print("| size | method | first step | step | textbook / this | this / floor | peak memory |")
     print("|---|---|---|---|---|---|---|")
+    ratios = []
     for name in sizes:
-        memory = {method: peak_memory(name, method) for method in METHODS}
-        runs = {method: training_step(name, method) for method in METHODS}
-        results = take_turns(runs, repeats)
+        workers = {method: Worker("--sizes", name, "--method", method) for method in METHODS}
+        first = {method: worker.step() for method, worker in workers.items()}
+        turns = [{m: worker.step() for m, worker in workers.items()} for _ in range(repeats)]
         lowest = floor(library, name) if library else float("nan")
-        for method, (first, median) in results.items():
-            ratio = results["textbook"][1] / median
+        median = {m: statistics.median(turn[m] for turn in turns) for m in METHODS}
+        for method, worker in workers.items():
+            ratio = median["textbook"] / median[method]
             print(
-                f"| {name} | {method} | {first:.1f} s | {1e3 * median:.0f} ms | {ratio:.1f} "
-                f"| {median / lowest:.1f} | {memory[method]:.0f} MB |",
+                f"| {name} | {method} | {first[method]:.1f} s | {1e3 * median[method]:.0f} ms "
+                f"| {ratio:.1f} | {median[method] / lowest:.1f} | {worker.end():.0f} MB |",
                 flush=True,
             )
+        ratios.append(median["textbook"] / median["linoss"])
+    print(f"\nGeometric mean of textbook / linoss: {statistics.geometric_mean(ratios):.1f}")
 
 
 REPORTS = {
@@ -269,18 +294,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=(*REPORTS, "memory-of-one"))
+    parser.add_argument("what", choices=(*REPORTS, "work"))
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--method", choices=METHODS, help="for memory-of-one")
-    parser.add_argument("--length", type=int, help="for memory-of-one: one sequence")
+    parser.add_argument("--method", choices=METHODS, default="linoss", help="for work")
+    parser.add_argument("--length", type=int, help="for work: one sequence")
     options = parser.parse_args()
-    if options.what != "memory-of-one":
+    if options.what != "work":
         REPORTS[options.what](options.sizes, options.repeats)
     elif options.length:
-        memory_of_one(one_long_sequence(options.length))
+        work(one_long_sequence(options.length))
     else:
-        memory_of_one(training_step(options.sizes[0], options.method))
+        work(training_step(options.sizes[0], options.method))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ namespace LINOSS_ISA {
 namespace {
 
 constexpr int W = LINOSS_WIDTH;
-constexpr int64_t kPad = 16;
 constexpr int kRows = W >= 16 ? 8 : 4;  // rows of a product that are held in registers
 
 typedef float vf __attribute__((vector_size(W * 4), may_alias));
@@ -25,11 +24,15 @@ constexpr int D = W / 2;
 typedef float vh __attribute__((vector_size(D * 4), may_alias));
 typedef double vd __attribute__((vector_size(D * 8), may_alias));
 
-inline int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
-
 inline vf all(float x) { return x - vf{}; }
 inline vf load(const float* p) { return *reinterpret_cast<const vf*>(p); }
 inline void store(float* p, vf x) { *reinterpret_cast<vf*>(p) = x; }
+// The first `left` of W floats that may lie anywhere, then zeros.
+inline vf load_part(const float* p, int64_t left) {
+  vf x = {};
+  std::memcpy(&x, p, left < W ? left * 4 : sizeof(x));
+  return x;
+}
 inline vd load_wide(const float* p) {
   return __builtin_convertvector(*reinterpret_cast<const vh*>(p), vd);
 }
@@ -37,37 +40,32 @@ inline void store_narrow(float* p, vd x) {
   *reinterpret_cast<vh*>(p) = __builtin_convertvector(x, vh);
 }
 
-// e^x for x <= 0 (larger arguments are cut to 0): 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2].
-// Relative error below 2e-7; 0 below -87.
-inline vf exp_negative(vf x) {
-  x = x < all(-87.f) ? all(-87.f) : x;
-  vf n = x * all(1.44269504f) - all(0.5f);
-  vi whole = __builtin_convertvector(n, vi);  // towards zero: rounds to nearest for n <= 0
-  n = __builtin_convertvector(whole, vf);
-  vf r = (x - n * all(0.693359375f)) - n * all(-2.12194440e-4f);
-  vf p = all(1.f / 720);
-  p = p * r + all(1.f / 120);
-  p = p * r + all(1.f / 24);
-  p = p * r + all(1.f / 6);
-  p = p * r + all(0.5f);
-  p = p * r + all(1.f);
-  p = p * r + all(1.f);
-  return p * (vf)((whole + 127) << 23);
+// e^x for x in [-80, 80], beyond which it stays what it is there (and a normal number): 2^n times a
+// polynomial on [-ln 2 / 2, ln 2 / 2]. Relative error below 3e-7.
+inline vf exponential(vf x) {
+  x = x < all(-80.f) ? all(-80.f) : x;
+  x = x > all(80.f) ? all(80.f) : x;
+  const vf t = x * all(1.44269504f) + all(12582912.f);  // 1.5 2^23: rounds to a whole number
+  const vf n = t - all(12582912.f);
+  const vf r = (x - n * all(0.693359375f)) - n * all(-2.12194440e-4f);
+  vf p = all(0.00829765480f);
+  p = p * r + all(0.0419153832f);
+  p = p * r + all(0.166675746f);
+  p = p * r + all(0.499988943f);
+  p = p * r + all(0.999999702f);
+  p = p * r + all(1.00000012f);
+  return (vf)((vi)p + ((vi)t << 23));
 }
 
 inline vf absolute(vf x) { return (vf)((vu)x & (0x7fffffffu + vu{})); }
 
-inline vf sigmoid(vf x) {
-  vf e = exp_negative(-absolute(x));
-  vf upper = all(1.f) / (all(1.f) + e);
-  return x < vf{} ? e * upper : upper;
-}
+inline vf sigmoid(vf x) { return all(1.f) / (all(1.f) + exponential(-x)); }
 
 // The normal distribution function and density, from erf's rational approximation
 // (absolute error below 2e-7).
 inline void normal(vf x, vf& distribution, vf& density) {
   vf a = absolute(x);
-  vf e = exp_negative(a * a * all(-0.5f));
+  vf e = exponential(a * a * all(-0.5f));
   vf t = all(1.f) / (all(1.f) + a * all(0.3275911f * 0.70710678f));
   vf p = all(1.061405429f);
   p = p * t + all(-1.453152027f);
@@ -84,26 +82,24 @@ inline vf keep(const Dropout& dropout, int place, uint32_t position) {
   vu x;
   for (int i = 0; i < W; ++i) x[i] = position + i;
   x ^= dropout.words[2 * place];
-  x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
-  x = (x ^ (x >> 13)) * 0xC2B2AE35u;
-  x = x ^ (x >> 16);
+  x = (x ^ (x >> 16)) * 0x7FEB352Du;
   x += dropout.words[2 * place + 1];
-  x = (x ^ (x >> 15)) * 0x2C1B3C6Du;
-  x = (x ^ (x >> 12)) * 0x297A2D39u;
-  x = x ^ (x >> 15);
+  x = (x ^ (x >> 15)) * 0x846CA68Bu;
+  x = x ^ (x >> 16);
   return x >= (dropout.threshold + vu{}) ? all(dropout.scale) : vf{};
 }
 
-// C (rows x columns) = or += A (rows x depth) B (depth x columns). `columns` is a multiple of kPad,
-// and rows are computed up to a multiple of 2 kRows, which divides kPad. A's element (i, k) is
+// C (rows x columns) = A (rows x depth) B (depth x columns) + what `from` holds: C itself, a row for
+// all rows (`from_row` is 0), or nothing (null). `columns` is a multiple of kPad, and rows are
+// computed up to a multiple of 2 kRows, which divides kPad. A's element (i, k) is
 // a[i * a_row + k * a_depth].
 template <int R, int V>
 inline void block(int64_t depth, const float* a, int64_t a_row, int64_t a_depth, const float* b,
-                  int64_t b_row, float* c, int64_t c_row, bool add) {
+                  int64_t b_row, float* c, int64_t c_row, const float* from, int64_t from_row) {
   vf sum[R][V];
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i)
-    for (int v = 0; v < V; ++v) sum[i][v] = add ? load(c + i * c_row + v * W) : vf{};
+    for (int v = 0; v < V; ++v) sum[i][v] = from ? load(from + i * from_row + v * W) : vf{};
   for (int64_t k = 0; k < depth; ++k) {
     vf right[V];
     for (int v = 0; v < V; ++v) right[v] = load(b + k * b_row + v * W);
@@ -119,16 +115,18 @@ inline void block(int64_t depth, const float* a, int64_t a_row, int64_t a_depth,
 }
 
 void product(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t a_row,
-             int64_t a_depth, const float* b, int64_t b_row, float* c, int64_t c_row, bool add) {
+             int64_t a_depth, const float* b, int64_t b_row, float* c, int64_t c_row,
+             const float* from, int64_t from_row) {
+  auto start = [&](int64_t i, int64_t j) { return from ? from + i * from_row + j : nullptr; };
   int64_t j = 0;
   for (; j + 2 * W <= columns; j += 2 * W)
     for (int64_t i = 0; i < rows; i += kRows)
       block<kRows, 2>(depth, a + i * a_row, a_row, a_depth, b + j, b_row, c + i * c_row + j, c_row,
-                      add);
+                      start(i, j), from_row);
   for (; j < columns; j += W)  // one vector of columns: more rows keep as many sums under way
     for (int64_t i = 0; i < rows; i += 2 * kRows)
       block<2 * kRows, 1>(depth, a + i * a_row, a_row, a_depth, b + j, b_row, c + i * c_row + j,
-                          c_row, add);
+                          c_row, start(i, j), from_row);
 }
 
 // Weights in padded rows, in both orientations.
@@ -181,206 +179,250 @@ void pack(const Sizes& s, const Weights& w, void* memory) {
   }
 }
 
-// The rows of a tile.
+// The rows of a tile. Some are used twice: a gradient takes the place of what it is the gradient of.
 struct Tile {
-  float *x, *v, *g, *w;         // hidden, hidden, hidden, 2 hidden
-  float *b, *y;                 // state: force, position
-  float *z_before, *y_before;   // state, for the backward pass
-  float *dw, *dg, *dv, *dx;     // 2 hidden, hidden, hidden, hidden
-  float *dy, *db;               // state
-  float *state, *sensitivity;   // 2 x state
+  float *u, *x, *v, *g, *w;    // hidden, hidden, hidden, hidden, 2 hidden
+  float *b, *y, *z, *dy;       // state; y and z have a row more, for the state before the first
+  float *state, *sensitivity;  // 2 x state
 };
 
 Tile tile_at(int64_t H, int64_t P, float* at) {
   auto take = [&](int64_t n) { float* here = at; at += n; return here; };
   Tile t;
-  t.x = take(kTile * H), t.v = take(kTile * H), t.g = take(kTile * H), t.w = take(kTile * 2 * H);
-  t.b = take(kTile * P), t.y = take(kTile * P);
-  t.z_before = take(kTile * P), t.y_before = take(kTile * P);
-  t.dw = take(kTile * 2 * H), t.dg = take(kTile * H), t.dv = take(kTile * H);
-  t.dx = take(kTile * H), t.dy = take(kTile * P), t.db = take(kTile * P);
+  t.u = take(kTile * H), t.x = take(kTile * H), t.v = take(kTile * H), t.g = take(kTile * H);
+  t.w = take(kTile * 2 * H);
+  t.b = take(kTile * P), t.dy = take(kTile * P);
+  t.y = take((kTile + 1) * P) + P, t.z = take((kTile + 1) * P) + P;
   t.state = take(2 * P), t.sensitivity = take(2 * P);
   return t;
 }
 
 int64_t workspace(const Sizes& s) {
   int64_t H = padded(s.hidden), P = padded(s.state);
-  return kTile * (10 * H + 6 * P) + 4 * P;
+  return kTile * (6 * H + 4 * P) + 6 * P;
 }
 
-// x = (u - mean) * scale
-void normalize(const Sizes& s, const Packed& p, int64_t rows, const float* u, float* x) {
-  for (int64_t t = 0; t < rows; ++t)
-    for (int64_t h = 0; h < s.hidden; ++h)
-      x[t * p.H + h] = (u[t * s.hidden + h] - p.mean[h]) * p.scale[h];
+// Rows from an array into a tile, and back.
+void take_rows(int64_t rows, int64_t width, const float* from, float* to, int64_t to_row) {
+  if (width == to_row)
+    std::memcpy(to, from, rows * width * 4);
+  else
+    for (int64_t n = 0; n < rows; ++n) std::memcpy(to + n * to_row, from + n * width, width * 4);
 }
+void give_rows(int64_t rows, int64_t width, const float* from, int64_t from_row, float* to) {
+  if (width == from_row)
+    std::memcpy(to, from, rows * width * 4);
+  else
+    for (int64_t n = 0; n < rows; ++n) std::memcpy(to + n * width, from + n * from_row, width * 4);
+}
+
+// Sums of (x - shift) and its square over a tile's samples that are there. The shift is the first
+// of all those samples, so that the sums are of moderate numbers.
+class MomentSums {
+ public:
+  MomentSums(int64_t H, double* sums) : H_(H), sums_(sums) {}
+
+  void add(int64_t rows, const float* x, const uint8_t* mask) {
+    float* shift = reinterpret_cast<float*>(sums_ + 2 * H_);
+    for (int64_t n = 0; n < rows && !shifted_; ++n)
+      if (!mask || mask[n]) std::memcpy(shift, x + n * H_, H_ * 4), shifted_ = true;
+    for (int64_t j = 0; j < H_; j += W) {
+      const vf s = load(shift + j);
+      vf first = {}, second = {};
+      for (int64_t n = 0; n < rows; ++n) {
+        if (mask && !mask[n]) continue;
+        const vf d = load(x + n * H_ + j) - s;
+        first += d, second += d * d;
+      }
+      for (int i = 0; i < W; ++i) sums_[j + i] += first[i], sums_[H_ + j + i] += second[i];
+    }
+  }
+
+ private:
+  int64_t H_;
+  double* sums_;
+  bool shifted_ = false;
+};
 
 // Oscillators over the tile's forces, from t.state, which they move on. In double precision: errors
-// would add up over the sequence.
+// would add up over the sequence. Two vectors of oscillators at a time hide each other's latency.
 template <bool kKeep>
 void oscillate(const Packed& p, int64_t rows, const uint8_t* mask, Tile& t) {
-  for (int64_t j = 0; j < p.P; j += D) {
-    auto entry = [&](int r) { return load_wide(p.step + r * p.P + j); };
-    const vd zz = entry(0), zy = entry(1), yz = entry(2), yy = entry(3), fz = entry(4),
-             fy = entry(5);
-    vd z = load_wide(t.state + j), y = load_wide(t.state + p.P + j);
-    for (int64_t n = 0; n < rows; ++n) {
-      const int64_t at = n * p.P + j;
-      if (kKeep) store_narrow(t.z_before + at, z), store_narrow(t.y_before + at, y);
-      if (!mask || mask[n]) {
-        const vd b = load_wide(t.b + at);
-        const vd next = zz * z + zy * y + fz * b;
-        y = yz * z + yy * y + fy * b;
-        z = next;
-      }
-      store_narrow(t.y + at, y);
+  constexpr int K = 2;
+  static_assert(kPad % (K * D) == 0);
+  for (int64_t j = 0; j < p.P; j += K * D) {
+    vd m[K][kStepRows], z[K], y[K];
+    for (int k = 0; k < K; ++k) {
+      const int64_t at = j + k * D;
+      for (int r = 0; r < kStepRows; ++r) m[k][r] = load_wide(p.step + r * p.P + at);
+      z[k] = load_wide(t.state + at), y[k] = load_wide(t.state + p.P + at);
+      if (kKeep) store_narrow(t.z - p.P + at, z[k]), store_narrow(t.y - p.P + at, y[k]);
     }
-    store_narrow(t.state + j, z), store_narrow(t.state + p.P + j, y);
+    for (int64_t n = 0; n < rows; ++n)
+      for (int k = 0; k < K; ++k) {
+        const int64_t at = n * p.P + j + k * D;
+        if (!mask || mask[n]) {
+          const vd b = load_wide(t.b + at);
+          const vd next = m[k][0] * z[k] + (m[k][1] * y[k] + m[k][4] * b);
+          y[k] = m[k][2] * z[k] + (m[k][3] * y[k] + m[k][5] * b);
+          z[k] = next;
+        }
+        if (kKeep) store_narrow(t.z + at, z[k]);
+        store_narrow(t.y + at, y[k]);
+      }
+    for (int k = 0; k < K; ++k)
+      store_narrow(t.state + j + k * D, z[k]), store_narrow(t.state + p.P + j + k * D, y[k]);
   }
 }
 
-// From the tile's forces to what enters the skip connection's sum.
+// From the tile's input to what enters the GLU's gate. For the backward pass (kKeep), t.v becomes
+// the derivative of dropout(GELU(v)).
 template <bool kKeep>
 void tile_forward(const Sizes& s, const Packed& p, const Dropout& dropout, int64_t first,
                   int64_t rows, const float* u, const uint8_t* mask, Tile& t) {
   const int64_t H = p.H, P = p.P;
-  normalize(s, p, rows, u, t.x);
-  product(rows, P, s.hidden, t.x, H, 1, p.input_t, P, t.b, P, false);
+  take_rows(rows, s.hidden, u, t.u, H);
   for (int64_t n = 0; n < rows; ++n)
-    for (int64_t j = 0; j < P; j += W)
-      store(t.b + n * P + j, load(t.b + n * P + j) + load(p.bias + j));
+    for (int64_t j = 0; j < H; j += W)
+      store(t.x + n * H + j, (load(t.u + n * H + j) - load(p.mean + j)) * load(p.scale + j));
+  product(rows, P, s.hidden, t.x, H, 1, p.input_t, P, t.b, P, p.bias, 0);
   oscillate<kKeep>(p, rows, mask, t);
-  product(rows, H, s.state, t.y, P, 1, p.output_t, H, t.v, H, false);
+  product(rows, H, s.state, t.y, P, 1, p.output_t, H, t.v, H, nullptr, 0);
   for (int64_t n = 0; n < rows; ++n)
     for (int64_t j = 0; j < H; j += W) {
       const int64_t at = n * H + j;
-      vf v = load(t.v + at) + load(p.feedthrough + j) * load(t.x + at), cdf, pdf;
-      store(t.v + at, v);
+      const vf v = load(t.v + at) + load(p.feedthrough + j) * load(t.x + at);
+      vf cdf, pdf;
       normal(v, cdf, pdf);
-      vf g = v * cdf;
-      if (dropout.threshold) g *= keep(dropout, 0, uint32_t((first + n) * s.hidden + j));
+      vf g = v * cdf, slope = cdf + v * pdf;
+      if (dropout.threshold) {
+        const vf kept = keep(dropout, 0, uint32_t((first + n) * s.hidden + j));
+        g *= kept, slope *= kept;
+      }
       store(t.g + at, g);
+      if (kKeep) store(t.v + at, slope);
     }
-  product(rows, 2 * H, s.hidden, t.g, H, 1, p.glu_t, 2 * H, t.w, 2 * H, false);
+  product(rows, 2 * H, s.hidden, t.g, H, 1, p.glu_t, 2 * H, t.w, 2 * H, p.glu_bias, 0);
 }
 
 void forward(const Sizes& s, const void* packed, const Dropout& dropout, int64_t index,
              const float* u, const uint8_t* mask, const float* start, float* out, float* final,
-             float* kept, float* memory) {
+             float* kept, double* moments, float* memory) {
   const Packed p = packed_at(s, static_cast<float*>(const_cast<void*>(packed)));
   const int64_t H = p.H;
   Tile t = tile_at(H, p.P, memory);
+  MomentSums sums(H, moments);
   for (int64_t j = 0; j < s.state; ++j)
     t.state[j] = start[2 * j], t.state[p.P + j] = start[2 * j + 1];
   for (int64_t from = 0; from < s.time; from += kTile) {
     const int64_t rows = s.time - from < kTile ? s.time - from : kTile;
     const int64_t first = index * s.time + from;
-    const float* here = u + from * s.hidden;
+    const uint8_t* mask_here = mask ? mask + from : nullptr;
     float* keep_here = kept + from / kTile * 2 * s.state;
     std::memcpy(keep_here, t.state, s.state * 4);
     std::memcpy(keep_here + s.state, t.state + p.P, s.state * 4);
-    tile_forward<false>(s, p, dropout, first, rows, here, mask ? mask + from : nullptr, t);
-    for (int64_t n = 0; n < rows; ++n) {
+    tile_forward<false>(s, p, dropout, first, rows, u + from * s.hidden, mask_here, t);
+    for (int64_t n = 0; n < rows; ++n)
       for (int64_t j = 0; j < H; j += W) {
-        vf gate = load(t.w + n * 2 * H + j) + load(p.glu_bias + j);
-        vf value = load(t.w + n * 2 * H + H + j) + load(p.glu_bias + H + j);
-        vf o = sigmoid(gate) * value;
+        vf o = sigmoid(load(t.w + n * 2 * H + j)) * load(t.w + n * 2 * H + H + j);
         if (dropout.threshold) o *= keep(dropout, 1, uint32_t((first + n) * s.hidden + j));
-        store(t.dx + j, o);
+        store(t.u + n * H + j, load(t.u + n * H + j) + o);
       }
-      float* to = out + (from + n) * s.hidden;
-      for (int64_t h = 0; h < s.hidden; ++h) to[h] = here[n * s.hidden + h] + t.dx[h];
-    }
+    give_rows(rows, s.hidden, t.u, H, out + from * s.hidden);
+    sums.add(rows, t.u, mask_here);
   }
   for (int64_t j = 0; j < s.state; ++j)
     final[2 * j] = t.state[j], final[2 * j + 1] = t.state[p.P + j];
 }
 
-// The adjoint recurrence over a tile, backwards, from t.sensitivity, which it moves on.
-void pull_back(const Packed& p, int64_t rows, const uint8_t* mask, Tile& t, float* d_step) {
+// The adjoint recurrence over a tile, backwards, from t.sensitivity, which it moves on. The force's
+// gradient takes the place of the position's.
+void pull_back(const Packed& p, int64_t rows, const uint8_t* mask, Tile& t, const Gradients& d) {
   for (int64_t j = 0; j < p.P; j += D) {
-    auto entry = [&](int r) { return load_wide(p.step + r * p.P + j); };
-    const vd zz = entry(0), zy = entry(1), yz = entry(2), yy = entry(3), fz = entry(4),
-             fy = entry(5);
-    vd sum[kStepRows] = {};
+    vd m[kStepRows], sum[kStepRows] = {}, bias = {};
+    for (int r = 0; r < kStepRows; ++r) m[r] = load_wide(p.step + r * p.P + j);
     vd mz = load_wide(t.sensitivity + j), my = load_wide(t.sensitivity + p.P + j);
     for (int64_t n = rows - 1; n >= 0; --n) {
       const int64_t at = n * p.P + j;
       const vd lz = mz, ly = my + load_wide(t.dy + at);
       if (mask && !mask[n]) {
         my = ly;
-        store_narrow(t.db + at, vd{});
+        store_narrow(t.dy + at, vd{});
         continue;
       }
-      const vd z = load_wide(t.z_before + at), y = load_wide(t.y_before + at);
-      const vd b = load_wide(t.b + at);
+      const vd z = load_wide(t.z - p.P + at), y = load_wide(t.y - p.P + at);
+      const vd b = load_wide(t.b + at), db = m[4] * lz + m[5] * ly;
       sum[0] += lz * z, sum[1] += lz * y, sum[2] += ly * z, sum[3] += ly * y;
-      sum[4] += lz * b, sum[5] += ly * b;
-      store_narrow(t.db + at, fz * lz + fy * ly);
-      mz = zz * lz + yz * ly, my = zy * lz + yy * ly;
+      sum[4] += lz * b, sum[5] += ly * b, bias += db;
+      store_narrow(t.dy + at, db);
+      mz = m[0] * lz + m[2] * ly, my = m[1] * lz + m[3] * ly;
     }
     store_narrow(t.sensitivity + j, mz), store_narrow(t.sensitivity + p.P + j, my);
-    for (int r = 0; r < kStepRows; ++r) {
-      float* to = d_step + r * p.P + j;
-      store_narrow(to, load_wide(to) + sum[r]);
-    }
+    auto add = [](float* to, vd x) { store_narrow(to, load_wide(to) + x); };
+    for (int r = 0; r < kStepRows; ++r) add(d.step + r * p.P + j, sum[r]);
+    add(d.bias + j, bias);
   }
 }
 
-// One tile's gradients, from d_out to d_u. Gradients of weights are added to padded sums.
+// One tile's gradients, from d_out to d_u. Gradients of weights are added to padded sums. The
+// output's moments pull on each of its samples that is there: `pull` holds a and c of a + c out.
 void tile_backward(const Sizes& s, const Packed& p, const Dropout& dropout, int64_t first,
-                   int64_t rows, const uint8_t* mask, const float* d_out,
+                   int64_t rows, const uint8_t* mask, const float* d_out, const float* pull,
                    float* d_u, Tile& t, const Gradients& d) {
   const int64_t H = p.H, P = p.P;
-  for (int64_t n = 0; n < rows; ++n) {
-    std::memcpy(t.dx, d_out + n * s.hidden, s.hidden * 4);
-    for (int64_t j = 0; j < H; j += W) {
-      vf gate = sigmoid(load(t.w + n * 2 * H + j) + load(p.glu_bias + j));
-      vf value = load(t.w + n * 2 * H + H + j) + load(p.glu_bias + H + j);
-      vf o = load(t.dx + j);
-      if (dropout.threshold) o *= keep(dropout, 1, uint32_t((first + n) * s.hidden + j));
-      vf d_gate = o * value * gate * (all(1.f) - gate), d_value = o * gate;
-      store(t.dw + n * 2 * H + j, d_gate), store(t.dw + n * 2 * H + H + j, d_value);
-      store(d.glu_bias + j, load(d.glu_bias + j) + d_gate);
-      store(d.glu_bias + H + j, load(d.glu_bias + H + j) + d_value);
+  auto add = [](float* to, vf x) { store(to, load(to) + x); };
+  float *out = t.u, *dw = t.w, *dg = t.g;
+  for (int64_t j = 0; j < H; j += W) {
+    vf sum_gate = {}, sum_value = {};
+    const vf a = load(pull + j), c = load(pull + H + j);
+    const int64_t left = s.hidden - j;
+    for (int64_t n = 0; n < rows; ++n) {
+      float* w = t.w + n * 2 * H + j;
+      const vf gate = sigmoid(load(w)), value = load(w + H);
+      vf through = gate, o = d_out ? load_part(d_out + n * s.hidden + j, left) : vf{};
+      if (dropout.threshold)
+        through *= keep(dropout, 1, uint32_t((first + n) * s.hidden + j));
+      if (!mask || mask[n]) o += a + c * (load(out + n * H + j) + through * value);
+      store(out + n * H + j, o);  // from here on, the gradient of the block's output
+      const vf d_value = o * through, d_gate = d_value * value * (all(1.f) - gate);
+      store(w, d_gate), store(w + H, d_value);
+      sum_gate += d_gate, sum_value += d_value;
     }
+    add(d.glu_bias + j, sum_gate), add(d.glu_bias + H + j, sum_value);
   }
-  product(2 * H, H, rows, t.dw, 1, 2 * H, t.g, H, d.glu, H, true);
-  product(rows, H, 2 * H, t.dw, 2 * H, 1, p.glu, H, t.dg, H, false);
-  for (int64_t n = 0; n < rows; ++n)
-    for (int64_t j = 0; j < H; j += W) {
-      const int64_t at = n * H + j;
-      vf v = load(t.v + at), o = load(t.dg + at), cdf, pdf;
-      if (dropout.threshold) o *= keep(dropout, 0, uint32_t((first + n) * s.hidden + j));
-      normal(v, cdf, pdf);
-      vf dv = o * (cdf + v * pdf);
-      store(t.dv + at, dv);
-      store(d.feedthrough + j, load(d.feedthrough + j) + dv * load(t.x + at));
+  product(2 * H, H, rows, dw, 1, 2 * H, t.g, H, d.glu, H, d.glu, H);
+  product(rows, H, 2 * H, dw, 2 * H, 1, p.glu, H, dg, H, nullptr, 0);
+  for (int64_t j = 0; j < H; j += W) {
+    vf sum = {};
+    for (int64_t at = j; at < rows * H; at += H) {
+      const vf dv = load(t.v + at) * load(dg + at);
+      store(t.v + at, dv);
+      sum += dv * load(t.x + at);
     }
-  product(H, P, rows, t.dv, 1, H, t.y, P, d.output, P, true);
-  product(rows, P, s.hidden, t.dv, H, 1, p.output, P, t.dy, P, false);
-  pull_back(p, rows, mask, t, d.step);
-  for (int64_t n = 0; n < rows; ++n)
-    for (int64_t j = 0; j < P; j += W)
-      store(d.bias + j, load(d.bias + j) + load(t.db + n * P + j));
-  product(P, H, rows, t.db, 1, P, t.x, H, d.input, H, true);
-  product(rows, H, s.state, t.db, P, 1, p.input, H, t.dx, H, false);
-  for (int64_t n = 0; n < rows; ++n) {
-    for (int64_t j = 0; j < H; j += W) {
-      const int64_t at = n * H + j;
-      vf dx = load(t.dx + at) + load(t.dv + at) * load(p.feedthrough + j);
-      store(d.mean + j, load(d.mean + j) + dx);
-      store(d.scale + j, load(d.scale + j) + dx * load(t.x + at));
-      store(t.dx + at, dx * load(p.scale + j));
-    }
-    for (int64_t h = 0; h < s.hidden; ++h)
-      d_u[n * s.hidden + h] = d_out[n * s.hidden + h] + t.dx[n * H + h];
+    add(d.feedthrough + j, sum);
   }
+  product(H, P, rows, t.v, 1, H, t.y, P, d.output, P, d.output, P);
+  product(rows, P, s.hidden, t.v, H, 1, p.output, P, t.dy, P, nullptr, 0);
+  pull_back(p, rows, mask, t, d);
+  product(P, H, rows, t.dy, 1, P, t.x, H, d.input, H, d.input, H);
+  product(rows, H, s.state, t.dy, P, 1, p.input, H, dg, H, nullptr, 0);
+  for (int64_t j = 0; j < H; j += W) {
+    const vf feedthrough = load(p.feedthrough + j), scale = load(p.scale + j);
+    vf sum = {}, sum_scale = {};
+    for (int64_t at = j; at < rows * H; at += H) {
+      const vf here = load(dg + at) + load(t.v + at) * feedthrough;
+      sum += here, sum_scale += here * load(t.x + at);
+      store(out + at, load(out + at) + here * scale);
+    }
+    add(d.mean + j, sum), add(d.scale + j, sum_scale);
+  }
+  give_rows(rows, s.hidden, out, H, d_u);
 }
 
 void backward(const Sizes& s, const void* packed, const Dropout& dropout, int64_t index,
               const float* u, const uint8_t* mask, const float* kept, const float* d_out,
-              const float* d_final, float* d_u, float* d_start, Gradients d, float* memory) {
+              const float* d_final, const float* pull, float* d_u, float* d_start, Gradients d,
+              float* memory) {
   const Packed p = packed_at(s, static_cast<float*>(const_cast<void*>(packed)));
   Tile t = tile_at(p.H, p.P, memory);
   for (int64_t j = 0; j < s.state; ++j)
@@ -393,10 +435,57 @@ void backward(const Sizes& s, const void* packed, const Dropout& dropout, int64_
     std::memcpy(t.state, start, s.state * 4);
     std::memcpy(t.state + p.P, start + s.state, s.state * 4);
     tile_forward<true>(s, p, dropout, first, rows, u + at, mask_here, t);
-    tile_backward(s, p, dropout, first, rows, mask_here, d_out + at, d_u + at, t, d);
+    tile_backward(s, p, dropout, first, rows, mask_here, d_out ? d_out + at : nullptr, pull,
+                  d_u + at, t, d);
   }
   for (int64_t j = 0; j < s.state; ++j)
     d_start[2 * j] = t.sensitivity[j], d_start[2 * j + 1] = t.sensitivity[p.P + j];
+}
+
+// The encoder: out = W u + b for samples of any sequence, with moments of out.
+
+int64_t encoder_workspace(const Encoder& e) {
+  return kTile * (padded(e.in) + 2 * padded(e.hidden));
+}
+
+void encode(const Encoder& e, int64_t samples, const float* u, const uint8_t* mask, float* out,
+            double* moments, float* memory) {
+  const int64_t I = padded(e.in), H = padded(e.hidden);
+  float *x = memory, *y = x + kTile * I;
+  MomentSums sums(H, moments);
+  for (int64_t from = 0; from < samples; from += kTile) {
+    const int64_t rows = samples - from < kTile ? samples - from : kTile;
+    take_rows(rows, e.in, u + from * e.in, x, I);
+    product(rows, H, e.in, x, I, 1, e.weight, H, y, H, e.bias, 0);
+    give_rows(rows, e.hidden, y, H, out + from * e.hidden);
+    sums.add(rows, y, mask ? mask + from : nullptr);
+  }
+}
+
+void encode_backward(const Encoder& e, int64_t samples, const float* u, const uint8_t* mask,
+                     const float* d_out, const float* pull, float* d_weight, float* d_bias,
+                     float* memory) {
+  const int64_t I = padded(e.in), H = padded(e.hidden);
+  float *x = memory, *y = x + kTile * I, *dy = y + kTile * H;
+  for (int64_t from = 0; from < samples; from += kTile) {
+    const int64_t rows = samples - from < kTile ? samples - from : kTile;
+    take_rows(rows, e.in, u + from * e.in, x, I);
+    take_rows(rows, e.hidden, d_out + from * e.hidden, dy, H);
+    product(rows, H, e.in, x, I, 1, e.weight, H, y, H, e.bias, 0);
+    for (int64_t j = 0; j < H; j += W) {
+      const vf a = load(pull + j), c = load(pull + H + j);
+      vf sum = {};
+      for (int64_t n = 0; n < rows; ++n) {
+        const int64_t at = n * H + j;
+        vf d = load(dy + at);
+        if (!mask || mask[from + n]) d += a + c * load(y + at);
+        store(dy + at, d);
+        sum += d;
+      }
+      store(d_bias + j, load(d_bias + j) + sum);
+    }
+    product(H, I, rows, dy, 1, H, x, I, d_weight, I, d_weight, I);
+  }
 }
 
 // The scan alone, on arrays as the caller has them: any alignment, any number of lanes.
@@ -524,7 +613,8 @@ void scan_backward(const Scan<T>& s, const T* d_positions, const T* d_final, T* 
 extern const Kernels kernels;
 const Kernels kernels = {{scan_forward<float>, scan_backward<float>},
                          {scan_forward<double>, scan_backward<double>},
-                         forward, backward, workspace, packed_size, pack};
+                         forward, backward, workspace, packed_size, pack,
+                         encode, encode_backward, encoder_workspace};
 
 }  // namespace LINOSS_ISA
 }  // namespace linoss

@@ -16,6 +16,10 @@ constexpr int kStepRows = 6;
 // Steps of time between two kept states; the unit of work that stays in cache.
 constexpr int64_t kTile = 64;
 
+// Rows in the kernels' memory are padded with zeros to a multiple of this.
+constexpr int64_t kPad = 16;
+
+inline int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
 inline int64_t tiles(int64_t time) { return (time + kTile - 1) / kTile; }
 
 // Weights as the caller has them, row-major.
@@ -40,6 +44,13 @@ struct Dropout {
 
 struct Gradients {
   float *mean, *scale, *input, *bias, *step, *output, *feedthrough, *glu, *glu_bias;
+};
+
+// The encoder's weights, padded.
+struct Encoder {
+  int64_t in, hidden;
+  const float* weight;  // in x hidden, the transpose of W
+  const float* bias;    // hidden
 };
 
 // A piece of work of the scan alone: `lanes` oscillators of one sequence, of which rows of force,
@@ -70,15 +81,25 @@ struct Kernels {
   ScanKernels<double> scan_f64;
   // u, out: time x hidden. start, final: state x 2. kept: tiles x 2 x state, the state at each
   // tile's start. mask: time, or null. index: the sequence's place in the batch, for dropout.
+  // moments: sums of out minus a shift and of its square, and the shift, as floats. d_out: null for
+  // zeros. pull: a, then c (padded), of a + c out, which averages of out add to its gradient.
   void (*forward)(const Sizes&, const void* packed, const Dropout&, int64_t index, const float* u,
                   const uint8_t* mask, const float* start, float* out, float* final, float* kept,
-                  float* workspace);
+                  double* moments, float* workspace);
   void (*backward)(const Sizes&, const void* packed, const Dropout&, int64_t index,
                    const float* u, const uint8_t* mask, const float* kept, const float* d_out,
-                   const float* d_final, float* d_u, float* d_start, Gradients, float* workspace);
+                   const float* d_final, const float* pull, float* d_u, float* d_start, Gradients,
+                   float* workspace);
   int64_t (*workspace)(const Sizes&);
   int64_t (*packed_size)(const Sizes&);
   void (*pack)(const Sizes&, const Weights&, void* packed);
+  // `samples` of u (in) and out (hidden), of one sequence or more. d_weight: hidden x in, padded.
+  void (*encode)(const Encoder&, int64_t samples, const float* u, const uint8_t* mask, float* out,
+                 double* moments, float* workspace);
+  void (*encode_backward)(const Encoder&, int64_t samples, const float* u, const uint8_t* mask,
+                          const float* d_out, const float* pull, float* d_weight, float* d_bias,
+                          float* workspace);
+  int64_t (*encoder_workspace)(const Encoder&);
 };
 
 }  // namespace linoss

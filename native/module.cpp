@@ -4,6 +4,10 @@
 
 #include <nanobind/nanobind.h>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -88,6 +92,19 @@ struct Memory {
   Memory(const Memory&) = delete;
   float* at;
 };
+
+// Asks for large pages under a buffer that will be written in full: its memory is often new, and a
+// page fault for every 4 KiB of it would cost as much as the writing.
+template <typename Buffer>
+void on_large_pages(Buffer& buffer) {
+#if defined(__linux__)
+  constexpr uintptr_t kLarge = 1 << 21;
+  const uintptr_t from = reinterpret_cast<uintptr_t>(buffer->untyped_data());
+  const uintptr_t first = (from + kLarge - 1) / kLarge * kLarge;
+  const uintptr_t last = (from + buffer->size_bytes()) / kLarge * kLarge;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#endif
+}
 
 ffi::Error out_of_memory() {
   return ffi::Error(ffi::ErrorCode::kResourceExhausted, "linoss: out of memory");
@@ -242,9 +259,74 @@ ffi::Error check_block(const F32& u, const F32& mean, const F32& scale, const F3
   return ffi::Error::Success();
 }
 
+// Mean and variance of each channel over the samples that are there, from the sums of each piece of
+// work, which are about a shift of its own.
+class Moments {
+ public:
+  Moments(int64_t pieces, int64_t width)
+      : counts(pieces), width_(width), padded_(padded(width)), sums_(pieces * 6 * padded_) {}
+  bool failed() const { return !sums_.at; }
+  double* at(int64_t piece) {
+    return reinterpret_cast<double*>(sums_.at) + piece * 3 * padded_;
+  }
+  std::vector<int64_t> counts;  // of the samples in each piece
+
+  // The mean over one piece, and 0 where it has no samples.
+  void mean_of(int64_t piece, float* mean) {
+    const double n = static_cast<double>(counts[piece]), *sums = at(piece);
+    for (int64_t h = 0; h < width_; ++h)
+      mean[h] = n == 0 ? 0 : static_cast<float>(shift(piece)[h] + sums[h] / n);
+  }
+
+  // Mean and variance over all of them.
+  void merge(float* mean, float* variance) {
+    for (int64_t h = 0; h < width_; ++h) {
+      double total = 0, center = 0, squares = 0;  // by the rule of Chan, Golub and LeVeque
+      for (size_t i = 0; i < counts.size(); ++i) {
+        const double n = static_cast<double>(counts[i]);
+        if (n == 0) continue;
+        const double* sums = at(i);
+        const double offset = sums[h] / n;
+        const double here = shift(i)[h] + offset;
+        const double apart = here - center;
+        squares += sums[padded_ + h] - sums[h] * offset + apart * apart * total * n / (total + n);
+        total += n, center += apart * n / total;
+      }
+      mean[h] = static_cast<float>(center);
+      variance[h] = static_cast<float>(total == 0 ? 0 : std::max(squares / total, 0.0));
+    }
+  }
+
+ private:
+  const float* shift(int64_t piece) {
+    return reinterpret_cast<const float*>(at(piece) + 2 * padded_);
+  }
+
+  int64_t width_, padded_;
+  Memory sums_;
+};
+
+// The moments' share of the gradient of each sample x that is there: a + c x, as rows a and c.
+void pull_of_moments(int64_t width, int64_t count, const F32& moments, const F32& d_moments,
+                     float* pull) {
+  if (count == 0) return;
+  const float *mean = moments.typed_data(), *d_mean = d_moments.typed_data();
+  for (int64_t h = 0; h < width; ++h) {
+    const float slope = 2 * d_mean[width + h] / count;
+    pull[h] = d_mean[h] / count - slope * mean[h];
+    pull[padded(width) + h] = slope;
+  }
+}
+
+int64_t present(const uint8_t* mask, int64_t samples) {
+  if (!mask) return samples;
+  return std::count_if(mask, mask + samples, [](uint8_t there) { return there != 0; });
+}
+
 ffi::Error block_forward(ffi::ThreadPool pool, F32 u, F32 mean, F32 scale, F32 input, F32 bias,
                          F32 step, F32 output, F32 feedthrough, F32 glu, F32 glu_bias, U32 words,
-                         U8 mask, F32 start, float rate, OutF32 out, OutF32 final, OutF32 kept) {
+                         U8 mask, F32 start, float rate, OutF32 out, OutF32 final, OutF32 means,
+                         OutF32 moments, OutF32 kept) {
   Block block;
   if (ffi::Error error = check_block(u, mean, scale, input, bias, step, output, feedthrough, glu,
                                      glu_bias, words, mask, rate, block);
@@ -254,28 +336,37 @@ ffi::Error block_forward(ffi::ThreadPool pool, F32 u, F32 mean, F32 scale, F32 i
   if (!has_shape(start, {s.batch, s.state, 2})) return wrong_shape("start");
   if (!has_shape(*out, {s.batch, s.time, s.hidden})) return wrong_shape("out");
   if (!has_shape(*final, {s.batch, s.state, 2})) return wrong_shape("final");
+  if (!has_shape(*means, {s.batch, s.hidden})) return wrong_shape("means");
+  if (!has_shape(*moments, {2, s.hidden})) return wrong_shape("moments");
   if (!has_shape(*kept, {s.batch, tiles(s.time), 2, s.state})) return wrong_shape("kept");
+  on_large_pages(out), on_large_pages(kept);
   const Kernels& kernels = chosen_kernels();
   Memory packed(kernels.packed_size(s));
   if (!packed.at) return out_of_memory();
   kernels.pack(s, block.weights, packed.at);
+  Moments sums(s.batch, s.hidden);
+  if (sums.failed()) return out_of_memory();
   std::atomic<bool> failed{false};
   parallel(pool, s.batch, [&](int64_t i) {
     Memory memory(kernels.workspace(s));
     if (!memory.at) { failed = true; return; }
     const int64_t at = i * s.time * s.hidden, ends = i * 2 * s.state;
+    sums.counts[i] = present(block.mask_of(i), s.time);
     kernels.forward(s, packed.at, block.dropout, i, u.typed_data() + at, block.mask_of(i),
                     start.typed_data() + ends, out->typed_data() + at, final->typed_data() + ends,
-                    kept->typed_data() + i * tiles(s.time) * 2 * s.state, memory.at);
+                    kept->typed_data() + i * tiles(s.time) * 2 * s.state, sums.at(i), memory.at);
+    sums.mean_of(i, means->typed_data() + i * s.hidden);
   });
-  return failed ? out_of_memory() : ffi::Error::Success();
+  if (failed) return out_of_memory();
+  sums.merge(moments->typed_data(), moments->typed_data() + s.hidden);
+  return ffi::Error::Success();
 }
 
 // Where each gradient's padded sum lies in one stretch of memory.
 struct Sums {
   int64_t H, P, size;
   explicit Sums(const Sizes& s)
-      : H((s.hidden + 15) / 16 * 16), P((s.state + 15) / 16 * 16),
+      : H(padded(s.hidden)), P(padded(s.state)),
         size(2 * P * H + 2 * H * H + (kStepRows + 1) * P + 5 * H) {}
   Gradients at(float* memory) const {
     auto take = [&](int64_t n) { float* here = memory; memory += n; return here; };
@@ -293,7 +384,8 @@ void copy_rows(const float* from, int64_t row, int64_t rows, int64_t columns, fl
 
 ffi::Error block_backward(ffi::ThreadPool pool, F32 u, F32 mean, F32 scale, F32 input, F32 bias,
                           F32 step, F32 output, F32 feedthrough, F32 glu, F32 glu_bias, U32 words,
-                          U8 mask, F32 kept, F32 d_out, F32 d_final, float rate, OutF32 d_u,
+                          U8 mask, F32 kept, F32 moments, F32 d_out, F32 d_final, F32 d_means,
+                          F32 d_moments, float rate, OutF32 d_u,
                           OutF32 d_mean, OutF32 d_scale, OutF32 d_input, OutF32 d_bias,
                           OutF32 d_step, OutF32 d_output, OutF32 d_feedthrough, OutF32 d_glu,
                           OutF32 d_glu_bias, OutF32 d_start) {
@@ -304,12 +396,20 @@ ffi::Error block_backward(ffi::ThreadPool pool, F32 u, F32 mean, F32 scale, F32 
     return error;
   const Sizes& s = block.sizes;
   if (!has_shape(kept, {s.batch, tiles(s.time), 2, s.state})) return wrong_shape("kept");
-  if (!has_shape(d_out, {s.batch, s.time, s.hidden})) return wrong_shape("d_out");
+  const bool only_means = d_out.element_count() == 0;  // d_out is zero, and left out
+  if (!only_means && !has_shape(d_out, {s.batch, s.time, s.hidden})) return wrong_shape("d_out");
+  if (!has_shape(d_means, {s.batch, s.hidden})) return wrong_shape("d_means");
   if (!has_shape(d_final, {s.batch, s.state, 2})) return wrong_shape("d_final");
+  if (!has_shape(moments, {2, s.hidden})) return wrong_shape("moments");
+  if (!has_shape(d_moments, {2, s.hidden})) return wrong_shape("d_moments");
+  on_large_pages(d_u);
   const Kernels& kernels = chosen_kernels();
   Memory packed(kernels.packed_size(s));
   if (!packed.at) return out_of_memory();
   kernels.pack(s, block.weights, packed.at);
+  Memory pull(2 * padded(s.hidden));
+  if (!pull.at) return out_of_memory();
+  pull_of_moments(s.hidden, present(block.mask, s.batch * s.time), moments, d_moments, pull.at);
   const Sums layout(s);
   const int64_t groups = std::min<int64_t>(s.batch, 16);
   std::vector<std::unique_ptr<Memory>> sums(std::max<int64_t>(groups, 1));
@@ -319,13 +419,18 @@ ffi::Error block_backward(ffi::ThreadPool pool, F32 u, F32 mean, F32 scale, F32 
   }
   std::atomic<bool> failed{false};
   parallel(pool, groups, [&](int64_t group) {
-    Memory memory(kernels.workspace(s));
-    if (!memory.at) { failed = true; return; }
+    Memory memory(kernels.workspace(s)), pull_here(2 * padded(s.hidden));
+    if (!memory.at || !pull_here.at) { failed = true; return; }
     for (int64_t i = group; i < s.batch; i += groups) {
       const int64_t at = i * s.time * s.hidden, ends = i * 2 * s.state;
+      const int64_t count = std::max<int64_t>(present(block.mask_of(i), s.time), 1);
+      std::memcpy(pull_here.at, pull.at, 2 * padded(s.hidden) * sizeof(float));
+      for (int64_t h = 0; h < s.hidden; ++h)
+        pull_here.at[h] += d_means.typed_data()[i * s.hidden + h] / count;
       kernels.backward(s, packed.at, block.dropout, i, u.typed_data() + at, block.mask_of(i),
                        kept.typed_data() + i * tiles(s.time) * 2 * s.state,
-                       d_out.typed_data() + at, d_final.typed_data() + ends,
+                       only_means ? nullptr : d_out.typed_data() + at,
+                       d_final.typed_data() + ends, pull_here.at,
                        d_u->typed_data() + at, d_start->typed_data() + ends,
                        layout.at(sums[group]->at), memory.at);
     }
@@ -348,6 +453,101 @@ ffi::Error block_backward(ffi::ThreadPool pool, F32 u, F32 mean, F32 scale, F32 
     d_mean->typed_data()[h] = -g.mean[h] * factor;
     d_scale->typed_data()[h] = g.scale[h] / factor;
   }
+  return ffi::Error::Success();
+}
+
+// ---- The encoder ----
+
+constexpr int64_t kSamples = 16 * kTile;  // that are worked on together
+
+struct EncoderProblem {
+  Encoder encoder;
+  int64_t samples, pieces;
+  const uint8_t* mask;
+  std::unique_ptr<Memory> weights;
+
+  const uint8_t* mask_of(int64_t piece) const { return mask ? mask + piece * kSamples : nullptr; }
+  int64_t size(int64_t piece) const { return std::min(kSamples, samples - piece * kSamples); }
+};
+
+ffi::Error check_encoder(const F32& u, const F32& weight, const F32& bias, const U8& mask,
+                         EncoderProblem& p) {
+  if (u.dimensions().size() != 2) return wrong_shape("u");
+  const int64_t samples = u.dimensions()[0], in = u.dimensions()[1];
+  const int64_t hidden = bias.element_count(), row = padded(hidden);
+  if (!has_shape(bias, {hidden})) return wrong_shape("bias");
+  if (!has_shape(weight, {hidden, in})) return wrong_shape("weight");
+  if (mask.element_count() > 0 && !has_shape(mask, {samples})) return wrong_shape("mask");
+  p.weights = std::make_unique<Memory>((in + 1) * row);
+  if (!p.weights->at) return out_of_memory();
+  for (int64_t h = 0; h < hidden; ++h) {
+    for (int64_t i = 0; i < in; ++i) p.weights->at[i * row + h] = weight.typed_data()[h * in + i];
+    p.weights->at[in * row + h] = bias.typed_data()[h];
+  }
+  p.encoder = {in, hidden, p.weights->at, p.weights->at + in * row};
+  p.samples = samples, p.pieces = (samples + kSamples - 1) / kSamples;
+  p.mask = mask.element_count() > 0 ? mask.typed_data() : nullptr;
+  return ffi::Error::Success();
+}
+
+ffi::Error encode_forward(ffi::ThreadPool pool, F32 u, F32 weight, F32 bias, U8 mask, OutF32 out,
+                          OutF32 moments) {
+  EncoderProblem p;
+  if (ffi::Error error = check_encoder(u, weight, bias, mask, p); error.failure()) return error;
+  const int64_t in = p.encoder.in, hidden = p.encoder.hidden;
+  if (!has_shape(*out, {p.samples, hidden})) return wrong_shape("out");
+  if (!has_shape(*moments, {2, hidden})) return wrong_shape("moments");
+  on_large_pages(out);
+  const Kernels& kernels = chosen_kernels();
+  Moments sums(p.pieces, hidden);
+  if (sums.failed()) return out_of_memory();
+  std::atomic<bool> failed{false};
+  parallel(pool, p.pieces, [&](int64_t i) {
+    Memory memory(kernels.encoder_workspace(p.encoder));
+    if (!memory.at) { failed = true; return; }
+    const int64_t at = i * kSamples;
+    sums.counts[i] = present(p.mask_of(i), p.size(i));
+    kernels.encode(p.encoder, p.size(i), u.typed_data() + at * in, p.mask_of(i),
+                   out->typed_data() + at * hidden, sums.at(i), memory.at);
+  });
+  if (failed) return out_of_memory();
+  sums.merge(moments->typed_data(), moments->typed_data() + hidden);
+  return ffi::Error::Success();
+}
+
+ffi::Error encode_backward(ffi::ThreadPool pool, F32 u, F32 weight, F32 bias, U8 mask, F32 moments,
+                           F32 d_out, F32 d_moments, OutF32 d_weight, OutF32 d_bias) {
+  EncoderProblem p;
+  if (ffi::Error error = check_encoder(u, weight, bias, mask, p); error.failure()) return error;
+  const int64_t in = p.encoder.in, hidden = p.encoder.hidden;
+  if (!has_shape(moments, {2, hidden})) return wrong_shape("moments");
+  if (!has_shape(d_moments, {2, hidden})) return wrong_shape("d_moments");
+  if (!has_shape(d_out, {p.samples, hidden})) return wrong_shape("d_out");
+  const Kernels& kernels = chosen_kernels();
+  Memory pull(2 * padded(hidden));
+  if (!pull.at) return out_of_memory();
+  pull_of_moments(hidden, present(p.mask, p.samples), moments, d_moments, pull.at);
+  const int64_t row = padded(in), groups = std::min<int64_t>(p.pieces, 16);
+  const int64_t size = padded(hidden) * (row + 1);
+  Memory sums(std::max<int64_t>(groups, 1) * size);
+  if (!sums.at) return out_of_memory();
+  std::atomic<bool> failed{false};
+  parallel(pool, groups, [&](int64_t group) {
+    Memory memory(kernels.encoder_workspace(p.encoder));
+    if (!memory.at) { failed = true; return; }
+    float* sum = sums.at + group * size;
+    for (int64_t i = group; i < p.pieces; i += groups) {
+      const int64_t at = i * kSamples;
+      kernels.encode_backward(p.encoder, p.size(i), u.typed_data() + at * in, p.mask_of(i),
+                              d_out.typed_data() + at * hidden, pull.at, sum,
+                              sum + padded(hidden) * row, memory.at);
+    }
+  });
+  if (failed) return out_of_memory();
+  for (int64_t group = 1; group < groups; ++group)
+    for (int64_t k = 0; k < size; ++k) sums.at[k] += sums.at[group * size + k];
+  copy_rows(sums.at, row, hidden, in, d_weight->typed_data());
+  copy_rows(sums.at + padded(hidden) * row, hidden, 1, hidden, d_bias->typed_data());
   return ffi::Error::Success();
 }
 
@@ -377,14 +577,23 @@ XLA_FFI_DEFINE_HANDLER(kBlockForward, block_forward,
                            .Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>()
                            .Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>().Arg<U32>().Arg<U8>()
                            .Arg<F32>().Attr<float>("rate")
-                           .Ret<F32>().Ret<F32>().Ret<F32>());
+                           .Ret<F32>().Ret<F32>().Ret<F32>().Ret<F32>().Ret<F32>());
 XLA_FFI_DEFINE_HANDLER(kBlockBackward, block_backward,
                        ffi::Ffi::Bind().Ctx<ffi::ThreadPool>()
                            .Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>()
                            .Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>().Arg<U32>().Arg<U8>()
-                           .Arg<F32>().Arg<F32>().Arg<F32>().Attr<float>("rate")
+                           .Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>().Arg<F32>()
+                           .Attr<float>("rate")
                            .Ret<F32>().Ret<F32>().Ret<F32>().Ret<F32>().Ret<F32>().Ret<F32>()
                            .Ret<F32>().Ret<F32>().Ret<F32>().Ret<F32>().Ret<F32>());
+
+XLA_FFI_DEFINE_HANDLER(kEncodeForward, encode_forward,
+                       ffi::Ffi::Bind().Ctx<ffi::ThreadPool>()
+                           .Arg<F32>().Arg<F32>().Arg<F32>().Arg<U8>().Ret<F32>().Ret<F32>());
+XLA_FFI_DEFINE_HANDLER(kEncodeBackward, encode_backward,
+                       ffi::Ffi::Bind().Ctx<ffi::ThreadPool>()
+                           .Arg<F32>().Arg<F32>().Arg<F32>().Arg<U8>().Arg<F32>().Arg<F32>()
+                           .Arg<F32>().Ret<F32>().Ret<F32>());
 
 template <typename Handler>
 nb::capsule capsule(Handler* handler) {
@@ -405,6 +614,8 @@ NB_MODULE(_native, m) {
     handlers["linoss_scan_backward_float64"] = linoss::capsule(linoss::kScanBackwardF64);
     handlers["linoss_block_forward"] = linoss::capsule(linoss::kBlockForward);
     handlers["linoss_block_backward"] = linoss::capsule(linoss::kBlockBackward);
+    handlers["linoss_encode_forward"] = linoss::capsule(linoss::kEncodeForward);
+    handlers["linoss_encode_backward"] = linoss::capsule(linoss::kEncodeBackward);
     return handlers;
   });
 }

@@ -23,14 +23,12 @@ def bits_by_hand(words, position):
     first, second = (int(word) for word in words)
     x = position.astype(np.uint64) ^ np.uint64(first)
 
-    def round_(x, shifts, factors):
-        for shift, factor in zip(shifts, factors, strict=True):
-            x = ((x ^ (x >> np.uint64(shift))) * np.uint64(factor)) & np.uint64(0xFFFFFFFF)
-        return x
+    def round_(x, shift, factor):
+        return ((x ^ (x >> np.uint64(shift))) * np.uint64(factor)) & np.uint64(0xFFFFFFFF)
 
-    x = round_(x, (16, 13, 16), (0x85EBCA6B, 0xC2B2AE35, 1))
+    x = round_(x, 16, 0x7FEB352D)
     x = (x + np.uint64(second)) & np.uint64(0xFFFFFFFF)
-    return round_(x, (15, 12, 15), (0x2C1B3C6D, 0x297A2D39, 1)).astype(np.uint32)
+    return round_(round_(x, 15, 0x846CA68B), 16, 1).astype(np.uint32)
 
 
 def kept(words, rate, shape):

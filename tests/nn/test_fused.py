@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import erf, expit
 
 import linoss
+from linoss.nn._fused import encode, fused_block
 
 pytestmark = [
     pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built"),
@@ -94,6 +95,57 @@ def test_drawn_sizes(hidden, state, batch, time):
     with jax.enable_x64(False):
         block = linoss.LinOSSBlock(hidden, state, timestep="learned", key=jax.random.key(0))
         compare(block, batch, time)
+
+
+def gradients_of_model(model, engine, u, lengths, labels):
+    """Answers in training, norms, and the gradients of a loss, with the input's own."""
+    weights, rest = eqx.partition(model, linoss.trainable(model))
+
+    def loss(weights, u):
+        model = eqx.combine(weights, rest)
+        answers, norms = model.train(u, key=jax.random.key(3), lengths=lengths, engine=engine)
+        return jnp.mean((answers - labels) ** 2), (answers, norms)
+
+    return jax.grad(loss, argnums=(0, 1), has_aux=True)(weights, u)
+
+
+@pytest.mark.parametrize("norm", ["running", "batch", None])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(
+    "head", [{}, {"pooling": "last"}, {"task": "regression", "every": 10}], ids=str
+)
+def test_equals_the_plain_model(norm, padded, head):
+    """Encoder, several blocks whose norms use each other's moments, and every head."""
+    config = linoss.LinOSSConfig(
+        in_size=5, out_size=2, hidden_size=12, state_size=6, num_blocks=3, norm=norm, **head
+    )
+    model = linoss.LinOSS(config, key=jax.random.key(0))
+    u = jax.random.normal(jax.random.key(1), (4, 150, 5))
+    lengths = jnp.array([150, 1, 64, 97]) if padded else None
+    labels = jax.random.normal(jax.random.key(2), model(u).shape)
+    plain, native = (
+        eqx.filter_jit(gradients_of_model)(model, engine, u, lengths, labels)
+        for engine in ("sequential", "native")
+    )
+    found = dict(jax.tree_util.tree_leaves_with_path(native))
+    for path, expected in jax.tree_util.tree_leaves_with_path(plain):
+        size = np.max(np.abs(expected), initial=1e-4)
+        np.testing.assert_allclose(
+            found[path], expected, rtol=0, atol=1e-4 * size, err_msg=jax.tree_util.keystr(path)
+        )
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("masked", [False, True])
+def test_moments_are_those_of_double_precision(offset, masked):
+    """Far from zero, where sums of squares would lose the variance."""
+    u = jax.random.normal(jax.random.key(0), (5000, 3))
+    mask = jax.random.bernoulli(jax.random.key(1), 0.5, (5000,)) if masked else jnp.zeros(0)
+    weight, bias = jnp.eye(20, 3), jnp.full(20, offset)
+    out, moments = encode(u, weight, bias, mask.astype(jnp.uint8))
+    samples = np.asarray(out, np.float64)[np.asarray(mask)] if masked else np.float64(out)
+    np.testing.assert_allclose(moments[0], samples.mean(0), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(moments[1], samples.var(0), rtol=1e-5, atol=1e-6)
 
 
 def test_an_empty_batch():
@@ -182,8 +234,6 @@ def test_what_is_not_covered_runs_as_the_plain_block(case):
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_wrong_buffer_is_an_error_from_python():
-    from linoss.nn._fused import fused_block
-
     block = linoss.LinOSSBlock(4, 3, key=jax.random.key(0))
     good = [
         jnp.zeros((2, 5, 4)),
@@ -207,3 +257,13 @@ def test_a_wrong_buffer_is_an_error_from_python():
                 continue  # of another rank, before a kernel is asked
             with pytest.raises(Exception, match=r"wrong shape|type|dtype|Wrong"):
                 jax.block_until_ready(fused_block(0.0, *good[:i], wrong, *good[i + 1 :]))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_wrong_buffer_of_the_encoder_is_an_error_from_python():
+    good = [jnp.zeros((9, 4)), jnp.zeros((3, 4)), jnp.zeros(3), jnp.zeros(9, jnp.uint8)]
+    encode(*good)
+    for i, argument in enumerate(good):
+        for wrong in (jnp.zeros((7, 7, 7, 7), argument.dtype), argument.astype(jnp.int32)):
+            with pytest.raises(Exception, match=r"wrong shape|type|dtype|Wrong"):
+                jax.block_until_ready(encode(*good[:i], wrong, *good[i + 1 :]))

@@ -1,6 +1,6 @@
 """One LinOSS block: norm, oscillators, GELU, GLU and a skip connection."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -33,6 +33,15 @@ class GLU(eqx.Module):
             both = both + self.bias
         gate, value = jnp.split(both, 2, axis=-1)
         return jax.nn.sigmoid(gate) * value
+
+
+class Averages(NamedTuple):
+    """Of what a native pass puts out, over the samples that are there."""
+
+    means: Float[Array, "*batch hidden"]
+    """Over each sequence."""
+    moments: Float[Array, "2 hidden"]
+    """Mean and variance over all of them."""
 
 
 class LinOSSBlock(eqx.Module):
@@ -133,7 +142,7 @@ class LinOSSBlock(eqx.Module):
         u = _checks.floating("u", u)
         _checks.shape("u", u, ("...", "time", self.glu.weight.shape[1]))
         if self.can_fuse(u, intervals, engine):
-            return self._run_fused(u, state, mask, words, training=training)
+            return self.run_fused(u, state, mask, words, training=training)[:3]
         x, norm = (u, None) if self.norm is None else self.norm(u, mask, training=training)
         options = {"mask": mask, "intervals": intervals, "engine": engine}
         y, state = self.layer(x, state=state, **options)
@@ -156,7 +165,7 @@ class LinOSSBlock(eqx.Module):
             and (self.layer.feedthrough is None or self.layer.feedthrough.ndim == 1)
         )
 
-    def _run_fused(
+    def run_fused(
         self,
         u: Array,
         state: LayerState | None,
@@ -164,17 +173,22 @@ class LinOSSBlock(eqx.Module):
         words: Array | None,
         *,
         training: bool,
-    ) -> tuple[Array, LayerState, Norm | None]:
+        moments: Array | None = None,
+    ) -> tuple[Array, LayerState, Norm | None, Averages]:
+        """The native block: output, state, norm, and averages of the output.
+
+        `moments`: mean and variance of each channel of `u` over all samples, if known.
+        """
         *batch, time, hidden = u.shape
         layer, pairs = self.layer, self.layer.input_weight.shape[0]
         mean, scale, norm = jnp.zeros(hidden), jnp.ones(hidden), None
         if isinstance(self.norm, BatchNorm):
-            mean, variance, norm = self.norm.statistics(u, mask, training=training)
+            mean, variance, norm = self.norm.statistics(u, mask, training=training, moments=moments)
             scale = jax.lax.rsqrt(variance + EPSILON)
         if state is None:
             state = layer.init_state(tuple(batch))
         step = layer.oscillators.transition(copies=pairs // layer.oscillators.state_size).step
-        out, final = fused_block(
+        out, final, means, moments = fused_block(
             0.0 if words is None else self.dropout,
             u.reshape(-1, time, hidden),
             mean,
@@ -194,7 +208,8 @@ class LinOSSBlock(eqx.Module):
         )
         interval = last_interval(state.interval, u.shape[:-1], mask, None, 1)
         final = LayerState(final.reshape(*batch, pairs, 2), interval)
-        return out.reshape(u.shape), final, norm
+        averages = Averages(means.reshape(*batch, hidden), moments)
+        return out.reshape(u.shape), final, norm, averages
 
 
 def _both_words(words: Array | None) -> Array:

@@ -21,12 +21,10 @@ def random_bits(words: UInt32[Array, "2"], position: UInt32[Array, "..."]) -> UI
     Both rounds are one-to-one, so no two positions share their bits by construction.
     """
     x = position ^ words[0]
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
-        x = (x ^ (x >> shift)) * jnp.uint32(factor)
+    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = x + words[1]
-    for shift, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39), (15, 1)):
-        x = (x ^ (x >> shift)) * jnp.uint32(factor)
-    return x
+    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    return x ^ (x >> 16)
 
 
 def dropout(

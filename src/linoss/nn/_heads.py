@@ -50,9 +50,13 @@ class PooledHead(eqx.Module):
             jnp.zeros((*batch_shape, hidden_size), dtype), jnp.zeros(batch_shape, jnp.int32)
         )
 
-    def __call__(self, features: Features, mask: Mask) -> Float[Array, "*batch out"]:
-        """The answer for each whole sequence."""
-        if mask is None:
+    def __call__(
+        self, features: Features, mask: Mask, means: Float[Array, "*batch hidden"] | None = None
+    ) -> Float[Array, "*batch out"]:
+        """The answer for each whole sequence; `means` are the features' own, where known."""
+        if self.pooling == "mean" and means is not None:
+            pooled = means
+        elif mask is None:
             pooled = jnp.mean(features, axis=-2) if self.pooling == "mean" else features[..., -1, :]
         elif self.pooling == "mean":
             count = jnp.maximum(jnp.sum(mask, axis=-1), 1)[..., None]

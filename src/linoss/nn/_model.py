@@ -11,9 +11,10 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from linoss import _checks
 from linoss._checks import AnyArray
-from linoss.nn._block import LinOSSBlock
+from linoss.nn._block import Averages, LinOSSBlock
 from linoss.nn._config import LinOSSConfig
 from linoss.nn._dropout import key_words
+from linoss.nn._fused import encode
 from linoss.nn._heads import ForecastHead, Head, PooledHead, StepHead, affine
 from linoss.nn._layer import LayerState
 from linoss.nn._norm import Norm
@@ -329,17 +330,18 @@ def _whole(
     if lengths is not None:
         there = jnp.arange(u.shape[-2]) < lengths[..., None] + (u.shape[-2] - past)
         mask = there if mask is None else mask & there
-    features, _, norms = _features(
+    features, means, _, norms = _features(
         model, u, mask, intervals, inputs["engine"], states=None, key=key
     )
-    answers = head(features, lengths if isinstance(head, ForecastHead) else mask)
-    return answers, norms
+    if isinstance(head, PooledHead):
+        return head(features, mask, means), norms
+    return head(features, lengths if isinstance(head, ForecastHead) else mask), norms
 
 
 def run_piece(model: LinOSS, state: ModelState, inputs: dict[str, Any]) -> tuple[Array, ModelState]:
     """Answers at every step of a piece of a sequence, and the state after it."""
     mask = inputs["mask"]
-    features, states, _ = _features(
+    features, _, states, _ = _features(
         model, inputs["u"], mask, inputs["intervals"], inputs["engine"], state.blocks, key=None
     )
     assert states is not None
@@ -358,13 +360,19 @@ def _features(
     engine: str,
     states: LayerState | None,
     key: PRNGKeyArray | None,
-) -> tuple[Array, LayerState | None, tuple[Norm | None, ...]]:
-    """Encoder and blocks. The blocks are alike, so one of them is compiled, in a loop over all."""
+) -> tuple[Array, Array | None, LayerState | None, tuple[Norm | None, ...]]:
+    """Encoder and blocks: features, their means over time where a pass has found them by the way,
+    states, and norms, in training (with a key) with their new statistics."""
     if mask is not None:  # what is missing may be anything, NaN included
         u = jnp.where(mask[..., None], u, 0)
+    words = [None] * len(model.blocks)
+    if key is not None:
+        words = jax.vmap(key_words)(jax.random.split(key, len(model.blocks)))
+    if model.blocks[0].can_fuse(u, intervals, engine):
+        return _fused_features(model, u, mask, states, words, training=key is not None)
     hidden = affine(model.encoder, u)
     arrays, static = zip(*(eqx.partition(b, eqx.is_array) for b in model.blocks), strict=True)
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *arrays)
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *arrays)  # alike: one is compiled, in a loop
     options = {"mask": mask, "intervals": intervals, "engine": engine}
 
     def train(hidden: Array, block_and_words: Any) -> Any:
@@ -377,11 +385,41 @@ def _features(
 
     if key is None:
         hidden, states = jax.lax.scan(evaluate, hidden, (stacked, states))
-        norms = tuple(block.norm for block in model.blocks)
-    else:
-        words = jax.vmap(key_words)(jax.random.split(key, len(model.blocks)))
-        if not model.blocks[0].can_fuse(hidden, intervals, engine):  # which recomputes by itself
-            train = jax.checkpoint(train, prevent_cse=False)
-        hidden, norm = jax.lax.scan(train, hidden, (stacked, words))
-        norms = tuple(jax.tree.map(lambda x, i=i: x[i], norm) for i in range(len(model.blocks)))
-    return hidden, states, norms
+        return hidden, None, states, tuple(block.norm for block in model.blocks)
+    train = jax.checkpoint(train, prevent_cse=False)
+    hidden, norm = jax.lax.scan(train, hidden, (stacked, words))
+    norms = tuple(jax.tree.map(lambda x, i=i: x[i], norm) for i in range(len(model.blocks)))
+    return hidden, None, None, norms
+
+
+def _fused_features(
+    model: LinOSS,
+    u: Array,
+    mask: Array | None,
+    states: LayerState | None,
+    words: Any,
+    *,
+    training: bool,
+) -> tuple[Array, Array, LayerState, tuple[Norm | None, ...]]:
+    """The same by native passes, each of which finds the moments that the next one's norm needs."""
+    *batch, time, channels = u.shape
+    assert model.encoder.bias is not None
+    hidden, moments = encode(
+        u.reshape(-1, channels),
+        model.encoder.weight,
+        model.encoder.bias,
+        jnp.zeros(0, jnp.uint8)
+        if mask is None
+        else jnp.broadcast_to(mask, u.shape[:-1]).reshape(-1).astype(jnp.uint8),
+    )
+    hidden = hidden.reshape(*batch, time, -1)
+    finals, norms, averages = [], [], Averages(jnp.zeros(0), moments)
+    for i, block in enumerate(model.blocks):
+        state = None if states is None else jax.tree.map(lambda x, i=i: x[i], states)
+        hidden, final, norm, averages = block.run_fused(
+            hidden, state, mask, words[i], training=training, moments=averages.moments
+        )
+        finals.append(final)
+        norms.append(norm)
+    states = jax.tree.map(lambda *x: jnp.stack(x), *finals)
+    return hidden, averages.means, states, tuple(norms)

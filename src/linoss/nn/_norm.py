@@ -71,12 +71,16 @@ class BatchNorm(eqx.Module):
         mask: Bool[Array, "*batch time"] | None,
         *,
         training: bool,
+        moments: Float[Array, "2 hidden"] | None = None,
     ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "BatchNorm"]:
-        """Mean and variance to normalise with, and the norm with the statistics it has then."""
+        """Mean and variance to normalise with, and the norm with the statistics it has then.
+
+        `moments` are the batch's mean and variance, if they are known already.
+        """
         running = (jax.lax.stop_gradient(self.mean), jax.lax.stop_gradient(self.variance))
         if not training:
             return *running, self
-        batch = _statistics(x, mask)
+        batch = _statistics(x, mask) if moments is None else (moments[0], moments[1])
         mean, variance = (
             jnp.where(self.fresh, b, _KEEP * r + (1 - _KEEP) * b)
             for r, b in zip(running, batch, strict=True)
