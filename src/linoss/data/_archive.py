@@ -1,0 +1,254 @@
+"""The files of the UEA and UCR archives, .ts and .arff: checked line by line, then read by aeon.
+
+aeon reads the numbers. The lines are looked at first because its loaders name no line, write labels
+in lower case, spread a row of one value over a whole case, and take a line without a label for a
+case without channels.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from linoss.data._errors import DataError, optional
+from linoss.data._files import listed, refusing, shown, text_lines
+from linoss.data._memory import class_name
+from linoss.data._sequences import Sequences
+from linoss.data._stored import as_case
+
+_COMMENTS = (b"#", b"%")
+
+
+@dataclass
+class _Header:
+    """What the lines before the data say."""
+
+    flags: dict[str, bool] = field(default_factory=dict)
+    classes: dict[str, str] = field(default_factory=dict)
+    """As a line may write it (in .ts files in small letters) to the name in the header."""
+    labelled: bool = True
+    numeric: bool = False
+    attributes: int = 0
+    relational: bool = False
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of data: where it stands, its channels as text, its label."""
+
+    where: str
+    channels: list[str]
+    label: str | None
+
+
+def read_ts(path: Path) -> Sequences:
+    """Cases of a .ts file."""
+
+    def load() -> list[np.ndarray]:
+        loaders = optional("aeon.datasets", "reading .ts files")
+        # The labels come from the lines; so any encoding will do that has every byte.
+        return list(loaders.load_from_ts_file(str(path), encoding="latin-1")[0])
+
+    return _read(path, _ts_rows, load)
+
+
+def read_arff(path: Path) -> Sequences:
+    """Cases of an .arff file of one or several channels."""
+
+    def load() -> list[np.ndarray]:
+        loaders = optional("aeon.datasets", "reading .arff files")
+        return list(loaders.load_from_arff_file(str(path))[0])
+
+    return _read(path, _arff_rows, load)
+
+
+def _read(
+    path: Path,
+    rows: Callable[[Path, Iterator[str], _Header], Iterator[_Row]],
+    load: Callable[[], list[np.ndarray]],
+) -> Sequences:
+    header = _Header()
+    places, shapes, labels = [], [], []
+    with closing(text_lines(path, _COMMENTS)) as lines:
+        for row in rows(path, lines, header):
+            first = shapes[0] if shapes else None
+            shapes.append(_shape(row, first, equal=header.flags.get("equallength", True)))
+            places.append(row.where)
+            labels.append(_label(row, header))
+    if not places:
+        raise DataError(
+            f"{path}: found no line '@data' with cases after it, expected a header, '@data' and a "
+            "line for each case; the file is incomplete or of another kind"
+        )
+    try:
+        with refusing(str(path), "expected a file that aeon can read"):
+            cases = load()
+    except DataError:
+        with closing(text_lines(path, _COMMENTS)) as lines:
+            _refuse_words(rows(path, lines, _Header()))
+        raise
+    if [case.shape for case in cases] != shapes:
+        raise DataError(
+            f"{path}: the lines do not end alike, expected a line end after each case and nowhere "
+            "else; save the text again"
+        )
+    values = [as_case(where, case) for where, case in zip(places, cases, strict=True)]
+    return Sequences(values, np.array(labels) if header.labelled else None)
+
+
+def _shape(row: _Row, first: tuple[int, int] | None, *, equal: bool) -> tuple[int, int]:
+    """(channels, length) of a case, which must fit the first one."""
+    lengths = [channel.count(",") + 1 for channel in row.channels]
+    channels, length = first or (len(lengths), lengths[0])
+    if len(lengths) != channels:
+        raise DataError(
+            f"{row.where}: has {len(lengths)} channels, expected {channels} as in the first case"
+        )
+    length = length if equal else lengths[0]
+    for channel, found in enumerate(lengths):
+        if found != length:
+            raise DataError(
+                f"{row.where}: channel {channel} has {found} values, expected {length}; write ? "
+                "for missing values" + (", or '@equalLength false' in a .ts file" if equal else "")
+            )
+    return channels, length
+
+
+def _label(row: _Row, header: _Header) -> str | float:
+    label = (row.label or "").strip()
+    if not header.labelled:
+        return label
+    if header.numeric:
+        target = _number(row.where, label, "the target")
+        if not math.isfinite(target):
+            raise DataError(f"{row.where}: the target is {shown(label)}, expected a finite number")
+        return target
+    known = header.classes.get(label) or header.classes.get(label.lower())
+    if not label or (header.classes and known is None):
+        raise DataError(
+            f"{row.where}: the class is {shown(label)}, expected one of the header's: "
+            + (listed(header.classes.values()) or "any name")
+        )
+    return known or class_name(row.where, label)
+
+
+def _number(where: str, text: str, what: str) -> float:
+    try:
+        return float(text.replace("?", "NaN"))
+    except ValueError:
+        raise DataError(
+            f"{where}: {what} is {shown(text)}, expected a number; write ? for a missing value"
+        ) from None
+
+
+def _refuse_words(rows: Iterator[_Row]) -> None:
+    for row in rows:
+        for channel, cells in enumerate(row.channels):
+            for position, cell in enumerate(cells.split(",")):
+                _number(row.where, cell.strip(), f"value {position} of channel {channel}")
+
+
+def _ts_rows(path: Path, lines: Iterator[str], header: _Header) -> Iterator[_Row]:
+    numbered = enumerate(lines, start=1)
+    for number, line in numbered:
+        words = line.split()
+        if not words or words[0][0] != "@":  # comments; aeon passes over other words, too
+            continue
+        if _ts_tag(f"{path}, line {number}", words, header):
+            break
+    for number, line in numbered:
+        where = f"{path}, line {number}"
+        if not line.strip():
+            raise DataError(f"{where}: the line is empty, expected a case; remove the line")
+        channels = line.strip().split(":")
+        label = channels.pop() if header.labelled else None
+        if not channels:
+            raise DataError(
+                f"{where}: found {shown(line.strip())}, expected the values of a case, a colon and "
+                "its label; for cases without labels write '@classLabel false'"
+            )
+        if header.flags.get("univariate", True) and len(channels) > 1:
+            raise DataError(
+                f"{where}: has {len(channels)} channels, expected one; for several write "
+                "'@univariate false'"
+            )
+        yield _Row(where, channels, label)
+
+
+def _ts_tag(where: str, words: list[str], header: _Header) -> bool:
+    """Note what a header line says; whether it is the last."""
+    tag, values = words[0][1:].lower(), words[1:]
+    if tag == "data" and values:
+        raise DataError(
+            f"{where}: found {shown(' '.join(words))}, expected '@data' alone before the first case"
+        )
+    if tag == "data":
+        return True
+    if tag in ("timestamps", "missing", "univariate", "equallength", "targetlabel", "classlabel"):
+        flag = values[0].lower() if values else ""
+        if flag not in ("true", "false") or (tag != "classlabel" and len(values) > 1):
+            raise DataError(f"{where}: found {shown(' '.join(words))}, expected true or false")
+        header.flags[tag] = flag == "true"
+    if header.flags.get("timestamps"):
+        raise DataError(
+            f"{where}: the file has time stamps, which are not read from .ts files; write a .csv "
+            "file with the columns case, time, label and one for each channel"
+        )
+    if tag == "classlabel" and header.flags[tag]:
+        if len(values) < 2:
+            raise DataError(f"{where}: found no classes, expected their names after 'true'")
+        header.classes = {name.lower(): name for name in values[1:]}
+        if len(header.classes) < len(values) - 1:
+            raise DataError(f"{where}: two classes have the same name but for capitals; rename one")
+    header.numeric = header.flags.get("targetlabel", False)
+    header.labelled = header.numeric or header.flags.get("classlabel", True)
+    return False
+
+
+def _arff_rows(path: Path, lines: Iterator[str], header: _Header) -> Iterator[_Row]:
+    numbered = enumerate(lines, start=1)
+    for number, line in numbered:
+        if not line.strip():
+            continue
+        where, words = f"{path}, line {number}", line.split(None, 2)
+        tag = words[0].lower()
+        if tag == "@data":
+            break
+        if "@data" in line.lower() or tag[0] not in "@%":
+            raise DataError(
+                f"{where}: found {shown(line.strip())}, expected a line of the header that begins "
+                "with @ or %, or '@data' alone before the first case"
+            )
+        if tag == "@attribute":
+            kind = words[2].strip() if len(words) == 3 else ""
+            header.attributes += 1
+            header.relational = header.relational or kind.lower() == "relational"
+            header.numeric = kind.lower() in ("numeric", "real", "integer")
+            names = [name.strip(" '\"") for name in kind.strip("{}").split(",")]
+            header.classes = {name: name for name in names} if kind.startswith("{") else {}
+    for number, line in numbered:
+        text = line.strip()
+        if text:
+            yield _arff_row(f"{path}, line {number}", text, header)
+
+
+def _arff_row(where: str, text: str, header: _Header) -> _Row:
+    if header.relational:
+        values, end, label = text.partition("',")
+        if not end or not values.startswith("'") or "'," in label:
+            raise DataError(
+                f"{where}: found {shown(text)}, expected the values of a case in single quotes, a "
+                "comma and its label"
+            )
+        return _Row(where, values[1:].split("\\n"), label.strip().strip("'\""))
+    values, _, label = text.rpartition(",")
+    found = values.count(",") + 2
+    if found != header.attributes or not values:
+        raise DataError(
+            f"{where}: has {found if values else 1} values, expected {header.attributes}, one for "
+            "each '@attribute'"
+        )
+    return _Row(where, [values], label.strip().strip("'\""))

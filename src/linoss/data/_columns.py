@@ -1,0 +1,95 @@
+"""A table of a file or frame before its layout matters: columns by name, rows with their lines."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from linoss.data._errors import DataError
+from linoss.data._files import shown
+
+ID_NAMES = ("case", "case_id", "id", "unique_id")
+TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")
+LABEL_NAMES = ("label", "class", "target", "y")
+NAMES_OF_TEXT = (
+    f"a column of labels is named {LABEL_NAMES[0]}, of cases {ID_NAMES[0]} or {ID_NAMES[-1]}, of "
+    f"times {TIME_NAMES[0]} or {TIME_NAMES[3]}"
+)
+
+Chooser = Callable[[tuple[str, ...]], Iterable[str]]
+"""Names of all columns to those that may hold other than numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Numbers in one matrix, other columns by name."""
+
+    source: str
+    """The file, or the argument."""
+    number_names: tuple[str, ...]
+    """Names of the columns of `numbers`."""
+    numbers: np.ndarray
+    """(rows, columns), float64, NaN where missing."""
+    others: dict[str, np.ndarray]
+    """Name to (rows,): strings, numbers or dates; None, "", NaN or NaT where missing."""
+    lines: np.ndarray | None = None
+    """(rows,), the line of the file where each row ends."""
+
+    def where(self, row: int) -> str:
+        """Where a row stands."""
+        place = f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+        return f"{self.source}, {place}"
+
+    def without_counter(self) -> "Columns":
+        """Without a first column that has no name and counts the rows, as pandas writes it."""
+        if "" not in self.number_names:
+            return self
+        place = self.number_names.index("")
+        if (self.numbers[:, place] != np.arange(len(self.numbers))).any():
+            raise DataError(f"{self.source}: the first column has no name, expected one; name it")
+        names = tuple(name for name in self.number_names if name)
+        numbers = np.delete(self.numbers, place, axis=1)
+        return Columns(self.source, names, numbers, self.others, self.lines)
+
+    def refuse_infinite(self, largest: float = np.inf) -> None:
+        """Refuse infinite numbers, and those that become infinite in a smaller type."""
+        with np.errstate(invalid="ignore"):
+            wrong = np.isinf(self.numbers) | (np.abs(self.numbers) > largest)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            raise DataError(
+                f"{self.where(row)}, column {shown(self.number_names[column])}: found "
+                f"{self.numbers[row, column]}, expected a finite number"
+                + (f" up to {largest:.2g}" if largest < np.inf else "")
+                + "; remove it, or leave the cell empty for a missing value"
+            )
+
+
+def named(names: Iterable[str], wanted: tuple[str, ...]) -> str | None:
+    """The first of the wanted names that a column has, in whatever capitals."""
+    spelled = {name.strip().lower(): name for name in names}
+    return next((spelled[name] for name in wanted if name in spelled), None)
+
+
+def check_names(source: str, names: tuple[str, ...]) -> None:
+    """Refuse columns without a name, and two of the same name."""
+    seen: set[str] = set()
+    for position, name in enumerate(names):
+        if not name.strip() and position:
+            raise DataError(
+                f"{source}: column {position + 1} has no name, expected one for every column"
+            )
+        if name in seen:
+            raise DataError(f"{source}: two columns are named {shown(name)}; rename one")
+        seen.add(name)
+
+
+def is_missing(column: np.ndarray) -> np.ndarray:
+    """(rows,), True where a cell is empty."""
+    if column.dtype.kind == "f":
+        return np.isnan(column)
+    if column.dtype.kind == "M":
+        return np.isnat(column)
+    if column.dtype.kind != "O":
+        return np.zeros(len(column), bool)
+    return np.array([cell is None or (isinstance(cell, str) and not cell) for cell in column], bool)

@@ -1,0 +1,30 @@
+"""The one error for data that cannot be used, and for what is not installed to read it."""
+
+import importlib
+from typing import Any
+
+
+class DataError(ValueError):
+    """Data cannot be used. Says where, what was found, what was expected and what to do.
+
+    ```python
+    >>> import linoss.data
+    >>> try:
+    ...     linoss.data.read("absent.csv")
+    ... except linoss.data.DataError as error:
+    ...     print(error)
+    absent.csv: there is no such file; check the path
+
+    ```
+    """
+
+
+def optional(module: str, purpose: str) -> Any:
+    """A module of the extra `data`, imported when it is needed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ImportError(
+            f'{purpose} needs {package}; install it with pip install "linoss[data]"'
+        ) from error

@@ -1,0 +1,119 @@
+"""Files before their format matters: opening, lines of text, claims of size, foreign errors."""
+
+import os
+import stat
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from linoss.data._errors import DataError
+
+LINE_LIMIT = 64 * 2**20
+"""Bytes of the longest line of text that is read: several million numbers."""
+
+_ALWAYS_READ = 256 * 2**20
+_LARGEST_RATIO = 100
+
+_SIGNATURES = {b"PK": ".npz", b"PAR1": ".parquet", b"\x93NUMPY": ".npy", b"\x1f\x8b": ".gz"}
+
+
+def regular_file(path: str | os.PathLike[str]) -> Path:
+    """The path of a file that can be opened, is not empty, and is what its suffix says."""
+    path = Path(path)
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise DataError(
+                f"{path}: this is a directory, expected a file; name a file in it, or read a "
+                "directory of a training and a test part with linoss.data.read_parts"
+            )
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"{path}: this is a device or a pipe, expected a file; copy it to one")
+        with path.open("rb") as file:
+            start = file.read(8)
+    except DataError:
+        raise
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{path}: there is no such file; check the path") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(
+            f"{path}: the file cannot be opened ({reason}); check its path and permissions"
+        ) from error
+    if not start:
+        raise DataError(f"{path}: the file is empty, expected data; write it again")
+    for signature, suffix in _SIGNATURES.items():
+        if start.startswith(signature) and path.suffix.lower() != suffix:
+            raise DataError(
+                f"{path}: the content is that of a {suffix} file, expected that of a "
+                f"{path.suffix} file; rename it, or write it in the other format"
+            )
+    return path
+
+
+def text_lines(path: Path, comments: tuple[bytes, ...] = ()) -> Generator[str, None, None]:
+    """The lines of a text in UTF-8, of bounded length. Comments may be in any encoding.
+
+    To be closed by whoever may stop before the end.
+    """
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(LINE_LIMIT + 1):
+            number += 1
+            where = f"{path}, line {number}"
+            if len(line) > LINE_LIMIT:
+                raise DataError(
+                    f"{where}: the line is longer than {LINE_LIMIT // 2**20} MiB, expected a text "
+                    "file with shorter lines; save such data as .npy"
+                )
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if b"\0" in line:
+                raise DataError(
+                    f"{where}: found a NUL byte, expected text; this is another kind of file, or a "
+                    "damaged one"
+                )
+            spared = line.lstrip().startswith(comments)
+            try:
+                yield line.decode("utf-8", "replace" if spared else "strict")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{where}: byte {error.start + 1} ({line[error.start]:#04x}) is not UTF-8, "
+                    "expected text in UTF-8; save the file in that encoding"
+                ) from None
+
+
+def check_expansion(where: str, claimed: int, stored: int) -> None:
+    """Refuse compressed data that would fill the memory from a small file."""
+    if claimed > max(_ALWAYS_READ, _LARGEST_RATIO * stored):
+        raise DataError(
+            f"{where}: {stored} bytes claim to hold {claimed}, expected at most "
+            f"{_LARGEST_RATIO} times as many above {_ALWAYS_READ // 2**20} MiB; if this is "
+            "intended, save the array as .npy, which is not read into memory"
+        )
+
+
+@contextmanager
+def refusing(where: str, expected: str) -> Iterator[None]:
+    """Whatever another library raises for a damaged file, as one `DataError`."""
+    try:
+        yield
+    except (DataError, ImportError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DataError(
+            f"{where}: {expected} ({said}); the file is damaged or of another kind, write it again"
+        ) from error
+
+
+def listed(names: Iterable[object]) -> str:
+    """The first of some names in a message."""
+    names = list(names)
+    return ", ".join(str(name)[:40] for name in names[:10]) + (", ..." if len(names) > 10 else "")
+
+
+def shown(text: object) -> str:
+    """A piece of a file in a message: quoted, and cut if long."""
+    text = str(text)
+    return repr(text if len(text) <= 40 else text[:37] + "...")

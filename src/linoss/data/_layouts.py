@@ -1,0 +1,209 @@
+"""The two layouts of sequences in a table, wide and long. This is where they are described.
+
+**Wide**: a row is a case. One column is the label, named `label`, `class`, `target` or `y` (the
+first of these that there is) or as the caller says. Every other column is a time point of a
+channel, named by the channel and a whole number: `x_0, x_1, ..., z_0, z_1, ...`, `t0, t1, ...` or
+`0, 1, 2, ...`, without gaps, as many for each channel. Missing values at the end of a row count as
+missing, not as the end.
+
+**Long**: a row is a sample. The column `case` (or `case_id`, `id`, `unique_id`) says of which case;
+`time` (or `ds`, `timestamp`, `date`, `datetime`), which may be absent, when it was taken, as a
+number or a date; the label, which may be absent, is the same in all rows of a case; every other
+column is a channel. Samples are sorted by time; without times, those of a case stand together.
+Cases may differ in length.
+
+A table with a column of cases in which no case has a second row, without times, and with columns of
+time points is wide, with the names of its cases.
+"""
+
+import re
+
+import numpy as np
+
+from linoss.data._columns import ID_NAMES, LABEL_NAMES, TIME_NAMES, Columns, is_missing, named
+from linoss.data._errors import DataError
+from linoss.data._files import listed, shown
+from linoss.data._memory import case_times, class_name
+from linoss.data._sequences import Sequences
+from linoss.data._stored import as_float32
+from linoss.data._times import time_column
+
+_POINT = re.compile(r"(.*?)[ _.:\-]?(\d{1,9})")
+_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+def label_name(source: str, names: tuple[str, ...], label: str | bool | None) -> str | None:
+    """The column of labels: as the caller says, none if he says False, or by its name."""
+    if label is None:
+        return named(names, LABEL_NAMES)
+    if label is False:
+        return None
+    if label not in names:
+        raise DataError(f"{source}: has no column {shown(label)}, expected one of {listed(names)}")
+    return str(label)
+
+
+def other_names(
+    source: str, names: tuple[str, ...], label: str | bool | None
+) -> tuple[str | None, str | None, str | None]:
+    """The columns of cases, times (of long tables only) and labels."""
+    label_column = label_name(source, names, label)
+    rest = [name for name in names if name != label_column]
+    case_column = named(rest, ID_NAMES)
+    time_name = None if case_column is None else named(rest, TIME_NAMES)
+    return case_column, time_name, label_column
+
+
+def sequences_of(columns: Columns, label: str | bool | None) -> Sequences:
+    """The sequences of a table in either layout."""
+    columns = columns.without_counter()
+    names = (*columns.others, *columns.number_names)
+    case_column, time_name, label_column = other_names(columns.source, names, label)
+    if not columns.number_names:
+        raise DataError(
+            f"{columns.source}: found the columns {listed(names)}, expected columns of numbers "
+            "beside the label"
+        )
+    columns.refuse_infinite(_FLOAT32)
+    if case_column is None:
+        return _wide(columns, label_column, None)
+    ids = _ids(columns, case_column)
+    if time_name is None and len(set(ids)) == len(ids) and _points(columns.number_names):
+        return _wide(columns, label_column, ids)
+    return _long(columns, ids, time_name, label_column)
+
+
+def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | None) -> Sequences:
+    points = _points(columns.number_names)
+    if points is None:
+        raise DataError(
+            f"{columns.source}: found the columns {listed(columns.number_names)}, expected a "
+            "column named case (a row a sample), or columns named by channel and time point (a row "
+            "a case), such as x_0, x_1, z_0, z_1, without gaps and as many for each channel"
+        )
+    order = np.array([column for places in points.values() for column in places])
+    shape = (len(columns.numbers), len(points), -1)
+    cases = as_float32(columns.numbers[:, order]).reshape(shape).transpose(0, 2, 1)
+    labels = None if label_column is None else _labels(columns, label_column)
+    names = None if "" in points else tuple(points)
+    return Sequences(list(np.ascontiguousarray(cases)), labels, None, names, ids)
+
+
+def _points(names: tuple[str, ...]) -> dict[str, list[int]] | None:
+    """Channel to its columns in the order of time; None if the names do not say that."""
+    found: dict[str, dict[int, int]] = {}
+    for column, name in enumerate(names):
+        match = _POINT.fullmatch(name)
+        if match is None:
+            return None
+        channel = found.setdefault(match[1], {})
+        if int(match[2]) in channel:
+            return None
+        channel[int(match[2])] = column
+    first = sorted(next(iter(found.values())))
+    gaps = first[-1] - first[0] >= len(first)
+    if gaps or any(sorted(channel) != first for channel in found.values()):
+        return None
+    return {name: [channel[point] for point in first] for name, channel in found.items()}
+
+
+def _long(
+    columns: Columns, ids: tuple[str, ...], time_name: str | None, label_column: str | None
+) -> Sequences:
+    known: dict[str, int] = {}
+    codes = np.array([known.setdefault(name, len(known)) for name in ids])
+    times = None if time_name is None else time_column(columns, time_name)
+    if times is None:
+        order = np.arange(len(codes))
+        backward = np.flatnonzero(np.diff(codes) < 0)
+        if len(backward):
+            row = int(backward[0]) + 1
+            raise DataError(
+                f"{columns.where(row)}: case {shown(ids[row])} goes on after another case began, "
+                "expected its rows together; sort them, or add a column named time"
+            )
+    else:
+        order = np.lexsort((times, codes))
+        twice = (np.diff(codes[order]) == 0) & ~(times[order][1:] > times[order][:-1])
+        if twice.any():
+            row = int(order[int(np.argmax(twice)) + 1])
+            raise DataError(
+                f"{columns.where(row)}: case {shown(ids[row])} has a second sample at "
+                f"{times[row]}, expected one for each time; remove it"
+            )
+    ends = np.cumsum(np.bincount(codes))
+    pieces = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    return Sequences(
+        [as_float32(columns.numbers[piece]) for piece in pieces],
+        None if label_column is None else _case_labels(columns, label_column, codes, pieces),
+        None
+        if times is None
+        else [case_times(columns.where(int(p[0])), times[p], len(p)) for p in pieces],
+        columns.number_names,
+        tuple(known),
+    )
+
+
+def _ids(columns: Columns, name: str) -> tuple[str, ...]:
+    column = columns.others[name]
+    missing = is_missing(column)
+    if missing.any():
+        raise DataError(
+            f"{columns.where(int(np.argmax(missing)))}, column {shown(name)}: is empty, expected "
+            "the name of a case"
+        )
+    return tuple(str(cell) for cell in column)
+
+
+def _case_labels(
+    columns: Columns, name: str, codes: np.ndarray, pieces: list[np.ndarray]
+) -> np.ndarray | None:
+    labels = _labels(columns, name)
+    if labels is None:
+        return None
+    firsts = labels[[piece.min() for piece in pieces]]
+    differs = labels != firsts[codes]
+    if differs.any():
+        row = int(np.argmax(differs))
+        raise DataError(
+            f"{columns.where(row)}, column {shown(name)}: the label is {shown(labels[row])} after "
+            f"{shown(firsts[codes[row]])} in the same case, expected one label a case; if this is "
+            "not the label, say which column is with label=, or label=False for none"
+        )
+    return firsts
+
+
+def _labels(columns: Columns, name: str) -> np.ndarray | None:
+    """(rows,) whole numbers, numbers or strings, whichever fits; None if all are empty."""
+    column = columns.others[name]
+    missing = is_missing(column)
+    if column.dtype.kind == "O":
+        missing |= np.array([str(cell).lower() in ("?", "nan") for cell in column])
+    if missing.all():
+        return None
+    if missing.any():
+        raise DataError(
+            f"{columns.where(int(np.argmax(missing)))}, column {shown(name)}: is empty, expected a "
+            "label in every row, or in none"
+        )
+    if column.dtype.kind == "O":
+        texts = [class_name(columns.where(row), str(cell)) for row, cell in enumerate(column)]
+        column = _typed(np.array(texts))
+    if column.dtype.kind not in "biufU" or (
+        column.dtype.kind == "f" and not np.isfinite(column).all()
+    ):
+        raise DataError(
+            f"{columns.source}, column {shown(name)}: holds {column.dtype}, not all finite, "
+            "expected classes or finite numbers as labels"
+        )
+    return column
+
+
+def _typed(texts: np.ndarray) -> np.ndarray:
+    plain = all(re.fullmatch(r"[-+.\deE]+", text) for text in texts)
+    for kind in (np.int64, np.float64) if plain else ():
+        try:
+            return texts.astype(kind)
+        except (ValueError, OverflowError):
+            pass
+    return texts

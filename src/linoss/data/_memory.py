@@ -1,0 +1,212 @@
+"""From arrays in memory to sequences: cases, labels and times, each checked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from linoss.data._errors import DataError
+from linoss.data._sequences import Sequences
+from linoss.data._stored import StoredCases, as_case
+
+LONGEST_NAME = 1000
+"""Characters of the longest name of a class."""
+
+
+def sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
+    """Sequences from arrays. NaN stands for a missing value; infinite values are refused.
+
+    ```python
+    >>> import numpy as np
+    >>> import linoss.data
+    >>> recordings = np.zeros((10, 3, 200))  # 10 cases, 3 channels, 200 samples
+    >>> cases = linoss.data.sequences(recordings, y=np.arange(10) % 2)
+    >>> cases.values[0].shape
+    (200, 3)
+
+    ```
+
+    **Arguments:**
+
+    - `X`: (cases, channels, time), (cases, time) for one channel, or a list with an array
+      (channels, length) or (length,) for each case, for cases of unequal length. A pandas frame has
+      a row for each case and one channel. All become float32. NaN at the end of a case counts as
+      missing, not as the end: pass a list where lengths differ. A `numpy.memmap` stays on disk, and
+      a case of it is read and checked when it is asked for.
+    - `y`: a class or number for each case, (cases, outputs), or (answers, outputs) for each case.
+    - `times`: when samples were taken: (time,) for all cases, (cases, time), or a list with an
+      array (length,) for each case. Must increase. Dates become seconds since the first of a case.
+    """
+    values = _cases(X)
+    lengths = values.lengths if isinstance(values, StoredCases) else [len(case) for case in values]
+    return Sequences(
+        values,
+        None if y is None else as_labels("y", y, len(values)),
+        None if times is None else _times(times, [int(length) for length in lengths]),
+    )
+
+
+def from_array(source: str, array: np.ndarray, *, stored: bool = False) -> Sequence[np.ndarray]:
+    """The cases of (cases, channels, time) or (cases, time)."""
+    if array.ndim not in (2, 3):
+        raise DataError(
+            f"{source} has shape {array.shape}, expected (cases, channels, time) or (cases, time); "
+            "a single series is one case, array[None]"
+        )
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{source} has dtype {array.dtype}, expected numbers; convert it to float")
+    if 0 in array.shape:
+        raise DataError(f"{source} has shape {array.shape}, expected at least one of each")
+    array = array[:, None, :] if array.ndim == 2 else array
+    if stored:
+        return StoredCases(array, source)
+    return [as_case(f"{source}, case {i}", case) for i, case in enumerate(array)]
+
+
+def _cases(X: Any) -> Sequence[np.ndarray]:
+    if isinstance(X, np.memmap):
+        return from_array("X", X, stored=True)
+    if hasattr(X, "to_numpy"):
+        try:
+            X = X.to_numpy(dtype=float, na_value=np.nan)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"X is a frame, expected one of numbers only: {error}") from None
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(float), np.nan)
+    if not isinstance(X, list | tuple):
+        X = np.asarray(X)
+    if isinstance(X, np.ndarray) and not (X.dtype == object and X.ndim == 1):
+        return from_array("X", X)
+    if not len(X):
+        raise DataError("X has no cases, expected at least one")
+    cases = [_one_case(f"X, case {i}", case) for i, case in enumerate(X)]
+    channels = cases[0].shape[1]
+    for i, case in enumerate(cases):
+        if case.shape[1] != channels:
+            raise DataError(
+                f"X, case {i}: has {case.shape[1]} channels, expected {channels} as in case 0; "
+                "each case is an array (channels, length)"
+            )
+    return cases
+
+
+def _one_case(where: str, case: Any) -> np.ndarray:
+    try:
+        array = np.asarray(case)
+    except ValueError:
+        raise DataError(f"{where}: is ragged, expected an array (channels, length)") from None
+    if array.ndim not in (1, 2) or 0 in array.shape:
+        raise DataError(
+            f"{where}: has shape {array.shape}, expected (channels, length) or (length,), not empty"
+        )
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{where}: has dtype {array.dtype}, expected numbers")
+    return as_case(where, array if array.ndim == 2 else array[None])
+
+
+def as_labels(source: str, y: Any, cases: int) -> np.ndarray | list:
+    """Labels as an array, or as a list of (answers, outputs) where their number differs."""
+    if isinstance(y, list | tuple) and any(np.ndim(label) for label in y):
+        labels = [_numeric_label(f"{source}, case {i}", label) for i, label in enumerate(y)]
+        if len({label.shape for label in labels}) == 1:
+            labels = np.stack(labels)
+        else:
+            labels = [label[:, None] if label.ndim == 1 else label for label in labels]
+    else:
+        labels = _label_array(source, y)
+    if len(labels) != cases:
+        raise DataError(f"{source} has {len(labels)} labels, expected {cases}, one for each case")
+    if isinstance(labels, list) or labels.dtype.kind == "f":
+        for i, label in enumerate(labels):
+            if not np.isfinite(label).all():
+                raise DataError(
+                    f"{source}, case {i}: the label is {label}, expected a finite number; leave "
+                    "out cases without a label"
+                )
+    return labels
+
+
+def class_name(where: str, name: str) -> str:
+    """The name of a class, unless it is a text: an array of names is as wide as the longest."""
+    if len(name) > LONGEST_NAME:
+        raise DataError(
+            f"{where}: the label has {len(name)} characters, expected the name of a class of at "
+            f"most {LONGEST_NAME}"
+        )
+    return name
+
+
+def _label_array(source: str, y: Any) -> np.ndarray:
+    array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    if array.dtype == object:
+        for i, label in enumerate(array.flat):
+            if not isinstance(label, str):
+                raise DataError(
+                    f"{source}, case {i}: the label is {label!r}, expected only strings or only "
+                    "numbers"
+                )
+        array = array.astype(str)
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8", "replace")
+    if array.dtype.kind not in "biufU" or array.ndim not in (1, 2, 3):
+        raise DataError(
+            f"{source} has dtype {array.dtype} and shape {array.shape}, expected classes or "
+            "numbers (cases,) or (cases, outputs), or (answers, outputs) for each case"
+        )
+    return array
+
+
+def _numeric_label(where: str, label: Any) -> np.ndarray:
+    try:
+        array = np.asarray(label, float)
+    except (TypeError, ValueError):
+        array = np.zeros(())
+    if array.ndim not in (1, 2):
+        raise DataError(f"{where}: expected numbers (outputs,) or (answers, outputs)")
+    return array
+
+
+def _times(times: Any, lengths: list[int]) -> list[np.ndarray]:
+    times = times.to_numpy() if hasattr(times, "to_numpy") else times
+    if not isinstance(times, list | tuple) or not any(np.ndim(t) for t in times):
+        times = np.asarray(times)
+        if times.ndim == 0:
+            raise DataError("times has shape (), expected (time,), (cases, time) or a list")
+        if times.ndim == 1 and times.dtype != object:
+            shared = case_times("times", times, times.size)
+            odd = next((i for i, length in enumerate(lengths) if length != times.size), None)
+            if odd is not None:
+                raise DataError(
+                    f"times has shape {times.shape}, expected ({lengths[odd]},), the length of "
+                    f"case {odd} of X, or a list with an array for each case"
+                )
+            return [shared] * len(lengths)  # one array, however many cases stay on disk
+    rows = [np.asarray(t) for t in times]
+    if len(rows) != len(lengths):
+        raise DataError(f"times has {len(rows)} cases, expected {len(lengths)}, as X")
+    return [
+        case_times(f"times, case {i}", np.asarray(row), length)
+        for i, (row, length) in enumerate(zip(rows, lengths, strict=True))
+    ]
+
+
+def case_times(where: str, times: np.ndarray, length: int) -> np.ndarray:
+    """The times of one case in float64: finite, strictly increasing, one a sample."""
+    if times.dtype.kind == "M":
+        times = (times - times[:1]) / np.timedelta64(1, "s")
+    if times.shape != (length,) or times.dtype.kind not in "iuf":
+        raise DataError(
+            f"{where}: has shape {times.shape} and dtype {times.dtype}, expected ({length},) "
+            "numbers or dates, one for each sample"
+        )
+    times = times.astype(np.float64)
+    wrong = ~np.isfinite(times)
+    wrong[1:] |= ~(times[1:] > times[:-1])
+    if wrong.any():
+        position = int(np.argmax(wrong))
+        before = f" after {times[position - 1]}" if position else ""
+        raise DataError(
+            f"{where}, position {position}: the time is {times[position]}{before}, expected finite "
+            "times that increase; sort the samples and remove those taken twice"
+        )
+    return times

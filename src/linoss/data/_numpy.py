@@ -1,0 +1,147 @@
+"""NumPy's own files: .npy stays on disk until a case is asked for, .npz is read at once."""
+
+import math
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from linoss.data._errors import DataError
+from linoss.data._files import check_expansion, listed, refusing, regular_file
+from linoss.data._memory import as_labels, case_times, from_array
+from linoss.data._sequences import Sequences
+
+_LONGEST_HEADER = 10_000
+_KEYS = {
+    "values": ("X", "values"),
+    "labels": ("y", "labels"),
+    "lengths": ("lengths",),
+    "times": ("times",),
+}
+
+
+def read_npy(path: Path) -> Sequences:
+    """Cases of data.npy, with labels from data.labels.npy beside it if there is one."""
+    with path.open("rb") as file:
+        _check_claims(str(path), file, path.stat().st_size)
+    with refusing(str(path), "expected an array of numbers"):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    values = from_array(str(path), array, stored=True)
+    beside = path.with_name(f"{path.stem}.labels{path.suffix}")
+    if not beside.exists():
+        return Sequences(values)
+    with regular_file(beside).open("rb") as file:
+        labels = _read_array(str(beside), file, beside.stat().st_size)
+    return Sequences(values, as_labels(str(beside), labels, len(values)))
+
+
+def read_npz(path: Path) -> Sequences:
+    """Cases from the arrays `X` or `values`, `y` or `labels`, `lengths` and `times`."""
+    with refusing(str(path), "expected an .npz file, as numpy.savez writes it"):
+        arrays = _read_members(path)
+    values = from_array(*arrays["values"])
+    shape = (len(values), len(values[0]))
+    if "lengths" in arrays:
+        lengths = _checked_lengths(*arrays["lengths"], shape)
+        values = [case[:length] for case, length in zip(values, lengths, strict=True)]
+    labels = as_labels(*arrays["labels"], len(values)) if "labels" in arrays else None
+    times = None
+    if "times" in arrays:
+        where, array = arrays["times"]
+        if array.shape not in (shape, shape[1:]):
+            raise DataError(
+                f"{where}: has shape {array.shape}, expected {shape} or {shape[1:]}, one for each "
+                "sample"
+            )
+        rows = np.broadcast_to(array, shape)
+        times = [
+            case_times(f"{where}, case {i}", row[: len(case)], len(case))
+            for i, (row, case) in enumerate(zip(rows, values, strict=True))
+        ]
+    return Sequences(values, labels, times)
+
+
+def _read_members(path: Path) -> dict[str, tuple[str, np.ndarray]]:
+    """Role to (where it stands, array)."""
+    arrays: dict[str, tuple[str, np.ndarray]] = {}
+    size = path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        for role, names in _KEYS.items():
+            found = [name for name in names if name in members]
+            if len(found) > 1:
+                raise DataError(f"{path}: has both {found[0]!r} and {found[1]!r}, expected one")
+            for name in found:
+                where, info = f"{path}, array {name!r}", members[name]
+                plain = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+                if info.flag_bits & 1 or not plain:
+                    raise DataError(
+                        f"{where}: is encrypted or compressed in an unknown way, expected what "
+                        "numpy.savez or numpy.savez_compressed writes"
+                    )
+                check_expansion(where, info.file_size, size)
+                with archive.open(info) as file:
+                    arrays[role] = where, _read_array(where, file, info.file_size)
+    if "values" not in arrays:
+        raise DataError(
+            f"{path}: has the arrays {listed(sorted(members))}, expected one named 'X' or 'values' "
+            "of shape (cases, channels, time)"
+        )
+    return arrays
+
+
+def _checked_lengths(where: str, lengths: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    cases, longest = shape
+    if lengths.shape != (cases,) or lengths.dtype.kind not in "iu":
+        raise DataError(
+            f"{where}: has shape {lengths.shape} and dtype {lengths.dtype}, expected ({cases},) "
+            "whole numbers"
+        )
+    wrong = (lengths < 1) | (lengths > longest)
+    if wrong.any():
+        case = int(np.argmax(wrong))
+        raise DataError(f"{where}, case {case}: is {lengths[case]}, expected 1 to {longest}")
+    return lengths
+
+
+def _read_array(where: str, file: IO[bytes], size: int) -> np.ndarray:
+    _check_claims(where, file, size)
+    file.seek(0)
+    with refusing(where, "expected an array of numbers or strings"):
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _check_claims(where: str, file: IO[bytes], size: int) -> None:
+    """Refuse a header that promises what the file does not hold, before anything is allocated."""
+    start = file.read(12)
+    if start[:6] != b"\x93NUMPY" or len(start) < 12 or start[6] not in (1, 2):
+        raise DataError(
+            f"{where}: begins with {start[:8]!r}, expected an array as numpy.save writes it; the "
+            "file is damaged or of another kind, write it again"
+        )
+    version_1 = start[6] == 1
+    header = int.from_bytes(start[8:10] if version_1 else start[8:12], "little")
+    if header > _LONGEST_HEADER:
+        raise DataError(
+            f"{where}: the header claims {header} bytes, expected at most {_LONGEST_HEADER}; the "
+            "file is damaged, write it again"
+        )
+    file.seek(8)
+    parse = (
+        np.lib.format.read_array_header_1_0 if version_1 else np.lib.format.read_array_header_2_0
+    )
+    with refusing(where, "expected a header as numpy.save writes it"):
+        shape, _, dtype = parse(file)
+    if dtype.hasobject:
+        raise DataError(
+            f"{where}: holds pickled Python objects, which are not read because they can run code; "
+            "save an array of numbers, or of strings with dtype str"
+        )
+    claimed = math.prod(shape) * dtype.itemsize
+    held = size - file.tell()
+    if min(shape, default=0) < 0 or claimed != held:
+        raise DataError(
+            f"{where}: the header claims shape {shape} of {dtype}, {claimed} bytes, but {held} "
+            "follow; the file is incomplete or damaged, write it again"
+        )

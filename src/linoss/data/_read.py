@@ -1,0 +1,144 @@
+"""Reading sequences from a file, or from a directory of a training and a test part."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from linoss.data._archive import read_arff, read_ts
+from linoss.data._columns import Chooser, Columns
+from linoss.data._csv import read_csv
+from linoss.data._errors import DataError
+from linoss.data._files import listed, regular_file, shown
+from linoss.data._frames import read_parquet
+from linoss.data._layouts import other_names, sequences_of
+from linoss.data._numpy import read_npy, read_npz
+from linoss.data._sequences import Sequences
+
+ARRAYS: dict[str, Callable[[Path], Sequences]] = {
+    ".ts": read_ts,
+    ".arff": read_arff,
+    ".npz": read_npz,
+    ".npy": read_npy,
+}
+TABLES: dict[str, Callable[[Path, Chooser], Columns]] = {
+    ".csv": read_csv,
+    ".parquet": read_parquet,
+}
+
+
+def read(path: str | os.PathLike[str], *, label: str | bool | None = None) -> Sequences:
+    r"""Sequences from a file, by its suffix. What cannot be read is a [`linoss.data.DataError`][].
+
+    ```python
+    >>> import pathlib, tempfile
+    >>> import linoss.data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "walks.csv"
+    ...     _ = file.write_text("label,x_0,x_1,x_2\nup,1,2,3\ndown,3,,1\n")
+    ...     walks = linoss.data.read(file)
+    >>> walks.labels.tolist(), walks.names, walks.has_missing
+    (['up', 'down'], ('x',), True)
+
+    ```
+
+    - `.ts`, `.arff`: the files of the UEA and UCR archives, of equal or unequal length, with
+      missing values, classes or targets; through aeon. Not with time stamps.
+    - `.npy`: (cases, channels, time) or (cases, time). Stays on disk: a case is read when it is
+      asked for, so that data may be larger than memory. Labels of `data.npy` come from
+      `data.labels.npy` beside it, if there is one.
+    - `.npz`: the same as array `X` or `values`, with labels `y` or `labels`, true lengths `lengths`
+      and sampling times `times`, (time,) or (cases, time), which may all be absent.
+    - `.csv`, `.parquet`: wide, a row a case: columns `label, x_0, x_1, ..., z_0, z_1, ...`; or
+      long, a row a sample: columns `case, time, label, x, z, ...`. The head of `data/_layouts.py`
+      has the details. In .csv files an empty cell, NaN, NA and ? are missing values.
+
+    **Arguments:**
+
+    - `path`: the file.
+    - `label`: the column of labels in .csv and .parquet files. By default the first of `label`,
+      `class`, `target` and `y` that there is; False for none.
+    """
+    file = regular_file(path)
+    suffix = file.suffix.lower()
+    if suffix in TABLES:
+        source = str(file)
+        columns = TABLES[suffix](
+            file, lambda names: [n for n in other_names(source, names, label) if n is not None]
+        )
+        return sequences_of(columns, label)
+    if suffix not in ARRAYS:
+        raise DataError(
+            f"{file}: the suffix is {shown(suffix)}, expected one of {listed([*ARRAYS, *TABLES])}"
+        )
+    if label is not None:
+        raise DataError(f"{file}: label is {label!r}, expected None: {suffix} has no named columns")
+    return ARRAYS[suffix](file)
+
+
+def read_parts(
+    path: str | os.PathLike[str], *, label: str | bool | None = None
+) -> tuple[Sequences, Sequences | None]:
+    r"""The training part and, where there is one, the test part.
+
+    ```python
+    >>> import pathlib, tempfile
+    >>> import linoss.data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for part in ("TRAIN", "TEST"):
+    ...         file = pathlib.Path(folder) / f"Walks_{part}.csv"
+    ...         _ = file.write_text("label,x_0,x_1\nup,1,2\ndown,2,1\n")
+    ...     train, test = linoss.data.read_parts(folder)
+    >>> len(train), len(test)
+    (2, 2)
+
+    ```
+
+    **Arguments:**
+
+    - `path`: a file, which has no test part, or a directory that holds `NAME_TRAIN.ts` and
+      `NAME_TEST.ts`, or `train.ts` and `test.ts`, or the same with another suffix of
+      [`linoss.data.read`][]. Where there are several names, that of the directory is taken; where
+      there are several suffixes, the first in the order of `read`.
+    - `label`: as for `read`.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return read(folder, label=label), None
+    train, test = _find_parts(folder)
+    parts = read(train, label=label), None if test is None else read(test, label=label)
+    if parts[1] is not None and parts[1].num_channels != parts[0].num_channels:
+        raise DataError(
+            f"{test}: has {parts[1].num_channels} channels, expected {parts[0].num_channels} as "
+            f"{train.name}"
+        )
+    return parts
+
+
+def _find_parts(folder: Path) -> tuple[Path, Path | None]:
+    try:
+        files = sorted(file for file in folder.iterdir() if not file.is_dir())
+    except OSError as error:
+        raise DataError(
+            f"{folder}: the directory cannot be listed ({error.strerror}); check its permissions"
+        ) from error
+    found: dict[str, dict[str, dict[str, Path]]] = {}  # suffix, name, part
+    for file in files:
+        name, _, part = file.stem.rpartition("_")
+        if part.lower() in ("train", "test"):
+            parts = found.setdefault(file.suffix.lower(), {}).setdefault(name, {})
+            parts[part.lower()] = file
+    for suffix in (*ARRAYS, *TABLES):
+        names = {name: parts for name, parts in found.get(suffix, {}).items() if "train" in parts}
+        if len(names) > 1:
+            names = {folder.resolve().name: names.get(folder.resolve().name)}
+        for parts in names.values():
+            if parts is None:
+                raise DataError(
+                    f"{folder}: holds the training parts of several data sets, expected one; name "
+                    "a file in it"
+                )
+            return parts["train"], parts.get("test")
+    raise DataError(
+        f"{folder}: holds no training part, expected a file named NAME_TRAIN or train with one of "
+        f"the suffixes {listed([*ARRAYS, *TABLES])}"
+    )

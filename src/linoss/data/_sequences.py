@@ -1,0 +1,173 @@
+"""Sequences of any length with labels and times, and the batches that are made of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from linoss.data._errors import DataError
+from linoss.data._stored import StoredCases
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some sequences as one array, padded at the end.
+
+    ```python
+    >>> import numpy as np
+    >>> import linoss.data
+    >>> short, long = np.ones((1, 3)), np.array([[1.0, np.nan, 3.0, 4.0]])
+    >>> batch = linoss.data.sequences([short, long]).batch([0, 1])
+    >>> batch.values[:, :, 0].tolist()
+    [[1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 3.0, 4.0]]
+    >>> batch.observed[:, :, 0].tolist()
+    [[True, True, True, False], [True, False, True, True]]
+
+    ```
+    """
+
+    values: np.ndarray
+    """(batch, time, channels), float32, zeros where missing and where padded."""
+    lengths: np.ndarray
+    """(batch,), int32, how many samples of each are real."""
+    observed: np.ndarray | None = None
+    """(batch, time, channels), bool, False where missing and padded; None if nothing is missing."""
+    times: np.ndarray | None = None
+    """(batch, time), float64; the padding goes on with the last time + 1, + 2, ..."""
+    labels: np.ndarray | list | None = None
+    """As in `Sequences`; a list only where the answers of the cases differ in number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Cases, each a sequence of its own length, with what is known about them.
+
+    Made by [`linoss.data.sequences`][] and [`linoss.data.read`][], which check what they get.
+
+    ```python
+    >>> import numpy as np
+    >>> import linoss.data
+    >>> cases = linoss.data.sequences([np.zeros((2, 5)), np.zeros((2, 7))], y=["up", "down"])
+    >>> len(cases), cases.num_channels, cases.lengths.tolist()
+    (2, 2, [5, 7])
+    >>> cases.batch([0, 1]).values.shape
+    (2, 7, 2)
+
+    ```
+    """
+
+    values: Sequence[np.ndarray]
+    """Case to (length, channels), float32, NaN where missing. May be read from disk when asked."""
+    labels: np.ndarray | list | None = None
+    """(cases,) classes or numbers, (cases, outputs), or case to (answers, outputs)."""
+    times: Sequence[np.ndarray] | None = None
+    """Case to (length,), float64, increasing."""
+    names: tuple[str, ...] | None = None
+    """Names of the channels."""
+    ids: tuple[str, ...] | None = None
+    """Names of the cases."""
+
+    def __post_init__(self) -> None:
+        for name in ("labels", "times", "ids"):
+            field = getattr(self, name)
+            if field is not None and len(field) != len(self.values):
+                raise DataError(
+                    f"{name} has {len(field)} entries, expected {len(self.values)}, one a case"
+                )
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """(cases,), how many samples each case has."""
+        if isinstance(self.values, StoredCases):
+            return self.values.lengths
+        return np.array([len(case) for case in self.values], int)
+
+    @cached_property
+    def num_channels(self) -> int:
+        """Channels of every case."""
+        if isinstance(self.values, StoredCases):
+            return self.values.num_channels
+        return self.values[0].shape[1]
+
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether a value is missing anywhere. Reads cases one by one, up to the first such."""
+        return any(bool(np.isnan(case).any()) for case in self.values)
+
+    def select(self, indices: Any) -> "Sequences":
+        """The cases at `indices`: whole numbers, in their order, or True and False a case."""
+        chosen = self._positions(indices)
+        if isinstance(self.values, StoredCases):
+            values: Sequence[np.ndarray] = self.values.pick(chosen)
+        else:
+            values = [self.values[i] for i in chosen]
+        return Sequences(
+            values,
+            _chosen(self.labels, chosen),
+            None if self.times is None else [self.times[i] for i in chosen],
+            self.names,
+            None if self.ids is None else tuple(self.ids[i] for i in chosen),
+        )
+
+    def batch(self, indices: Any, length: int | None = None) -> Batch:
+        """The cases at `indices` as one array.
+
+        **Arguments:**
+
+        - `indices`: as for `select`.
+        - `length`: pad to this length; by default to that of the longest of these cases.
+        """
+        chosen = self._positions(indices)
+        lengths = self.lengths[chosen].astype(np.int32)
+        longest = int(lengths.max())
+        length = longest if length is None else length
+        if length < longest:
+            raise DataError(f"length is {length}, expected at least {longest}, the longest case")
+        values = np.zeros((len(chosen), length, self.num_channels), np.float32)
+        observed = np.zeros(values.shape, bool)
+        for row, i in enumerate(chosen):
+            case = self.values[i]
+            present = ~np.isnan(case)
+            observed[row, : len(case)] = present
+            np.copyto(values[row, : len(case)], case, where=present)
+        complete = np.count_nonzero(observed) == int(lengths.sum()) * self.num_channels
+        labels = _chosen(self.labels, chosen)
+        if isinstance(labels, list) and len({np.shape(label) for label in labels}) == 1:
+            labels = np.stack(labels)
+        times = None if self.times is None else [self.times[i] for i in chosen]
+        return Batch(
+            values,
+            lengths,
+            None if complete else observed,
+            None if times is None else np.stack([_prolonged(t, length) for t in times]),
+            labels,
+        )
+
+    def _positions(self, indices: Any) -> np.ndarray:
+        chosen = np.asarray(indices)
+        if chosen.dtype == bool and chosen.shape == (len(self),):
+            chosen = np.flatnonzero(chosen)
+        if chosen.ndim != 1 or not len(chosen) or chosen.dtype.kind not in "iu":
+            raise DataError(
+                f"indices has shape {chosen.shape} and dtype {chosen.dtype}, expected (n,) whole "
+                "numbers, at least one"
+            )
+        outside = (chosen < -len(self)) | (chosen >= len(self))
+        if outside.any():
+            raise DataError(f"indices has {chosen[outside][0]}, expected below {len(self)}")
+        return chosen
+
+
+def _chosen(labels: np.ndarray | list | None, chosen: np.ndarray) -> np.ndarray | list | None:
+    if isinstance(labels, list):
+        return [labels[i] for i in chosen]
+    return None if labels is None else labels[chosen]
+
+
+def _prolonged(times: np.ndarray, length: int) -> np.ndarray:
+    return np.concatenate([times, times[-1] + np.arange(1, length - len(times) + 1)])

@@ -1,0 +1,63 @@
+"""Cases that stay on disk until one of them is read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from linoss.data._errors import DataError
+
+
+def as_float32(array: np.ndarray) -> np.ndarray:
+    """In float32 and C order, without a warning of numbers that become infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.ascontiguousarray(array, np.float32)
+
+
+def as_case(where: str, array: np.ndarray) -> np.ndarray:
+    """(channels, length) as (length, channels) in float32; infinite values are refused."""
+    values = as_float32(array.T)
+    infinite = np.isinf(values)
+    if infinite.any():
+        position, channel = np.argwhere(infinite)[0]
+        raise DataError(
+            f"{where}: the value of channel {channel} at position {position} is "
+            f"{array[channel, position]}, expected a finite number below 3.4e38; remove it, or "
+            "write NaN for a missing value"
+        )
+    return values
+
+
+class StoredCases(Sequence[np.ndarray]):
+    """The cases of a memory-mapped array (cases, channels, time); each is read when asked for.
+
+    Only the case that is asked for is read, converted to float32 and checked.
+    """
+
+    def __init__(self, array: np.ndarray, source: str, indices: np.ndarray | None = None):
+        self._array = array
+        self._source = source
+        self._indices = np.arange(len(array)) if indices is None else indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.pick(np.arange(len(self))[index])
+        case = self._indices[index]
+        return as_case(f"{self._source}, case {case}", np.asarray(self._array[case]))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The length of each case, without reading it."""
+        return np.full(len(self), self._array.shape[2])
+
+    @property
+    def num_channels(self) -> int:
+        """The number of channels, without reading a case."""
+        return self._array.shape[1]
+
+    def pick(self, indices: np.ndarray) -> "StoredCases":
+        """Some of the cases, still on disk."""
+        return StoredCases(self._array, self._source, self._indices[indices])

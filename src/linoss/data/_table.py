@@ -1,0 +1,120 @@
+"""Time series for forecasting, with the index that goes on after them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from linoss.data._calendar import go_on
+from linoss.data._errors import DataError, optional
+from linoss.data._files import shown
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Series of the same variables, and what they were made of, so that forecasts can look alike.
+
+    Made by [`linoss.data.table`][] and [`linoss.data.read_table`][], which check what they get.
+
+    ```python
+    >>> import numpy as np
+    >>> import linoss.data
+    >>> load = linoss.data.table(np.zeros((100, 2)))
+    >>> load.series[0].shape, load.continued(3)[0].tolist()
+    ((100, 2), [100, 101, 102])
+
+    ```
+    """
+
+    series: list[np.ndarray]
+    """Series to (time, variables), float64, NaN where missing."""
+    index: list[np.ndarray]
+    """Series to (time,), datetime64 (in UTC) or int64, increasing by a regular step."""
+    names: tuple[Any, ...]
+    """Names of the variables."""
+    kind: Literal["array", "wide", "long"] = "array"
+    """Made of an array, of a table with a column a variable, or of one with a column of series."""
+    ids: tuple[Any, ...] | None = None
+    """Names of the series of a long table."""
+    time_name: str | None = None
+    """The column of times, or the name of the index."""
+    id_name: str | None = None
+    """The column of series of a long table."""
+    in_index: bool = False
+    """Whether times are the index of a wide frame, not a column."""
+    timezone: Any = None
+    """The time zone that dates had."""
+
+    @property
+    def long(self) -> bool:
+        """Whether the table has a column of series."""
+        return self.kind == "long"
+
+    def continued(self, horizon: int) -> list[np.ndarray]:
+        """The index of each series for the `horizon` steps after it.
+
+        ```python
+        >>> import pandas
+        >>> import linoss.data
+        >>> months = pandas.date_range("2024-01-01", periods=10, freq="MS")
+        >>> sales = linoss.data.table(pandas.DataFrame({"sales": range(10)}, index=months))
+        >>> sales.continued(2)[0].astype("datetime64[D]").tolist()
+        [datetime.date(2024, 11, 1), datetime.date(2024, 12, 1)]
+
+        ```
+        """
+        if horizon < 1:
+            raise DataError(f"horizon is {horizon}, expected a whole number of at least 1")
+        return [go_on(self.title(i), index, horizon) for i, index in enumerate(self.index)]
+
+    def title(self, series: int) -> str:
+        """How to speak of a series."""
+        return "the series" if self.ids is None else f"series {shown(self.ids[series])}"
+
+    def restore(self, forecasts: Sequence[np.ndarray], names: Sequence[Any] | None = None) -> Any:
+        """Forecasts as what the table was made of: an array, a wide frame or a long frame.
+
+        ```python
+        >>> import numpy as np, pandas
+        >>> import linoss.data
+        >>> days = pandas.date_range("2024-01-01", periods=10)
+        >>> wide = pandas.DataFrame({"date": days, "load": range(10)})
+        >>> linoss.data.table(wide).restore([np.array([[10.0], [11.0]])])
+                date  load
+        0 2024-01-11  10.0
+        1 2024-01-12  11.0
+
+        ```
+
+        **Arguments:**
+
+        - `forecasts`: for each series (horizon, variables), the steps after its end.
+        - `names`: of the variables in the forecasts, if they are not all of the table's.
+        """
+        names = self.names if names is None else tuple(names)
+        horizon = len(forecasts[0]) if len(forecasts) else 0
+        expected = (len(self.series), horizon, len(names))
+        shapes = {np.shape(forecast) for forecast in forecasts}
+        if len(forecasts) != len(self.series) or shapes != {expected[1:]}:
+            raise DataError(
+                f"forecasts has {len(forecasts)} series of shapes {sorted(shapes)}, expected "
+                f"{expected[0]} of shape (horizon, {expected[2]})"
+            )
+        if self.kind == "array":
+            return np.asarray(forecasts[0])
+        pandas = optional("pandas", "a frame of forecasts")
+        frames = []
+        for i, index in enumerate(self.continued(horizon)):
+            frame = pandas.DataFrame(np.asarray(forecasts[i]), columns=list(names))
+            times = pandas.Index(index, name=self.time_name)
+            if self.timezone is not None:
+                times = times.tz_localize("UTC").tz_convert(self.timezone)
+            if self.in_index:
+                frame.index = times
+            else:
+                frame.insert(0, self.time_name, times)
+            if self.ids is not None:
+                frame.insert(0, self.id_name, self.ids[i])
+            frames.append(frame)
+        return frames[0] if self.kind == "wide" else pandas.concat(frames, ignore_index=True)

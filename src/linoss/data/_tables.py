@@ -1,0 +1,218 @@
+"""Tables for forecasting from files, frames and arrays: wide and long. Here both are described.
+
+**Wide**: a row is a time. A column named `time`, `ds`, `timestamp`, `date` or `datetime`, or a
+first column without a name, says which; without it rows are numbered. Every other column is a
+variable.
+
+**Long**: a row is a time of one series. A column named `unique_id` (or `id`, `case`, `case_id`)
+says of which, a column of times when. `y` is the first variable; every other column is one more.
+
+Rows are sorted by time within a series. Times are whole numbers or dates, by a regular step; a gap
+becomes missing samples, and two samples at one time are refused. Dates with a time zone are kept in
+UTC.
+"""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from linoss.data._calendar import fill_gaps
+from linoss.data._columns import ID_NAMES, TIME_NAMES, Columns, is_missing, named
+from linoss.data._errors import DataError
+from linoss.data._files import listed, regular_file, shown
+from linoss.data._frames import columns_of_frame
+from linoss.data._read import TABLES
+from linoss.data._table import Table
+from linoss.data._times import time_column
+
+
+def read_table(path: str | os.PathLike[str]) -> Table:
+    r"""Time series for forecasting from a .csv or .parquet file.
+
+    ```python
+    >>> import pathlib, tempfile
+    >>> import linoss.data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder) / "load.csv"
+    ...     _ = file.write_text("date,load\n2024-01-01,5\n2024-01-02,6\n2024-01-03,\n")
+    ...     load = linoss.data.read_table(file)
+    >>> load.names, load.series[0].tolist()
+    (('load',), [[5.0], [6.0], [nan]])
+
+    ```
+
+    **Arguments:**
+
+    - `path`: a wide table, with columns `date` and one for each variable, or a long one, with
+      columns `unique_id`, `ds`, `y` and others that go with it. The head of `data/_tables.py` has
+      the details. What cannot be read is a [`linoss.data.DataError`][].
+    """
+    file = regular_file(path)
+    suffix = file.suffix.lower()
+    if suffix not in TABLES:
+        raise DataError(f"{file}: the suffix is {shown(suffix)}, expected {' or '.join(TABLES)}")
+    return _build(TABLES[suffix](file, _other_names))
+
+
+def table(data: Any) -> Table:
+    """Time series for forecasting from memory.
+
+    ```python
+    >>> import pandas
+    >>> import linoss.data
+    >>> long = pandas.DataFrame(
+    ...     {"unique_id": ["a", "a", "b", "b"], "ds": [1, 2, 1, 2], "y": [1.0, 2.0, 3.0, 4.0]}
+    ... )
+    >>> series = linoss.data.table(long)
+    >>> series.ids, series.series[1].tolist()
+    (('a', 'b'), [[3.0], [4.0]])
+
+    ```
+
+    **Arguments:**
+
+    - `data`: an array (time, variables) or (time,), or a pandas frame, wide or long; in a wide one
+      times may be the index. The head of `data/_tables.py` has the details.
+    """
+    if hasattr(data, "to_frame") and getattr(data, "ndim", 0) == 1:
+        data = data.to_frame("y" if data.name is None else data.name)
+    if hasattr(data, "columns") and hasattr(data, "iloc"):
+        return _from_frame(data)
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        array = np.array(None)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.dtype.kind not in "biuf" or 0 in array.shape:
+        raise DataError(
+            f"data has shape {array.shape} and dtype {array.dtype}, expected numbers "
+            "(time, variables), or a pandas frame"
+        )
+    names = tuple(f"{i}" for i in range(array.shape[1]))
+    columns = Columns("data", names, array.astype(float), {})
+    columns.refuse_infinite()
+    return Table([columns.numbers], [np.arange(len(array))], names)
+
+
+def _other_names(names: tuple[str, ...]) -> list[str]:
+    id_name, time_name = _id_and_time(names)
+    return [name for name in (id_name, time_name) if name is not None]
+
+
+def _id_and_time(names: tuple[str, ...]) -> tuple[str | None, str | None]:
+    id_name = named(names, ID_NAMES[::-1])
+    time_name = named([name for name in names if name != id_name], TIME_NAMES)
+    unnamed = id_name is None and time_name is None and "" in names
+    return id_name, "" if unnamed else time_name
+
+
+def _from_frame(frame: Any) -> Table:
+    levels = [str(name) for name in frame.index.names if name is not None]
+    id_name, time_name = _id_and_time(tuple(str(name) for name in frame.columns))
+    in_index = any(_id_and_time((level,)) != (None, None) for level in levels)
+    if in_index and set(levels) & {str(name) for name in frame.columns}:
+        raise DataError(f"data has {listed(levels)} as index and as column, expected it once")
+    if in_index:
+        frame = frame.reset_index()
+    elif id_name is None and time_name is None:
+        if frame.index.nlevels > 1:
+            raise DataError("data has an index of several levels, expected them named, or columns")
+        frame = frame.reset_index(names="")
+    spelled = {str(name): name for name in frame.columns}
+    columns = columns_of_frame("data", frame, _other_names)
+    _, time_name = _id_and_time(tuple(spelled))
+    zone = None if time_name is None else getattr(frame[spelled[time_name]].dtype, "tz", None)
+    made = _build(columns, in_index=in_index, timezone=zone, spelled=spelled)
+    return replace(made, time_name=made.time_name or next(iter(levels), None))
+
+
+def _build(
+    columns: Columns,
+    *,
+    in_index: bool = False,
+    timezone: Any = None,
+    spelled: dict[str, Any] | None = None,
+) -> Table:
+    columns = columns.without_counter()
+    id_name, time_name = _id_and_time((*columns.others, *columns.number_names))
+    if not columns.number_names:
+        raise DataError(f"{columns.source}: has no column of numbers, expected at least one")
+    if id_name is not None and time_name is None:
+        raise DataError(
+            f"{columns.source}: has a column of series, {shown(id_name)}, but none of times, "
+            f"expected one of {', '.join(TIME_NAMES)}"
+        )
+    columns.refuse_infinite()
+    times = np.arange(len(columns.numbers)) if time_name is None else _whole(columns, time_name)
+    ids, codes = _series(columns, id_name)
+    order = np.lexsort((times, codes))
+    target = named(columns.number_names, ("y",)) if id_name is not None else None
+    places = np.argsort([name != target for name in columns.number_names], kind="stable")
+    ends = np.cumsum(np.bincount(codes))
+    series, index = [], []
+    for code, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        rows = order[start:end]
+        title = "" if ids is None else f", series {shown(ids[code])}"
+        _refuse_twice(columns, title, rows, times)
+        filled = fill_gaps(
+            lambda sample, rows=rows, title=title: columns.where(int(rows[sample])) + title,
+            times[rows],
+            columns.numbers[rows][:, places],
+        )
+        index.append(filled[0])
+        series.append(filled[1])
+    names = tuple((spelled or {}).get(n, n) for n in (columns.number_names[i] for i in places))
+    return Table(
+        series,
+        index,
+        names,
+        kind="wide" if ids is None else "long",
+        ids=ids,
+        time_name=time_name or None,
+        id_name=id_name,
+        in_index=ids is None and (in_index or not time_name),
+        timezone=timezone,
+    )
+
+
+def _series(columns: Columns, id_name: str | None) -> tuple[tuple[Any, ...] | None, np.ndarray]:
+    """Names of the series in the order of their first rows, and the series of each row."""
+    if id_name is None:
+        return None, np.zeros(len(columns.numbers), int)
+    column = columns.others[id_name]
+    missing = is_missing(column)
+    if missing.any():
+        raise DataError(
+            f"{columns.where(int(np.argmax(missing)))}, column {shown(id_name)}: is empty, "
+            "expected the name of a series"
+        )
+    known: dict[Any, int] = {}
+    names = [n if isinstance(n, str | int | float) else str(n) for n in column.tolist()]
+    codes = [known.setdefault(name, len(known)) for name in names]
+    return tuple(known), np.array(codes)
+
+
+def _whole(columns: Columns, time_name: str) -> np.ndarray:
+    times = time_column(columns, time_name)
+    if times.dtype.kind != "f":
+        return times
+    wrong = (times % 1 != 0) | (np.abs(times) > 2**53)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{columns.where(row)}, column {shown(time_name)}: found {times[row]}, expected dates "
+            "or whole numbers; number the samples, or leave the column out"
+        )
+    return times.astype(np.int64)
+
+
+def _refuse_twice(columns: Columns, title: str, rows: np.ndarray, times: np.ndarray) -> None:
+    twice = times[rows][1:] <= times[rows][:-1]
+    if twice.any():
+        row = int(rows[int(np.argmax(twice)) + 1])
+        raise DataError(
+            f"{columns.where(row)}{title}: has a second sample at {times[row]}, expected one for "
+            "each time; remove it, or name the series in a column unique_id"
+        )

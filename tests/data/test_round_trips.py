@@ -1,0 +1,126 @@
+"""What was written in any format is read back bit for bit."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from linoss.data import read, read_parts
+
+RANDOM = np.random.default_rng(1)
+VALUES = RANDOM.normal(size=(5, 2, 7)).astype(np.float32)
+VALUES[0, 0, :2] = [1e-45, 3.4e38]
+VALUES[1, 1, 3] = VALUES[4, 0, 5:] = np.nan
+CLASSES = ["Sit", "Up and go", "Sit", "Näher", "Sit"]
+
+
+def wide_frame():
+    frame = pd.DataFrame({"label": CLASSES})
+    for channel, name in enumerate(("x", "z")):
+        for point in range(VALUES.shape[2]):
+            frame[f"{name}_{point}"] = VALUES[:, channel, point]
+    return frame.copy()
+
+
+def long_frame(lengths):
+    pieces = [
+        pd.DataFrame(
+            {"case": f"c{i}", "label": CLASSES[i], "x": case[0, :n], "z": case[1, :n]},
+        )
+        for i, (case, n) in enumerate(zip(VALUES, lengths, strict=True))
+    ]
+    return pd.concat(pieces, ignore_index=True)
+
+
+def write_ts(path, lengths, classes):
+    head = "@univariate false\n@equalLength false\n@classLabel true " + " ".join(set(classes))
+    rows = [
+        ":".join([*(",".join("?" if np.isnan(v) else repr(float(v)) for v in c[:n]) for c in case)])
+        for case, n in zip(VALUES, lengths, strict=True)
+    ]
+    lines = [f"{row}:{name}\n" for row, name in zip(rows, classes, strict=True)]
+    path.write_text(head + "\n@data\n" + "".join(lines), encoding="utf-8")
+
+
+def check(cases, lengths, labels):
+    assert cases.labels.tolist() == labels
+    assert cases.lengths.tolist() == list(lengths)
+    for case, array, n in zip(cases.values, VALUES, lengths, strict=True):
+        np.testing.assert_array_equal(case, array[:, :n].T)
+
+
+FULL, RAGGED = [7] * 5, [7, 5, 1, 6, 7]
+
+
+@pytest.mark.parametrize("lengths", [FULL, RAGGED], ids=["equal", "unequal"])
+def test_ts(tmp_path, lengths):
+    classes = [name.replace(" ", "_") for name in CLASSES]
+    write_ts(tmp_path / "a.ts", lengths, classes)
+    check(read(tmp_path / "a.ts"), lengths, classes)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("keys", [("X", "y"), ("values", "labels")])
+@pytest.mark.parametrize("lengths", [FULL, RAGGED], ids=["equal", "unequal"])
+def test_npz(tmp_path, save, keys, lengths):
+    save(tmp_path / "a.npz", **{keys[0]: VALUES, keys[1]: np.array(CLASSES)}, lengths=lengths)
+    check(read(tmp_path / "a.npz"), lengths, CLASSES)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_with_labels_beside_it(tmp_path, order):
+    np.save(tmp_path / "a.npy", np.asarray(VALUES, order=order))
+    np.save(tmp_path / "a.labels.npy", np.array(CLASSES))
+    check(read(tmp_path / "a.npy"), FULL, CLASSES)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("frame", "lengths"),
+    [(wide_frame(), FULL), (long_frame(FULL), FULL), (long_frame(RAGGED), RAGGED)],
+    ids=["wide", "long", "long, unequal"],
+)
+def test_frame(tmp_path, suffix, frame, lengths):
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    cases = read(path)
+    check(cases, lengths, CLASSES)
+    assert cases.names == ("x", "z")
+
+
+def test_row_numbers_that_pandas_writes_are_passed_over(tmp_path):
+    wide_frame().to_csv(tmp_path / "a.csv")
+    check(read(tmp_path / "a.csv"), FULL, CLASSES)
+
+
+@pytest.mark.parametrize("names", [("Walks_TRAIN", "Walks_TEST"), ("train", "test")])
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet", ".ts"])
+def test_parts(tmp_path, names, suffix):
+    for name in names:
+        path = tmp_path / f"{name}{suffix}"
+        if suffix == ".npy":
+            np.save(path, VALUES)
+            np.save(tmp_path / f"{name}.labels.npy", np.array(CLASSES))
+        elif suffix == ".npz":
+            np.savez(path, X=VALUES, y=np.array(CLASSES))
+        elif suffix == ".csv":
+            wide_frame().to_csv(path, index=False)
+        elif suffix == ".parquet":
+            wide_frame().to_parquet(path)
+        else:
+            write_ts(path, FULL, [name.replace(" ", "_") for name in CLASSES])
+    train, test = read_parts(tmp_path)
+    assert len(train) == len(test) == 5
+
+
+def test_a_file_has_no_test_part(tmp_path):
+    np.save(tmp_path / "train.npy", VALUES)
+    np.save(tmp_path / "test.npy", VALUES)
+    assert read_parts(tmp_path / "train.npy")[1] is None
+
+
+def test_a_directory_may_have_no_test_part(tmp_path):
+    np.save(tmp_path / "train.npy", VALUES)
+    assert read_parts(tmp_path)[1] is None

@@ -1,0 +1,87 @@
+"""Wrong arrays are refused with the argument, the case, what came and what was expected."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from linoss.data import DataError, sequences
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+GOOD = np.zeros((2, 1, 3))
+
+
+def changed(value, index):
+    array = GOOD.copy()
+    array[index] = value
+    return array
+
+
+BAD = [
+    ({"X": np.zeros(3)}, "X has shape (3,), expected (cases, channels, time) or (cases, time)"),
+    ({"X": np.zeros((1, 2, 3, 4))}, "X has shape (1, 2, 3, 4), expected (cases, channels, time)"),
+    ({"X": np.zeros((0, 2, 3))}, "X has shape (0, 2, 3), expected at least one of each"),
+    ({"X": np.zeros((2, 0, 3))}, "X has shape (2, 0, 3), expected at least one of each"),
+    ({"X": np.zeros((2, 2, 0))}, "X has shape (2, 2, 0), expected at least one of each"),
+    ({"X": GOOD.astype(complex)}, "X has dtype complex128, expected numbers"),
+    ({"X": np.full((2, 3), "a")}, "X has dtype <U1, expected numbers"),
+    ({"X": "file.csv"}, "X has shape (), expected (cases, channels, time)"),
+    ({"X": None}, "X has shape (), expected (cases, channels, time)"),
+    ({"X": []}, "X has no cases, expected at least one"),
+    ({"X": [1.0, 2.0]}, "X, case 0: has shape (), expected (channels, length) or (length,)"),
+    ({"X": [GOOD[0], GOOD]}, "X, case 1: has shape (2, 1, 3), expected (channels, length)"),
+    ({"X": [GOOD[0], np.zeros((1, 0))]}, "X, case 1: has shape (1, 0), expected (channels"),
+    ({"X": [GOOD[0], np.zeros((2, 3))]}, "X, case 1: has 2 channels, expected 1 as in case 0"),
+    ({"X": [GOOD[0], ["a", "b"]]}, "X, case 1: has dtype <U1, expected numbers"),
+    ({"X": [GOOD[0], [[1, 2], [3]]]}, "X, case 1: is ragged, expected an array"),
+    ({"X": changed(np.inf, (1, 0, 2))}, "X, case 1: the value of channel 0 at position 2 is inf"),
+    ({"X": changed(-np.inf, (0, 0, 0))}, "X, case 0: the value of channel 0 at position 0 is -inf"),
+    ({"X": changed(1e39, (1, 0, 1))}, "X, case 1: the value of channel 0 at position 1 is 1e+39"),
+    ({"X": pd.DataFrame({"a": ["x"]})}, "X is a frame, expected one of numbers only"),
+    ({"y": [1]}, "y has 1 labels, expected 2, one for each case"),
+    ({"y": ["a", 1.5, 2]}, "y has 3 labels, expected 2"),
+    ({"y": ["a", None]}, "y, case 1: the label is None, expected only strings or only numbers"),
+    ({"y": [1.0, np.nan]}, "y, case 1: the label is nan, expected a finite number"),
+    ({"y": [[1.0], [np.inf]]}, "y, case 1: the label is [inf], expected a finite number"),
+    ({"y": [[1.0], ["a"]]}, "y, case 1: expected numbers (outputs,) or (answers, outputs)"),
+    ({"y": np.array(["2024", "2025"], "M8[D]")}, "y has dtype datetime64[D] and shape (2,)"),
+    ({"y": "ab"}, "y has dtype <U2 and shape (), expected classes or numbers"),
+    ({"times": np.arange(2)}, "times has shape (2,), expected (3,), the length of case 0 of X"),
+    ({"times": 5}, "times has shape (), expected (time,), (cases, time) or a list"),
+    ({"times": np.zeros((3, 3))}, "times has 3 cases, expected 2, as X"),
+    ({"times": np.zeros((2, 4))}, "times, case 0: has shape (4,) and dtype float64, expected (3,)"),
+    ({"times": [0, 1, 1]}, "times, position 2: the time is 1.0 after 1.0, expected finite times"),
+    ({"times": [[0, 1, 2], [0, 2, 1]]}, "times, case 1, position 2: the time is 1.0 after 2.0"),
+    ({"times": [[0, 1, 2], [0, np.nan, 1]]}, "times, case 1, position 1: the time is nan after"),
+    ({"times": [[np.inf, 1, 2]] * 2}, "times, case 0, position 0: the time is inf, expected"),
+    ({"times": ["a", "b", "c"]}, "times: has shape (3,) and dtype <U1, expected (3,) numbers"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        sequences(**{"X": GOOD, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([], "indices has shape (0,) and dtype float64, expected (n,) whole numbers"),
+        ([[0]], "indices has shape (1, 1) and dtype int64, expected (n,) whole numbers"),
+        ([0.5], "indices has shape (1,) and dtype float64, expected (n,) whole numbers"),
+        ([2], "indices has 2, expected below 2"),
+        ([-3], "indices has -3, expected below 2"),
+    ],
+)
+def test_bad_indices(indices, message):
+    for method in (sequences(GOOD).select, sequences(GOOD).batch):
+        with pytest.raises(DataError, match=re.escape(message)):
+            method(indices)
+
+
+def test_batch_shorter_than_its_cases():
+    with pytest.raises(DataError, match="length is 2, expected at least 3, the longest case"):
+        sequences(GOOD).batch([0], length=2)

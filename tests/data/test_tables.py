@@ -1,0 +1,227 @@
+"""Tables for forecasting keep their kind: what goes in comes out, with an index that goes on."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from linoss.data import DataError, read_table, table
+
+
+def long_frame(**index):
+    ds = pd.date_range("2024-01-31", periods=4, **(index or {"freq": "ME"}))
+    columns = {"temp": np.arange(8.0), "y": np.arange(8.0) * 10}
+    return pd.DataFrame({"unique_id": ["b"] * 4 + ["a"] * 4, "ds": [*ds, *ds], **columns})
+
+
+def test_array():
+    array = np.arange(12).reshape(6, 2)
+    made = table(array)
+    np.testing.assert_array_equal(made.series[0], array)
+    assert made.series[0].dtype == np.float64
+    assert not made.long
+    forecast = np.ones((3, 2))
+    np.testing.assert_array_equal(made.restore([forecast]), forecast)
+    assert made.continued(2)[0].tolist() == [6, 7]
+
+
+def test_one_axis_is_one_variable():
+    assert table([1.0, 2.0, 3.0]).series[0].shape == (3, 1)
+
+
+FREQUENCIES = ["15min", "h", "D", "B", "W-WED", "MS", "ME", "QS", "YS", "YE", "7s", "2D"]
+
+
+@pytest.mark.parametrize("freq", FREQUENCIES)
+def test_dates_go_on_as_pandas_goes_on(freq):
+    dates = pd.date_range("2023-12-31", periods=30, freq=freq)
+    frame = pd.DataFrame({"load": np.arange(25.0)}, index=dates[:25])
+    restored = table(frame).restore([np.zeros((5, 1))])
+    pd.testing.assert_index_equal(restored.index, dates[25:], check_names=False, exact=False)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda f: f,
+        lambda f: f.rename_axis("date"),
+        lambda f: f.rename_axis("when"),
+        lambda f: f.rename_axis("date").reset_index(),
+        lambda f: f.reset_index(drop=True),
+        lambda f: f.rename(columns={"load": 0, "temp": 1}),
+        lambda f: f.tz_localize("Europe/Berlin"),
+        lambda f: f.set_axis(range(1900, 1906)),
+    ],
+    ids=["index", "named", "oddly named", "column", "counted", "numbers as names", "zone", "years"],
+)
+def test_wide_frame_comes_back_as_it_was(make):
+    dates = pd.date_range("2024-01-01", periods=6, freq="h")
+    whole = make(pd.DataFrame({"load": np.arange(6.0), "temp": np.arange(6.0, 12.0)}, index=dates))
+    made = table(whole.iloc[:4])
+    assert made.kind == "wide"
+    variables = [name for name in whole.columns if name != "date"]
+    restored = made.restore([whole[variables].to_numpy()[4:]])
+    expected = whole.iloc[4:]
+    if "date" in whole.columns:
+        expected = expected.reset_index(drop=True)
+    pd.testing.assert_frame_equal(restored, expected, check_freq=False)
+
+
+def test_series_is_a_wide_frame_of_one_variable():
+    series = pd.Series([1.0, 2.0, 3.0], pd.date_range("2024", periods=3), name="load")
+    assert table(series).restore([np.zeros((1, 1))]).columns.tolist() == ["load"]
+
+
+def test_long_frame_comes_back_as_it_was():
+    frame = long_frame()
+    made = table(frame.sample(frac=1, random_state=0))
+    assert made.long
+    assert made.names == ("y", "temp")
+    assert set(made.ids) == {"a", "b"}
+    position = made.ids.index("b")
+    assert made.series[position].tolist() == [[0, 0], [10, 1], [20, 2], [30, 3]]
+    restored = made.restore([np.full((2, 1), i) for i in range(2)], names=["y"])
+    assert restored.columns.tolist() == ["unique_id", "ds", "y"]
+    assert restored["ds"].dt.strftime("%m-%d").tolist() == ["05-31", "06-30"] * 2
+    assert restored["unique_id"].tolist() == [made.ids[0]] * 2 + [made.ids[1]] * 2
+
+
+def test_ids_keep_their_type():
+    frame = long_frame().assign(unique_id=[7] * 4 + [3] * 4)
+    assert table(frame).ids == (7, 3)
+
+
+def test_long_frame_with_an_index_of_series():
+    made = table(long_frame().set_index("unique_id"))
+    assert made.ids == ("b", "a")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        long_frame(),
+        long_frame().assign(ds=[1, 2, 3, 4] * 2),
+        pd.DataFrame({"date": pd.date_range("2024", periods=5), "load": [1.0, 2, np.nan, 4, 5]}),
+        pd.DataFrame({"load": np.arange(5.0), "temp": np.arange(5.0)}),
+    ],
+    ids=["long", "long, counted", "wide", "wide, counted"],
+)
+def test_file_is_read_as_the_frame_that_it_holds(tmp_path, suffix, frame):
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    found, expected = read_table(path), table(frame)
+    assert found.kind == expected.kind
+    assert found.names == expected.names
+    assert found.ids == expected.ids
+    for series in range(len(expected.series)):
+        np.testing.assert_array_equal(found.series[series], expected.series[series])
+        np.testing.assert_array_equal(found.index[series], expected.index[series])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_dates_in_an_index_without_a_name(tmp_path, suffix):
+    frame = pd.DataFrame({"load": np.arange(5.0)}, index=pd.date_range("2024", periods=5))
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":
+        frame.to_csv(path)
+    else:
+        frame.to_parquet(path)
+    restored = read_table(path).restore([np.zeros((1, 1))])
+    assert restored.index[0] == pd.Timestamp("2024-01-06")
+
+
+@pytest.mark.parametrize(
+    ("file", "count", "after"),
+    [("Airline", 144, np.datetime64("1961-01-01")), ("Lynx", 114, 1935)],
+)
+def test_real_series(archive, file, count, after):
+    made = read_table(archive / file / f"{file}.csv")
+    assert made.series[0].shape == (count, 1)
+    assert made.continued(1)[0][0] == after
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        ["2024-01-30", "2024-01-31", "2024-02-01"],
+        ["2024/1/30", "2024/1/31", "2024/2/1"],
+        ["20240130", "20240131", "20240201"],
+        ["2024-01-30T00:00:00Z", "2024-01-31T00:00:00Z", "2024-02-01T00:00:00Z"],
+    ],
+)
+def test_ways_to_write_dates(write, dates):
+    rows = "".join(f"{date},{i}\n" for i, date in enumerate(dates))
+    made = read_table(write("a.csv", "date,load\n" + rows))
+    assert made.index[0][-1] == np.datetime64("2024-02-01")
+    assert made.continued(1)[0][0] == np.datetime64("2024-02-02")
+
+
+@pytest.mark.parametrize(
+    "times", [["2024-01-01", "2024-01-02", "2024-01-04", "2024-01-05"], [10, 15, 25, 30]]
+)
+def test_gap_becomes_missing_samples(times):
+    frame = pd.DataFrame({"unique_id": "a", "ds": times, "y": [1.0, 2.0, 4.0, 5.0]})
+    made = table(frame)
+    np.testing.assert_array_equal(made.series[0][:, 0], [1, 2, np.nan, 4, 5])
+    assert len(made.index[0]) == 5
+
+
+def test_newest_first_is_sorted():
+    frame = pd.DataFrame({"date": pd.date_range("2024", periods=4)[::-1], "load": [4.0, 3, 2, 1]})
+    assert table(frame).series[0][:, 0].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (np.zeros((2, 3, 4)), r"data has shape \(2, 3, 4\) and dtype float64, expected numbers"),
+        (np.zeros((0, 3)), r"data has shape \(0, 3\)"),
+        ([[1, 2], [3]], r"data has shape \(\) and dtype object"),
+        ("file.csv", r"data has shape \(\) and dtype <U8"),
+        (np.array([[1.0], [np.inf]]), "data, row 1, column '0': found inf, expected a finite"),
+        (pd.DataFrame({"a": []}), "data has no rows, expected at least one"),
+        (pd.DataFrame({"date": ["2024-01-01"]}), "data: has no column of numbers, expected"),
+        (pd.DataFrame({"a": ["x"]}), "data, column 'a': holds (str|object), expected numbers"),
+        (long_frame().assign(ds=1), "data, row 1, series 'b': has a second sample at 1, expected"),
+        (long_frame().drop(columns="ds"), "data: has a column of series, 'unique_id', but none of"),
+        (long_frame().assign(ds=[0.5] * 8), "data, row 0, column 'ds': found 0.5, expected dates"),
+        (long_frame().assign(unique_id=None), "data, row 0, column 'unique_id': is empty"),
+        (long_frame().set_index("ds", drop=False), "data has ds as index and as column, expected"),
+        (pd.DataFrame([[1, 2]], columns=["ds", "ds"]), "data: two columns are named 'ds'; rename"),
+        (long_frame().assign(ds=["x"] * 8), "data, row 0, column 'ds': found 'x', expected a num"),
+        (long_frame().assign(ds=[2, 4, 6, 9] * 2), "data, row 3, series 'b': 9 comes after 6"),
+        (long_frame().assign(ds=[1, 2, 3, 99] * 2), "data, row 3, series 'b': the times from 1 to"),
+        (long_frame().assign(ds=[-(2**62), 0, 1, 2**62 + 1] * 2), "expected a regular step|steps"),
+    ],
+)
+def test_bad_tables(data, message):
+    with pytest.raises(DataError, match=message):
+        table(data)
+
+
+def test_one_date_cannot_go_on():
+    frame = pd.DataFrame({"unique_id": ["a"], "ds": ["2024-01-01"], "y": [1.0]})
+    with pytest.raises(DataError, match="series 'a': has one date, expected at least two"):
+        table(frame).continued(1)
+
+
+def test_end_of_the_calendar():
+    dates = pd.date_range("2262-03-01", periods=4, freq="D").as_unit("ns")
+    made = table(pd.DataFrame({"load": np.arange(4.0)}, index=dates))
+    with pytest.raises(DataError, match="1000000 steps after 2262-03-04"):
+        made.continued(1_000_000)
+
+
+@pytest.mark.parametrize("forecasts", [[], [np.zeros((2, 3))], [np.zeros((2, 2))] * 2])
+def test_forecasts_that_do_not_fit(forecasts):
+    with pytest.raises(DataError, match=r"forecasts has \d series of shapes"):
+        table(np.zeros((5, 2))).restore(forecasts)
+
+
+def test_horizon_of_nothing():
+    with pytest.raises(DataError, match="horizon is 0, expected a whole number of at least 1"):
+        table(np.zeros((5, 2))).continued(0)
