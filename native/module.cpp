@@ -132,7 +132,6 @@ struct ScanHandlers {
   using T = std::conditional_t<kType == ffi::F32, float, double>;
   using In = ffi::Buffer<kType>;
   using Out = ffi::ResultBuffer<kType>;
-  static constexpr int64_t kGroup = 64;  // oscillators that are worked on together
 
   static const ScanKernels<T>& kernels() {
     if constexpr (kType == ffi::F32) return chosen_kernels().scan_f32;
@@ -140,12 +139,13 @@ struct ScanHandlers {
   }
 
   struct Problem {
-    int64_t batch, time, state, groups;
+    int64_t batch, time, state;
+    int64_t group, groups;  // oscillators that are worked on together, and how many such groups
     bool varying, masked;
     Scan<T> scan(int64_t i, int64_t first, const In& force, const In& step, const U8& mask,
                  T* kept) const {
       const int64_t rows = varying ? batch * time * state : state;
-      return {time, state, std::min(kGroup, state - first),
+      return {time, state, std::min(group, state - first),
               step.typed_data() + (varying ? i * time * state : 0) + first, rows,
               varying ? state : 0, force.typed_data() + i * time * state + first,
               masked ? mask.typed_data() + i * time : nullptr,
@@ -158,7 +158,9 @@ struct ScanHandlers {
   static ffi::Error check(const In& force, const In& step, const U8& mask, Problem& p) {
     const auto shape = force.dimensions();
     if (shape.size() != 3) return wrong_shape("force");
-    p = {shape[0], shape[1], shape[2], (shape[2] + kGroup - 1) / kGroup, false, false};
+    p.batch = shape[0], p.time = shape[1], p.state = shape[2];
+    p.group = p.batch < 16 ? 16 : 64;  // few sequences leave the threads to be fed by oscillators
+    p.groups = (p.state + p.group - 1) / p.group;
     p.varying = step.dimensions().size() == 4;
     p.masked = mask.element_count() > 0;
     if (!has_shape(step, {kStepRows, p.state}) &&
@@ -177,7 +179,7 @@ struct ScanHandlers {
     if (!has_shape(*final, {p.batch, p.state, 2})) return wrong_shape("final");
     if (!has_shape(*kept, {p.batch, tiles(p.time), 2, p.state})) return wrong_shape("kept");
     parallel(pool, p.batch * p.groups, [&](int64_t work) {
-      const int64_t i = work / p.groups, first = work % p.groups * kGroup;
+      const int64_t i = work / p.groups, first = work % p.groups * p.group;
       const int64_t ends = (i * p.state + first) * 2;
       kernels().forward(p.scan(i, first, force, step, mask, kept->typed_data()),
                         start.typed_data() + ends,
@@ -196,7 +198,7 @@ struct ScanHandlers {
     if (!has_shape(d_final, {p.batch, p.state, 2})) return wrong_shape("d_final");
     std::vector<T> sums(p.varying ? 0 : p.batch * kStepRows * p.state);
     parallel(pool, p.batch * p.groups, [&](int64_t work) {
-      const int64_t i = work / p.groups, first = work % p.groups * kGroup;
+      const int64_t i = work / p.groups, first = work % p.groups * p.group;
       const int64_t at = i * p.time * p.state + first, ends = (i * p.state + first) * 2;
       T* d_step_here = p.varying ? d_step->typed_data() + at
                                  : sums.data() + i * kStepRows * p.state + first;

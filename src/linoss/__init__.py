@@ -12,6 +12,7 @@ from linoss.dynamics import (
     spectral_radius,
     stable_frequencies,
 )
+from linoss.estimators import LinOSSClassifier, LinOSSForecaster, LinOSSRegressor
 from linoss.nn import (
     LinOSS,
     LinOSSBlock,
@@ -28,8 +29,11 @@ __version__ = "0.1.0"
 __all__ = [
     "LinOSS",
     "LinOSSBlock",
+    "LinOSSClassifier",
     "LinOSSConfig",
+    "LinOSSForecaster",
     "LinOSSLayer",
+    "LinOSSRegressor",
     "Oscillators",
     "Stream",
     "Transition",

@@ -1,0 +1,8 @@
+"""The scikit-learn face: classifier, regressor, forecaster."""
+
+from linoss.estimators._classifier import LinOSSClassifier
+from linoss.estimators._forecaster import LinOSSForecaster
+from linoss.estimators._load import load
+from linoss.estimators._regressor import LinOSSRegressor
+
+__all__ = ["LinOSSClassifier", "LinOSSForecaster", "LinOSSRegressor", "load"]

@@ -1,0 +1,294 @@
+"""What the estimators share: from parameters to a trained model, to a directory and back."""
+
+import json
+import os
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from linoss import _checks
+from linoss.data import DataError, Sequences, sequences
+from linoss.estimators._progress import ProgressLine
+from linoss.nn import LinOSS, LinOSSConfig, Stream
+from linoss.training import (
+    Cases,
+    CheckpointError,
+    Inputs,
+    Objective,
+    Saved,
+    TrainingConfig,
+    load_model,
+    predict,
+    save_model,
+    train,
+)
+
+Kind = TypeVar("Kind", bound="SequenceEstimator")
+
+_FEW = 200  # cases: below, all of them are needed for training
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where a fit keeps its files, if anywhere."""
+
+    directory: str | os.PathLike[str] | None = None
+    resume: bool = False
+
+
+class SequenceEstimator(BaseEstimator):
+    """Parameters and training, for all tasks."""
+
+    def __init__(
+        self,
+        *,
+        hidden_size: int,
+        state_size: int,
+        num_blocks: int,
+        scheme: str,
+        damped: bool,
+        bidirectional: bool,
+        norm: str | None,
+        dropout: float,
+        time_channel: bool,
+        model_options: dict[str, Any] | None,
+        steps: int,
+        batch_size: int,
+        learning_rate: float,
+        warmup: int | None,
+        schedule: str,
+        weight_decay: float,
+        clip_norm: float | None,
+        validation_fraction: float | None,
+        evaluate_every: int | None,
+        patience: int | None,
+        random_state: Any,
+        verbose: int,
+    ):
+        self.hidden_size = hidden_size
+        self.state_size = state_size
+        self.num_blocks = num_blocks
+        self.scheme = scheme
+        self.damped = damped
+        self.bidirectional = bidirectional
+        self.norm = norm
+        self.dropout = dropout
+        self.time_channel = time_channel
+        self.model_options = model_options
+        self.steps = steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.warmup = warmup
+        self.schedule = schedule
+        self.weight_decay = weight_decay
+        self.clip_norm = clip_norm
+        self.validation_fraction = validation_fraction
+        self.evaluate_every = evaluate_every
+        self.patience = patience
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ---- Training ----
+
+    def _train(
+        self,
+        inputs: Inputs,
+        objective: Objective,
+        training_set: Cases,
+        validation_set: Cases | None,
+        seed: int,
+        run: Run,
+        **head: Any,
+    ) -> None:
+        """Fit a model, and keep it in `model_`."""
+        config = LinOSSConfig(
+            **{
+                "in_size": inputs.in_size,
+                "out_size": objective.out_size,
+                "task": objective.task,
+                "hidden_size": self.hidden_size,
+                "state_size": self.state_size,
+                "num_blocks": self.num_blocks,
+                "scheme": self.scheme,
+                "damped": self.damped,
+                "bidirectional": self.bidirectional,
+                "norm": self.norm,
+                "dropout": self.dropout,
+                **head,
+                **(self.model_options or {}),
+            }
+        )
+        settings = self._training_config(seed)
+        line = ProgressLine(objective.metric) if self.verbose else nullcontext()
+        with jax.enable_x64(False), line as shown:
+            result = train(
+                LinOSS(config, key=jax.random.key(seed)),
+                inputs,
+                objective,
+                training_set,
+                validation_set,
+                settings,
+                directory=run.directory,
+                resume=run.resume,
+                on_progress=shown,
+                extra=self._extra(),
+                arrays=self._arrays(),
+            )
+        self.model_, self.inputs_, self.objective_ = result.model, inputs, objective
+        self.history_, self.n_steps_ = result.history, result.steps
+        self.best_metric_ = result.best_metric
+
+    def _training_config(self, seed: int) -> TrainingConfig:
+        _checks.positive_integer("steps", self.steps)
+        every = self.evaluate_every
+        warmup = self.warmup
+        return TrainingConfig(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            warmup=min(100, self.steps // 10) if warmup is None else warmup,
+            schedule=self.schedule,  # pyright: ignore[reportArgumentType]
+            weight_decay=self.weight_decay,
+            clip_norm=self.clip_norm,
+            evaluate_every=max(self.steps // 20, 1) if every is None else every,
+            patience=self.patience,
+            seed=seed,
+        )
+
+    def _seed(self) -> int:
+        """A whole number that decides all that is drawn."""
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _held_out(self, cases: int) -> int:
+        """How many of so many cases are kept for validation."""
+        fraction = self.validation_fraction
+        if fraction is None:
+            fraction = 0.0 if cases < _FEW else 0.1
+        _checks.number(
+            "validation_fraction", fraction, "None or a number in [0, 1)", lambda x: 0 <= x < 1
+        )
+        return min(round(fraction * cases), cases - 1)
+
+    # ---- Data ----
+
+    def _sequences(self, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any) -> Any:
+        """Cases from what a user has; an array that is not a list is looked at as others do."""
+        if isinstance(X, Sequences):
+            cases = X
+        else:
+            if not isinstance(X, list | tuple) or _is_table(X):
+                allowed = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
+                if y is None and np.ndim(X) == 3:  # whose lengths may differ from those of fit
+                    X = check_array(X, estimator=self, **allowed)
+                elif y is None:
+                    X = validate_data(self, X, reset=reset, **allowed)
+                else:
+                    X, y = validate_data(self, X, y, reset=reset, **allowed, **checks)
+            cases = sequences(X, times=times)
+        if not reset and cases.num_channels != self.inputs_.channels:
+            raise DataError(
+                f"X has {cases.num_channels} channels, expected {self.inputs_.channels}, as in fit"
+            )
+        return cases, y
+
+    def _answers(self, X: Any, times: Any) -> Any:
+        """The objective's view of the model's answers."""
+        check_is_fitted(self)
+        cases, _ = self._sequences(X, None, times, reset=False)
+        with jax.enable_x64(False):
+            found = predict(self.model_, self.inputs_, cases)
+        if isinstance(found, list):
+            return [self.objective_.decode(answers) for answers in found]
+        return self.objective_.decode(found)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def stream(self) -> Stream:
+        """The trained model, to listen to one sample at a time; see [`linoss.Stream`][].
+
+        It takes what the model takes: scaled samples, as `inputs_` makes them.
+        """
+        check_is_fitted(self)
+        with jax.enable_x64(False):
+            return Stream(self.model_)
+
+    # ---- Files ----
+
+    def _extra(self) -> dict[str, Any]:
+        """What a directory holds beside the model."""
+        parameters = self.get_params(deep=False)
+        if not isinstance(parameters["random_state"], int | None):
+            parameters["random_state"] = None  # it has been used up
+        parameters = json.loads(json.dumps(parameters, default=_plain))
+        return {
+            "estimator": type(self).__name__,
+            "parameters": parameters,
+            "fitted": self._fitted(),
+        }
+
+    def _fitted(self) -> dict[str, Any]:
+        """Learned attributes that are neither in the model nor in its inputs or objective."""
+        return {"n_features_in": getattr(self, "n_features_in_", None)}
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Likewise, arrays."""
+        return {}
+
+    def _restore(self, fitted: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """The inverse of `_fitted` and `_arrays`."""
+        if fitted["n_features_in"] is not None:
+            self.n_features_in_ = fitted["n_features_in"]
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the trained estimator into a directory of its own: JSON and safetensors."""
+        check_is_fitted(self)
+        model = (self.model_, self.inputs_, self.objective_)
+        save_model(directory, *model, extra=self._extra(), arrays=self._arrays())
+
+    @classmethod
+    def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
+        """The estimator that [`save`][], or `fit(..., directory=...)`, wrote."""
+        with jax.enable_x64(False):
+            saved = load_model(directory)
+        kind = saved.extra.get("estimator")
+        if kind != cls.__name__:
+            raise ValueError(
+                f"{os.fspath(directory)} holds {f'a {kind}' if kind else 'no estimator'}, "
+                f"expected a {cls.__name__}"
+            )
+        return cls.of(saved, directory)
+
+    @classmethod
+    def of(cls: type[Kind], saved: Saved, directory: str | os.PathLike[str]) -> Kind:
+        """The estimator in what was read from a directory."""
+        try:
+            estimator = cls(**saved.extra["parameters"])
+            estimator.model_, estimator.inputs_ = saved.model, saved.inputs
+            estimator.objective_, estimator.history_ = saved.objective, saved.history
+            estimator._restore(saved.extra["fitted"], saved.arrays)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{os.fspath(directory)}: the estimator in it cannot be understood: {error!r}"
+            ) from None
+        return estimator
+
+
+def _is_table(X: Any) -> bool:
+    """Whether a list is a table of numbers, a row for each case, and not a list of arrays."""
+    return len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, for JSON."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{value!r} cannot be written as JSON")

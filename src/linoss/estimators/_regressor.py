@@ -1,0 +1,171 @@
+"""Numbers from sequences: one or several for each, or at every k-th step."""
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.model_selection import train_test_split
+
+from linoss.data import DataError, Sequences
+from linoss.estimators._base import Run, SequenceEstimator
+from linoss.training import Inputs, Regression
+
+
+class LinOSSRegressor(RegressorMixin, SequenceEstimator):
+    """A LinOSS model that learns numbers from sequences, with scikit-learn's manners.
+
+    ```python
+    >>> import numpy as np
+    >>> from linoss import LinOSSRegressor
+    >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
+    >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
+    >>> regressor = LinOSSRegressor(steps=100, hidden_size=16, state_size=16, random_state=0)
+    >>> bool(regressor.fit(waves[:40], speed[:40]).score(waves[40:], speed[40:]) > 0.9)
+    True
+
+    ```
+    """
+
+    def __init__(
+        self,
+        *,
+        hidden_size: int = 64,
+        state_size: int = 64,
+        num_blocks: int = 2,
+        scheme: str = "im",
+        damped: bool = False,
+        bidirectional: bool = False,
+        norm: str | None = "batch",
+        dropout: float = 0.1,
+        time_channel: bool = False,
+        model_options: dict[str, Any] | None = None,
+        every: int | None = None,
+        steps: int = 1000,
+        batch_size: int = 32,
+        learning_rate: float = 3e-3,
+        warmup: int | None = None,
+        schedule: str = "cosine",
+        weight_decay: float = 0.01,
+        clip_norm: float | None = 1.0,
+        validation_fraction: float | None = None,
+        evaluate_every: int | None = None,
+        patience: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        """**Arguments:** as for [`linoss.LinOSSClassifier`][], and
+
+        - `every`: None for one answer a sequence (of one number or several), or k for an answer at
+          every k-th step: the targets of a case are then `(length // k,)` or `(length // k, n)`.
+        """
+        super().__init__(
+            hidden_size=hidden_size,
+            state_size=state_size,
+            num_blocks=num_blocks,
+            scheme=scheme,
+            damped=damped,
+            bidirectional=bidirectional,
+            norm=norm,
+            dropout=dropout,
+            time_channel=time_channel,
+            model_options=model_options,
+            steps=steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            warmup=warmup,
+            schedule=schedule,
+            weight_decay=weight_decay,
+            clip_norm=clip_norm,
+            validation_fraction=validation_fraction,
+            evaluate_every=evaluate_every,
+            patience=patience,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.every = every
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        times: Any = None,
+        directory: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+    ) -> "LinOSSRegressor":
+        """Learn from sequences and their targets.
+
+        **Arguments:** as for [`linoss.LinOSSClassifier.fit`][], but
+
+        - `y`: `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, answers)`,
+          `(cases, answers, n)`, or a list of `(answers,)` or `(answers, n)` arrays. NaN there
+          means that a target is not known.
+        """
+        checks = {"multi_output": True, "y_numeric": True} if self.every is None else {}
+        targets = None if self.every is not None or isinstance(X, Sequences) else y
+        cases, checked = self._sequences(X, targets, times, reset=True, **checks)
+        y = y if checked is None else checked
+        y = cases.labels if y is None else y
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        if len(y) != len(cases):
+            raise DataError(f"y has {len(y)} targets, expected {len(cases)}, one for each case")
+        y = np.asarray(y, np.float64) if self.every is None else list(y)
+        self.one_number_ = np.ndim(y[0]) == (0 if self.every is None else 1)
+        cases = Sequences(cases.values, y, cases.times, cases.names, cases.ids)
+        seed, held_out = self._seed(), self._held_out(len(cases))
+        training_set, validation_set = cases, None
+        if held_out:
+            first, second = train_test_split(
+                np.arange(len(cases)), test_size=held_out, random_state=seed
+            )
+            training_set, validation_set = (
+                cases.select(np.sort(first)),
+                cases.select(np.sort(second)),
+            )
+        inputs = Inputs.from_sequences(training_set, time_channel=self.time_channel)
+        objective = Regression.from_labels(training_set.labels, every=self.every)
+        run = Run(directory, resume)
+        self._train(inputs, objective, training_set, validation_set, seed, run, every=self.every)
+        return self
+
+    def predict(self, X: Any, *, times: Any = None) -> Any:
+        """The targets, in the shape that they had in `fit`; a list where their numbers differ."""
+        answers = self._answers(X, times)
+        if not self.one_number_:
+            return answers
+        return [a[..., 0] for a in answers] if isinstance(answers, list) else answers[..., 0]
+
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
+    ) -> float:
+        """R² over all targets that are known; `y` may be left out where X has labels."""
+        y = X.labels if y is None and isinstance(X, Sequences) else y
+        found = self.predict(X, times=times)
+        if self.every is None:
+            return float(r2_score(y, found, sample_weight=sample_weight))
+        if sample_weight is not None:
+            raise ValueError("sample_weight was given, but every is not None, expected None")
+        columns = 1 if self.one_number_ else self.objective_.out_size
+        truth = np.concatenate([np.asarray(case, float).reshape(-1, columns) for case in y])
+        found = np.concatenate([np.asarray(case).reshape(-1, columns) for case in found])
+        known = np.isfinite(truth).all(axis=1)
+        return float(r2_score(truth[known], found[known]))
+
+    def _fitted(self) -> dict[str, Any]:
+        return {**super()._fitted(), "one_number": bool(self.one_number_)}
+
+    def _restore(self, fitted: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        super()._restore(fitted, arrays)
+        self.one_number_ = bool(fitted["one_number"])

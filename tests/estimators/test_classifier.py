@@ -1,0 +1,190 @@
+"""LinOSSClassifier: what it takes, what it gives, and that it comes back from a directory."""
+
+import json
+import pickle
+
+import jax
+import numpy as np
+import pytest
+
+from linoss import LinOSSClassifier
+from linoss.data import DataError, sequences
+from linoss.estimators import load
+from linoss.training import CheckpointError
+
+
+@pytest.fixture(scope="module")
+def fitted(waves):
+    return LinOSSClassifier(
+        hidden_size=16, state_size=16, num_blocks=1, steps=100, learning_rate=1e-2, random_state=0
+    ).fit(*waves)
+
+
+def test_learns(fitted, waves):
+    assert fitted.score(*waves) == 1
+    assert fitted.classes_.tolist() == ["fast", "slow"]
+
+
+def test_probabilities(fitted, waves):
+    probabilities = fitted.predict_proba(waves[0])
+    assert probabilities.shape == (48, 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert np.array_equal(
+        fitted.predict(waves[0]), fitted.classes_[np.argmax(probabilities, axis=1)]
+    )
+
+
+def test_an_answer_does_not_depend_on_the_other_cases(fitted, waves):
+    together = fitted.predict_proba(waves[0])
+    alone = np.concatenate([fitted.predict_proba(waves[0][i : i + 1]) for i in (0, 17, 47)])
+    assert np.array_equal(together[[0, 17, 47]], alone)
+
+
+def test_unequal_lengths_as_a_list(small, waves):
+    values, labels = waves
+    cases = [case[:, : 20 + i % 20] for i, case in enumerate(values)]
+    classifier = LinOSSClassifier(**small).fit(cases, labels)
+    assert classifier.score(cases, labels) > 0.95
+    assert np.array_equal(
+        classifier.predict_proba(cases)[5], classifier.predict_proba([cases[5]])[0]
+    )
+
+
+def test_missing_values_are_masked_not_filled(small, waves):
+    values, labels = np.array(waves[0]), waves[1]
+    values[np.random.default_rng(1).random(values.shape) < 0.2] = np.nan
+    classifier = LinOSSClassifier(**small).fit(values, labels)
+    assert classifier.inputs_.indicators
+    assert classifier.score(values, labels) > 0.95
+
+
+def test_irregular_sampling(small, waves):
+    labels, random = waves[1], np.random.default_rng(2)
+    times = np.cumsum(random.uniform(0.2, 1.8, (48, 40)), axis=1)
+    values = np.sin(np.where(labels == "slow", 1.0, 2.0)[:, None] * times / 4)
+    classifier = LinOSSClassifier(**small).fit(values, labels, times=times)
+    assert classifier.inputs_.irregular
+    assert classifier.score(values, labels, times=times) > 0.9
+
+
+def test_sequences_with_their_own_labels(small, waves):
+    cases = sequences(waves[0], y=waves[1])
+    assert np.array_equal(
+        LinOSSClassifier(**small).fit(cases).predict(cases),
+        LinOSSClassifier(**small).fit(*waves).predict(waves[0]),
+    )
+
+
+def test_the_same_random_state_gives_the_same_weights(small, waves):
+    first, second = (LinOSSClassifier(**small).fit(*waves) for _ in range(2))
+    assert np.array_equal(first.predict_proba(waves[0]), second.predict_proba(waves[0]))
+    other = LinOSSClassifier(**{**small, "random_state": 1}).fit(*waves)
+    assert not np.array_equal(first.predict_proba(waves[0]), other.predict_proba(waves[0]))
+
+
+def test_precision_of_jax_does_not_matter(fitted, waves):
+    with jax.enable_x64(False):
+        single = fitted.predict_proba(waves[0])
+    with jax.enable_x64(True):
+        assert np.array_equal(fitted.predict_proba(waves[0]), single)
+
+
+def test_class_weight_moves_the_answers(small, waves):
+    values, labels = waves
+    noise = np.random.default_rng(0).normal(size=values.shape)
+    shares = [
+        np.mean(
+            LinOSSClassifier(**small, class_weight={"slow": weight, "fast": 1.0})
+            .fit(noise[:24], labels[:24])
+            .predict(noise[24:])
+            == "slow"
+        )
+        for weight in (0.01, 100.0)
+    ]
+    assert shares[0] < 0.2
+    assert shares[1] > 0.8
+
+
+def test_a_held_out_part_chooses_the_weights(small, waves):
+    settings = {**small, "validation_fraction": 0.25, "evaluate_every": 10, "patience": 3}
+    classifier = LinOSSClassifier(**settings).fit(*waves)
+    assert classifier.best_metric_ == 1
+    assert classifier.n_steps_ < 100
+    assert [record["step"] for record in classifier.history_][:2] == [10, 20]
+
+
+@pytest.mark.parametrize("way", ["save", "run directory", "load", "pickle"])
+def test_comes_back(way, fitted, small, waves, tmp_path):
+    if way == "pickle":
+        again = pickle.loads(pickle.dumps(fitted))
+    elif way == "run directory":
+        LinOSSClassifier(**small).fit(*waves, directory=tmp_path / "run")
+        again = LinOSSClassifier.load(tmp_path / "run")
+    else:
+        fitted.save(tmp_path / "model")
+        again = (load if way == "load" else LinOSSClassifier.load)(tmp_path / "model")
+    assert np.array_equal(again.predict_proba(waves[0]), fitted.predict_proba(waves[0]))
+    assert again.get_params() == fitted.get_params()
+    assert again.predict(waves[0][:3]).tolist() == fitted.predict(waves[0][:3]).tolist()
+
+
+def test_a_run_that_has_ended_is_only_read_again(small, waves, tmp_path):
+    whole = LinOSSClassifier(**small).fit(*waves)
+    LinOSSClassifier(**small).fit(*waves, directory=tmp_path / "run")
+    again = LinOSSClassifier(**small).fit(*waves, directory=tmp_path / "run", resume=True)
+    assert np.array_equal(again.predict_proba(waves[0]), whole.predict_proba(waves[0]))
+
+
+@pytest.mark.usefixtures("unchecked")
+class TestErrors:
+    def test_other_channels(self, fitted, waves):
+        with pytest.raises(ValueError, match="X has 1 channels, expected 2, as in fit"):
+            fitted.predict(waves[0][:, :1])
+
+    def test_labels_and_cases_differ_in_number(self, small, waves):
+        cases = list(waves[0])
+        with pytest.raises(ValueError, match="y has 47 labels, expected 48"):
+            LinOSSClassifier(**small).fit(cases, waves[1][:47])
+
+    def test_infinite_values(self, small, waves):
+        values = list(np.array(waves[0]))
+        values[3][1, 5] = np.inf
+        with pytest.raises(DataError, match="3"):
+            LinOSSClassifier(**small).fit(values, waves[1])
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("hidden_size", 0),
+            ("scheme", "euler"),
+            ("dropout", 1.0),
+            ("steps", 0),
+            ("learning_rate", -1.0),
+            ("validation_fraction", 1.5),
+            ("norm", "group"),
+        ],
+    )
+    def test_wrong_settings_are_named(self, small, waves, name, value):
+        with pytest.raises(ValueError, match=name):
+            LinOSSClassifier(**{**small, name: value}).fit(*waves)
+
+    def test_a_directory_of_another_kind(self, fitted, tmp_path):
+        from linoss import LinOSSRegressor
+
+        fitted.save(tmp_path / "model")
+        with pytest.raises(ValueError, match="holds a LinOSSClassifier, expected a LinOSSReg"):
+            LinOSSRegressor.load(tmp_path / "model")
+
+    def test_a_directory_that_holds_something(self, fitted, tmp_path):
+        fitted.save(tmp_path / "model")
+        with pytest.raises(CheckpointError, match="nothing is overwritten"):
+            fitted.save(tmp_path / "model")
+
+    def test_hostile_parameters(self, fitted, tmp_path):
+        fitted.save(tmp_path / "model")
+        path = tmp_path / "model" / "config.json"
+        record = json.loads(path.read_text())
+        assert "__class__" not in record["extra"]["parameters"]
+        path.write_text(json.dumps(record).replace('"hidden_size"', '"__class__"'))
+        with pytest.raises(CheckpointError):
+            LinOSSClassifier.load(tmp_path / "model")

@@ -1,0 +1,78 @@
+"""LinOSSRegressor: a number, several, or a sequence of targets."""
+
+import numpy as np
+import pytest
+
+from linoss import LinOSSRegressor
+from linoss.estimators import load
+
+
+@pytest.fixture(scope="module")
+def speeds():
+    speed = np.random.default_rng(0).uniform(0.5, 1.5, 48)
+    return np.sin(np.outer(speed, np.arange(40)) / 3), speed
+
+
+@pytest.fixture(scope="module")
+def sums():
+    """Noise of unequal length, and its sum at every 10th step."""
+    random = np.random.default_rng(0)
+    cases = [random.normal(size=(2, 60 + i)) for i in range(24)]
+    return cases, [np.cumsum(case[0])[9::10] / 5 for case in cases]
+
+
+def test_one_number(small, speeds):
+    regressor = LinOSSRegressor(**{**small, "steps": 200}).fit(*speeds)
+    assert regressor.predict(speeds[0]).shape == (48,)
+    assert regressor.score(*speeds) > 0.9
+
+
+def test_several_numbers(small, speeds):
+    values, speed = speeds
+    targets = np.stack([speed, -2 * speed], axis=1)
+    regressor = LinOSSRegressor(**{**small, "steps": 200}).fit(values, targets)
+    assert regressor.predict(values).shape == (48, 2)
+    assert regressor.score(values, targets) > 0.9
+
+
+def test_a_sequence_of_targets(small, sums):
+    cases, targets = sums
+    regressor = LinOSSRegressor(**{**small, "steps": 200}, every=10).fit(cases, targets)
+    found = regressor.predict(cases)
+    assert [len(answers) for answers in found] == [len(target) for target in targets]
+    assert regressor.score(cases, targets) > 0.8
+
+
+def test_a_sequence_of_several_targets_some_unknown(small):
+    random = np.random.default_rng(0)
+    values = random.normal(size=(24, 1, 40))
+    sums = np.cumsum(values[:, 0], axis=1)[:, 9::10] / 5
+    targets = np.stack([sums, -sums], axis=-1)
+    targets[3, 1] = np.nan
+    regressor = LinOSSRegressor(**small, every=10).fit(values, targets)
+    assert regressor.predict(values).shape == (24, 4, 2)
+    assert np.isfinite(regressor.score(values, targets))
+
+
+def test_targets_are_scaled(small, speeds):
+    values, speed = speeds
+    plain = LinOSSRegressor(**small).fit(values, speed).predict(values)
+    large = LinOSSRegressor(**small).fit(values, 1e6 + 1e5 * speed).predict(values)
+    np.testing.assert_allclose((large - 1e6) / 1e5, plain, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("every", [None, 10])
+def test_comes_back_from_a_directory(every, small, speeds, tmp_path):
+    values = speeds[0]
+    targets = speeds[1] if every is None else np.cumsum(values, axis=1)[:, 9::10]
+    regressor = LinOSSRegressor(**small, every=every).fit(values, targets)
+    regressor.save(tmp_path / "model")
+    assert np.array_equal(load(tmp_path / "model").predict(values), regressor.predict(values))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_targets_of_the_wrong_number_are_named(small, sums):
+    cases, targets = sums
+    targets = [*targets[:5], targets[5][:-1], *targets[6:]]
+    with pytest.raises(ValueError, match=r"labels\[5\]"):
+        LinOSSRegressor(**small, every=10).fit(cases, targets)

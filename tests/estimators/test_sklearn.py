@@ -1,0 +1,61 @@
+"""The estimators keep scikit-learn's contract: all of its checks, pipelines and searches."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from linoss import LinOSSClassifier, LinOSSRegressor
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+SMALL = {"hidden_size": 16, "state_size": 8, "num_blocks": 1, "steps": 60, "learning_rate": 2e-2}
+
+
+@parametrize_with_checks([LinOSSClassifier(**SMALL), LinOSSRegressor(**SMALL)])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([LinOSSClassifier(), LinOSSRegressor()])
+def test_scikit_learns_own_checks_with_default_settings(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def waves():
+    labels = np.array(["slow", "fast"])[np.arange(48) % 2]
+    speed = np.where(labels == "slow", 1.0, 2.0)
+    values = np.sin(np.outer(speed, np.arange(40)) / 4)
+    return values + 0.1 * np.random.default_rng(0).normal(size=values.shape), labels
+
+
+def test_in_a_pipeline(waves):
+    values, labels = waves
+    pipeline = make_pipeline(FunctionTransformer(np.tanh), LinOSSClassifier(**SMALL))
+    assert pipeline.fit(values, labels).score(values, labels) == 1
+
+
+def test_in_cross_validation(waves):
+    values, labels = waves
+    scores = cross_val_score(LinOSSClassifier(**SMALL, random_state=0), values, labels, cv=2)
+    assert np.all(scores == 1)
+
+
+def test_three_dimensional_input_in_cross_validation(waves):
+    values, labels = waves
+    both = np.stack([values, -values], axis=1)
+    scores = cross_val_score(LinOSSClassifier(**SMALL, random_state=0), both, labels, cv=2)
+    assert np.all(scores == 1)
+
+
+def test_in_a_grid_search(waves):
+    values, labels = waves
+    search = GridSearchCV(
+        LinOSSClassifier(**SMALL, random_state=0), {"scheme": ["im", "imex"]}, cv=2
+    )
+    assert search.fit(values, labels).best_score_ == 1
+    assert search.best_params_["scheme"] in ("im", "imex")
