@@ -10,7 +10,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.usefixtures("single_precision")
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/estimators.md"])
 def test_python_blocks_run(page):
     blocks = BLOCK.findall((ROOT / page).read_text())
     assert blocks
@@ -22,7 +22,7 @@ def test_readme_example_has_a_dozen_lines():
     assert len([line for line in example.splitlines() if line.strip()]) <= 12
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/paper.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/estimators.md", "docs/paper.md"])
 def test_links_and_named_files_exist(page):
     text = (ROOT / page).read_text()
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)

@@ -225,3 +225,23 @@ def test_forecasts_that_do_not_fit(forecasts):
 def test_horizon_of_nothing():
     with pytest.raises(DataError, match="horizon is 0, expected a whole number of at least 1"):
         table(np.zeros((5, 2))).continued(0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("1/13/2010 0:00", "1/13/2010 1:00", "2010-01-13T01"),
+        ("30.1.2010", "31.1.2010", "2010-01-31"),
+        ("31-01-2010 10:00:00", "31-01-2010 10:00:30", "2010-01-31T10:00:30"),
+    ],
+)
+def test_days_above_twelve_tell_days_from_months(tmp_path, first, second, expected):
+    (tmp_path / "load.csv").write_text(f"date,load\n{first},1\n{second},2\n")
+    index = read_table(tmp_path / "load.csv").index[0]
+    assert index[1] == np.datetime64(expected)
+
+
+def test_dates_that_may_be_read_in_two_ways_are_refused(tmp_path):
+    (tmp_path / "load.csv").write_text("date,load\n1/2/2010,1\n2/2/2010,2\n")
+    with pytest.raises(DataError, match=r"line 2.*day or month first"):
+        read_table(tmp_path / "load.csv")

@@ -21,8 +21,9 @@ def normalised(x, statistics):
     return (x - statistics[0]) / np.sqrt(statistics[1] + 1e-5)
 
 
-def blended(running, batch):
-    return batch if running is None else 0.99 * running + 0.01 * batch
+def blended(running, batch, kind):
+    keep = {"running": 0.99, "batch": 0.9}[kind]
+    return batch if running is None else keep * running + (1 - keep) * batch
 
 
 def held_by(norm):
@@ -41,7 +42,7 @@ def test_training_over_several_batches(draw, kind, mask):
         x = 2 * draw(*SHAPE, seed=seed) + seed
         there = x if mask is None else x[mask]
         batch = statistics(there)
-        running = blended(running, batch)
+        running = blended(running, batch, kind)
         output, norm = norm(jnp.asarray(x), mask, training=True)
         expected = normalised(there, running if kind == "running" else batch)
         assert_close(output if mask is None else output[mask], expected)
@@ -86,7 +87,7 @@ def test_gradient_flows_through_the_share_of_the_batch(stirred, draw, kind, fres
 
     def independent(x):
         batch = statistics(x[there])
-        used = blended(running, batch) if kind == "running" else batch
+        used = blended(running, batch, kind) if kind == "running" else batch
         return np.sum(readout * normalised(x, used))
 
     def loss(x):
@@ -135,7 +136,7 @@ def test_lengths_and_masks_restrict_the_statistics_of_a_model(make_model, draw, 
     _, norms = model.train(data, key=jax.random.key(0), lengths=lengths, mask=mask)
     encoded = u[there] @ np.asarray(model.encoder.weight).T + np.asarray(model.encoder.bias)
     batch = np.stack([encoded.mean(0), encoded.var(0)])
-    assert_close(held_by(norms[0]), 0.99 * held_by(model.blocks[0].norm) + 0.01 * batch)
+    assert_close(held_by(norms[0]), blended(held_by(model.blocks[0].norm), batch, kind))
     assert np.all(np.isfinite(held_by(norms[1])))
 
 

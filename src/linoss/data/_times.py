@@ -1,4 +1,7 @@
-"""Columns of times: numbers, or dates of which the year comes first."""
+"""Columns of times: numbers, or dates that can be read in one way only."""
+
+import re
+from typing import Any
 
 import numpy as np
 
@@ -54,8 +57,30 @@ def _compact_days(numbers: np.ndarray) -> np.ndarray | None:
     return None if days.isna().any() else days.to_numpy()
 
 
+_YEAR_LAST = re.compile(
+    r"\d{1,2}(?P<between>[/.-])\d{1,2}(?P=between)\d{4}(?P<time>( \d{1,2}:\d{2}(:\d{2})?)?)"
+)
+
+
+def _year_last(columns: Columns, name: str, texts: np.ndarray, between: str, time: str) -> Any:
+    """Dates such as 31/1/2024 12:00, all with the day first or all with the month."""
+    pandas = optional("pandas", "reading dates")
+    clock = ("", " %H:%M", " %H:%M:%S")[time.count(":")]
+    orders = [between.join(order) + clock for order in (("%d", "%m", "%Y"), ("%m", "%d", "%Y"))]
+    readings = [
+        pandas.to_datetime(texts, format=order, errors="coerce", utc=True) for order in orders
+    ]
+    good = [dates for dates in readings if not dates.isna().any()]
+    if len(good) == 2 and not good[0].equals(good[1]):
+        raise DataError(
+            f"{columns.where(0)}, column {shown(name)}: found {shown(texts[0])}, which may be "
+            "day or month first, and no row decides; write dates as 2024-01-31"
+        )
+    return good[0] if good else min(readings, key=lambda dates: dates.isna().sum())
+
+
 def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
-    """Dates in text, if the year comes first: then there is one way to read them."""
+    """Dates in text. If the year does not come first, the days above 12 tell days from months."""
     pandas = optional("pandas", "reading dates")
     with refusing(columns.source, f"expected dates in column {shown(name)}"):
         dates = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
@@ -63,6 +88,8 @@ def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
             guess = pandas.tseries.api.guess_datetime_format(texts[0])
             if guess is not None:
                 dates = pandas.to_datetime(texts, format=guess, errors="coerce", utc=True)
+        elif dates.isna().any() and (found := _YEAR_LAST.fullmatch(texts[0])):
+            dates = _year_last(columns, name, texts, found["between"], found["time"])
     wrong = np.asarray(dates.isna())
     if wrong.any():
         row = int(np.argmax(wrong))

@@ -322,32 +322,23 @@ class LinOSSForecaster(SequenceEstimator):
             "time_name": context.time_name,
             "id_name": context.id_name,
             "in_index": context.in_index,
+            "index": context.index[0].dtype.str,
             "timezone": None if context.timezone is None else str(context.timezone),
         }
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """The end of each series, from which a forecast goes on."""
-        arrays = {}
-        for i, (series, index) in enumerate(
-            zip(self.context_.series, self.context_.index, strict=True)
-        ):
-            arrays[f"series.{i}"] = series
-            dates = index.dtype.kind == "M"
-            arrays[f"{'dates' if dates else 'index'}.{i}"] = (
-                index.astype("datetime64[ns]").astype(np.int64) if dates else index
-            )
+        arrays = {f"series.{i}": array for i, array in enumerate(self.context_.series)}
+        for i, index in enumerate(self.context_.index):
+            arrays[f"index.{i}"] = index.astype(np.int64)
         return arrays
 
     def _restore(self, fitted: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._restore(fitted, arrays)
         self.past_, self.known_ = int(fitted["past"]), tuple(fitted["known"])
         self.names_ = tuple(fitted["names"])
-        series, index = [], []
-        while f"series.{len(series)}" in arrays:
-            i = len(series)
-            series.append(arrays[f"series.{i}"])
-            dates = arrays.get(f"dates.{i}")
-            index.append(arrays[f"index.{i}"] if dates is None else dates.astype("datetime64[ns]"))
+        series = [arrays[f"series.{i}"] for i in range(len(arrays) // 2)]
+        index = [arrays[f"index.{i}"].astype(fitted["index"]) for i in range(len(series))]
         ids = fitted["ids"]
         self.context_ = Table(
             series=series,

@@ -9,7 +9,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 EPSILON = 1e-5
-_KEEP = 0.99
+_KEEP = {"running": 0.99, "batch": 0.9}
 
 NormKind = Literal["layer", "batch", "running"]
 
@@ -39,10 +39,10 @@ class LayerNorm(eqx.Module):
 class BatchNorm(eqx.Module):
     """Each channel by its mean and deviation over batch and time, without scale and shift.
 
-    Evaluation uses running statistics r, updated in training as r <- 0.99 r + 0.01 batch, where
-    the first batch sets r. Training normalises with the batch's own statistics (`"batch"`), or, as
-    in the published runs, with the updated r (`"running"`), through whose batch share gradients
-    flow.
+    Evaluation uses running statistics r, which the first batch sets and each later one updates.
+    Training normalises with the batch's own statistics (`"batch"`; r <- 0.9 r + 0.1 batch), or, as
+    in the published runs, with the updated r (`"running"`; r <- 0.99 r + 0.01 batch), through whose
+    batch share gradients flow.
     """
 
     mean: Float[Array, " hidden"]
@@ -81,8 +81,9 @@ class BatchNorm(eqx.Module):
         if not training:
             return *running, self
         batch = _statistics(x, mask) if moments is None else (moments[0], moments[1])
+        keep = _KEEP[self.kind]
         mean, variance = (
-            jnp.where(self.fresh, b, _KEEP * r + (1 - _KEEP) * b)
+            jnp.where(self.fresh, b, keep * r + (1 - keep) * b)
             for r, b in zip(running, batch, strict=True)
         )
         updated = eqx.tree_at(

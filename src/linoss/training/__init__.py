@@ -1,0 +1,35 @@
+"""Training: loss, loop, checkpoints, history."""
+
+from linoss.training._config import TrainingConfig
+from linoss.training._errors import CheckpointError, TrainingError
+from linoss.training._inputs import Cases, Inputs
+from linoss.training._objectives import Classification, Forecasting, Objective, Regression
+from linoss.training._predict import evaluate, predict
+from linoss.training._result import Progress, Result
+from linoss.training._saved import Saved, load_model, save_model
+from linoss.training._scaling import Scaling
+from linoss.training._train import train
+from linoss.training._windows import WindowBatch, Windows
+
+__all__ = [
+    "Cases",
+    "CheckpointError",
+    "Classification",
+    "Forecasting",
+    "Inputs",
+    "Objective",
+    "Progress",
+    "Regression",
+    "Result",
+    "Saved",
+    "Scaling",
+    "TrainingConfig",
+    "TrainingError",
+    "WindowBatch",
+    "Windows",
+    "evaluate",
+    "load_model",
+    "predict",
+    "save_model",
+    "train",
+]

@@ -1,0 +1,98 @@
+"""Which cases are together: batches of one padded length, in an order that (seed, epoch) decide."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from linoss.training._inputs import Cases, Inputs
+
+_STEPS_AT_ONCE = 65_536  # of an evaluation: enough to keep a machine busy
+_CASES_AT_ONCE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Bucket:
+    """Cases that are padded to the same length."""
+
+    length: int
+    cases: np.ndarray
+
+
+def make_buckets(lengths: np.ndarray, inputs: Inputs) -> list[Bucket]:
+    """The cases by padded length, shortest first."""
+    unique, inverse = np.unique(lengths, return_inverse=True)
+    padded = np.array([inputs.padded_length(int(n)) for n in unique])[inverse]
+    return [Bucket(int(n), np.flatnonzero(padded == n)) for n in np.unique(padded)]
+
+
+def merge_small(buckets: list[Bucket], least: int) -> list[Bucket]:
+    """Buckets of at least so many cases: a smaller one joins the next longer, the last the one
+    before. A batch of two cases would count as much as one of thirty-two."""
+    merged: list[Bucket] = []
+    for bucket in buckets:
+        if merged and len(merged[-1].cases) < least:
+            bucket = _join(merged.pop(), bucket)
+        merged.append(bucket)
+    if len(merged) > 1 and len(merged[-1].cases) < least:
+        last = merged.pop()
+        merged.append(_join(merged.pop(), last))
+    return merged
+
+
+def _join(shorter: Bucket, longer: Bucket) -> Bucket:
+    return Bucket(longer.length, np.sort(np.concatenate([shorter.cases, longer.cases])))
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """The batches of training: a function of (seed, step) and the lengths, of nothing else."""
+
+    buckets: list[Bucket]
+    batch_size: int
+    seed: int
+
+    @classmethod
+    def of(cls, cases: Cases, inputs: Inputs, batch_size: int, seed: int) -> "Order":
+        """For these cases."""
+        buckets = merge_small(make_buckets(np.asarray(cases.lengths), inputs), batch_size)
+        return cls(buckets, batch_size, seed)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches in which every case has had its chance once."""
+        return sum(len(b.cases) // self._size(b) for b in self.buckets)
+
+    def _size(self, bucket: Bucket) -> int:
+        return min(self.batch_size, len(bucket.cases))
+
+    def epoch(self, number: int) -> list[tuple[np.ndarray, int]]:
+        """(cases, padded length) of each batch. What does not fill a batch is left out."""
+        random = np.random.default_rng([self.seed, number])
+        batches = []
+        for bucket in self.buckets:
+            size = self._size(bucket)
+            drawn = random.permutation(bucket.cases)[: len(bucket.cases) // size * size]
+            batches += [(chosen, bucket.length) for chosen in drawn.reshape(-1, size)]
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def from_step(self, step: int) -> Iterator[tuple[np.ndarray, int]]:
+        """The batches from that update on, without end."""
+        epoch, first = divmod(step, self.batches_per_epoch)
+        while True:
+            yield from self.epoch(epoch)[first:]
+            epoch, first = epoch + 1, 0
+
+
+def evaluation_batches(
+    cases: Cases, inputs: Inputs, batch_size: int | None
+) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """(cases, the same with copies up to a constant number, padded length), all cases once."""
+    for bucket in make_buckets(np.asarray(cases.lengths), inputs):
+        size = batch_size
+        if size is None:
+            size = min(max(_STEPS_AT_ONCE // bucket.length, 2), _CASES_AT_ONCE)
+        for start in range(0, len(bucket.cases), size):
+            chosen = bucket.cases[start : start + size]
+            copies = np.full(size - len(chosen), chosen[0])
+            yield chosen, np.concatenate([chosen, copies]), bucket.length

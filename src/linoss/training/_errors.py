@@ -1,0 +1,34 @@
+"""What can go wrong in training and with its files."""
+
+from typing import Any
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on. `result` holds what was reached before, as `train` would return it.
+
+    ```python
+    >>> from linoss.training import TrainingError
+    >>> issubclass(TrainingError, RuntimeError)
+    True
+
+    ```
+    """
+
+    def __init__(self, message: str, result: Any = None):
+        super().__init__(message)
+        self.result = result
+
+
+class CheckpointError(ValueError):
+    """A directory or a file of a model or a run cannot be used.
+
+    ```python
+    >>> from linoss.training import CheckpointError, load_model
+    >>> try:
+    ...     load_model("no/such/directory")
+    ... except CheckpointError as error:
+    ...     print(error)
+    no/such/directory/config.json: not there, expected a directory that save_model or train wrote
+
+    ```
+    """

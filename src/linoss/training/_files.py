@@ -1,0 +1,231 @@
+"""Files that are whole or not there: atomic writes, checksums, versions."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None
+
+from linoss.training._errors import CheckpointError
+
+VERSION = 1
+_TEMPORARY = ".tmp"
+NOT_UNDERSTOOD = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What reading a file with strange content can raise."""
+_REPAIR = "restore it from a copy, or train again in another directory"
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file such that it holds the old content or the new, whenever the process dies."""
+    temporary = path.with_name(path.name + _TEMPORARY)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise cannot_write(path, error) from error
+
+
+def remove_remains(folder: Path) -> None:
+    """Remove what writes left that a process did not live to end."""
+    for suffix in (".json", ".safetensors", ".jsonl"):
+        for path in folder.glob(f"*{suffix}{_TEMPORARY}"):
+            path.unlink()
+
+
+def write_after(path: Path, size: int, content: bytes) -> None:
+    """Keep the first `size` bytes of a file, and write after them."""
+    try:
+        with open(path, "r+b" if path.exists() else "wb") as file:
+            file.truncate(size)
+            file.seek(size)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[Path]:
+    """Keep other processes from writing into a directory, until the end or this one's death."""
+    if fcntl is None:
+        yield path
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CheckpointError(
+                f"{path}: another process is training in it; wait for it, or choose another"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield path
+    finally:
+        os.close(handle)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the names in a directory are on the disk."""
+    if os.name == "posix":
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def cannot_write(path: Path, error: OSError) -> CheckpointError:
+    """The error to raise for one of the system."""
+    return CheckpointError(f"{path}: cannot be written ({error.strerror or error})")
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file that must be there."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{path}: not there, expected a directory that save_model or train wrote"
+        ) from None
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def write_json(path: Path, format: str, plain: dict[str, Any]) -> None:
+    """A record with its format, version and checksum."""
+    record = {"format": format, "version": VERSION, **plain}
+    record["sha256"] = hashlib.sha256(_canonical(record)).hexdigest()
+    write_file(path, json.dumps(record, indent=2, allow_nan=False).encode() + b"\n")
+
+
+def read_json(path: Path, format: str) -> dict[str, Any]:
+    """The record that `write_json` wrote."""
+    content = read_file(path)
+    try:
+        record = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: is not JSON ({error}); {_REPAIR}") from None
+    _check_version(path, record, format)
+    checksum = record.pop("sha256", None)
+    if checksum != hashlib.sha256(_canonical(record)).hexdigest():
+        raise CheckpointError(f"{path}: its content does not match its checksum; {_REPAIR}")
+    return record
+
+
+def write_tensors(
+    path: Path, format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]
+) -> None:
+    """Arrays and a few facts, with format, version and checksum."""
+    write_file(path, tensor_bytes(format, tensors, facts))
+
+
+def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]) -> bytes:
+    """The content of such a file: the same for the same arrays and facts."""
+    record = {"format": format, "version": VERSION, **facts}
+    record["sha256"] = _checksum(tensors, record)
+    tensors = {name: np.array(tensor, order="C") for name, tensor in tensors.items()}
+    return safetensors.numpy.save(tensors, metadata={"linoss": _canonical(record).decode()})
+
+
+def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and facts that `write_tensors` wrote."""
+    if not path.is_file():
+        read_file(path)
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            record = json.loads((file.metadata() or {}).get("linoss", "null"))
+            _check_version(path, record, format)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except CheckpointError:
+        raise
+    except (safetensors.SafetensorError, OSError, *NOT_UNDERSTOOD) as error:
+        raise CheckpointError(f"{path}: is damaged or cut short ({error}); {_REPAIR}") from None
+    checksum = record.pop("sha256", None)
+    if checksum != _checksum(tensors, record):
+        raise CheckpointError(f"{path}: its content does not match its checksum; {_REPAIR}")
+    return tensors, record
+
+
+def named(tree: Any) -> dict[str, np.ndarray]:
+    """The arrays of a tree by name, such as `blocks.0.layer.input_weight`."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+    return dict(zip(names, jax.device_get([leaf for _, leaf in leaves]), strict=True))
+
+
+def restored(path: Path, like: Any, tensors: dict[str, np.ndarray], *, exact: bool) -> Any:
+    """The tree that these arrays were made from by `named`, `like` which they must be.
+
+    `exact`: in the same precision. Otherwise in that of the file, as far as JAX allows.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    names = [jax.tree_util.keystr(key, simple=True, separator=".") for key, _ in leaves]
+    for name in [*names, *tensors]:
+        if (name in tensors) != (name in names):
+            what = "is missing" if name in names else "is not part of the model"
+            raise CheckpointError(f"{path}: {name} {what}; {_REPAIR}")
+    for name, (_, leaf) in zip(names, leaves, strict=True):
+        found = tensors[name]
+        if found.shape != leaf.shape or found.dtype.kind != np.dtype(leaf.dtype).kind:
+            raise CheckpointError(
+                f"{path}: {name} is {found.dtype} of shape {found.shape}, expected {leaf.dtype} "
+                f"of shape {leaf.shape}, as in config.json; {_REPAIR}"
+            )
+        if exact and found.dtype != leaf.dtype:
+            raise CheckpointError(
+                f"{path}: {name} is {found.dtype}, but this run would be {leaf.dtype}; set "
+                "jax_enable_x64 as it was when the run began"
+            )
+    arrays = [jax.numpy.asarray(tensors[name]) for name in names]
+    return jax.tree.unflatten(structure, arrays)
+
+
+def _check_version(path: Path, record: Any, format: str) -> None:
+    if not isinstance(record, dict) or record.get("format") != format:
+        raise CheckpointError(f"{path}: is not a file of linoss ({format}); {_REPAIR}")
+    version = record.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CheckpointError(f"{path}: has version {version!r}, expected a number; {_REPAIR}")
+    if version > VERSION:
+        raise CheckpointError(
+            f"{path}: has version {version}, this linoss reads up to {VERSION}; install a newer one"
+        )
+
+
+def _canonical(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _checksum(tensors: dict[str, np.ndarray], record: dict[str, Any]) -> str:
+    digest = hashlib.sha256(_canonical(record))
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\0{name}\0{tensor.dtype.str}\0{tensor.shape}\0".encode())
+        digest.update(np.array(tensor, order="C").data)
+    return digest.hexdigest()

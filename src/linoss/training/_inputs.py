@@ -1,0 +1,252 @@
+"""From a batch of data to the arguments of a model."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from linoss import _checks
+from linoss.data import Batch
+from linoss.training._scaling import Scaling
+from linoss.training._windows import WindowBatch
+
+AnyBatch = Batch | WindowBatch
+_SHORTEST_RUNG = 16
+_EVEN = 0.01  # times that differ by less than this share of an interval are evenly spaced
+
+
+@runtime_checkable
+class Cases(Protocol):
+    """What can be trained on: [`linoss.data.Sequences`][] or [`linoss.training.Windows`][]."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps of each case."""
+        ...
+
+    @property
+    def num_channels(self) -> int:
+        """Channels of every case."""
+        ...
+
+    @property
+    def values(self) -> Any:
+        """The arrays `(time, channels)` behind the cases."""
+        ...
+
+    def batch(self, indices: Any, length: int | None = None) -> Any:
+        """Some cases as one array."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Inputs:
+    """What a model is given of the data: scaled values, and what else it should know.
+
+    The channels of the model are, in this order: time (if `time_channel`), the data's channels,
+    and one for each of them that is 1 where its value is missing (if `indicators`). A value that
+    is missing is 0 after scaling; a sample of which nothing is there is masked out.
+
+    ```python
+    >>> import numpy as np
+    >>> import linoss.data
+    >>> from linoss.training import Inputs
+    >>> cases = linoss.data.sequences([np.ones((2, 50)), np.array([[1, np.nan, 3], [4, 5, 6.0]])])
+    >>> inputs = Inputs.from_sequences(cases, time_channel=True)
+    >>> inputs.in_size
+    5
+    >>> {name: None if x is None else x.shape for name, x in inputs(cases.batch([0, 1])).items()}
+    {'u': (2, 50, 5), 'lengths': (2,), 'mask': (2, 50), 'intervals': None, 'future': None}
+
+    ```
+    """
+
+    channels: int
+    """Channels of the data."""
+    lengths: tuple[int, int]
+    """The shortest and the longest training case."""
+    scaling: Scaling | None = None
+    """Of each channel; None to take values as they are."""
+    indicators: bool = False
+    """With a channel for each channel, 1 where its value is missing."""
+    time_channel: bool = False
+    """With a first channel t / L: time since the first sample by the longest training length."""
+    interval: int | float | None = None
+    """The usual time between samples, for irregular sampling; None where it is regular."""
+
+    def __post_init__(self) -> None:
+        _checks.positive_integer("channels", self.channels)
+        shortest, longest = self.lengths
+        _checks.positive_integer("lengths[0]", shortest)
+        _checks.number("lengths[1]", longest, "a number >= lengths[0]", lambda x: x >= shortest)
+        _checks.boolean_option("indicators", self.indicators)
+        _checks.boolean_option("time_channel", self.time_channel)
+        if self.interval is not None:
+            _checks.positive_number("interval", self.interval)
+        if self.scaling is not None:
+            _checks.shape("scaling.mean", self.scaling.mean, (self.channels,))
+
+    @classmethod
+    def from_sequences(
+        cls,
+        cases: Cases,
+        *,
+        scale: bool = True,
+        indicators: bool | None = None,
+        time_channel: bool = False,
+        irregular: bool | None = None,
+    ) -> "Inputs":
+        """As fits the training cases, which are read one at a time.
+
+        **Arguments:**
+
+        - `cases`: [`linoss.data.Sequences`][] or [`linoss.training.Windows`][].
+        - `scale`: with the mean and deviation of each channel.
+        - `indicators`: by default, if a value is missing in them.
+        - `time_channel`: see above.
+        - `irregular`: by default, if they have times that are not evenly spaced.
+        """
+        if not len(cases):
+            raise ValueError("cases is empty, expected at least one")
+        if indicators is None:
+            indicators = any(bool(np.isnan(array).any()) for array in cases.values)
+        times = getattr(cases, "times", None)
+        if irregular and times is None:
+            raise ValueError("irregular is True, but the cases have no times")
+        interval = None
+        if times is not None and irregular is not False:
+            interval, even = _usual_interval(times)
+            interval = None if even and not irregular else interval
+        return cls(
+            channels=int(cases.num_channels),
+            lengths=(int(np.min(cases.lengths)), int(np.max(cases.lengths))),
+            scaling=Scaling.from_sequences(cases.values) if scale else None,
+            indicators=indicators,
+            time_channel=time_channel,
+            interval=interval,
+        )
+
+    @property
+    def in_size(self) -> int:
+        """Channels of the model's input."""
+        return self.channels * (1 + self.indicators) + self.time_channel
+
+    @property
+    def irregular(self) -> bool:
+        """Whether the model is told the intervals between samples."""
+        return self.interval is not None
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether nothing was padded or missing in training."""
+        return self.lengths[0] == self.lengths[1] and not self.indicators
+
+    def padded_length(self, length: int) -> int:
+        """What a case of that length is padded to: a function of its length, with few values.
+
+        One of 16, 24, 32, 48, 64, 96, ..., but no more than the longest training case needs.
+        """
+        rung = _SHORTEST_RUNG
+        while rung < length:
+            rung = rung * 3 // 2 if rung & (rung - 1) == 0 else rung * 4 // 3
+        return min(rung, self.lengths[1]) if length <= self.lengths[1] else rung
+
+    def masked(self, batch: AnyBatch) -> np.ndarray:
+        """Which cases of a batch want a mask: a matter of the case alone, and of the training."""
+        if not self._plain:
+            return np.ones(len(batch.lengths), bool)
+        shorter = batch.lengths < batch.values.shape[1]
+        if batch.observed is None:
+            return shorter
+        return shorter | ~batch.observed.any(axis=-1).all(axis=-1)
+
+    def __call__(
+        self, batch: AnyBatch, *, masked: bool = True, dtype: Any = np.float32
+    ) -> dict[str, np.ndarray | None]:
+        """The arguments of the model for a batch; without lengths and mask if not `masked`."""
+        _checks.shape("batch.values", batch.values, ("cases", "time", self.channels))
+        there = np.arange(batch.values.shape[1]) < batch.lengths[:, None]
+        if batch.observed is not None:
+            there &= batch.observed.any(axis=-1)
+        observed = there[..., None] if batch.observed is None else batch.observed
+        time, intervals = np.arange(batch.values.shape[1])[None], None
+        if self.interval is not None:
+            if batch.times is None:
+                raise ValueError("the cases have no times, but those of the training had")
+            time = (batch.times - batch.times[:, :1]) / self.interval
+            intervals = _intervals(time, there).astype(dtype)
+        future = None
+        if isinstance(batch, WindowBatch):
+            ahead = batch.lengths[:, None] + np.arange(batch.future.shape[1])
+            future = self._channels(batch.future, batch.future_observed, ahead, dtype)
+        return {
+            "u": self._channels(batch.values, observed, time, dtype),
+            "lengths": batch.lengths if masked else None,
+            "mask": there if masked else None,
+            "intervals": intervals,
+            "future": future,
+        }
+
+    def _channels(
+        self, values: np.ndarray, observed: np.ndarray, time: np.ndarray, dtype: Any
+    ) -> np.ndarray:
+        scaled = values if self.scaling is None else self.scaling.apply(values)
+        u = np.empty((*values.shape[:2], self.in_size), dtype)
+        start, stop = int(self.time_channel), int(self.time_channel) + self.channels
+        if self.time_channel:
+            u[..., 0] = time / self.lengths[1]
+        with np.errstate(over="ignore"):  # what is too large shows in the loss
+            u[..., start:stop] = np.where(observed, scaled, 0)
+        if self.indicators:
+            u[..., stop:] = ~observed
+        return u
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {
+            "channels": self.channels,
+            "lengths": list(self.lengths),
+            "scaling": None if self.scaling is None else self.scaling.to_dict(),
+            "indicators": bool(self.indicators),
+            "time_channel": bool(self.time_channel),
+            "interval": self.interval,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "Inputs":
+        """From what `to_dict` gave."""
+        scaling = plain["scaling"]
+        return cls(
+            channels=plain["channels"],
+            lengths=(plain["lengths"][0], plain["lengths"][1]),
+            scaling=None if scaling is None else Scaling.from_dict(scaling),
+            indicators=plain["indicators"],
+            time_channel=plain["time_channel"],
+            interval=plain["interval"],
+        )
+
+
+def _usual_interval(times: Any) -> tuple[float, bool]:
+    """The median over cases of the median interval, and whether all intervals are about that."""
+    steps = [np.diff(t) for t in times if len(t) > 1]
+    if not steps:
+        return 1.0, True
+    usual = float(np.median([np.median(step) for step in steps]))
+    return usual, all(bool(np.all(np.abs(step - usual) <= _EVEN * usual)) for step in steps)
+
+
+def _intervals(time: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Time since the sample before that is there; 1 for the first one, and where none is."""
+    seen = np.maximum.accumulate(np.where(there, time, -np.inf), axis=1)
+    before = np.concatenate([np.full((len(time), 1), -np.inf), seen[:, :-1]], axis=1)
+    intervals = np.where(there & np.isfinite(before), time - before, 1.0)
+    if not (intervals > 0).all():
+        row, step = (int(i) for i in np.argwhere(~(intervals > 0))[0])
+        raise ValueError(
+            f"times do not increase at step {step} of case {row} of a batch, expected each time "
+            "to be later than the one before"
+        )
+    return intervals

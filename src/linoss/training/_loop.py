@@ -1,0 +1,233 @@
+"""The training loop."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from linoss.nn import LinOSS
+from linoss.scan import resolve_engine
+from linoss.training._batches import Order
+from linoss.training._config import TrainingConfig
+from linoss.training._errors import TrainingError
+from linoss.training._inputs import Cases, Inputs
+from linoss.training._objectives import Objective
+from linoss.training._predict import evaluate
+from linoss.training._result import Progress, Record, Result
+from linoss.training._run import RunDirectory, RunState
+from linoss.training._step import LearningRates, StepSettings, first_carry, update
+
+_LOOK_EVERY = 0.5  # seconds: how often the loss is fetched from the device
+_HUGE = 1e3  # deviations from the mean
+
+
+class Loop:
+    """A run in memory."""
+
+    def __init__(
+        self,
+        model: LinOSS,
+        inputs: Inputs,
+        objective: Objective,
+        training_set: Cases,
+        validation_set: Cases | None,
+        config: TrainingConfig,
+        on_progress: Callable[[Progress], None] | None,
+    ):
+        self.inputs, self.objective, self.config = inputs, objective, config
+        self.training_set, self.validation_set = training_set, validation_set
+        self.on_progress = on_progress
+        self.dtype = model.encoder.weight.dtype
+        self.settings = StepSettings(
+            loss=objective.loss,
+            clip=config.clip_norm is not None,
+            decay=config.weight_decay > 0,
+            engine=resolve_engine("auto"),
+        )
+        self.order = Order.of(training_set, inputs, config.batch_size, config.seed)
+        self.rates = LearningRates(config)
+        self.key = jax.random.key(config.seed)
+        self.state = RunState(first_carry(model, self.settings))
+        self.good = self.state
+        self.history: list[Record] = []
+        self.files: RunDirectory | None = None
+        self.clock = time.monotonic()
+
+    def run(self, save_every: int | float | None) -> Result:
+        """From the state as it is to the end."""
+        config, self.good = self.config, self.state
+        self.clock = time.monotonic() - self.state.seconds
+        saved = looked = time.monotonic()
+        first: tuple[int, float] | None = None
+        batches = self.order.from_step(self.state.step)
+        while True:
+            if self._is_due():
+                self._record()
+                saved = looked = time.monotonic()
+                self._report(first)
+            if self.state.step >= config.steps or self._is_out_of_patience():
+                return self.result(self.state)
+            before = self.state.carry
+            self._advance(*next(batches))
+            jax.block_until_ready(before.loss)  # one update ahead of the device, and no more
+            now = time.monotonic()
+            if first is None or now - looked > _LOOK_EVERY:
+                self._check_finite()
+                self._report(first)
+                looked = time.monotonic()
+                first = first or (self.state.step, looked)
+            if save_every is not None and now - saved > save_every:
+                self.save_if_good()
+                saved = time.monotonic()
+
+    def _advance(self, chosen: np.ndarray, length: int) -> None:
+        state = self.state
+        arguments, targets = self._batch(chosen, length)
+        rates = {
+            "learning_rate": self.rates(state.step),
+            "weight_decay": self.config.weight_decay,
+            "clip_norm": self.config.clip_norm or 0.0,
+        }
+        carry = update(
+            state.carry,
+            self.key,
+            np.int32(state.step),
+            {name: np.asarray(rate, self.dtype) for name, rate in rates.items()},
+            arguments,
+            targets,
+            settings=self.settings,
+        )
+        self.state = replace(state, carry=carry, step=state.step + 1)
+
+    def _batch(self, chosen: np.ndarray, length: int) -> tuple[dict[str, Any], Any]:
+        batch = self.training_set.batch(chosen, length)
+        masked = bool(self.inputs.masked(batch).any())
+        arguments = self.inputs(batch, masked=masked, dtype=self.dtype)
+        return arguments, self.objective.targets(batch, self.dtype)
+
+    def _is_due(self) -> bool:
+        """Whether the step that was reached is one of those to record, and was not yet."""
+        step, last = self.state.step, self._last_record()
+        due = step % self.config.evaluate_every == 0 or step == self.config.steps
+        return step > 0 and due and (last is None or last["step"] != step)
+
+    def _last_record(self) -> Record | None:
+        return self.history[self.state.records - 1] if self.state.records else None
+
+    def _is_out_of_patience(self) -> bool:
+        return self.config.patience is not None and self.state.stale >= self.config.patience
+
+    def _record(self) -> None:
+        """Evaluate, note, and write a checkpoint."""
+        self._check_finite()
+        state, last = self.state, self._last_record()
+        new = replace(state, records=state.records + 1, carry=_without_loss(state.carry))
+        metric = None
+        if self.validation_set is not None:
+            model, inputs, objective = state.carry.model, self.inputs, self.objective
+            metric = evaluate(model, inputs, objective, self.validation_set)
+            metric = metric if np.isfinite(metric) else None
+            new = _with_metric(new, metric, self.objective.higher_is_better)
+        new = replace(new, seconds=time.monotonic() - self.clock)
+        record = {
+            "step": state.step,
+            "loss": float(state.carry.loss) / (state.step - (last["step"] if last else 0)),
+            "metric": metric,
+            "best": new.best_metric,
+            "learning_rate": self.rates(state.step - 1),
+            "seconds": round(new.seconds, 3),
+        }
+        self.history[state.records :] = [record]
+        self.state = self.good = new
+        self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint, if there is a directory."""
+        if self.files is not None:
+            self.files.save(self.state, self.history)
+
+    def save_if_good(self) -> None:
+        """The same between evaluations: not if the run has gone wrong since the last."""
+        state = self.state
+        if self.files is not None and int(state.carry.bad_step) < 0:
+            self.state = replace(state, seconds=time.monotonic() - self.clock)
+            self.save()
+
+    def result(self, state: RunState) -> Result:
+        """As of that state."""
+        return Result(
+            model=state.model,
+            history=self.history[: state.records],
+            best_step=state.best_step,
+            best_metric=state.best_metric,
+            steps=state.step,
+            stopped_early=self._is_out_of_patience(),
+        )
+
+    def _report(self, first: tuple[int, float] | None) -> None:
+        if self.on_progress is None:
+            return
+        state, last, eta = self.state, self._last_record(), None
+        since = state.step - (last["step"] if last else 0)
+        if first is not None and state.step > first[0]:
+            pace = (time.monotonic() - first[1]) / (state.step - first[0])
+            eta = pace * (self.config.steps - state.step)
+        loss = last["loss"] if last and not since else float(state.carry.loss) / max(since, 1)
+        metric = last["metric"] if last else None
+        steps = self.config.steps
+        self.on_progress(Progress(state.step, steps, loss, metric, state.best_metric, eta))
+
+    def _check_finite(self) -> None:
+        step = int(self.state.carry.bad_step)
+        if step < 0:
+            return
+        loss = float(self.state.carry.bad_loss)
+        what = "but its gradient is not finite" if np.isfinite(loss) else "expected a finite number"
+        raise TrainingError(
+            f"the loss of update {step} is {loss:.6g}, {what}; try a lower learning_rate (now "
+            f"{self.config.learning_rate}), {self._clip_advice()}{self._huge_values(step)}. The "
+            f"result of this error is that of update {self.good.step}",
+            self.result(self.good),
+        )
+
+    def _clip_advice(self) -> str:
+        clip = self.config.clip_norm
+        return "clip_norm=1" if clip is None else f"or a lower clip_norm (now {clip})"
+
+    def _huge_values(self, step: int) -> str:
+        """Which channel of the batch of that step stands out, in words."""
+        chosen, length = next(self.order.from_step(step))
+        batch = self.training_set.batch(chosen, length)
+        arguments = self.inputs(batch, dtype=np.float64)
+        u = arguments["u"]
+        assert u is not None
+        case, when, channel = np.unravel_index(np.argmax(np.abs(u)), u.shape)
+        value = u[case, when, channel]
+        if np.isfinite(value) and abs(value) < _HUGE:
+            return ""
+        channel = int(channel) - self.inputs.time_channel
+        names = getattr(self.training_set, "names", None)
+        name = repr(names[channel]) if names and 0 <= channel < len(names) else str(channel)
+        return (
+            f"; or look at channel {name}, which is {value:.3g} (scaled) in case "
+            f"{int(chosen[case])} of the training set at step {int(when)}"
+        )
+
+
+def _with_metric(state: RunState, metric: float | None, higher_is_better: bool) -> RunState:
+    """After an evaluation. A tie takes the later weights, but is no improvement."""
+    sign, best = (1 if higher_is_better else -1), state.best_metric
+    if metric is None or (best is not None and sign * metric < sign * best):
+        return replace(state, stale=state.stale + 1)
+    stale = state.stale + 1 if metric == best else 0
+    model, step = state.carry.model, state.step
+    return replace(state, best=model, best_step=step, best_metric=metric, stale=stale)
+
+
+def _without_loss(carry: Any) -> Any:
+    return eqx.tree_at(lambda carry: carry.loss, carry, jnp.zeros_like(carry.loss))

@@ -1,0 +1,201 @@
+"""A run in a directory: what is written while training goes on, and how it is taken up again.
+
+`state.safetensors` is the truth. `history.jsonl` and `weights.safetensors` are written before it
+and can be ahead of it, if the process dies in between; they are set back to it on resuming.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from linoss.nn import LinOSS
+from linoss.training._errors import CheckpointError
+from linoss.training._files import (
+    NOT_UNDERSTOOD,
+    named,
+    read_file,
+    read_json,
+    read_tensors,
+    remove_remains,
+    restored,
+    write_after,
+    write_file,
+    write_json,
+    write_tensors,
+)
+from linoss.training._result import Record
+from linoss.training._saved import (
+    ARRAYS,
+    CONFIG,
+    FILES,
+    HISTORY,
+    STATE,
+    WEIGHTS,
+    refuse_files,
+    weights_bytes,
+    write_arrays,
+)
+from linoss.training._step import Carry
+
+_FORMAT = "linoss-state"
+_FACTS = ("step", "best_step", "best_metric", "stale", "records", "seconds")
+
+
+@dataclass(frozen=True, eq=False)
+class RunState:
+    """Where a run stands. Never changed, only replaced, so that it is whole at any moment."""
+
+    carry: Carry
+    step: int = 0
+    """Updates made."""
+    best: LinOSS | None = None
+    best_step: int | None = None
+    best_metric: float | None = None
+    stale: int = 0
+    """Evaluations since the last improvement."""
+    records: int = 0
+    """Length of the history."""
+    seconds: float = 0.0
+    """Time spent."""
+
+    @property
+    def model(self) -> LinOSS:
+        """The best model; without evaluations, the last."""
+        return self.carry.model if self.best is None else self.best
+
+
+class _Written(NamedTuple):
+    """What the file of the history holds: kept in one piece, for an interrupt comes anywhere."""
+
+    lines: int
+    size: int
+    digest: Any
+
+    def and_then(self, lines: list[bytes]) -> "_Written":
+        """With more lines."""
+        content, digest = b"".join(lines), self.digest.copy()
+        digest.update(content)
+        return _Written(self.lines + len(lines), self.size + len(content), digest)
+
+
+class RunDirectory:
+    """The files of a run."""
+
+    def __init__(self, folder: Path, arrays: dict[str, np.ndarray] | None = None):
+        self.folder, self.arrays = folder, arrays
+        self._written = _Written(0, 0, hashlib.sha256())
+
+    def create(self, description: dict[str, Any], state: RunState) -> None:
+        """Begin a run. That config.json is there means that the state is."""
+        refuse_files(self.folder)
+        write_arrays(self.folder, self.arrays)
+        self._write_state(state)
+        write_json(self.folder / CONFIG, "linoss", description)
+
+    def resume(self, description: dict[str, Any], fresh: RunState) -> tuple[RunState, list[Record]]:
+        """Take up a run where its state says, or begin it if it never began."""
+        config, path = self.folder / CONFIG, self.folder / STATE
+        remove_remains(self.folder)
+        if not config.exists() and path.exists() and self._read_state(fresh)[0].step == 0:
+            path.unlink()  # it ended before it had begun
+        if not config.exists() and not path.exists():
+            (self.folder / ARRAYS).unlink(missing_ok=True)  # likewise
+        if not any((self.folder / name).exists() for name in FILES):
+            self.create(description, fresh)
+            return fresh, []
+        _check_same(config, read_json(config, "linoss"), description)
+        state, digest = self._read_state(fresh)
+        history = self._cut_history(state.records, digest)
+        self._write_weights(state)
+        return state, history
+
+    def save(self, state: RunState, history: list[Record]) -> None:
+        """Write history and weights, then the state that makes them count."""
+        lines = [_line(record) for record in history[self._written.lines : state.records]]
+        if lines:
+            write_after(self.folder / HISTORY, self._written.size, b"".join(lines))
+            self._written = self._written.and_then(lines)
+        self._write_weights(state)
+        self._write_state(state)
+
+    def _write_weights(self, state: RunState) -> None:
+        """Make weights.safetensors that of the state, if it is not."""
+        if state.step == 0:
+            return
+        content = weights_bytes(state.model, step=state.best_step or state.step)
+        path = self.folder / WEIGHTS
+        if not path.is_file() or path.read_bytes() != content:
+            write_file(path, content)
+
+    def _write_state(self, state: RunState) -> None:
+        facts = {name: getattr(state, name) for name in _FACTS}
+        facts["history_sha256"] = self._written.digest.hexdigest()
+        tensors = named({"carry": state.carry, "best": state.best})
+        write_tensors(self.folder / STATE, _FORMAT, tensors, facts)
+
+    def _read_state(self, fresh: RunState) -> tuple[RunState, str]:
+        """The state, and the checksum of the history that belongs to it."""
+        path = self.folder / STATE
+        tensors, facts = read_tensors(path, _FORMAT)
+        best = fresh.carry.model if any(name.startswith("best.") for name in tensors) else None
+        trees = restored(path, {"carry": fresh.carry, "best": best}, tensors, exact=True)
+        try:
+            best_step, best_metric = facts["best_step"], facts["best_metric"]
+            state = RunState(
+                **trees,
+                step=int(facts["step"]),
+                best_step=None if best_step is None else int(best_step),
+                best_metric=None if best_metric is None else float(best_metric),
+                stale=int(facts["stale"]),
+                records=int(facts["records"]),
+                seconds=float(facts["seconds"]),
+            )
+            return state, str(facts["history_sha256"])
+        except NOT_UNDERSTOOD as error:
+            raise CheckpointError(f"{path}: cannot be understood: {error!r}") from None
+
+    def _cut_history(self, records: int, digest: str) -> list[Record]:
+        """The history up to the state; what was written after it is cut off."""
+        path = self.folder / HISTORY
+        content = read_file(path) if records or path.exists() else b""
+        lines = content.splitlines(keepends=True)[:records]
+        written = self._written.and_then(lines)
+        if written.lines < records or written.digest.hexdigest() != digest:
+            raise CheckpointError(
+                f"{path}: is not the history of {STATE}, which has {records} records; restore it "
+                "from a copy, or train again in another directory"
+            )
+        if written.size < len(content):
+            write_file(path, b"".join(lines))
+        self._written = written
+        return [json.loads(line) for line in lines]
+
+
+def _line(record: Record) -> bytes:
+    return json.dumps(record, allow_nan=False).encode() + b"\n"
+
+
+def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to go on with other settings, and name the first that differs."""
+    for part in ("model", "inputs", "objective", "training", "data", "extra", "arrays"):
+        name = _difference(part, before.get(part), now[part])
+        if name is not None:
+            where, then, value = name
+            raise CheckpointError(
+                f"{path}: {where} is {then!r} in the run, but {value!r} now; resume with the "
+                "settings of the run, or train in another directory"
+            )
+
+
+def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any] | None:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted(before.keys() | now.keys()):
+            found = _difference(f"{name}.{key}", before.get(key), now.get(key))
+            if found is not None:
+                return found
+        return None
+    return None if before == now else (name, before, now)

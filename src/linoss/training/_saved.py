@@ -1,0 +1,222 @@
+"""A model in a directory: config.json says what it is, weights.safetensors what it has learned."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+import linoss
+from linoss.nn import LinOSS, LinOSSConfig
+from linoss.training._config import TrainingConfig
+from linoss.training._errors import CheckpointError
+from linoss.training._files import (
+    NOT_UNDERSTOOD,
+    cannot_write,
+    named,
+    read_file,
+    read_json,
+    read_tensors,
+    restored,
+    tensor_bytes,
+    write_file,
+    write_json,
+    write_tensors,
+)
+from linoss.training._inputs import Inputs
+from linoss.training._objectives import Objective, objective_from_dict
+from linoss.training._result import Record
+
+CONFIG, WEIGHTS = "config.json", "weights.safetensors"
+STATE, HISTORY = "state.safetensors", "history.jsonl"
+ARRAYS = "arrays.safetensors"
+FILES = (CONFIG, STATE, HISTORY, WEIGHTS)
+_FORMAT, _WEIGHTS_FORMAT, _ARRAYS_FORMAT = "linoss", "linoss-weights", "linoss-arrays"
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """What a directory holds."""
+
+    model: LinOSS
+    """With the best weights."""
+    inputs: Inputs
+    """How data becomes the model's inputs."""
+    objective: Objective
+    """What it was trained for."""
+    training: TrainingConfig | None
+    """How it was trained, if by `train`."""
+    extra: dict[str, Any]
+    """What else was saved with it."""
+    arrays: dict[str, np.ndarray]
+    """And what arrays."""
+    history: list[Record]
+    """For each evaluation of its training: step, loss, metric, best, learning_rate, seconds."""
+
+
+def save_model(
+    directory: str | os.PathLike[str],
+    model: LinOSS,
+    inputs: Inputs,
+    objective: Objective,
+    extra: dict[str, Any] | None = None,
+    arrays: dict[str, np.ndarray] | None = None,
+) -> None:
+    """Write a model, and all that is needed to use it, into a directory of its own.
+
+    **Arguments:**
+
+    - `directory`: made if it is not there. One that holds a model or a run is refused.
+    - `model`, `inputs`, `objective`: as in [`linoss.training.train`][].
+    - `extra`: anything that JSON can hold, to come back with the model.
+    - `arrays`: arrays of numbers, by name, likewise.
+
+    ```python
+    >>> import jax, linoss, numpy as np, tempfile
+    >>> import linoss.data
+    >>> from linoss.training import Classification, Inputs, load_model, save_model
+    >>> cases = linoss.data.sequences(np.ones((4, 2, 50)), y=["a", "b", "a", "b"])
+    >>> config = linoss.LinOSSConfig(in_size=2, out_size=2, hidden_size=8, state_size=8)
+    >>> model = linoss.LinOSS(config, key=jax.random.key(0))
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     save_model(
+    ...         directory + "/model",
+    ...         model,
+    ...         Inputs.from_sequences(cases),
+    ...         Classification.from_labels(cases.labels),
+    ...     )
+    ...     saved = load_model(directory + "/model")
+    >>> saved.objective.classes
+    ('a', 'b')
+
+    ```
+    """
+    description = describe(model, inputs, objective, extra, arrays)
+    folder = make_directory(directory)
+    refuse_files(folder)
+    write_arrays(folder, arrays)
+    write_file(folder / WEIGHTS, weights_bytes(model))
+    write_json(folder / CONFIG, _FORMAT, description)
+
+
+def load_model(directory: str | os.PathLike[str]) -> Saved:
+    """Read what [`linoss.training.save_model`][] or [`linoss.training.train`][] wrote.
+
+    No code runs on loading. Files that are damaged, of a newer version, or do not belong together
+    are refused with a [`linoss.training.CheckpointError`][] that names the file.
+
+    ```python
+    >>> from linoss.training import CheckpointError, load_model
+    >>> try:
+    ...     load_model("no/such/directory")
+    ... except CheckpointError as error:
+    ...     print(error)
+    no/such/directory/config.json: not there, expected a directory that save_model or train wrote
+
+    ```
+    """
+    folder = Path(directory)
+    record = read_json(folder / CONFIG, _FORMAT)
+    path = folder / WEIGHTS
+    if not path.exists() and record.get("training") is not None:
+        raise CheckpointError(
+            f"{path}: not there: the run was stopped before its first evaluation; go on with it "
+            "by train(..., resume=True)"
+        )
+    tensors, _ = read_tensors(path, _WEIGHTS_FORMAT)
+    try:
+        config = LinOSSConfig(**record["model"])
+        training = record["training"]
+        saved = (
+            Inputs.from_dict(record["inputs"]),
+            objective_from_dict(record["objective"]),
+            None if training is None else TrainingConfig.from_dict(training),
+            dict(record["extra"]),
+            _read_arrays(folder, record["arrays"]),
+            _read_history(folder),
+        )
+        if config.num_blocks > len(tensors):
+            raise ValueError(f"num_blocks is {config.num_blocks}, more than {WEIGHTS} has")
+        hollow = eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
+    except NOT_UNDERSTOOD as error:
+        raise CheckpointError(f"{folder / CONFIG}: cannot be understood: {error!r}") from None
+    return Saved(restored(path, hollow, tensors, exact=False), *saved)
+
+
+def make_directory(directory: str | os.PathLike[str]) -> Path:
+    """A directory, made if it is not there."""
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return folder
+
+
+def refuse_files(folder: Path) -> None:
+    """Refuse a directory that holds a model or a run."""
+    for name in (*FILES, ARRAYS):
+        if (folder / name).exists():
+            raise CheckpointError(
+                f"{folder / name}: is there already, and nothing is overwritten; choose another "
+                "directory, or, to go on with a run, pass resume=True to train"
+            )
+
+
+def weights_bytes(model: LinOSS, **facts: Any) -> bytes:
+    """The content of weights.safetensors."""
+    return tensor_bytes(_WEIGHTS_FORMAT, named(model), facts)
+
+
+def describe(
+    model: LinOSS,
+    inputs: Inputs,
+    objective: Objective,
+    extra: dict[str, Any] | None,
+    arrays: dict[str, np.ndarray] | None = None,
+    training: TrainingConfig | None = None,
+    data: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The content of config.json, as it will be read again."""
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"extra cannot be written as JSON: {error}") from None
+    record = {
+        "linoss": linoss.__version__,
+        "model": asdict(model.config),
+        "inputs": inputs.to_dict(),
+        "objective": objective.to_dict(),
+        "training": None if training is None else training.to_dict(),
+        "data": data,
+        "extra": {} if extra is None else extra,
+        "arrays": {name: list(array.shape) for name, array in (arrays or {}).items()},
+    }
+    return json.loads(json.dumps(record, allow_nan=False, default=lambda x: x.item()))
+
+
+def write_arrays(folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
+    """Arrays that belong to a model."""
+    if arrays:
+        write_tensors(folder / ARRAYS, _ARRAYS_FORMAT, arrays, {})
+
+
+def _read_arrays(folder: Path, shapes: dict[str, list[int]]) -> dict[str, np.ndarray]:
+    if not shapes:
+        return {}
+    arrays, _ = read_tensors(folder / ARRAYS, _ARRAYS_FORMAT)
+    if {name: list(array.shape) for name, array in arrays.items()} != shapes:
+        raise CheckpointError(f"{folder / ARRAYS}: does not hold what {CONFIG} says")
+    return arrays
+
+
+def _read_history(folder: Path) -> list[Record]:
+    path = folder / HISTORY
+    try:
+        return [json.loads(line) for line in read_file(path).splitlines()] if path.exists() else []
+    except ValueError as error:
+        raise CheckpointError(f"{path}: cannot be understood: {error}") from None

@@ -1,0 +1,155 @@
+"""The compiled parts: one update of the weights, and the answers of an evaluation.
+
+Both are functions of the module, and all that differs from run to run is an argument, so that
+another run with equal shapes takes the program of the first.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+from linoss.nn import LinOSS, trainable
+from linoss.training._config import TrainingConfig
+from linoss.training._loss import Loss
+
+_BLOCK = 1024
+
+
+class Carry(eqx.Module):
+    """What an update hands to the next."""
+
+    model: LinOSS
+    optimizer: Any
+    loss: Float[Array, ""]
+    """The sum of the losses since the last record."""
+    bad_step: Int[Array, ""]
+    """The first step at which loss, gradient or statistics were not finite; -1 while none is."""
+    bad_loss: Float[Array, ""]
+    """Its loss."""
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """What the program of an update is compiled for, besides shapes and the model's structure."""
+
+    loss: Loss
+    clip: bool
+    decay: bool
+    engine: str
+
+
+def decayed(model: Any) -> Any:
+    """Which weights decay: all but the oscillators', biases, and the norms' scale and shift."""
+
+    def decays(path: Any, _: Any) -> bool:
+        names = [str(getattr(part, "name", "")) for part in path]
+        return names[-1] != "bias" and "oscillators" not in names and "norm" not in names
+
+    return jax.tree_util.tree_map_with_path(decays, model)
+
+
+def make_optimizer(
+    settings: StepSettings, rates: dict[str, Any], weights: Any
+) -> optax.GradientTransformation:
+    """Adam, with what was asked for around it."""
+    parts = [optax.clip_by_global_norm(rates["clip_norm"])] if settings.clip else []
+    parts.append(optax.scale_by_adam())
+    if settings.decay:
+        parts.append(optax.add_decayed_weights(rates["weight_decay"], mask=decayed(weights)))
+    parts.append(optax.scale_by_learning_rate(rates["learning_rate"]))
+    return optax.chain(*parts)
+
+
+def first_carry(model: LinOSS, settings: StepSettings) -> Carry:
+    """Before the first update."""
+    weights = eqx.filter(model, trainable(model))
+    rates = {"learning_rate": 0.0, "weight_decay": 0.0, "clip_norm": 0.0}
+    dtype = model.encoder.weight.dtype
+    return Carry(
+        model=model,
+        optimizer=make_optimizer(settings, rates, weights).init(weights),
+        loss=jnp.zeros((), dtype),
+        bad_step=jnp.array(-1, jnp.int32),
+        bad_loss=jnp.zeros((), dtype),
+    )
+
+
+@partial(jax.jit, static_argnames=("settings",))
+def update(
+    carry: Carry,
+    key: PRNGKeyArray,
+    step: Int[Array, ""] | np.int32,
+    rates: dict[str, Any],
+    arguments: dict[str, Any],
+    targets: Any,
+    *,
+    settings: StepSettings,
+) -> Carry:
+    """One update, number `step`."""
+    weights, rest = eqx.partition(carry.model, trainable(carry.model))
+
+    def loss(weights: Any) -> tuple[Array, Any]:
+        answers, norms = eqx.combine(weights, rest).train(
+            **arguments, key=jax.random.fold_in(key, step), engine=settings.engine
+        )
+        return settings.loss(answers, *targets), norms
+
+    (value, norms), gradient = jax.value_and_grad(loss, has_aux=True)(weights)
+    optimizer = make_optimizer(settings, rates, weights)
+    change, state = optimizer.update(gradient, carry.optimizer, weights)
+    model = eqx.combine(eqx.apply_updates(weights, change), rest).with_norms(norms)
+    bad = (carry.bad_step < 0) & ~_all_finite((value, gradient, norms))
+    return Carry(
+        model=model,
+        optimizer=state,
+        loss=carry.loss + value,
+        bad_step=jnp.where(bad, step, carry.bad_step).astype(jnp.int32),
+        bad_loss=jnp.where(bad, value, carry.bad_loss),
+    )
+
+
+def _all_finite(tree: Any) -> Bool[Array, ""]:
+    leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves]))
+
+
+@partial(jax.jit, static_argnames=("engine",))
+def answer(model: LinOSS, arguments: dict[str, Any], *, engine: str) -> Float[Array, "..."]:
+    """The model's answers for a batch."""
+    return model(**arguments, engine=engine)
+
+
+class LearningRates:
+    """The learning rate of each update: Optax's schedules, computed a block of updates at a time.
+
+    The rate of the first update is not 0, nor is that of the last.
+    """
+
+    def __init__(self, config: TrainingConfig):
+        peak, warmup = float(config.learning_rate), int(config.warmup)
+        if config.schedule == "cosine":
+            after = optax.cosine_decay_schedule(peak, config.steps - warmup)
+        else:
+            after = optax.constant_schedule(peak)
+        self._schedule = after
+        if warmup:
+            rise = optax.linear_schedule(peak / (warmup + 1), peak, warmup)
+            self._schedule = optax.join_schedules([rise, after], [warmup])
+        self._block, self._rates = -1, np.zeros(0)
+
+    def __call__(self, step: int) -> float:
+        """That of update `step`, counted from 0."""
+        block, place = divmod(step, _BLOCK)
+        if block != self._block:
+            steps = jnp.arange(block * _BLOCK, (block + 1) * _BLOCK)
+            self._rates = np.broadcast_to(np.asarray(self._schedule(steps)), _BLOCK)
+            self._block = block
+        return float(self._rates[place])

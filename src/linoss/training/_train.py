@@ -1,0 +1,120 @@
+"""Training a model."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from linoss import _checks
+from linoss.nn import LinOSS
+from linoss.training._config import TrainingConfig
+from linoss.training._files import locked
+from linoss.training._inputs import Cases, Inputs
+from linoss.training._loop import Loop
+from linoss.training._objectives import Objective
+from linoss.training._predict import check_model
+from linoss.training._result import Progress, Result
+from linoss.training._run import RunDirectory
+from linoss.training._saved import describe, make_directory
+
+
+def train(
+    model: LinOSS,
+    inputs: Inputs,
+    objective: Objective,
+    training_set: Cases,
+    validation_set: Cases | None,
+    config: TrainingConfig,
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+    save_every: int | float | None = None,
+    extra: dict[str, Any] | None = None,
+    arrays: dict[str, np.ndarray] | None = None,
+) -> Result:
+    """Train a model by Adam, and keep the weights that do best on held-out cases.
+
+    The run is a function of its arguments: the same ones give the same weights, bit for bit, on
+    the same machine; also if it was killed in between and resumed.
+
+    **Arguments:**
+
+    - `model`: where to start.
+    - `inputs`: how data becomes inputs of the model, see [`linoss.training.Inputs`][].
+    - `objective`: [`linoss.training.Classification`][], [`linoss.training.Regression`][] or
+      [`linoss.training.Forecasting`][].
+    - `training_set`, `validation_set`: [`linoss.data.Sequences`][] with labels, or
+      [`linoss.training.Windows`][]. Without a validation set, the last weights are kept.
+    - `config`: see [`linoss.training.TrainingConfig`][].
+    - `directory`: where to write the model and the history, and a checkpoint at each evaluation.
+      One that holds a run already is refused, unless `resume`.
+    - `resume`: go on with the run in `directory`, which must have the same settings; begin it if
+      there is none.
+    - `on_progress`: is called with a [`linoss.training.Progress`][] a few times a second at most.
+    - `save_every`: seconds after which to write a checkpoint between evaluations, too.
+    - `extra`: anything that JSON can hold; [`linoss.training.load_model`][] gives it back.
+    - `arrays`: arrays of numbers, by name, likewise.
+
+    A loss that is not finite ends the run with a [`linoss.training.TrainingError`][]; its `result`
+    and `directory` hold the last good state. Ctrl-C leaves a checkpoint in `directory`.
+
+    ```python
+    >>> import jax, linoss, numpy as np
+    >>> import linoss.data
+    >>> from linoss.training import Classification, Inputs, TrainingConfig, train
+    >>> labels = np.arange(32) % 2
+    >>> series = np.random.default_rng(0).normal(size=(32, 1, 40)) + labels[:, None, None]
+    >>> cases = linoss.data.sequences(series, y=labels)
+    >>> inputs, objective = Inputs.from_sequences(cases), Classification.from_labels(labels)
+    >>> sizes = linoss.LinOSSConfig(in_size=1, out_size=2, hidden_size=8, state_size=8)
+    >>> model = linoss.LinOSS(sizes, key=jax.random.key(0))
+    >>> config = TrainingConfig(steps=30, evaluate_every=10, learning_rate=1e-2)
+    >>> result = train(model, inputs, objective, cases, cases, config)
+    >>> result.best_metric
+    1.0
+
+    ```
+    """
+    check_model(model, inputs)
+    for name, cases in (("training_set", training_set), ("validation_set", validation_set)):
+        if cases is not None:
+            _check_cases(name, cases, inputs, objective, model)
+    if save_every is not None:
+        _checks.number("save_every", save_every, "a number of seconds >= 0", lambda x: x >= 0)
+    loop = Loop(model, inputs, objective, training_set, validation_set, config, on_progress)
+    if directory is None:
+        if resume:
+            raise ValueError("resume is True, but directory is None; pass the directory of the run")
+        return loop.run(save_every)
+    data = {"training": _facts(training_set), "validation": _facts(validation_set)}
+    description = describe(model, inputs, objective, extra, arrays, config, data)
+    with locked(make_directory(directory)) as folder:
+        loop.files = RunDirectory(folder, arrays)
+        if resume:
+            loop.state, loop.history = loop.files.resume(description, loop.state)
+        else:
+            loop.files.create(description, loop.state)
+        try:
+            return loop.run(save_every)
+        except (KeyboardInterrupt, SystemExit):
+            loop.save_if_good()
+            raise
+
+
+def _facts(cases: Cases | None) -> dict[str, int] | None:
+    """Enough of the data to notice that a run is resumed with others."""
+    return None if cases is None else {"cases": len(cases), "steps": int(np.sum(cases.lengths))}
+
+
+def _check_cases(
+    name: str, cases: Cases, inputs: Inputs, objective: Objective, model: LinOSS
+) -> None:
+    if not len(cases):
+        raise ValueError(f"{name} is empty, expected at least one case")
+    if cases.num_channels != inputs.channels:
+        raise ValueError(
+            f"{name} has {cases.num_channels} channels, expected {inputs.channels}, as inputs has"
+        )
+    objective.check(model.config, cases, name)

@@ -1,0 +1,346 @@
+"""Models in directories: they come back as they were, or are refused by name."""
+
+import json
+import os
+import stat
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from linoss.training import (
+    CheckpointError,
+    Classification,
+    Forecasting,
+    Inputs,
+    Regression,
+    Scaling,
+    load_model,
+    predict,
+    save_model,
+    train,
+)
+from linoss.training._files import read_json, tensor_bytes, write_json
+
+OBJECTIVES = {
+    "classes": (Classification(classes=("a", "b")), {}),
+    "numbers": (
+        Regression(out_size=2, every=3, scaling=Scaling(np.ones(2), np.full(2, 0.1))),
+        {"task": "regression", "every": 3},
+    ),
+    "forecasts": (
+        Forecasting(out_size=2, horizon=5),
+        {"task": "forecasting", "horizon": 5, "norm": "layer", "timestep": 0.5, "damped": True},
+    ),
+}
+
+
+@pytest.fixture
+def saved(tmp_path, make_model, waves):
+    """A directory with a model in it."""
+    directory = tmp_path / "a" / "model"
+    inputs = Inputs.from_sequences(waves(4, 0))
+    save_model(directory, make_model(), inputs, OBJECTIVES["classes"][0], {"who": "me"})
+    return directory
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_model_comes_back(tmp_path, make_model, waves, assert_same_trees, name):
+    objective, settings = OBJECTIVES[name]
+    if settings.get("damped"):
+        settings = {**settings, "scheme": "imex"}
+    model, inputs = make_model(**settings), Inputs.from_sequences(waves(4, 0), time_channel=True)
+    save_model(tmp_path / "m", model, inputs, objective, {"labels": [1, {"x": None}]})
+    found = load_model(tmp_path / "m")
+    assert_same_trees(found.model, model)
+    assert found.model.config == model.config
+    assert jax.tree.structure(found.model) == jax.tree.structure(model)
+    assert found.inputs.to_dict() == inputs.to_dict()
+    assert found.objective.to_dict() == objective.to_dict()
+    assert found.extra == {"labels": [1, {"x": None}]}
+    assert found.training is None
+
+
+def test_it_answers_as_before(saved, make_model, waves):
+    found, cases = load_model(saved), waves(4, 0)
+    np.testing.assert_array_equal(
+        predict(found.model, found.inputs, cases), predict(make_model(), found.inputs, cases)
+    )
+
+
+def test_leaf_names_are_readable(saved):
+    names = set(safetensors.numpy.load_file(saved / "weights.safetensors"))
+    assert {"encoder.weight", "blocks.0.layer.oscillators.raw_frequency"} <= names
+    assert "blocks.0.norm.mean" in names
+
+
+def test_single_precision_comes_back_single(tmp_path, make_model, waves):
+    inputs = Inputs.from_sequences(waves(4, 0))
+    with jax.enable_x64(False):
+        save_model(tmp_path, make_model(), inputs, OBJECTIVES["classes"][0])
+    assert load_model(tmp_path).model.encoder.weight.dtype == jnp.float32
+
+
+def test_double_precision_can_be_read_without(saved, make_model):
+    with jax.enable_x64(False):
+        found = load_model(saved).model
+    assert found.encoder.weight.dtype == jnp.float32
+    np.testing.assert_allclose(found.encoder.weight, make_model().encoder.weight, rtol=1e-6)
+
+
+def test_nothing_is_overwritten(saved, make_model):
+    found = load_model(saved)
+    before = {p.name: p.read_bytes() for p in saved.iterdir()}
+    with pytest.raises(CheckpointError, match=r"config.json: is there already"):
+        save_model(saved, make_model(seed=1), found.inputs, found.objective)
+    assert {p.name: p.read_bytes() for p in saved.iterdir()} == before
+
+
+def test_no_other_files_are_left(saved):
+    assert sorted(p.name for p in saved.iterdir()) == ["config.json", "weights.safetensors"]
+
+
+@pytest.mark.parametrize("extra", [{"x": object()}, {"x": float("nan")}, {"x": np.float32(1)}])
+def test_extra_must_be_json(tmp_path, make_model, waves, extra):
+    with pytest.raises(ValueError, match="extra cannot be written as JSON"):
+        save_model(
+            tmp_path, make_model(), Inputs.from_sequences(waves(4, 0)), OBJECTIVES["classes"][0],
+            extra,
+        )  # fmt: skip
+    assert not list(tmp_path.iterdir())
+
+
+def flipped(content, place):
+    """With one bit changed."""
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+DAMAGE = {
+    "empty": lambda x: b"",
+    "cut short": lambda x: x[: len(x) // 2],
+    "short of two bytes": lambda x: x[:-2],
+    "too long": lambda x: x + b"\0",
+    "a bit at the start": lambda x: flipped(x, 0),
+    "a bit in the middle": lambda x: flipped(x, len(x) // 2),
+    "a bit near the end": lambda x: flipped(x, len(x) - 5),
+    "noise": lambda x: np.random.default_rng(0).bytes(len(x)),
+    "zeros": lambda x: bytes(len(x)),
+    "a huge header": lambda x: b"\xff" * 8 + x[8:],
+}
+
+
+@pytest.mark.parametrize("name", ["config.json", "weights.safetensors"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_noticed_and_the_file_named(saved, name, damage):
+    path = saved / name
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    with pytest.raises(CheckpointError, match=name):
+        load_model(saved)
+
+
+def test_every_bit_counts(saved):
+    for name in ("config.json", "weights.safetensors"):
+        path = saved / name
+        content = path.read_bytes()
+        for place in np.random.default_rng(0).integers(0, len(content), 60):
+            path.write_bytes(flipped(content, int(place)))
+            try:
+                load_model(saved)
+            except CheckpointError:
+                continue
+            assert json.loads(flipped(content, int(place))) == json.loads(content)  # blanks
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["config.json", "weights.safetensors"])
+def test_a_missing_file_is_named(saved, name):
+    (saved / name).unlink()
+    with pytest.raises(CheckpointError, match=f"{name}: not there"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("name", ["config.json", "weights.safetensors"])
+def test_a_directory_in_place_of_a_file_is_refused(saved, name):
+    (saved / name).unlink()
+    (saved / name).mkdir()
+    with pytest.raises(CheckpointError, match=name):
+        load_model(saved)
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path, saved, make_model):
+    found = load_model(saved)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CheckpointError, match="file: cannot be written"):
+        save_model(tmp_path / "file", make_model(), found.inputs, found.objective)
+    with pytest.raises(CheckpointError, match=r"config\.json: cannot be read"):
+        load_model(tmp_path / "file")
+
+
+def test_a_newer_version_is_refused_by_name(saved, monkeypatch):
+    record = read_json(saved / "config.json", "linoss")
+    monkeypatch.setattr("linoss.training._files.VERSION", 2)
+    write_json(saved / "config.json", "linoss", {**record, "version": 2})
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="has version 2, this linoss reads up to 1; install"):
+        load_model(saved)
+
+
+def test_newer_weights_are_refused_by_name(saved):
+    tensors = safetensors.numpy.load_file(saved / "weights.safetensors")
+    facts = {"version": 7}
+    content = tensor_bytes("linoss-weights", tensors, facts)
+    (saved / "weights.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors: has version 7"):
+        load_model(saved)
+
+
+def rewrite(saved, **changes):
+    """config.json by somebody who knows how to make a checksum."""
+    record = read_json(saved / "config.json", "linoss")
+    for place, value in changes.items():
+        *inner, last = place.split("__")
+        part = record
+        for key in inner:
+            part = part[key]
+        part[last] = value
+    write_json(saved / "config.json", "linoss", record)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model__num_blocks": 10**9},
+        {"model__hidden_size": 10**12},
+        {"model__hidden_size": 10**400},
+        {"model__hidden_size": "many"},
+        {"model__hidden_size": 5},
+        {"model__nonsense": 1},
+        {"model": []},
+        {"inputs": {}},
+        {"inputs__channels": 0},
+        {"inputs__lengths": 3},
+        {"inputs__scaling": {"mean": ["x"], "deviation": [1]}},
+        {"inputs__scaling": {"mean": [0.0], "deviation": [0.0]}},
+        {"objective": None},
+        {"objective__task": "mischief"},
+        {"objective__classes": [[]]},
+        {"training": 3},
+        {"extra": 3},
+        {"version": "1"},
+        {"version": -1},
+        {"format": "pickle"},
+    ],
+    ids=str,
+)
+def test_strange_content_is_refused(saved, changes):
+    rewrite(saved, **changes)
+    with pytest.raises(CheckpointError, match=r"config\.json|weights\.safetensors"):
+        load_model(saved)
+
+
+def test_deep_nesting_is_refused(saved):
+    (saved / "config.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match=r"config\.json: is not JSON"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: {k: v for k, v in x.items() if k != "encoder.bias"}, "encoder.bias is missing"),
+        (lambda x: {**x, "encoder.more": np.zeros(3)}, "encoder.more is not part of the model"),
+        (lambda x: {**x, "encoder.bias": np.zeros(3)}, r"encoder.bias is float64 of shape \(3,\)"),
+        (lambda x: {**x, "encoder.bias": np.zeros(4, int)}, "encoder.bias is int64"),
+    ],
+)
+def test_weights_of_another_model_are_refused(saved, change, message):
+    tensors = safetensors.numpy.load_file(saved / "weights.safetensors")
+    content = tensor_bytes("linoss-weights", change(tensors), {})
+    (saved / "weights.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
+        load_model(saved)
+
+
+def test_a_file_of_somebody_else_is_refused(saved):
+    tensors = safetensors.numpy.load_file(saved / "weights.safetensors")
+    safetensors.numpy.save_file(tensors, saved / "weights.safetensors")
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors: is not a file"):
+        load_model(saved)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_without_rights_is_named(tmp_path, saved, make_model):
+    found, closed = load_model(saved), tmp_path / "closed"
+    closed.mkdir()
+    closed.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        save_model(closed, make_model(), found.inputs, found.objective)
+
+
+def test_a_full_disk_leaves_no_half_file(tmp_path, saved, make_model, monkeypatch):
+    found = load_model(saved)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(CheckpointError, match=r"cannot be written \(No space left"):
+        save_model(tmp_path / "new", make_model(), found.inputs, found.objective)
+    assert not list((tmp_path / "new").iterdir())
+
+
+class TestArrays:
+    @pytest.fixture
+    def with_arrays(self, tmp_path, make_model, waves):
+        arrays = {"ends": np.arange(6.0).reshape(2, 3), "days": np.array([3, 4])}
+        inputs, objective = Inputs.from_sequences(waves(4, 0)), OBJECTIVES["classes"][0]
+        save_model(tmp_path / "m", make_model(), inputs, objective, arrays=arrays)
+        return tmp_path / "m", arrays
+
+    def test_come_back(self, with_arrays):
+        directory, arrays = with_arrays
+        found = load_model(directory).arrays
+        assert found.keys() == arrays.keys()
+        for name, array in arrays.items():
+            assert found[name].dtype == array.dtype
+            assert np.array_equal(found[name], array)
+
+    def test_none_is_no_file(self, saved):
+        assert load_model(saved).arrays == {}
+        assert not (saved / "arrays.safetensors").exists()
+
+    @pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "of another model"])
+    def test_damage_is_refused_by_name(self, with_arrays, damage):
+        path = with_arrays[0] / "arrays.safetensors"
+        content = path.read_bytes()
+        if damage == "missing":
+            path.unlink()
+        elif damage == "truncated":
+            path.write_bytes(content[:-5])
+        elif damage == "flipped":
+            path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+        else:
+            path.write_bytes(tensor_bytes("linoss-arrays", {"ends": np.zeros(2)}, {}))
+        with pytest.raises(CheckpointError, match=r"arrays\.safetensors"):
+            load_model(with_arrays[0])
+
+
+def test_a_damaged_history_is_refused_by_name(saved):
+    (saved / "history.jsonl").write_text('{"step": 1}\n{"ste')
+    with pytest.raises(CheckpointError, match=r"history\.jsonl: cannot be understood"):
+        load_model(saved)
+
+
+def test_arrays_that_a_run_left_before_it_began_do_not_hinder_it(tmp_path, make_problem):
+    problem = make_problem()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "arrays.safetensors").write_bytes(b"left over")
+    run = {"directory": tmp_path / "run", "arrays": {"x": np.ones(3)}}
+    parts = (problem.training_set, problem.validation_set, problem.config)
+    with pytest.raises(CheckpointError, match="nothing is overwritten"):
+        train(problem.model, problem.inputs, problem.objective, *parts, **run)
+    train(problem.model, problem.inputs, problem.objective, *parts, **run, resume=True)
+    assert np.array_equal(load_model(tmp_path / "run").arrays["x"], np.ones(3))

@@ -1,0 +1,64 @@
+"""Mean and deviation of each channel."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linoss.training import Scaling
+
+
+@given(seed=st.integers(0, 2**32 - 1), cases=st.integers(1, 5), channels=st.integers(1, 3))
+def test_one_at_a_time_gives_that_of_all(seed, cases, channels):
+    random = np.random.default_rng(seed)
+    arrays = [100 + random.normal(size=(random.integers(1, 9), channels)) for _ in range(cases)]
+    arrays = [np.where(random.random(x.shape) < 0.2, np.nan, x) for x in arrays]
+    arrays.append(random.normal(size=(2, channels)))
+    together = np.concatenate(arrays)
+    scaling = Scaling.from_sequences(arrays)
+    np.testing.assert_allclose(scaling.mean, np.nanmean(together, axis=0))
+    np.testing.assert_allclose(scaling.deviation, np.nanstd(together, axis=0))
+
+
+def test_undo_is_the_way_back():
+    scaling = Scaling(np.array([1.0, -2.0]), np.array([3.0, 0.5]))
+    x = np.random.default_rng(0).normal(size=(4, 5, 2))
+    np.testing.assert_allclose(scaling.undo(scaling.apply(x)), x)
+
+
+def test_a_large_offset_in_single_precision_keeps_its_deviation():
+    x = 1e6 + np.random.default_rng(0).normal(size=(1000, 1)).astype(np.float32)
+    scaled = Scaling.from_sequences([x]).apply(x)
+    assert abs(scaled.mean()) < 1e-9
+    assert abs(scaled.std() - 1) < 1e-9
+
+
+@pytest.mark.parametrize("value", [0.1, 1e9, np.nan])
+def test_a_channel_that_never_changes_is_not_blown_up(value):
+    scaling = Scaling.from_sequences([np.full((7, 1), value, np.float32)] * 3)
+    assert scaling.deviation == [1.0]
+
+
+def test_an_infinite_value_is_named():
+    x = np.zeros((3, 2))
+    x[1, 1] = np.inf
+    with pytest.raises(ValueError, match="case 1 has an infinite value at step 1 in channel 1"):
+        Scaling.from_sequences([np.zeros((3, 2)), x])
+
+
+def test_json_round_trip_is_exact():
+    scaling = Scaling.from_sequences([np.random.default_rng(0).normal(size=(9, 3))])
+    again = Scaling.from_dict(json.loads(json.dumps(scaling.to_dict())))
+    assert np.array_equal(again.mean, scaling.mean)
+    assert np.array_equal(again.deviation, scaling.deviation)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("mean", "deviation"), [([np.nan], [1.0]), ([0.0], [0.0]), ([0.0], [np.inf]), ([0.0], [1, 2.0])]
+)
+def test_bad_numbers_are_refused(mean, deviation):
+    with pytest.raises(ValueError, match=r"mean|deviation"):
+        Scaling(np.array(mean), np.array(deviation))

@@ -1,0 +1,118 @@
+"""One update, against the same by hand, and how often it is compiled."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from linoss import trainable
+from linoss.training import TrainingConfig, train
+from linoss.training._step import answer, decayed, update
+
+
+def run(problem, **changes):
+    arguments = {**vars(problem), **changes}
+    return train(**arguments)
+
+
+def one_update(problem, **settings):
+    config = TrainingConfig(steps=1, batch_size=24, schedule="constant", **settings)
+    return run(problem, config=config, validation_set=None).model
+
+
+@pytest.fixture(scope="module")
+def gradient_of_all(make_problem):
+    """Weights and gradient of the first batch, which has all cases, by the plain formula."""
+    problem = make_problem()
+    weights, rest = eqx.partition(problem.model, trainable(problem.model))
+    random = np.random.default_rng([0, 0])
+    chosen = random.permutation(24)
+    batch = problem.training_set.batch(chosen)
+    arguments = problem.inputs(batch, masked=False, dtype=np.float64)
+    places = problem.objective.encode(batch.labels)
+
+    def loss(weights):
+        key = jax.random.fold_in(jax.random.key(0), 0)
+        answers, _ = eqx.combine(weights, rest).train(**arguments, key=key)
+        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(answers, places))
+
+    return weights, eqx.filter_jit(jax.grad(loss))(weights)
+
+
+def adam(gradient, rate):
+    """Adam's first step: each entry moves by the rate, against its gradient."""
+    return jax.tree.map(lambda g: -rate * g / (jnp.abs(g) + 1e-8), gradient)
+
+
+def assert_close(found, expected):
+    found = eqx.filter(found, trainable(found))
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-9)
+
+
+def test_adam(make_problem, gradient_of_all):
+    problem = make_problem()
+    weights, gradient = gradient_of_all
+    expected = jax.tree.map(jnp.add, weights, adam(gradient, 0.01))
+    assert_close(one_update(problem, learning_rate=0.01, clip_norm=None), expected)
+
+
+def test_clipping_scales_the_gradient(make_problem, gradient_of_all):
+    problem = make_problem()
+    weights, gradient = gradient_of_all
+    norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient)))
+    clip = 1e-7  # so small that Adam's epsilon shows it
+    small = jax.tree.map(lambda g: g * clip / norm, gradient)
+    expected = jax.tree.map(jnp.add, weights, adam(small, 0.01))
+    assert_close(one_update(problem, learning_rate=0.01, clip_norm=clip), expected)
+
+
+def test_decay_is_decoupled_and_of_matrices_only(make_problem, gradient_of_all):
+    problem = make_problem()
+    weights, gradient = gradient_of_all
+    expected = jax.tree.map(
+        lambda w, change, mark: w + change - 0.01 * 0.5 * mark * w,
+        weights,
+        adam(gradient, 0.01),
+        decayed(weights),
+    )
+    found = one_update(problem, learning_rate=0.01, clip_norm=None, weight_decay=0.5)
+    assert_close(found, expected)
+
+
+def test_norms_learn_statistics_that_the_optimizer_leaves_alone(make_problem):
+    found = one_update(make_problem(), learning_rate=0.01, clip_norm=None, weight_decay=0.5)
+    norm = found.blocks[0].norm
+    assert not norm.fresh
+    assert np.any(norm.mean != 0)
+
+
+@pytest.mark.usefixtures("single_precision")
+def test_a_second_run_compiles_nothing(make_problem):
+    problem = make_problem()
+    run(problem)
+    compiled = update._cache_size(), answer._cache_size()
+    changed = dataclasses.replace(problem.config, learning_rate=3e-3, steps=9, warmup=2, seed=5)
+    run(problem, config=changed, model=make_problem(seed=3).model)
+    clipped = dataclasses.replace(changed, clip_norm=0.3)
+    run(problem, config=clipped)
+    assert (update._cache_size(), answer._cache_size()) == compiled
+
+
+@pytest.mark.usefixtures("single_precision")
+def test_few_programs_for_many_lengths(make_problem):
+    problem = make_problem(lengths=(12, 40), hidden_size=3)
+    before = update._cache_size()
+    run(problem, config=dataclasses.replace(problem.config, steps=40, evaluate_every=40))
+    assert update._cache_size() - before <= 2  # of 16, 24, 32, 40, the small ones joined
+
+
+@pytest.mark.usefixtures("single_precision")
+def test_single_precision_stays_single(make_problem):
+    result = run(make_problem())
+    floats = [x for x in jax.tree.leaves(result.model) if jnp.issubdtype(x.dtype, jnp.floating)]
+    assert {x.dtype for x in floats} == {np.dtype(np.float32)}

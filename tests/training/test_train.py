@@ -1,0 +1,303 @@
+"""The loop: it learns, keeps the best, stops in time, and says where it stands."""
+
+import dataclasses
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import linoss.data
+from linoss.training import (
+    Classification,
+    Forecasting,
+    Inputs,
+    Regression,
+    TrainingConfig,
+    TrainingError,
+    Windows,
+    evaluate,
+    predict,
+    train,
+)
+
+pytestmark = pytest.mark.usefixtures("single_precision")
+
+
+def run(problem, **changes):
+    """Train; settings of the config and arguments of `train` alike."""
+    settings = {field.name for field in dataclasses.fields(TrainingConfig)}
+    config = dataclasses.replace(
+        problem.config, **{k: v for k, v in changes.items() if k in settings}
+    )
+    arguments = {k: v for k, v in changes.items() if k not in settings}
+    return train(**{**vars(problem), "config": config, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("lengths", "missing"), [((30, 30), 0.0), ((20, 30), 0.1)], ids=["equal", "unequal, missing"]
+)
+def test_classes_are_learned(make_problem, lengths, missing):
+    problem = make_problem(lengths, missing)
+    result = run(problem, steps=80, evaluate_every=40, learning_rate=3e-2)
+    assert result.best_metric == 1.0
+    assert result.history[-1]["loss"] < 0.1
+    found = evaluate(result.model, problem.inputs, problem.objective, problem.validation_set)
+    assert found == 1.0
+
+
+def test_numbers_at_every_kth_step_are_learned(make_model):
+    random = np.random.default_rng(0)
+    values = [random.normal(size=(1, n)) for n in random.integers(20, 31, 24)]
+    labels = [10 + 3 * np.cumsum(v[0])[3::4, None] for v in values]  # the sum so far
+    cases = linoss.data.sequences(values, y=labels)
+    inputs, objective = Inputs.from_sequences(cases), Regression.from_labels(labels, every=4)
+    model = make_model(1, 1, task="regression", every=4, norm=None, dropout=0.0)
+    config = TrainingConfig(steps=100, evaluate_every=50, batch_size=24, learning_rate=3e-2)
+    result = train(model, inputs, objective, cases, cases, config)
+    assert result.best_metric < 0.05
+    answers = objective.decode(np.concatenate(predict(result.model, inputs, cases)))
+    assert np.mean((answers - np.concatenate(labels)) ** 2) < 0.05 * np.var(np.concatenate(labels))
+
+
+def test_several_numbers_a_case_are_learned(make_model, waves):
+    values = waves(24, 0).values
+    labels = np.stack([[x.mean(), 100 * x.std()] for x in values])
+    cases = linoss.data.Sequences(values, labels)
+    inputs, objective = Inputs.from_sequences(cases), Regression.from_labels(labels)
+    config = TrainingConfig(steps=100, evaluate_every=100, batch_size=24, learning_rate=3e-2)
+    model = make_model(1, 2, task="regression", dropout=0.0)
+    result = train(model, inputs, objective, cases, cases, config)
+    assert result.best_metric < 0.5
+
+
+def test_forecasts_are_learned(make_model):
+    t = np.arange(300.0)
+    series = np.stack([50 + 10 * np.sin(2 * np.pi * t / 12), t % 3], axis=1)
+    windows = Windows([series[:240]], past=24, horizon=6, known=(1,))
+    held_out = Windows([series[216:]], past=24, horizon=6, known=(1,))
+    inputs = Inputs.from_sequences(windows)
+    objective = Forecasting.from_windows(windows, inputs)
+    model = make_model(2, 1, task="forecasting", horizon=6, norm=None, dropout=0.0, scheme="imex")
+    config = TrainingConfig(steps=200, evaluate_every=100, learning_rate=3e-2)
+    result = train(model, inputs, objective, windows, held_out, config)
+    assert result.best_metric < 0.3
+
+
+def test_irregular_sampling_is_learned(make_model):
+    """The label is in the times alone: two waves that differ in how densely they are sampled."""
+    random = np.random.default_rng(0)
+    dense = np.arange(24) % 2
+    times = [np.cumsum(random.uniform(0.5, 1.5, 30) * (2 - d)) for d in dense]
+    waves = [np.sin(np.arange(30.0))[None]] * 24
+    cases = linoss.data.sequences(waves, y=dense, times=times)
+    inputs, objective = Inputs.from_sequences(cases), Classification.from_labels(dense)
+    assert inputs.irregular
+    model = make_model(norm="layer", dropout=0.0)
+    config = TrainingConfig(steps=40, evaluate_every=40, batch_size=24, learning_rate=3e-2)
+    assert train(model, inputs, objective, cases, cases, config).best_metric == 1.0
+
+
+def test_the_same_arguments_give_the_same_weights(make_problem, assert_same_trees):
+    one, other = (run(make_problem()) for _ in range(2))
+    assert_same_trees(one.model, other.model)
+    other_seed = run(make_problem(), seed=1)
+    assert not np.array_equal(one.model.encoder.weight, other_seed.model.encoder.weight)
+
+
+def test_cases_on_disk_give_the_same_run(tmp_path, make_problem, assert_same_trees):
+    problem = make_problem()
+    path = tmp_path / "waves.npy"
+    np.save(path, np.stack([x.T for x in problem.training_set.values]))
+    np.save(tmp_path / "waves.labels.npy", problem.training_set.labels)
+    stored = run(problem, training_set=linoss.data.read(path))
+    assert_same_trees(stored.model, run(problem).model)
+
+
+def test_history_says_what_happened(make_problem):
+    problem = make_problem()
+    result = run(problem, steps=10, evaluate_every=4, schedule="constant", warmup=4)
+    assert [record["step"] for record in result.history] == [4, 8, 10]
+    assert [list(record) for record in result.history] == [
+        ["step", "loss", "metric", "best", "learning_rate", "seconds"]
+    ] * 3
+    np.testing.assert_allclose(
+        [record["learning_rate"] for record in result.history], [0.008, 0.01, 0.01], rtol=1e-6
+    )
+    seconds = [record["seconds"] for record in result.history]
+    assert seconds == sorted(seconds)
+
+
+def test_the_loss_of_a_record_is_the_mean_since_the_last(make_problem):
+    problem = make_problem()
+    each = [record["loss"] for record in run(problem, evaluate_every=1).history]
+    some = [record["loss"] for record in run(problem, evaluate_every=5).history]
+    np.testing.assert_allclose(
+        some, [np.mean(each[:5]), np.mean(each[5:10]), np.mean(each[10:])], rtol=1e-5
+    )
+
+
+def script_metrics(monkeypatch, metrics):
+    """Let evaluations give these, one after the other."""
+    coming = iter(metrics)
+    monkeypatch.setattr("linoss.training._loop.evaluate", lambda *args: next(coming))
+
+
+def test_the_best_weights_are_kept_and_a_tie_takes_the_later(
+    monkeypatch, make_problem, assert_same_trees
+):
+    problem = make_problem()
+    script_metrics(monkeypatch, [0.5, 0.7, 0.7, 0.6])
+    result = run(problem, steps=8, evaluate_every=2, schedule="constant")
+    assert [record["best"] for record in result.history] == [0.5, 0.7, 0.7, 0.7]
+    assert (result.best_step, result.best_metric, result.steps) == (6, 0.7, 8)
+    script_metrics(monkeypatch, [0.0])
+    shorter = run(problem, steps=6, evaluate_every=6, schedule="constant")
+    assert_same_trees(result.model, shorter.model)
+
+
+def test_lower_errors_are_better(monkeypatch, make_problem, make_model, waves):
+    cases = linoss.data.Sequences(waves(24, 0).values, np.arange(24.0))
+    script_metrics(monkeypatch, [0.5, 0.3, 0.4])
+    problem = make_problem()
+    result = run(
+        problem,
+        training_set=cases,
+        validation_set=cases,
+        objective=Regression.from_labels(cases.labels),
+        model=make_model(1, 1, task="regression"),
+    )
+    assert result.best_metric == 0.3
+
+
+def test_patience_counts_evaluations_without_improvement(monkeypatch, make_problem):
+    script_metrics(monkeypatch, [0.5, 0.6, 0.6, 0.1, 0.2, 0.3])  # a tie is none
+    result = run(make_problem(), steps=60, evaluate_every=2, patience=4)
+    assert result.stopped_early
+    assert (result.steps, result.best_step) == (12, 6)
+
+
+def test_without_patience_it_runs_to_the_end(monkeypatch, make_problem):
+    script_metrics(monkeypatch, [0.9] + [0.1] * 5)
+    result = run(make_problem(), evaluate_every=2)
+    assert not result.stopped_early
+    assert result.steps == 12
+
+
+def test_a_metric_that_is_no_number_is_no_improvement(monkeypatch, make_problem):
+    script_metrics(monkeypatch, [float("nan"), 0.5, float("inf")])
+    result = run(make_problem())
+    assert [record["metric"] for record in result.history] == [None, 0.5, None]
+    assert result.best_step == 8
+
+
+def test_without_a_validation_set_the_last_weights_are_kept(make_problem, assert_same_trees):
+    problem = make_problem()
+    result = run(problem, validation_set=None, patience=1)
+    assert result.best_metric is None
+    assert [record["metric"] for record in result.history] == [None] * 3
+    assert result.steps == 12
+    once = run(problem, validation_set=None, evaluate_every=12)
+    assert_same_trees(result.model, once.model)
+
+
+def test_progress_is_reported(make_problem):
+    seen = []
+    run(make_problem(), on_progress=seen.append)
+    assert seen[0].step == 1
+    assert {4, 8, 12} <= {progress.step for progress in seen}
+    assert all(progress.steps == 12 and np.isfinite(progress.loss) for progress in seen)
+    assert seen[-1].eta == 0
+    assert seen[-1].best is not None
+
+
+def test_progress_does_not_change_the_run(make_problem, assert_same_trees):
+    assert_same_trees(run(make_problem(), on_progress=print).model, run(make_problem()).model)
+
+
+def poisoned(problem, value):
+    """The problem with a huge value in the training set; each batch has all cases."""
+    values = [x.copy() for x in problem.training_set.values]
+    values[3][7, 0] = value
+    cases = dataclasses.replace(problem.training_set, values=values, names=("pressure",))
+    problem.training_set = cases
+    problem.config = dataclasses.replace(problem.config, batch_size=24)
+    return problem
+
+
+def test_a_loss_that_is_not_finite_stops_and_names_the_channel(make_problem):
+    problem = poisoned(make_problem(norm=None), 3e38)
+    with pytest.raises(TrainingError) as caught:
+        run(problem)
+    message = str(caught.value)
+    assert "the loss of update 0 is " in message
+    assert "try a lower learning_rate (now 0.01)" in message
+    assert "channel 'pressure', which is 2.11e+38 (scaled) in case 3 of the tr" in message
+    assert "at step 7" in message
+    assert caught.value.result.steps == 0
+
+
+def test_the_first_bad_step_is_found_and_the_last_good_state_kept(make_problem, assert_same_trees):
+    problem = make_problem(norm=None)
+    cases, used = problem.training_set, []
+
+    class Late(linoss.data.Sequences):
+        """The same cases, but for a huge value in the seventh batch."""
+
+        def batch(self, indices, length=None):
+            batch = cases.batch(indices, length)
+            if len(used) == 6:
+                batch.values[0, 0, 0] = 3e38
+            used.append(indices)
+            return batch
+
+    late = Late(cases.values, cases.labels)
+    with pytest.raises(TrainingError, match="the loss of update 6 is ") as caught:
+        run(problem, training_set=late, schedule="constant")
+    result = caught.value.result
+    assert result.steps == 4
+    assert [record["step"] for record in result.history] == [4]
+    good = run(problem, steps=4, schedule="constant")
+    assert_same_trees(result.model, good.model)
+
+
+def test_a_bad_start_is_bad_from_the_first_update(make_problem):
+    problem = make_problem()
+    broken = eqx.tree_at(lambda m: m.encoder.weight, problem.model, jnp.full((4, 1), jnp.nan))
+    with pytest.raises(TrainingError) as caught:
+        run(problem, model=broken, clip_norm=None)
+    message = str(caught.value)
+    assert "the loss of update 0 is nan, expected a finite number" in message
+    assert "clip_norm=1" in message
+    assert "channel" not in message
+
+
+def test_a_gradient_that_is_not_finite_stops_too(make_problem):
+    with pytest.raises(TrainingError, match=r"update 0 is 0\.8[0-9]*, but its gradient is not"):
+        run(poisoned(make_problem(), 3e38))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"training_set": linoss.data.Sequences([])}, "training_set is empty"),
+        (
+            {"validation_set": linoss.data.sequences(np.zeros((2, 3, 9)), y=["slow", "fast"])},
+            "validation_set has 3 channels, expected 1",
+        ),
+        (
+            {"training_set": linoss.data.sequences(np.zeros((2, 1, 9)))},
+            "training_set has no labels",
+        ),
+        (
+            {"validation_set": linoss.data.sequences(np.zeros((2, 1, 9)), y=["slow", "other"])},
+            "validation_set.labels has 'other'",
+        ),
+        ({"resume": True}, "resume is True, but directory is None"),
+        ({"save_every": -1}, "save_every is -1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make_problem, changes, message):
+    with pytest.raises(ValueError, match=message):
+        run(make_problem(), **changes)
