@@ -80,14 +80,18 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.values)
 
-    @cached_property
+    @property
     def lengths(self) -> np.ndarray:
         """(cases,), how many samples each case has."""
+        return self._lengths
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
         if isinstance(self.values, StoredCases):
             return self.values.lengths
         return np.array([len(case) for case in self.values], int)
 
-    @cached_property
+    @property
     def num_channels(self) -> int:
         """Channels of every case."""
         if isinstance(self.values, StoredCases):

@@ -181,17 +181,18 @@ class SequenceEstimator(BaseEstimator):
 
     def _sequences(self, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any) -> Any:
         """Cases from what a user has; an array that is not a list is looked at as others do."""
+        validate: Any = validate_data  # whose types do not know arrays
         if isinstance(X, Sequences):
             cases = X
         else:
             if not isinstance(X, list | tuple) or _is_table(X):
-                allowed = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
+                allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
                 if y is None and np.ndim(X) == 3:  # whose lengths may differ from those of fit
                     X = check_array(X, estimator=self, **allowed)
                 elif y is None:
-                    X = validate_data(self, X, reset=reset, **allowed)
+                    X = validate(self, X, reset=reset, **allowed)
                 else:
-                    X, y = validate_data(self, X, y, reset=reset, **allowed, **checks)
+                    X, y = validate(self, X, y, reset=reset, **allowed, **checks)
             cases = sequences(X, times=times)
         if not reset and cases.num_channels != self.inputs_.channels:
             raise DataError(

@@ -192,6 +192,8 @@ class LinOSSForecaster(SequenceEstimator):
         """
         check_is_fitted(self)
         windows = replace(self._windows(self._table(data)), stride=stride)
+        assert isinstance(self.objective_, Forecasting)
+        assert self.objective_.scaling is not None
         deviation = self.objective_.scaling.deviation
         total = count = 0.0
         with jax.enable_x64(False):

@@ -83,7 +83,7 @@ def _backward(rate: float, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     if isinstance(cotangents[0], SymbolicZero):  # only the means were used: nothing to read
         cotangents = (jnp.zeros((0, 0, 0), jnp.float32), *cotangents[1:])
     d_out, d_final, d_means, d_moments = (
-        jnp.zeros(d.shape, d.dtype) if isinstance(d, SymbolicZero) else d for d in cotangents
+        jnp.zeros(d.shape, jnp.float32) if isinstance(d, SymbolicZero) else d for d in cotangents
     )
     shape = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
     results = tuple(shape(x.shape) for x in (u, *weights, d_final))

@@ -421,5 +421,5 @@ def _fused_features(
         )
         finals.append(final)
         norms.append(norm)
-    states = jax.tree.map(lambda *x: jnp.stack(x), *finals)
-    return hidden, averages.means, states, tuple(norms)
+    after = jax.tree.map(lambda *x: jnp.stack(x), *finals)
+    return hidden, averages.means, after, tuple(norms)

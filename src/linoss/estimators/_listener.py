@@ -1,0 +1,101 @@
+"""A trained estimator that listens: raw samples in, answers out, in constant memory.
+
+The answer after a sample is the prediction for the sequence so far.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from linoss import _checks
+from linoss.data import Table
+from linoss.nn import Stream
+
+if TYPE_CHECKING:
+    from linoss.estimators._base import SequenceEstimator
+    from linoss.estimators._forecaster import LinOSSForecaster
+
+
+class Listener:
+    """A classifier or a regressor. A regressor with `every` answers at each step."""
+
+    def __init__(self, estimator: "SequenceEstimator"):
+        self._model, self._inputs = estimator.model_, estimator.inputs_
+        self._objective = estimator.objective_
+        with jax.enable_x64(False):
+            self._stream = Stream(self._model)
+        self._steps = 0
+        self._first: float | None = None
+        self._before: float | None = None
+
+    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
+        """Probabilities, or numbers in the units of the targets.
+
+        **Arguments:**
+
+        - `sample`: a number for each channel, as they come; NaN where one is missing.
+        - `time`: when it was taken, if the training had times.
+        """
+        values = np.asarray(sample, np.float32)
+        _checks.shape("sample", values, (self._inputs.channels,))
+        observed = ~np.isnan(values)
+        there, since = bool(observed.any()), float(self._steps)
+        interval = None
+        if self._inputs.interval is not None:
+            since, interval = self._interval(time)
+            self._before = since if there else self._before
+        self._steps += 1
+        u = self._inputs.arrange(values[None, None], observed[None, None], np.array([[since]]))
+        with jax.enable_x64(False):
+            if there and interval is None:
+                answer = self._stream(u[0, 0])
+            else:
+                answer = self._step(u[0], there, interval)
+        return self._objective.decode(np.asarray(answer)[None])[0]
+
+    def _interval(self, time: float | None) -> tuple[float, float]:
+        """The time since the first sample, and since the one before, in usual intervals."""
+        assert self._inputs.interval is not None
+        if time is None:
+            raise ValueError("time is None, expected a number: the training had times")
+        self._first = time if self._first is None else self._first
+        since = (time - self._first) / self._inputs.interval
+        interval = 1.0 if self._before is None else since - self._before
+        if not interval > 0:
+            raise ValueError(f"time is {time}, expected a later one than that of the sample before")
+        return since, interval
+
+    def _step(self, u: np.ndarray, there: bool, interval: float | None) -> Any:
+        """A sample that is missing, or comes after an interval of its own."""
+        answers, self._stream.state = self._model.run(
+            self._stream.state,
+            u,
+            mask=None if there else np.array([False]),
+            intervals=None if interval is None else np.array([interval], np.float32),
+            engine="sequential",
+        )
+        return answers[0]
+
+
+class ForecastListener:
+    """A forecaster, which keeps as many samples as it reads for a forecast."""
+
+    def __init__(self, forecaster: "LinOSSForecaster"):
+        if forecaster.known_:
+            raise ValueError(
+                "known_in_advance is not empty: such variables come with predict(..., future=...), "
+                "not one sample at a time"
+            )
+        self._forecaster = forecaster
+        self._seen: deque[np.ndarray] = deque(maxlen=forecaster.past_)
+
+    def __call__(self, sample: Any) -> np.ndarray:
+        """(horizon, variables), in the units of the data: what comes after this sample."""
+        names = self._forecaster.names_
+        values = np.asarray(sample, np.float64)
+        _checks.shape("sample", values, (len(names),))
+        self._seen.append(values)
+        series = np.stack(self._seen)
+        return self._forecaster.predict(data=Table([series], [np.arange(len(series))], names))
