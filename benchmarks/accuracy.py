@@ -31,7 +31,6 @@ SETS = {
     "GunPoint": lambda: from_aeon(aeon.datasets.load_gunpoint),
     "ItalyPowerDemand": lambda: from_aeon(aeon.datasets.load_italy_power_demand),
     "ArrowHead": lambda: from_aeon(aeon.datasets.load_arrow_head),
-    "OSULeaf": lambda: from_aeon(aeon.datasets.load_osuleaf),
     "digits": digits,
 }
 

@@ -14,7 +14,12 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 SMALL = {"hidden_size": 16, "state_size": 8, "num_blocks": 1, "steps": 60, "learning_rate": 2e-2}
 
 
-@parametrize_with_checks([LinOSSClassifier(**SMALL), LinOSSRegressor(**SMALL)])
+@parametrize_with_checks(
+    [
+        LinOSSClassifier(**SMALL),
+        LinOSSRegressor(**{**SMALL, "hidden_size": 32, "state_size": 32, "steps": 200}),
+    ]
+)
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 

@@ -22,14 +22,31 @@ def test_the_data_solve_the_equation():
 
 @pytest.mark.usefixtures("single_precision")
 def test_training_lowers_the_error():
-    data = harmonic_motion.simple_harmonic_motion(jax.random.key(0), cases=64, steps=100)
-    untrained = harmonic_motion.fit("imex", data, updates=1, learning_rate=0.0)
-    trained = harmonic_motion.fit("imex", data, updates=60)
-    before, after = (harmonic_motion.error_over_time(m, data) for m in (untrained, trained))
+    motion = harmonic_motion.simple_harmonic_motion(jax.random.key(0), cases=64, steps=100)
+    cases = harmonic_motion.sequences(motion)
+    models = [harmonic_motion.fit("imex", cases, updates=updates) for updates in (1, 60)]
+    before, after = (harmonic_motion.error_over_time(model, cases) for model in models)
     assert before.shape == (100,)
     assert np.mean(after) < 0.5 * np.mean(before)
 
 
+def test_errors_are_those_of_each_step(monkeypatch):
+    motion = harmonic_motion.simple_harmonic_motion(jax.random.key(0), cases=5, steps=30)
+    cases = harmonic_motion.sequences(motion)
+    answers = np.random.default_rng(0).normal(size=(5, 30, 1))
+    monkeypatch.setattr(harmonic_motion, "predict", lambda *arguments: answers)
+    error = harmonic_motion.error_over_time(harmonic_motion.fit("im", cases, updates=1), cases)
+    expected = [np.mean((answers[:, t] - np.asarray(motion[1])[:, t]) ** 2) for t in range(30)]
+    np.testing.assert_allclose(error, expected, rtol=1e-6)
+
+
+def test_parts_are_the_first_the_middle_and_the_last_tenth():
+    error = np.arange(1000.0)
+    expected = [np.mean(error[:100]), np.mean(error[450:550]), np.mean(error[900:]), error.mean()]
+    assert harmonic_motion.parts(error) == expected
+
+
+@pytest.mark.usefixtures("small", "single_precision")
 def test_the_command_prints_both_errors(monkeypatch, capsys, tmp_path):
     picture = tmp_path / "errors.png"
     monkeypatch.setattr("sys.argv", ["harmonic_motion", "--updates", "1", "--plot", str(picture)])

@@ -52,7 +52,7 @@ class SequenceEstimator(BaseEstimator):
         state_size: int,
         num_blocks: int,
         scheme: str,
-        damped: bool,
+        damped: bool | None,
         bidirectional: bool,
         norm: str | None,
         dropout: float,
@@ -116,7 +116,7 @@ class SequenceEstimator(BaseEstimator):
                 "state_size": self.state_size,
                 "num_blocks": self.num_blocks,
                 "scheme": self.scheme,
-                "damped": self.damped,
+                "damped": self.scheme != "verlet" if self.damped is None else self.damped,
                 "bidirectional": self.bidirectional,
                 "norm": self.norm,
                 "dropout": self.dropout,
@@ -187,7 +187,7 @@ class SequenceEstimator(BaseEstimator):
         else:
             if not isinstance(X, list | tuple) or _is_table(X):
                 allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
-                if y is None and np.ndim(X) == 3:  # whose lengths may differ from those of fit
+                if y is None and getattr(X, "ndim", None) == 3:  # whose lengths may differ from those of fit
                     X = check_array(X, estimator=self, **allowed)
                 elif y is None:
                     X = validate(self, X, reset=reset, **allowed)

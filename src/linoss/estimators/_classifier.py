@@ -38,11 +38,11 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
         hidden_size: int = 64,
         state_size: int = 64,
         num_blocks: int = 2,
-        scheme: str = "im",
-        damped: bool = False,
+        scheme: str = "exact",
+        damped: bool | None = None,
         bidirectional: bool = False,
         norm: str | None = "batch",
-        dropout: float = 0.1,
+        dropout: float = 0.2,
         time_channel: bool = False,
         model_options: dict[str, Any] | None = None,
         class_weight: Any = None,
@@ -62,8 +62,9 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
     ):
         """**Arguments:**
 
-        - `hidden_size`, `state_size`, `num_blocks`, `scheme`, `damped`, `bidirectional`, `norm`,
-          `dropout`: the model, see [`linoss.LinOSSConfig`][].
+        - `hidden_size`, `state_size`, `num_blocks`, `scheme`, `bidirectional`, `norm`, `dropout`:
+          the model, see [`linoss.LinOSSConfig`][].
+        - `damped`: with learned damping; by default if the scheme has it.
         - `time_channel`: with a channel that tells the time since the start.
         - `model_options`: further settings of [`linoss.LinOSSConfig`][].
         - `class_weight`: None, `"balanced"`, or a weight for each class.

@@ -1,0 +1,5 @@
+"""Thin commands over all of it: `linoss fit`, `evaluate`, `predict`, `forecast`, and more."""
+
+from linoss.cli._app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,72 @@
+"""The command `linoss` and its parts."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from linoss.cli._demo import demo
+from linoss.cli._evaluate import evaluate
+from linoss.cli._fit import fit
+from linoss.cli._forecast import forecast
+from linoss.cli._guard import INTERRUPTED, guarded
+from linoss.cli._inspect import inspect
+from linoss.cli._predict import predict
+from linoss.cli._stream import stream
+
+app = typer.Typer(
+    name="linoss",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_EXAMPLES = {
+    fit: (
+        "linoss fit Bells --task classification --out runs/bells",
+        "linoss fit Bells --out runs/bells --resume",
+        "linoss fit load.csv --task forecasting --horizon 24 --out runs/load",
+    ),
+    evaluate: ("linoss evaluate runs/bells Bells",),
+    predict: ("linoss predict runs/bells Bells --out predictions.csv",),
+    forecast: ("linoss forecast runs/load --horizon 48 --out forecast.csv",),
+    stream: ("linoss stream runs/bells < samples.csv",),
+    inspect: ("linoss inspect runs/bells --plot spectrum.png",),
+    demo: ("linoss demo --out runs/demo",),
+}
+
+for command, examples in _EXAMPLES.items():
+    title = "Example:" if len(examples) == 1 else "Examples:"
+    app.command(epilog="\n\n".join([title, *examples]))(guarded(command))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from linoss import __version__
+
+        print(f"linoss {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _linoss(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Learn from very long sequences with oscillatory state-space models.
+
+    Begin with `linoss demo`; then `linoss fit` your own data.
+    """
+
+
+def main() -> None:
+    """Run the command line."""
+    for output in (sys.stdout, sys.stderr):
+        output.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        app(prog_name="linoss")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,130 @@
+"""`linoss demo`: train on generated data in half a minute, and show what was learned."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from linoss.cli._options import Json
+
+KINDS = {"glass": (11.0, 160.0), "bronze": (27.0, 160.0), "wood": (27.0, 35.0)}
+"""Three bells: the period of their sound, and how long it takes to fade, in samples."""
+_NOISE = 0.6
+
+
+def bells(seed: int, cases: int, length: int = 1500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Recordings `(cases, 1, length)` of noise in which a bell is struck once; which one, and when.
+
+    ```python
+    >>> from linoss.cli._demo import bells
+    >>> recordings, names, struck = bells(seed=0, cases=4)
+    >>> recordings.shape, names.tolist()
+    ((4, 1, 1500), ['glass', 'bronze', 'wood', 'glass'])
+
+    ```
+    """
+    draw = np.random.default_rng(seed)
+    names = np.array(list(KINDS))[np.arange(cases) % len(KINDS)]
+    period, fading = np.array([KINDS[name] for name in names]).T
+    period = period * draw.uniform(0.93, 1.07, cases)
+    struck = draw.integers(length // 10, length // 2, cases)
+    since = np.arange(length) - struck[:, None]
+    turns = since / period[:, None] + draw.uniform(size=(cases, 1))
+    sound = np.sin(2 * np.pi * turns) * np.exp(-np.maximum(since, 0) / fading[:, None])
+    loudness = draw.uniform(1.0, 2.0, (cases, 1))
+    recordings = _NOISE * draw.normal(size=(cases, length)) + loudness * np.where(
+        since >= 0, sound, 0
+    )
+    return recordings[:, None].astype(np.float32), names, struck
+
+
+def demo(
+    out: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Directory to keep the run in.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Updates of the weights.")] = 600,
+    seed: Annotated[int, typer.Option(min=0, help="Decides all that is drawn.")] = 0,
+    json: Json = False,
+) -> None:
+    """Learn to tell three bells by their sound, in noise; takes about half a minute.
+
+    A recording has 1500 samples; somewhere in its first half a bell of glass, bronze or wood is
+    struck, once. With --out the run is kept, with its report.html.
+    """
+    import linoss.data
+    from linoss.cli._fit import finish
+    from linoss.cli._guard import say
+    from linoss.cli._runs import Columns, holds_a_run, write_columns
+    from linoss.cli._scores import score_cases
+    from linoss.estimators import LinOSSClassifier
+
+    if out is not None and holds_a_run(out):
+        raise ValueError(f"{out}: holds a run already, and nothing is overwritten; choose another")
+    training = linoss.data.sequences(*bells(seed, 480)[:2])
+    recordings, names, struck = bells(seed + 1, 240)
+    test = linoss.data.sequences(recordings, names)
+    classifier = LinOSSClassifier(
+        hidden_size=16,
+        state_size=32,
+        num_blocks=2,
+        scheme="imex",
+        damped=True,
+        steps=steps,
+        batch_size=16,
+        learning_rate=3e-3,
+        dropout=0.1,
+        validation_fraction=0.2,
+        random_state=seed,
+        verbose=1,
+    )
+    say("Training on 480 recordings of three bells, 1500 samples each, in noise ...")
+    if out is not None:
+        write_columns(out, Columns())
+    classifier.fit(training, directory=out)
+    score = score_cases(classifier, test)
+    if not json:
+        _show(classifier, test, struck)
+    if out is not None:
+        finish(classifier, out, "classification", score, [], json=json)
+    elif json:
+        from linoss.cli._output import show_json
+
+        show_json({"steps": classifier.n_steps_, "test": score.record()})
+    else:
+        from linoss.cli._evaluate import show_score
+
+        show_score(score)
+
+
+def _show(classifier: Any, test: Any, struck: np.ndarray, count: int = 3) -> None:
+    """Pieces of some test series with what the model says, and the learning curve."""
+    from rich.console import Console
+
+    from linoss.cli._output import number
+
+    console = Console(highlight=False)
+    width = max(20, min(console.width, 100) - 4)
+    shares = classifier.predict_proba(test.select(np.arange(count)))
+    for i in range(count):
+        said, truth = classifier.classes_[np.argmax(shares[i])], test.labels[i]
+        start = max(int(struck[i]) - 2 * width // 5, 0)
+        piece = test.values[i][start : start + 2 * width, 0]
+        title = f"A bell of {truth} among 1500 samples; the model says {said}"
+        _panel(console, piece, f"{title} ({shares[i].max():.0%})", said == truth)
+    losses = [record["loss"] for record in classifier.history_]
+    curve = np.interp(np.linspace(0, len(losses) - 1, 2 * width), np.arange(len(losses)), losses)
+    title = f"Learning curve: the loss goes from {number(losses[0])} to {number(losses[-1])}"
+    _panel(console, curve, title, True)
+
+
+def _panel(console: Any, values: np.ndarray, title: str, good: bool) -> None:
+    from rich.panel import Panel
+    from rich.text import Text
+
+    from linoss.cli._terminal import braille
+
+    width = len(values) // 2
+    text, name = Text("\n".join(braille(values, width, height=5))), Text(title, "bold")
+    color = "green" if good else "red"
+    console.print(Panel(text, title=name, title_align="left", border_style=color, width=width + 4))

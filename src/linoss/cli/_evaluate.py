@@ -1,0 +1,68 @@
+"""`linoss evaluate`: how good a run is on labelled data."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from linoss.cli._options import Json
+from linoss.cli._output import number, show_json, show_line, show_table
+from linoss.cli._runs import read_columns
+from linoss.cli._scores import ClassScore, NumberScore, Score, score_cases, score_table
+from linoss.cli._sources import read_test_cases, read_test_table
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that linoss fit wrote.")]
+Data = Annotated[
+    Path, typer.Argument(metavar="DATA", help="A file, or a directory with a test part.")
+]
+Label = Annotated[
+    str | None,
+    typer.Option(help="Column of labels in a table.", show_default="as for fit"),
+]
+
+
+def evaluate(
+    run: Run,
+    data: Data,
+    label: Label = None,
+    stride: Annotated[
+        int, typer.Option(min=1, help="Forecasting: steps from one window to the next.")
+    ] = 1,
+    scaled: Annotated[
+        bool, typer.Option(help="Forecasting: in deviations of each variable in training.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Compare a run's answers with the labels of data.
+
+    Prints accuracy and recall of each class; or mean absolute error, R² and RMSE; or the mean
+    absolute error of forecasts. Of a directory the test part is taken.
+    """
+    import linoss.estimators
+
+    estimator = linoss.estimators.load(run)
+    score: Score
+    if isinstance(estimator, linoss.estimators.LinOSSForecaster):
+        table = read_test_table(data)
+        score = score_table(estimator, table, stride=stride, scaled=scaled)
+    else:
+        score = score_cases(estimator, read_test_cases(data, label or read_columns(run).label))
+    if json:
+        show_json(score.record())
+    else:
+        show_score(score)
+
+
+def show_score(score: Any) -> None:
+    """A score for people."""
+    name, value = score.headline
+    if isinstance(score, ClassScore):
+        show_line(f"{name} {value:.4f} on {int(score.confusion.sum())} cases")
+        show_table(None, ("class", "recall", "cases"), score.rows())
+    elif isinstance(score, NumberScore):
+        show_line(
+            f"{name} {number(value)}, R² {number(score.r2)}, RMSE {number(score.rmse)} "
+            f"on {score.cases} cases"
+        )
+    else:
+        show_line(f"{name} {number(value)} over {score.horizon} steps ahead")

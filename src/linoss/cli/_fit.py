@@ -1,0 +1,199 @@
+"""`linoss fit`: train on data, score, and write a report."""
+
+import shlex
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from linoss.cli import _options as options
+from linoss.cli._evaluate import show_score
+from linoss.cli._guard import INTERRUPTED, say
+from linoss.cli._output import number, show_json, show_line
+from linoss.cli._runs import (
+    REPORT,
+    TASKS,
+    Columns,
+    holds_a_run,
+    read_columns,
+    read_settings,
+    write_columns,
+)
+from linoss.cli._scores import Score, last_forecasts, score_cases, score_table
+from linoss.cli._sources import read_cases, read_tables
+
+
+def fit(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="A file (.ts, .arff, .npz, .npy, .csv, .parquet), or a directory with a training "
+            "and a test part, such as Bells_TRAIN.csv and Bells_TEST.csv.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="RUN", help="Directory to keep the run in.")],
+    task: Annotated[options.Task | None, typer.Option(help="What to learn.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in RUN, with its settings.")
+    ] = False,
+    json: options.Json = False,
+    label: options.Label = None,
+    class_weight: options.ClassWeight = None,
+    label_smoothing: options.LabelSmoothing = None,
+    every: options.Every = None,
+    horizon: options.Horizon = None,
+    past: options.Past = None,
+    known: options.Known = None,
+    hidden_size: options.HiddenSize = None,
+    state_size: options.StateSize = None,
+    num_blocks: options.NumBlocks = None,
+    scheme: options.Scheme = None,
+    damped: options.Damped = None,
+    bidirectional: options.Bidirectional = None,
+    norm: options.Norm = None,
+    dropout: options.Dropout = None,
+    time_channel: options.TimeChannel = None,
+    model_option: options.ModelOption = None,
+    steps: options.Steps = None,
+    batch_size: options.BatchSize = None,
+    learning_rate: options.LearningRate = None,
+    warmup: options.Warmup = None,
+    schedule: options.Schedule = None,
+    weight_decay: options.WeightDecay = None,
+    clip_norm: options.ClipNorm = None,
+    validation_fraction: options.ValidationFraction = None,
+    evaluate_every: options.EvaluateEvery = None,
+    patience: options.Patience = None,
+    seed: options.Seed = None,
+) -> None:
+    """Train a model on data, and keep it in a directory.
+
+    RUN then holds the model, the history, a checkpoint and report.html. Ctrl-C stops the training;
+    --resume goes on where it was, also after a crash. If the data have a test part, the model is
+    scored on it in the end.
+    """
+    given = dict(locals())
+    for name in ("data", "out", "task", "resume", "json", "label"):
+        del given[name]
+    parameters = options.parameters(given)
+    begun = holds_a_run(out)
+    if begun and not resume:
+        raise ValueError(
+            f"{out}: holds a run already, and nothing is overwritten; go on with it by --resume, "
+            "or choose another directory"
+        )
+    if begun:
+        settings = read_settings(out)
+        if task not in (None, settings.task):
+            raise ValueError(f"{out}: holds a run of {settings.task}, but --task is {task}")
+        task = settings.task  # pyright: ignore[reportAssignmentType]
+        label = label or read_columns(out).label
+        parameters = {**settings.parameters, **parameters}
+    elif task is None:
+        raise typer.BadParameter(f"expected one of {', '.join(TASKS)}", param_hint="--task")
+    else:
+        parameters = {"random_state": 0, "verbose": 1, **parameters}
+    assert task is not None
+    options.check_task(task, {**parameters, **({} if label is None else {"label": label})})
+    try:
+        fitted(data, out, task, label, parameters, resume=resume, json=json)
+    except KeyboardInterrupt:
+        say(_interrupted(data, out))
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def fitted(
+    data: Path,
+    out: Path,
+    task: str,
+    label: str | None,
+    parameters: dict[str, Any],
+    *,
+    resume: bool,
+    json: bool,
+) -> None:
+    """Read, train, score, report."""
+    import linoss.estimators
+
+    _refuse_unknown(parameters.get("model_options"))
+    training, test = read_tables(data) if task == "forecasting" else read_cases(data, label)
+    if task == "regression":
+        _refuse_classes(training.labels)
+    estimator = getattr(linoss.estimators, TASKS[task])(**parameters)
+    if task != "forecasting" and not holds_a_run(out):
+        write_columns(out, Columns(label, training.names))
+    estimator.fit(training, directory=out, resume=resume)
+    score, forecasts = None, []
+    if task == "forecasting":
+        score = None if test is None else score_table(estimator, test)
+        forecasts = last_forecasts(estimator, training if test is None else test)
+    elif test is not None:
+        score = score_cases(estimator, test)
+    finish(estimator, out, task, score, forecasts, json=json)
+
+
+def finish(
+    estimator: Any,
+    out: Path,
+    task: str,
+    score: Score | None,
+    forecasts: list[Any],
+    *,
+    json: bool,
+) -> None:
+    """Write the report, and say what came out."""
+    import linoss
+    from linoss.cli._report import write_report
+
+    write_report(out / REPORT, estimator, score, forecasts)
+    metric, best = estimator.objective_.metric, estimator.best_metric_
+    if json:
+        record = {
+            "run": str(out),
+            "report": str(out / REPORT),
+            "task": task,
+            "steps": estimator.n_steps_,
+            "parameters": linoss.count_parameters(estimator.model_),
+            "validation": None if best is None else {metric: best},
+            "test": None if score is None else score.record(),
+        }
+        show_json(record)
+        return
+    if score is not None:
+        show_line("Test:")
+        show_score(score)
+    elif best is not None:
+        show_line(f"Validation: {metric} {number(best)} (there is no test part)")
+    show_line(f"The run is in {out}; look at {out / REPORT}")
+
+
+def _refuse_unknown(model_options: dict[str, Any] | None) -> None:
+    from linoss.nn import LinOSSConfig
+
+    known = {field.name for field in fields(LinOSSConfig)}
+    unknown = sorted(set(model_options or ()) - known)
+    if unknown:
+        raise ValueError(
+            f"--model-option {unknown[0]} is not a setting of LinOSSConfig, expected one of "
+            f"{', '.join(sorted(known))}"
+        )
+
+
+def _refuse_classes(labels: Any) -> None:
+    kind = getattr(getattr(labels, "dtype", None), "kind", "f")
+    if kind == "U":
+        from linoss.data import DataError
+
+        raise DataError(
+            f"a label is {str(labels[0])[:80]!r}, expected numbers for --task regression; use "
+            "--task classification, or name another column with --label"
+        )
+
+
+def _interrupted(data: Path, out: Path) -> str:
+    if not holds_a_run(out):
+        return "Interrupted before training began; nothing was kept."
+    command = shlex.join(["linoss", "fit", str(data), "--out", str(out), "--resume"])
+    return f"Interrupted. The run is kept in {out}; go on with it by:\n  {command}"

@@ -1,0 +1,86 @@
+"""`linoss forecast`: what comes after a table."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from linoss.cli._evaluate import Run
+from linoss.cli._options import Json
+from linoss.cli._output import show_json, show_line, write_text
+from linoss.cli._predict import Out
+
+
+def forecast(
+    run: Run,
+    horizon: Annotated[
+        int | None, typer.Option(min=1, help="Steps ahead.", show_default="that of the run")
+    ] = None,
+    out: Out = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Table to go on from.", show_default="that of the training"),
+    ] = None,
+    future: Annotated[
+        Path | None,
+        typer.Option(help="Table of the variables that are known in advance (--known of fit)."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Forecast what comes next, in a table like that of the data, with its times going on."""
+    import linoss.estimators
+    from linoss.data import read_table
+
+    estimator = linoss.estimators.load(run)
+    if not isinstance(estimator, linoss.estimators.LinOSSForecaster):
+        raise ValueError(f"{run}: holds a {type(estimator).__name__}; use linoss predict")
+    table = None if data is None else read_table(data)
+    context = estimator.context_ if table is None else table
+    steps = estimator.horizon if horizon is None else horizon
+    ahead = None if future is None else _ahead(future, read_table(future), context, steps)
+    frame = estimator.predict(steps, data=table, future=ahead)
+    if context.in_index:
+        frame = frame.rename_axis(context.time_name or "step").reset_index()
+    text = frame.to_csv(index=False, lineterminator="\n")
+    if out is not None:
+        write_text(out, text)
+    if json:
+        rows = frame.to_dict("list")
+        show_json({"horizon": steps, **({"forecast": rows} if out is None else {"out": str(out)})})
+    elif out is None:
+        print(text, end="")
+    else:
+        show_line(f"{steps} steps ahead in {out}")
+
+
+def _ahead(path: Path, future: Any, context: Any, steps: int) -> Any:
+    """The rows of a table that are for the steps ahead, found by their times and series."""
+    import pandas
+
+    from linoss.data import DataError
+
+    if (future.ids is None) != (context.ids is None):
+        missing = "a column of series, as the data" if future.ids is None else "one series"
+        raise DataError(f"{path}: expected {missing}")
+    timed = future.time_name is not None and context.time_name is not None
+    frames = []
+    for i, times in enumerate(context.continued(steps)):
+        name = None if context.ids is None else context.ids[i]
+        if name is not None and name not in future.ids:
+            raise DataError(f"{path}: has no rows for series {name!r}")
+        place = 0 if name is None else future.ids.index(name)
+        values, index = future.series[place], future.index[place]
+        if timed:
+            if index.dtype.kind != times.dtype.kind:
+                raise DataError(f"{path}: has the time {index[0]}, expected such as {times[0]}")
+            index = index.astype(times.dtype)
+            absent = times[~np.isin(times, index)]
+            if len(absent):
+                raise DataError(f"{path}: has no row for {absent[0]}, expected {steps} steps ahead")
+            values = values[np.searchsorted(index, times)]
+        frame = pandas.DataFrame(values, columns=list(future.names))
+        if name is not None:
+            frame[context.id_name], frame[context.time_name] = name, times
+        frames.append(frame)
+    return pandas.concat(frames, ignore_index=True)

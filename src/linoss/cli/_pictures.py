@@ -1,0 +1,218 @@
+"""Pictures of a run: learning curves, answers against truth, forecasts, the spectrum.
+
+Drawn by Matplotlib. In a report its colours become those of the page, in light and in dark.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from linoss.cli._scores import Forecast, NumberScore
+from linoss.cli._spectrum import Bank
+
+_INK, _FAINT = "#1c1f26", "#c9ced6"
+_LINES = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")
+_DARK = ("#5aa9f5", "#f58a55", "#52c78a", "#b08df0", "#dcae3c", "#ec7aad", "#4cc4d3", "#a9afb8")
+_MOST_POINTS = 2000
+_RC: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "linoss",
+    "font.size": 10,
+    "font.family": "sans-serif",
+    "text.color": _INK,
+    "text.parse_math": False,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _FAINT,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": _FAINT,
+    "grid.linewidth": 0.5,
+    "xtick.color": _FAINT,
+    "ytick.color": _FAINT,
+    "xtick.labelcolor": _INK,
+    "ytick.labelcolor": _INK,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+}
+
+
+def learning_curves(history: Sequence[dict[str, Any]], metric: str) -> Figure:
+    """Loss and, where there was a validation part, the metric over steps."""
+    steps = [record["step"] for record in history]
+    scored = [r for r in history if r["metric"] is not None]
+    with rc_context(_RC):
+        figure = Figure(figsize=(8, 2.9), layout="constrained")
+        panels = figure.subplots(1, 2 if scored else 1, squeeze=False)[0]
+        mark = "o" if len(steps) <= 40 else ""
+        losses = [record["loss"] for record in history]
+        panels[0].plot(steps, losses, color=_LINES[0], marker=mark, markersize=3)
+        panels[0].set(title="Training loss", xlabel="step")
+        if min(losses) > 0 and max(losses) > 20 * min(losses):
+            panels[0].set_yscale("log")
+            _plain_logarithm(panels[0].yaxis)
+        if scored:
+            x, y = [r["step"] for r in scored], [r["metric"] for r in scored]
+            panels[1].plot(x, y, color=_LINES[1], marker=mark, markersize=3)
+            best = next(r for r in reversed(scored) if r["metric"] == scored[-1]["best"])
+            at = (best["step"], best["metric"])
+            panels[1].plot(*at, "o", color=_LINES[1], markersize=8, fillstyle="none")
+            panels[1].set(
+                title=f"Validation {metric_name(metric)}, the best circled", xlabel="step"
+            )
+        for axes in panels:
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    return figure
+
+
+def predicted_against_true(score: NumberScore) -> Figure:
+    """Answers over labels; on the diagonal they are equal."""
+    known = np.isfinite(score.truth)
+    truth, found = score.truth[known], score.found[known]
+    if len(truth) > _MOST_POINTS:
+        chosen = np.linspace(0, len(truth) - 1, _MOST_POINTS).astype(int)
+        truth, found = truth[chosen], found[chosen]
+    with rc_context(_RC):
+        figure = Figure(figsize=(4.6, 4.2), layout="constrained")
+        axes = figure.subplots()
+        ends = [min(truth.min(), found.min()), max(truth.max(), found.max())]
+        axes.plot(ends, ends, color=_INK, linewidth=0.8, linestyle="--")
+        axes.plot(truth, found, "o", color=_LINES[0], markersize=4, alpha=0.6, markeredgewidth=0)
+        axes.set(title="Predicted against true", xlabel="true", ylabel="predicted")
+    return figure
+
+
+def forecast_plot(forecasts: Sequence[Forecast]) -> Figure:
+    """For each variable the end of its past, what came, and what was forecast."""
+    with rc_context(_RC):
+        figure = Figure(figsize=(8, 0.6 + 1.9 * len(forecasts)), layout="constrained")
+        panels = figure.subplots(len(forecasts), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, shown in zip(panels, forecasts, strict=True):
+            horizon = len(shown.truth)
+            past = shown.past[-4 * horizon :]
+            ahead = np.arange(1, horizon + 1)
+            axes.plot(np.arange(-len(past) + 1, 1), past, color=_INK, linewidth=1, label="past")
+            axes.plot(ahead, shown.truth, color=_LINES[0], linewidth=1.2, label="what came")
+            axes.plot(ahead, shown.forecast, color=_LINES[1], linewidth=1.6, label="forecast")
+            axes.axvline(0.5, color=_FAINT, linewidth=1)
+            axes.set_title(_short(shown.name, 60))
+        panels[-1].set_xlabel("steps from the last one that was read")
+        handles, names = panels[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=3)
+    return figure
+
+
+def spectrum(banks: Sequence[Bank]) -> Figure:
+    """Eigenvalues in the complex plane, and decay time over period, a colour for each layer."""
+    with rc_context(_RC):
+        figure = Figure(figsize=(8.6, 4.3), layout="constrained")
+        plane, times = figure.subplots(1, 2)
+        plane.add_patch(Circle((0, 0), 1, fill=False, edgecolor=_INK, linewidth=0.8))
+        dots: dict[str, Any] = {"linestyle": "", "markersize": 4, "markeredgewidth": 0}
+        for i, bank in enumerate(banks):
+            color = _LINES[i % len(_LINES)]
+            values = bank.eigenvalues.ravel()
+            look = {**dots, "marker": "o", "color": color, "alpha": 0.65}
+            plane.plot(np.real(values), np.imag(values), label=_short(bank.name, 24), **look)
+        plane.set(title="Eigenvalues of one step", xlabel="real part", ylabel="imaginary part")
+        plane.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), aspect="equal")
+        plane.set_xticks([-1, -0.5, 0, 0.5, 1])
+        plane.set_yticks([-1, -0.5, 0, 0.5, 1])
+        _draw_times(times, banks, dots)
+        handles, names = plane.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=min(len(banks), 5))
+    return figure
+
+
+def _draw_times(axes: Any, banks: Sequence[Bank], dots: dict[str, Any]) -> None:
+    """Oscillators by period and decay time; those without one, on a line of their own beyond."""
+    periods = np.concatenate([bank.periods for bank in banks])
+    decays = np.concatenate([bank.decay_times for bank in banks])
+    right, top = _beyond(periods), _beyond(decays)
+    for i, bank in enumerate(banks):
+        x, y = np.minimum(bank.periods, right), np.minimum(bank.decay_times, top)
+        look = {**dots, "marker": "o", "color": _LINES[i % len(_LINES)], "alpha": 0.65}
+        axes.plot(x, y, **look)
+    axes.set(xscale="log", yscale="log", title="Period and decay time")
+    axes.set(xlabel="period in samples", ylabel="decay time in samples", box_aspect=1)
+    _plain_logarithm(axes.xaxis)
+    _plain_logarithm(axes.yaxis)
+    line: dict[str, Any] = {"color": _FAINT, "linestyle": ":", "linewidth": 1}
+    if np.isinf(periods).any():
+        axes.axvline(right, **line)
+        place = {"ha": "right", "va": "bottom", "transform": axes.get_xaxis_transform()}
+        axes.text(right, 0.02, "no oscillation", rotation=90, **place)
+    if np.isinf(decays).any():
+        axes.axhline(top, **line)
+        place = {"ha": "left", "va": "bottom", "xycoords": axes.get_yaxis_transform()}
+        offset = {"xytext": (0, 4), "textcoords": "offset points"}
+        axes.annotate("no decay", (0.02, top), **offset, **place)
+        axes.margins(y=0.1)
+
+
+def _plain_logarithm(axis: Any) -> None:
+    """Ticks that are written as numbers, not as formulas, which a page could not show."""
+    low, high = axis.get_view_interval()
+    subs = (1, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5) if high < 200 * low else (1,)
+    axis.set_major_locator(LogLocator(10, subs=subs, numticks=8))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _beyond(times: np.ndarray) -> float:
+    """Where times that are infinite are drawn."""
+    finite = times[np.isfinite(times)]
+    return 4 * float(finite.max()) if len(finite) else 1.0
+
+
+def svg(figure: Figure, title: str) -> str:
+    """A picture for a page, in the page's colours."""
+    content = io.StringIO()
+    with rc_context(_RC), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that only the reader's fonts have
+        figure.savefig(content, format="svg", metadata={"Date": None}, transparent=True)
+    text = content.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    names = {_INK: "ink", _FAINT: "faint", **{c: f"line-{i}" for i, c in enumerate(_LINES)}}
+    for color, name in names.items():
+        text = text.replace(color, f"var(--{name})")
+    head, rest = text.split(">", 1)
+    head = re.sub(r' (width|height)="[^"]*pt"', "", head)
+    return f'{head} role="img" aria-label="{title}">{rest}'
+
+
+def palette(*, dark: bool) -> str:
+    """The colours of lines as CSS."""
+    return " ".join(f"--line-{i}: {color};" for i, color in enumerate(_DARK if dark else _LINES))
+
+
+def metric_name(metric: str) -> str:
+    """A metric as people write it."""
+    return metric.upper() if len(metric) <= 4 else metric
+
+
+def save(figure: Figure, path: Path) -> None:
+    """A picture as a file, by its suffix, on white."""
+    formats = sorted(figure.canvas.get_supported_filetypes())
+    if path.suffix.lower().removeprefix(".") not in formats:
+        raise ValueError(f"{path}: expected a suffix among {', '.join(formats)}")
+    with rc_context(_RC):
+        figure.savefig(path, dpi=150, facecolor="white")
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

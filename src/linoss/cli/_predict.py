@@ -1,0 +1,70 @@
+"""`linoss predict`: a run's answers for sequences."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from linoss.cli._evaluate import Data, Label, Run
+from linoss.cli._options import Json
+from linoss.cli._output import csv_text, show_json, show_line, write_text
+from linoss.cli._runs import read_columns
+from linoss.cli._sources import read_unlabelled_cases
+
+Out = Annotated[
+    Path | None, typer.Option(help="Where to write the answers as CSV.", show_default="stdout")
+]
+
+
+def predict(run: Run, data: Data, out: Out = None, label: Label = None, json: Json = False) -> None:
+    """Answer for each sequence of data.
+
+    Writes the name of the case, the prediction and, for classes, their probabilities; a regressor
+    with --every writes a row for each of its answers. Of a directory the test part is taken.
+    """
+    import linoss.estimators
+
+    estimator = linoss.estimators.load(run)
+    if isinstance(estimator, linoss.estimators.LinOSSForecaster):
+        raise ValueError(f"{run}: holds a forecaster; use linoss forecast")
+    cases = read_unlabelled_cases(data, label or read_columns(run).label)
+    header, rows = _table(estimator, cases)
+    if out is not None:
+        write_text(out, csv_text(header, rows))
+    if json:
+        answers = None if out else [dict(zip(header, row, strict=True)) for row in rows]
+        found = {"out": str(out)} if out else {"predictions": answers}
+        show_json({"cases": len(cases), **found})
+    elif out is None:
+        print(csv_text(header, rows), end="")
+    else:
+        show_line(f"{len(rows)} predictions for {len(cases)} cases in {out}")
+
+
+def _table(estimator: Any, cases: Any) -> tuple[list[str], list[list[Any]]]:
+    ids = range(len(cases)) if cases.ids is None else cases.ids
+    if hasattr(estimator, "classes_"):
+        classes = estimator.classes_.tolist()
+        header = ["case", "prediction", *(f"probability_{name}" for name in classes)]
+        shares = estimator.predict_proba(cases)
+        best = np.argmax(shares, axis=1)
+        return header, [
+            [case, classes[place], *row.tolist()]
+            for case, place, row in zip(ids, best, shares, strict=True)
+        ]
+    outputs, every = estimator.objective_.out_size, estimator.every
+    names = ["prediction"] if outputs == 1 else [f"prediction_{i}" for i in range(outputs)]
+    answers = [np.reshape(answer, (-1, outputs)) for answer in estimator.predict(cases)]
+    if every is None:
+        return ["case", *names], [
+            [case, *answer[0].tolist()] for case, answer in zip(ids, answers, strict=True)
+        ]
+    return ["case", "step", *names], list(_every_answer(ids, answers, every))
+
+
+def _every_answer(ids: Any, answers: list[np.ndarray], every: int) -> Iterator[list[Any]]:
+    for case, rows in zip(ids, answers, strict=True):
+        for i, row in enumerate(rows, 1):
+            yield [case, i * every, *row.tolist()]

@@ -1,0 +1,272 @@
+"""report.html: one page about a run, which needs nothing but itself."""
+
+import html
+import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from linoss.cli import _pictures as pictures
+from linoss.cli._output import number, write_text
+from linoss.cli._scores import ClassScore, Forecast, ForecastScore, NumberScore, Score
+from linoss.cli._spectrum import Bank, banks
+
+_MOST_CLASSES = 20
+_COMMANDS = {
+    "LinOSSClassifier": ("evaluate RUN DATA", "predict RUN DATA --out predictions.csv"),
+    "LinOSSRegressor": ("evaluate RUN DATA", "predict RUN DATA --out predictions.csv"),
+    "LinOSSForecaster": (
+        "evaluate RUN DATA",
+        "forecast RUN --horizon {horizon} --out forecast.csv",
+    ),
+}
+_STYLE = """
+:root { color-scheme: light dark; --page: #f6f7f9; --card: #ffffff; --ink: #1c1f26;
+  --soft: #5b6472; --faint: #c9ced6; --mark: 31, 119, 208; PALETTE }
+@media (prefers-color-scheme: dark) { :root { --page: #14171c; --card: #1d2128; --ink: #e6e9ee;
+  --soft: #a0a8b4; --faint: #434a56; --mark: 88, 160, 235; DARK } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 2rem 1rem 3rem; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 0 0 .75rem; }
+p { margin: .25rem 0 .75rem; } .soft { color: var(--soft); }
+section { background: var(--card); border: 1px solid var(--faint); border-radius: .6rem;
+  padding: 1.1rem 1.25rem; margin-top: 1rem; overflow-x: auto; }
+.facts { display: flex; flex-wrap: wrap; gap: 1rem 2.5rem; margin: 0; }
+.facts div { min-width: 7rem; } .facts dt { color: var(--soft); }
+.facts dd { margin: 0; font-size: 1.35rem; font-weight: 600; }
+.facts .main dd { font-size: 2.2rem; line-height: 1.2; }
+svg { display: block; width: 100%; height: auto; max-width: 54rem; margin: 0 auto; }
+svg.small { max-width: 30rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--faint); }
+th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
+.name { max-width: 14rem; overflow-wrap: anywhere; }
+.confusion td, .confusion th + th { text-align: center; }
+.confusion td { border: 1px solid var(--faint); min-width: 3rem; }
+.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem; }
+.columns { margin-top: 1rem; align-items: start; } .columns > section { margin-top: 0; }
+.columns > div > section:first-child { margin-top: 0; }
+pre { margin: 0; padding: .8rem 1rem; border-radius: .4rem; background: var(--page);
+  overflow-x: auto; font: 13px/1.6 ui-monospace, "Cascadia Mono", Menlo, monospace; }
+"""
+
+
+def write_report(
+    path: Path, estimator: Any, score: Score | None, forecasts: Sequence[Forecast] = ()
+) -> None:
+    """Write the report of a fitted estimator; `score` is that of a test part."""
+    write_text(path, report(estimator, score, forecasts))
+
+
+def report(estimator: Any, score: Score | None, forecasts: Sequence[Forecast] = ()) -> str:
+    """The page."""
+    found = banks(estimator.model_)
+    task = estimator.objective_.task
+    sections = [
+        _section("Score", _facts(estimator, score)),
+        _section("Learning curves", _curves(estimator)),
+        *_answers(score, forecasts),
+        _section("Oscillators", _oscillators(found)),
+        '<div class="columns">',
+        _section("Settings", _table((), _settings(estimator))),
+        "<div>",
+        _section("Use this run", _use(estimator)),
+        _section("Environment", _table((), environment())),
+        "</div></div>",
+    ]
+    style = _STYLE.replace("PALETTE", pictures.palette(dark=False))
+    style = style.replace("DARK", pictures.palette(dark=True))
+    body = "\n".join(sections)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>linoss: {task}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
+        f'<header><h1>linoss: {task}</h1><p class="soft">{_subtitle(estimator)}</p></header>\n'
+        f"{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section>\n<h2>{title}</h2>\n{content}\n</section>"
+
+
+def _subtitle(estimator: Any) -> str:
+    config = estimator.model_.config
+    blocks = "1 block" if config.num_blocks == 1 else f"{config.num_blocks} blocks"
+    return _text(
+        f"{blocks} of {config.state_size} oscillators, scheme {config.scheme}, "
+        f"{estimator.n_steps_} training steps"
+    )
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value))
+
+
+def _table(header: Sequence[Any], rows: Iterable[Sequence[Any]], style: str = "") -> str:
+    """A table of text."""
+    head = "".join(f'<th class="name">{_text(cell)}</th>' for cell in header)
+    lines = ["".join(f'<td class="name">{_text(cell)}</td>' for cell in row) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<table class="{style}">{f"<tr>{head}</tr>" if header else ""}{body}</table>'
+
+
+# ---- Score ----
+
+
+def _facts(estimator: Any, score: Score | None) -> str:
+    import linoss
+
+    metric, best = estimator.objective_.metric, estimator.best_metric_
+    facts: list[tuple[str, str]] = []
+    if score is not None:
+        name, value = score.headline
+        facts.append((f"test {name}", number(value)))
+    if isinstance(score, ClassScore):
+        facts.append(("test cases", str(int(score.confusion.sum()))))
+    elif isinstance(score, NumberScore):
+        facts += [("test R²", number(score.r2)), ("test RMSE", number(score.rmse))]
+        facts.append(("test cases", str(score.cases)))
+    elif isinstance(score, ForecastScore):
+        facts.append(("steps ahead", str(score.horizon)))
+    if best is not None:
+        facts.append((f"best validation {pictures.metric_name(metric)}", number(best)))
+    if not facts and estimator.history_:
+        facts.append(("last training loss", number(estimator.history_[-1]["loss"])))
+    facts.append(("parameters", f"{linoss.count_parameters(estimator.model_):,}"))
+    entries = [f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in facts]
+    first, *others = entries
+    shown = f'<div class="main">{first}</div>' + "".join(f"<div>{e}</div>" for e in others)
+    note = "" if score is not None else '<p class="soft">The data had no test part.</p>'
+    return f'<dl class="facts">{shown}</dl>{note}'
+
+
+def _curves(estimator: Any) -> str:
+    if not estimator.history_:
+        return "<p>There was no evaluation.</p>"
+    figure = pictures.learning_curves(estimator.history_, estimator.objective_.metric)
+    return pictures.svg(figure, "Learning curves")
+
+
+# ---- Answers ----
+
+
+def _answers(score: Score | None, forecasts: Sequence[Forecast]) -> list[str]:
+    if isinstance(score, ClassScore):
+        parts = (_section("Confusion", _confusion(score)), _section("Classes", _recall(score)))
+        return ['<div class="columns">', *parts, "</div>"] if len(score.classes) < 8 else [*parts]
+    if isinstance(score, NumberScore):
+        picture = pictures.svg(pictures.predicted_against_true(score), "Predicted against true")
+        return [_section("Answers", picture.replace("<svg", '<svg class="small"', 1))]
+    if forecasts:
+        text = "<p>The last steps of the data, forecast from those before them.</p>"
+        picture = pictures.svg(pictures.forecast_plot(forecasts), "Forecast")
+        return [_section("Forecast", text + picture)]
+    return []
+
+
+def _confusion(score: ClassScore) -> str:
+    """The matrix; of many classes, what is confused most often."""
+    if len(score.classes) > _MOST_CLASSES:
+        wrong = score.confusion - np.diag(np.diag(score.confusion))
+        places = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CLASSES]
+        pairs = [np.unravel_index(place, wrong.shape) for place in places if wrong.flat[place]]
+        rows = [(score.classes[i], score.classes[j], wrong[i, j]) for i, j in pairs]
+        return _table(("true", "predicted", "cases"), rows)
+    total = np.maximum(score.confusion.sum(axis=1, keepdims=True), 1)
+    head = "".join(f'<th class="name">{_text(name)}</th>' for name in score.classes)
+    rows = []
+    for name, counts, shares in zip(
+        score.classes, score.confusion, score.confusion / total, strict=True
+    ):
+        cells = "".join(
+            f'<td style="background: rgba(var(--mark), {0.55 * share:.3f})">{count}</td>'
+            for count, share in zip(counts, shares, strict=True)
+        )
+        rows.append(f'<tr><th class="name">{_text(name)}</th>{cells}</tr>')
+    return (
+        '<p class="soft">Rows are true classes, columns predicted ones.</p>'
+        f'<table class="confusion"><tr><th></th>{head}</tr>{"".join(rows)}</table>'
+    )
+
+
+def _recall(score: ClassScore) -> str:
+    return _table(("class", "recall", "cases"), score.rows())
+
+
+# ---- Model ----
+
+
+def _oscillators(found: Sequence[Bank]) -> str:
+    def span(quantiles: dict[str, float] | None) -> str:
+        if quantiles is None:
+            return "–"
+        return " / ".join(number(quantiles[name], 3) for name in ("min", "median", "max"))
+
+    header = ("", "oscillators", "period", "decay time", "no decay", "free particles")
+    rows = []
+    for bank in found:
+        facts = bank.summary()
+        rows.append(
+            (
+                bank.name,
+                facts["oscillators"],
+                span(facts["period"]),
+                span(facts["decay_time"]),
+                facts["without_decay"],
+                facts["free_particles"],
+            )
+        )
+    note = (
+        '<p class="soft">Times are in samples: smallest / median / largest. After a decay time 1/e '
+        "of a state is left; a free particle is an oscillator without a spring, A = 0.</p>"
+    )
+    picture = pictures.svg(pictures.spectrum(found), "Spectrum of the oscillators")
+    return picture + note + _table(header, rows)
+
+
+def _settings(estimator: Any) -> list[tuple[str, str]]:
+    parameters = estimator.get_params(deep=False)
+    return [
+        (name, "none" if value is None else str(value))
+        for name, value in parameters.items()
+        if name != "verbose"
+    ]
+
+
+def environment() -> list[tuple[str, str]]:
+    """What the run was made with: versions and the kind of machine, and nothing of its user."""
+    import jax
+
+    import linoss
+    from linoss.scan import resolve_engine
+
+    return [
+        ("linoss", linoss.__version__),
+        ("engine", resolve_engine("auto")),
+        ("jax", jax.__version__),
+        ("device", jax.default_backend()),
+        ("numpy", np.__version__),
+        ("python", platform.python_version()),
+        ("system", platform.system()),
+        ("machine", platform.machine()),
+    ]
+
+
+def _use(estimator: Any) -> str:
+    name = type(estimator).__name__
+    commands = [c.format(horizon=getattr(estimator, "horizon", 0)) for c in _COMMANDS[name]]
+    if not estimator.model_.config.bidirectional:
+        commands.append("stream RUN < samples.csv")
+    commands.append("inspect RUN")
+    lines = [f"linoss {command}" for command in commands]
+    python = ["import linoss.estimators", 'model = linoss.estimators.load("RUN")']
+    return (
+        "<p>On the command line, where RUN is the directory of this page:</p>"
+        f"<pre>{_text(chr(10).join(lines))}</pre><p></p><p>In Python:</p>"
+        f"<pre>{_text(chr(10).join(python))}</pre>"
+    )

@@ -1,0 +1,82 @@
+"""The directory of a run: what it was trained with, and which columns of the data are which."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from linoss.cli._output import json_line, write_text
+
+TASKS = {
+    "classification": "LinOSSClassifier",
+    "regression": "LinOSSRegressor",
+    "forecasting": "LinOSSForecaster",
+}
+REPORT = "report.html"
+_CONFIG, _COLUMNS = "config.json", "columns.json"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a command should know of the data that a run was trained on."""
+
+    label: str | None = None
+    """The column of labels, if it was named by the user."""
+    channels: tuple[str, ...] | None = None
+    """Names of the channels, if they had any."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run was begun."""
+
+    task: str
+    parameters: dict[str, Any]
+
+
+def holds_a_run(run: Path) -> bool:
+    """Whether there is a run to go on with."""
+    return (run / _CONFIG).exists()
+
+
+def read_settings(run: Path) -> Settings:
+    """The task and the estimator's parameters of a run, which may not have trained yet."""
+    from linoss.training import CheckpointError
+    from linoss.training._files import read_json
+
+    record = read_json(run / _CONFIG, "linoss")
+    extra: Any = record.get("extra")
+    tasks = {name: task for task, name in TASKS.items()}
+    try:
+        return Settings(tasks[extra["estimator"]], dict(extra["parameters"]))
+    except (TypeError, LookupError, ValueError):
+        raise CheckpointError(
+            f"{run / _CONFIG}: is not that of a run of linoss fit; train in another directory"
+        ) from None
+
+
+def read_columns(run: Path) -> Columns:
+    """What `write_columns` wrote; nothing where an estimator was saved by other means."""
+    from linoss.training import CheckpointError
+
+    path = run / _COLUMNS
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        label, channels = record["label"], record["channels"]
+        names = None if channels is None else tuple(channels)
+        if not all(isinstance(name, str) for name in (*(names or ()), label or "")):
+            raise TypeError("names are not text")
+    except FileNotFoundError:
+        return Columns()
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise CheckpointError(
+            f"{path}: cannot be understood ({error}); remove it, and name the column of labels "
+            "with --label"
+        ) from None
+    return Columns(label, names)
+
+
+def write_columns(run: Path, columns: Columns) -> None:
+    """Write them beside the run."""
+    run.mkdir(parents=True, exist_ok=True)
+    write_text(run / _COLUMNS, json_line({"label": columns.label, "channels": columns.channels}))

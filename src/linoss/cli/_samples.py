@@ -1,0 +1,219 @@
+"""Samples from a stream of text: lines of CSV or of JSON, looked at one at a time."""
+
+import csv
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from linoss.data import DataError
+
+TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")
+_MISSING = ("", "nan", "na", "?")
+_LONGEST = 2**20  # bytes of a line
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One line."""
+
+    values: np.ndarray
+    """(channels,), NaN where missing."""
+    time: float | None
+    """When it was taken, where the stream tells."""
+    line: int
+
+
+class Samples:
+    """The samples of a stream, in the order of the channels of a model.
+
+    `is_json` and `has_header` are known after the first sample. A header, or the keys of a JSON
+    object, may name the channels in another order than the model's, and beside them the time.
+    Without names, numbers are in the order of the channels, with the time first if `timed`.
+    """
+
+    def __init__(
+        self, stream: BinaryIO, channels: int, names: tuple[str, ...] | None, *, timed: bool
+    ):
+        self.channels, self.names, self.timed = channels, names, timed
+        self.is_json = self.has_header = False
+        self._stream = stream
+        self._places: list[int] | None = None  # of the channels among the cells
+        self._time_place: int | None = 0 if timed else None
+        self._width = channels + timed
+        self._last_time: float | None = None
+
+    def __iter__(self) -> Iterator[Sample]:
+        number, begun = 0, False
+        while line := self._stream.readline(_LONGEST + 1):
+            number += 1
+            text = self._text(line, number)
+            if not begun and text.lstrip()[:1] in ("[", "{"):
+                self.is_json = True
+            cells = self._json_cells(text, number) if self.is_json else _cells(text, number)
+            if not begun and not self.is_json and self._is_header(cells):
+                self._read_names([cell.strip() for cell in cells], number)
+                begun = self.has_header = True
+                continue
+            begun = True
+            yield self._sample(cells, number)
+
+    def _text(self, line: bytes, number: int) -> str:
+        if len(line) > _LONGEST:
+            raise DataError(f"line {number}: is longer than {_LONGEST} bytes, expected one sample")
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip("\r\n")
+        except UnicodeDecodeError:
+            raise DataError(f"line {number}: is not text in UTF-8") from None
+        if not text.strip() and self._width > 1:
+            raise DataError(f"line {number}: is empty, expected {self._expected()}")
+        return text
+
+    def _expected(self) -> str:
+        numbers = "1 number" if self.channels == 1 else f"{self.channels} numbers"
+        return f"a time and {numbers}" if self._time_place is not None else numbers
+
+    # ---- Names ----
+
+    def _is_header(self, cells: list[Any]) -> bool:
+        """Whether no cell is a number, and not all are missing; a date may be a sample's time."""
+        first = 1 if self.timed and len(cells) == self._width else 0
+        texts = [cell.strip().lower() for cell in cells[first:]]
+        return any(text not in _MISSING for text in texts) and not any(
+            _is_number(text) for text in texts
+        )
+
+    def _read_names(self, found: list[str], number: int) -> None:
+        twice = {name for name in found if found.count(name) > 1}
+        if twice:
+            raise DataError(f"line {number}: names {min(twice)[:80]!r} twice")
+        lower = [name.lower() for name in found]
+        known = set(self.names or ())
+        time = next((n for n in TIME_NAMES if n in lower and n not in known), None)
+        self._time_place = None if time is None else lower.index(time)
+        if self.timed and self._time_place is None:
+            raise DataError(f"line {number}: names no column time, expected one as in training")
+        self._width = len(found)
+        others = [i for i in range(len(found)) if i != self._time_place]
+        if self.names is None or sorted(found[i] for i in others) != sorted(self.names):
+            if self.names is not None:
+                raise DataError(
+                    f"line {number}: names {_listed([found[i] for i in others])}, expected the "
+                    f"channels of the training, {_listed(self.names)}"
+                )
+            self._places = others
+        else:
+            self._places = [found.index(name) for name in self.names]
+        if len(self._places) != self.channels:
+            raise DataError(
+                f"line {number}: names {len(self._places)} channels, expected {self.channels}"
+            )
+
+    def _json_cells(self, text: str, number: int) -> list[Any]:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            raise DataError(
+                f"line {number}: found {_shown(text)}, expected JSON, as in the first line"
+            ) from None
+        if isinstance(found, dict):
+            if not self.has_header:
+                self._read_names(list(found), number)
+                self.has_header, self._keys = True, list(found)
+            if set(found) != set(self._keys):
+                raise DataError(
+                    f"line {number}: has the keys {_listed(found)}, expected {_listed(self._keys)}"
+                )
+            return [found[key] for key in self._keys]
+        return found if isinstance(found, list) else [found]
+
+    # ---- Numbers ----
+
+    def _sample(self, cells: list[Any], number: int) -> Sample:
+        if len(cells) != self._width:
+            raise DataError(f"line {number}: has {len(cells)} values, expected {self._expected()}")
+        time = None
+        if self._time_place is not None:
+            time = self._time(cells[self._time_place], number) if self.timed else None
+        places = self._places
+        if places is None:
+            places = range(self._width - self.channels, self._width)
+        values = np.array([_number(cells[i], number) for i in places], np.float64)
+        return Sample(values, time, number)
+
+    def _time(self, cell: Any, number: int) -> float:
+        time = _seconds(cell)
+        if time is None or not math.isfinite(time):
+            raise DataError(f"line {number}: the time is {_shown(cell)}, expected a number or date")
+        if self._last_time is not None and not time > self._last_time:
+            raise DataError(
+                f"line {number}: the time is {_shown(cell)}, expected a later one than before"
+            )
+        self._last_time = time
+        return time
+
+
+def _cells(text: str, number: int) -> list[str]:
+    if '"' not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        raise DataError(f"line {number}: {error}") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(cell: Any, line: int) -> float:
+    try:
+        if isinstance(cell, bool | list | dict):
+            raise ValueError
+        value = math.nan if cell is None else float(cell)
+    except (ValueError, OverflowError):
+        if isinstance(cell, str) and cell.strip().lower() in _MISSING:
+            return math.nan
+        raise DataError(
+            f"line {line}: found {_shown(cell)}, expected a number, or nothing where one is missing"
+        ) from None
+    if abs(value) > _LARGEST:
+        raise DataError(
+            f"line {line}: found {_shown(cell)}, expected a number up to {_LARGEST:.2g}"
+        )
+    return value
+
+
+def _seconds(cell: Any) -> float | None:
+    """A time as a number; dates in seconds."""
+    if isinstance(cell, int | float) and not isinstance(cell, bool):
+        return float(cell)
+    if not isinstance(cell, str):
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        pass
+    try:
+        date = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        return None
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+
+
+def _shown(cell: Any) -> str:
+    text = repr(cell)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _listed(names: Any) -> str:
+    return _shown(", ".join(str(name) for name in names))

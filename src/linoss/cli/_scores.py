@@ -1,0 +1,203 @@
+"""How good a trained estimator is on labelled data."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+_MOST_SHOWN = 4  # variables in the picture of a forecast
+
+
+@dataclass(frozen=True, eq=False)
+class ClassScore:
+    """Of a classifier."""
+
+    classes: tuple[str, ...]
+    confusion: np.ndarray
+    """(classes, classes): cases by true class (rows) and predicted class (columns)."""
+
+    @property
+    def headline(self) -> tuple[str, float]:
+        """The one number, with its name."""
+        return "accuracy", float(np.trace(self.confusion) / max(self.confusion.sum(), 1))
+
+    @property
+    def recall(self) -> np.ndarray:
+        """(classes,), the share of each class that was found; NaN for a class without cases."""
+        cases = self.confusion.sum(axis=1)
+        return np.where(cases, np.diag(self.confusion) / np.maximum(cases, 1), np.nan)
+
+    def record(self) -> dict[str, Any]:
+        """For JSON."""
+        name, value = self.headline
+        return {
+            name: value,
+            "recall": dict(zip(self.classes, self.recall, strict=True)),
+            "confusion": self.confusion,
+            "cases": int(self.confusion.sum()),
+        }
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """For people: the table of classes."""
+        cases = self.confusion.sum(axis=1)
+        return [
+            (name, f"{recall:.4f}" if n else "–", str(n))
+            for name, recall, n in zip(self.classes, self.recall, cases, strict=True)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class NumberScore:
+    """Of a regressor."""
+
+    truth: np.ndarray
+    """(answers, outputs), the labels in a row; NaN where one is not known."""
+    found: np.ndarray
+    """(answers, outputs), the answers for them."""
+    cases: int
+
+    @property
+    def errors(self) -> np.ndarray:
+        """(answers, outputs)."""
+        return self.found - self.truth
+
+    @property
+    def headline(self) -> tuple[str, float]:
+        """The one number, with its name."""
+        return "MAE", float(np.nanmean(np.abs(self.errors)))
+
+    @property
+    def rmse(self) -> float:
+        """The root of the mean squared error."""
+        return float(np.sqrt(np.nanmean(self.errors**2)))
+
+    @property
+    def r2(self) -> float:
+        """The share of the variance that is explained, as a mean over outputs; NaN without any."""
+        shares = []
+        for truth, errors in zip(self.truth.T, self.errors.T, strict=True):
+            known = np.isfinite(truth)
+            spread = np.sum((truth[known] - truth[known].mean()) ** 2) if known.any() else 0
+            shares.append(1 - np.sum(errors[known] ** 2) / spread if spread else np.nan)
+        return float(np.mean(shares))
+
+    def record(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"mae": self.headline[1], "r2": self.r2, "rmse": self.rmse, "cases": self.cases}
+
+
+@dataclass(frozen=True, eq=False)
+class ForecastScore:
+    """Of a forecaster."""
+
+    mae: float
+    series: int
+    horizon: int
+    scaled: bool = False
+
+    @property
+    def headline(self) -> tuple[str, float]:
+        """The one number, with its name."""
+        return "MAE (in deviations)" if self.scaled else "MAE", self.mae
+
+    def record(self) -> dict[str, Any]:
+        """For JSON."""
+        name = "mae_scaled" if self.scaled else "mae"
+        return {name: self.mae, "horizon": self.horizon, "series": self.series}
+
+
+Score = ClassScore | NumberScore | ForecastScore
+
+
+def score_cases(estimator: Any, cases: Any) -> ClassScore | NumberScore:
+    """Of a classifier or regressor on labelled sequences."""
+    from linoss.data import DataError
+
+    if cases.labels is None:
+        raise DataError("the data have no labels, expected some to compare with; see --label")
+    if hasattr(estimator, "classes_"):
+        return _score_classes(estimator, cases)
+    return _score_numbers(estimator, cases)
+
+
+def _score_classes(estimator: Any, cases: Any) -> ClassScore:
+    from linoss.data import DataError
+
+    names = tuple(str(name) for name in estimator.classes_.tolist())
+    places = {name: i for i, name in enumerate(names)}
+    labels = [str(label) for label in np.asarray(cases.labels).tolist()]
+    unknown = next((label for label in labels if label not in places), None)
+    if unknown is not None:
+        known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        raise DataError(f"a label is {unknown[:80]!r}, expected one of the training's: {known}")
+    found = np.argmax(estimator.predict_proba(cases), axis=1)
+    confusion = np.zeros((len(names), len(names)), int)
+    np.add.at(confusion, ([places[label] for label in labels], found), 1)
+    return ClassScore(names, confusion)
+
+
+def _score_numbers(estimator: Any, cases: Any) -> NumberScore:
+    from linoss.data import DataError
+
+    outputs = estimator.objective_.out_size
+    found = [np.asarray(a, np.float64).reshape(-1, outputs) for a in estimator.predict(cases)]
+    truth = []
+    for i, (label, answer) in enumerate(zip(cases.labels, found, strict=True)):
+        try:
+            truth.append(np.asarray(label, np.float64).reshape(answer.shape))
+        except ValueError:
+            raise DataError(
+                f"case {i} has the label {str(label)[:80]!r}, expected {answer.size} numbers"
+            ) from None
+    score = NumberScore(np.concatenate(truth), np.concatenate(found), len(cases))
+    if not np.isfinite(score.truth).any():
+        raise DataError("no label is known, expected some to compare with")
+    return score
+
+
+def score_table(
+    estimator: Any, table: Any, *, stride: int = 1, scaled: bool = False
+) -> ForecastScore:
+    """Of a forecaster, over the windows of a table."""
+    error = estimator.score(table, stride=stride, scaled=scaled)
+    return ForecastScore(error, len(table.series), estimator.horizon, scaled)
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """One variable's end, and what was forecast of it."""
+
+    name: str
+    past: np.ndarray
+    truth: np.ndarray
+    forecast: np.ndarray
+
+
+def last_forecasts(estimator: Any, table: Any) -> list[Forecast]:
+    """The last steps of the first series that is long enough, forecast from those before them."""
+    horizon = estimator.horizon
+    chosen = next((i for i, s in enumerate(table.series) if len(s) > horizon), None)
+    if chosen is None:
+        return []
+    series, index = table.series[chosen], table.index[chosen]
+    ids = None if table.ids is None else (table.ids[chosen],)
+    before = replace(table, series=[series[:-horizon]], index=[index[:-horizon]], ids=ids)
+    known = list(estimator.known_)
+    future = None
+    if known:
+        import pandas
+
+        future = pandas.DataFrame(series[-horizon:, known], columns=[table.names[i] for i in known])
+        if ids is not None:
+            future[table.id_name], future[table.time_name] = ids[0], np.arange(horizon)
+    found = estimator.predict(data=before, future=future)
+    targets = [i for i in range(len(table.names)) if i not in known]
+    return [
+        Forecast(
+            str(table.names[i]),
+            series[-horizon - estimator.past_ : -horizon, i],
+            series[-horizon:, i],
+            np.asarray(found[table.names[i]], np.float64),
+        )
+        for i in targets[:_MOST_SHOWN]
+    ]

@@ -1,0 +1,65 @@
+"""Data as commands name them: a file, or a directory with a training and a test part."""
+
+from pathlib import Path
+from typing import Any
+
+
+def read_cases(data: Path, label: str | None) -> tuple[Any, Any]:
+    """Sequences for training and, if there are any, for the test."""
+    from linoss.data import read_parts
+
+    return read_parts(data, label=label)
+
+
+def read_test_cases(data: Path, label: str | None) -> Any:
+    """The sequences of a file, or the test part of a directory."""
+    _, test = parts = read_cases(data, label)
+    return _test_part(data, parts) if data.is_dir() else parts[0] if test is None else test
+
+
+def read_unlabelled_cases(data: Path, label: str | None) -> Any:
+    """The same, whether or not the column of labels is there."""
+    from linoss.data import DataError
+
+    try:
+        return read_test_cases(data, label)
+    except DataError:
+        if label is None:
+            raise
+        try:
+            return _without_labels(data)
+        except DataError:
+            pass
+        raise
+
+
+def _without_labels(data: Path) -> Any:
+    from linoss.data import read_parts
+
+    parts = read_parts(data, label=False)
+    return _test_part(data, parts) if data.is_dir() else parts[0]
+
+
+def read_tables(data: Path) -> tuple[Any, Any]:
+    """Tables for training and, if there is one, for the test."""
+    from linoss.data import read_table
+    from linoss.data._read import _find_parts
+
+    if not data.is_dir():
+        return read_table(data), None
+    train, test = _find_parts(data)
+    return read_table(train), None if test is None else read_table(test)
+
+
+def read_test_table(data: Path) -> Any:
+    """The table of a file, or the test part of a directory."""
+    parts = read_tables(data)
+    return _test_part(data, parts) if data.is_dir() else parts[0]
+
+
+def _test_part(data: Path, parts: tuple[Any, Any]) -> Any:
+    from linoss.data import DataError
+
+    if parts[1] is None:
+        raise DataError(f"{data}: holds no test part; name a file in it")
+    return parts[1]

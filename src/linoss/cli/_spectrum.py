@@ -1,0 +1,86 @@
+"""What a model's oscillators have learned: periods and decay times, in samples."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_LASTING = 1e-9  # of the radius: what rounding can do to an oscillator that keeps its energy
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    """The oscillators of one layer."""
+
+    name: str
+    frequency: np.ndarray
+    """(m,), A."""
+    eigenvalues: np.ndarray
+    """(m, 2), of one step."""
+
+    @property
+    def periods(self) -> np.ndarray:
+        """(m,), samples of one oscillation; infinite where there is none."""
+        angle = np.abs(np.angle(self.eigenvalues)).max(axis=1)
+        turning = np.abs(np.imag(self.eigenvalues)).max(axis=1) > 0
+        return np.where(turning, 2 * np.pi / np.where(turning, angle, 1), np.inf)
+
+    @property
+    def decay_times(self) -> np.ndarray:
+        """(m,), samples after which 1/e is left; infinite where nothing is lost."""
+        radius = np.abs(self.eigenvalues).max(axis=1)
+        falling = radius < 1 - _LASTING
+        with np.errstate(divide="ignore"):
+            return np.where(falling, -1 / np.log(np.where(falling, radius, 0.5)), np.inf)
+
+    @property
+    def free(self) -> np.ndarray:
+        """(m,), True for free particles, on which no spring pulls: A = 0."""
+        return self.frequency == 0
+
+    def summary(self) -> dict[str, Any]:
+        """In numbers."""
+        oscillating = np.isfinite(self.periods)
+        decaying = np.isfinite(self.decay_times)
+        return {
+            "name": self.name,
+            "oscillators": len(self.frequency),
+            "oscillating": int(oscillating.sum()),
+            "free_particles": int(self.free.sum()),
+            "without_decay": int((~decaying).sum()),
+            "period": _quantiles(self.periods[oscillating]),
+            "decay_time": _quantiles(self.decay_times[decaying]),
+        }
+
+
+def banks(model: Any) -> list[Bank]:
+    """Of every layer of a model, computed in double precision."""
+    import jax
+    import jax.numpy as jnp
+
+    import linoss
+
+    found = []
+    with jax.enable_x64(True):
+        for i, block in enumerate(model.blocks, 1):
+            layers = {f"block {i}": block.layer, f"block {i}, backward": block.backward_layer}
+            for name, layer in layers.items():
+                if layer is None:
+                    continue
+                bank = jax.tree.map(
+                    lambda x: jnp.asarray(np.asarray(x, np.float64)), layer.oscillators
+                )
+                values = linoss.eigenvalues(bank.transition())
+                found.append(Bank(name, np.asarray(bank.frequency), np.asarray(values)))
+    return found
+
+
+def _quantiles(values: np.ndarray) -> dict[str, float] | None:
+    """Smallest, median and largest, if there are any."""
+    if not len(values):
+        return None
+    return {
+        "min": float(values.min()),
+        "median": float(np.median(values)),
+        "max": float(values.max()),
+    }

@@ -1,0 +1,90 @@
+"""`linoss stream`: samples from stdin, answers to stdout, as they come."""
+
+import sys
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from linoss.cli._evaluate import Run
+from linoss.cli._output import json_line
+from linoss.cli._runs import read_columns
+
+
+def stream(
+    run: Run,
+    json: Annotated[
+        bool, typer.Option("--json", help="Answer with JSON lines, also to lines of CSV.")
+    ] = False,
+) -> None:
+    """Answer after each sample of a stream, in constant memory.
+
+    Reads from stdin one sample a line: numbers with commas, or JSON, an array or an object. A
+    header, or the keys of the objects, may name the channels. Empty, NaN, NA, ? and null are
+    missing values. If the training had irregular times, a time comes first, or in a column time.
+
+    Writes one answer a line, in the form of the samples: what linoss predict would answer for the
+    sequence so far.
+    """
+    import linoss.estimators
+    from linoss.cli._listen import Forecasts, Listener
+    from linoss.cli._samples import Samples
+
+    estimator = linoss.estimators.load(run)
+    forecaster = isinstance(estimator, linoss.estimators.LinOSSForecaster)
+    names = estimator.names_ if forecaster else read_columns(run).channels
+    inputs = estimator.inputs_
+    samples = Samples(sys.stdin.buffer, inputs.channels, names, timed=inputs.interval is not None)
+    listen = Forecasts(estimator) if forecaster else Listener(estimator)
+    answers = _Answers(estimator)
+    begun = False
+    for sample in samples:
+        as_json = json or samples.is_json
+        if not begun and samples.has_header and not as_json:
+            sys.stdout.write(",".join(_quoted(name) for name in answers.names) + "\n")
+        begun = True
+        answer = listen(sample)
+        sys.stdout.write(answers.json(answer) if as_json else answers.csv(answer))
+        sys.stdout.flush()
+
+
+class _Answers:
+    """How an answer looks on a line."""
+
+    def __init__(self, estimator: Any):
+        self.classes: list[Any] | None = None
+        self.horizon = getattr(estimator, "horizon", None)
+        outputs = estimator.objective_.out_size
+        if hasattr(estimator, "classes_"):
+            classes = self.classes = estimator.classes_.tolist()
+            self.names = ["prediction", *(f"probability_{name}" for name in classes)]
+            self._texts = [_quoted(str(name)) for name in classes]
+        elif self.horizon is not None:
+            self.variables = [str(name) for name in estimator.names_]
+            steps = range(1, self.horizon + 1)
+            self.names = [f"{name}+{step}" for step in steps for name in self.variables]
+        else:
+            numbered = [f"prediction_{i}" for i in range(outputs)]
+            self.names = ["prediction"] if outputs == 1 else numbered
+
+    def csv(self, answer: np.ndarray) -> str:
+        cells = [f"{value:.9g}" for value in answer.ravel().tolist()]
+        if self.classes is not None:
+            cells = [self._texts[int(np.argmax(answer))], *cells]
+        return ",".join(cells) + "\n"
+
+    def json(self, answer: np.ndarray) -> str:
+        if self.classes is not None:
+            best = self.classes[int(np.argmax(answer))]
+            shares = dict(zip(self.classes, answer.tolist(), strict=True))
+            return json_line({"prediction": best, "probabilities": shares})
+        if self.horizon is not None:
+            return json_line({"forecast": dict(zip(self.variables, answer.T, strict=True))})
+        return json_line({"prediction": answer[0] if len(answer) == 1 else answer})
+
+
+def _quoted(cell: str) -> str:
+    if not any(mark in cell for mark in ',"\n\r'):
+        return cell
+    doubled = cell.replace('"', '""')
+    return f'"{doubled}"'

@@ -1,0 +1,56 @@
+"""Where data sets are, and what to say of one that is not there."""
+
+import os
+from pathlib import Path
+
+from linoss.data import DataError
+from linoss.experiments import _paper
+
+VARIABLE = "LINOSS_DATA"
+_ARCHIVE = "https://www.timeseriesclassification.com/description.php?Dataset={}"
+SOURCES = {
+    **{name: _ARCHIVE.format(name) for name in _paper.UEA},
+    "PPG": "https://archive.ics.uci.edu/dataset/495/ppg+dalia",
+    "Weather": "https://github.com/zhouhaoyi/Informer2020 (WTH.csv of its data)",
+}
+"""Where each data set can be had."""
+
+
+class MissingData(DataError):
+    """A data set is not there."""
+
+    def __init__(self, data_set: str, expected: Path):
+        self.data_set, self.source = data_set, SOURCES[data_set]
+        super().__init__(
+            f"the data set {data_set} is missing: get it from {self.source} and put it at "
+            f"{expected}"
+        )
+
+
+def data_directory(given: str | os.PathLike[str] | None) -> Path:
+    """The directory of data sets: as given, or as the environment says."""
+    chosen = given or os.environ.get(VARIABLE)
+    if not chosen:
+        raise DataError(
+            f"there is no directory of data sets: pass --data-dir DIRECTORY, or set {VARIABLE}"
+        )
+    return Path(chosen)
+
+
+def find(data_set: str, data_dir: Path) -> Path:
+    """The directory (UEA, PPG) or file (Weather) of a data set, or [`MissingData`][]."""
+    if data_set == "Weather":
+        place = data_dir / "WTH" / "WTH.csv"
+        if not place.exists():
+            raise MissingData(data_set, place)
+        return place
+    if data_set == "PPG":
+        place = data_dir / "PPG_FieldStudy"
+        if not (place / "S1" / "S1.pkl").exists():
+            raise MissingData(data_set, place / "S1" / "S1.pkl (and S2 to S15 likewise)")
+        return place
+    place = data_dir / data_set
+    for suffix in (".ts", ".arff"):
+        if all((place / f"{data_set}_{part}{suffix}").exists() for part in ("TRAIN", "TEST")):
+            return place
+    raise MissingData(data_set, place / f"{data_set}_{{TRAIN,TEST}}.ts (or .arff)")

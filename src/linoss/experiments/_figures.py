@@ -1,0 +1,65 @@
+"""Figures by Matplotlib, as PNG and SVG."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from linoss.experiments._protocol import NAMES
+from linoss.experiments._results import Result, unique
+
+_REPRODUCIBLE: dict[Any, Any] = {"svg.hashsalt": "linoss", "svg.fonttype": "none"}
+
+
+class Figures:
+    """A directory for figures, as seen from a page that shows them."""
+
+    def __init__(self, folder: Path, prefix: str = ""):
+        self.folder, self.prefix = folder, prefix
+
+    @contextmanager
+    def draw(self, name: str, alt: str, lines: list[str], **options: Any) -> Iterator[Any]:
+        """Axes to draw on; what shows the figure in Markdown is added to `lines`."""
+        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=options.pop("size", (7, 3.2)), layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure.subplots(**options)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with matplotlib.rc_context(_REPRODUCIBLE):
+            figure.savefig(self.folder / f"{name}.png", dpi=150, metadata={"Software": None})
+            figure.savefig(self.folder / f"{name}.svg", metadata={"Date": None})
+        lines += [f"![{alt}]({self.prefix}{name}.png)", ""]
+
+
+def learning_curves(
+    results: Sequence[Result], figures: Figures, name: str, title: str
+) -> list[str]:
+    """The validation metric over the steps of each run, a colour for each model and variant."""
+    lines: list[str] = []
+    shown = [result for result in results if any(r["metric"] is not None for r in result.history)]
+    if not shown:
+        return lines
+    metric = shown[0].outcome["metric"]
+    alt = f"Learning curves, {title}: {metric} on the validation part over training steps."
+    kinds = unique((result.model, result.variant) for result in shown)
+    with figures.draw(name, alt, lines) as axes:
+        for result in shown:
+            records = [r for r in result.history if r["metric"] is not None]
+            place = kinds.index((result.model, result.variant))
+            first = next(r for r in shown if (r.model, r.variant) == kinds[place])
+            label = ", ".join(filter(None, (NAMES[result.model], result.variant)))
+            axes.plot(
+                [r["step"] for r in records],
+                [r["metric"] for r in records],
+                color=f"C{place}",
+                linewidth=0.9,
+                alpha=0.7,
+                marker="." if len(records) == 1 else None,
+                label=label if result is first else None,
+            )
+        axes.set(xlabel="training step", ylabel=f"validation {metric}", title=title)
+        axes.legend(frameon=False, fontsize="small")
+    return lines

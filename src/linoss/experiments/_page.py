@@ -1,0 +1,117 @@
+"""The page of results: made of result files, with what was not run and why."""
+
+import json
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+from linoss.estimators._progress import duration
+from linoss.experiments._figures import Figures
+from linoss.experiments._protocol import NAMES
+from linoss.experiments._results import MISSING, Result, read_results, unique, write_text
+
+_HEAD = """# Results
+
+Made from result files by `python -m linoss.experiments.results_page`; no number was typed.
+"""
+
+
+def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) -> None:
+    """Write the page from all result files below a directory, figures in a directory beside it.
+
+    The file `notes.json` there, if there is one, has words to add: for an experiment (`"uea"`), and
+    for what was not run (`"uea/Heartbeat"`, `"uea/Heartbeat/im"`).
+
+    ```python
+    >>> import pathlib, tempfile
+    >>> from linoss.experiments import reproduce, write_page
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = reproduce("parameters", out=folder + "/runs")
+    ...     write_page(folder + "/runs", folder + "/results.md")
+    ...     text = pathlib.Path(folder + "/results.md").read_text()
+    >>> "## Numbers of parameters" in text, "There is no result of `linoss reproduce ppg`" in text
+    (True, True)
+
+    ```
+    """
+    from linoss.experiments._reproduce import EXPERIMENTS, module_of
+
+    source, page = Path(results), Path(page)
+    notes = _read_words(source / "notes.json")
+    figures = Figures(page.parent / page.stem, f"{page.stem}/")
+    sections = [_HEAD]
+    for experiment in EXPERIMENTS:
+        module = module_of(experiment)
+        found = read_results(source / experiment)
+        lines = [f"## {module.TITLE}", ""]
+        if experiment in notes:
+            lines += [notes[experiment], ""]
+        if found:
+            lines += [*_provenance(found), "", module.report(found, figures).rstrip(), ""]
+        lines += _not_run(experiment, module.expected(), found, source, notes)
+        sections.append("\n".join(lines).rstrip() + "\n")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_text(page, "\n".join(sections))
+
+
+def _provenance(results: list[Result]) -> list[str]:
+    """Commands, seeds, time, commit and machine."""
+    lines = []
+    for command in unique(result.made["command"] for result in results):
+        chosen = [result for result in results if result.made["command"] == command]
+        seeds = sorted({result.seed for result in chosen if result.seed is not None})
+        seconds = [result.made["seconds"] for result in chosen]
+        facts = [f"{len(chosen)} {'run' if len(chosen) == 1 else 'runs'}"]
+        if seeds:
+            facts.append(f"seeds {', '.join(map(str, seeds))}")
+        if sum(seconds) >= 1:
+            mean = duration(statistics.fmean(seconds))
+            facts.append(f"{duration(sum(seconds))} in all, {mean} each")
+        lines.append(f"- `{command}`: {'; '.join(facts)}")
+    for name in ("commit", "machine", "jax"):
+        values = unique(str(result.made[name]) for result in results if result.made[name])
+        if values:
+            lines.append(f"- {name}: {'; '.join(values)}")
+    dates = sorted(result.made["date"][:10] for result in results)
+    lines.append(f"- date: {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else ""))
+    return lines
+
+
+def _not_run(
+    experiment: str,
+    expected: list[tuple[str, str]],
+    results: list[Result],
+    source: Path,
+    notes: dict[str, str],
+) -> list[str]:
+    """What there is no result of, with the reason."""
+    there = {(result.data_set, result.model) for result in results}
+    absent = [cell for cell in expected if cell not in there]
+    missing = _read_words(source / experiment / MISSING)
+    lines = [] if results else [f"There is no result of `linoss reproduce {experiment}`.", ""]
+    reasons: dict[str, list[str]] = {}
+    for data_set, model in absent:
+        reason = notes.get(f"{experiment}/{data_set}/{model}") or notes.get(
+            f"{experiment}/{data_set}"
+        )
+        if reason is None and data_set in missing:
+            reason = f"the data set was not at hand; it can be had from {missing[data_set]}"
+        cell = f"{data_set}, {NAMES[model]}"
+        reasons.setdefault(reason or "no reason is given", []).append(cell)
+    if reasons:
+        lines += ["Not run:", ""]
+        lines += [f"- {'; '.join(cells)}: {reason}" for reason, cells in reasons.items()]
+    return lines
+
+
+def _read_words(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        words = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path}: is not JSON ({error})") from None
+    if not isinstance(words, dict) or not all(isinstance(w, str) for w in words.values()):
+        raise ValueError(f"{path}: expected an object of strings")
+    return words

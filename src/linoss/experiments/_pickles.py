@@ -1,0 +1,141 @@
+"""Reading pickles of NumPy arrays without running anything that they say.
+
+A pickle is a program. Of what it may call, this reader knows the few names that arrays are made of,
+and puts its own records in their place: no function of NumPy or Python is ever called.
+"""
+
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from linoss.data import DataError
+
+_NUMBERS = re.compile(r"[biuf][1248]")
+
+
+class _Type:
+    """What a pickle says of a dtype."""
+
+    def __init__(self, code: Any, *rest: Any):
+        self.code, self.order = code, "="
+
+    def __setstate__(self, state: Any) -> None:
+        self.order = state[1]
+
+    def dtype(self) -> np.dtype[Any]:
+        if not isinstance(self.code, str) or not _NUMBERS.fullmatch(self.code):
+            raise DataError(f"an array has type {self.code!r}, expected numbers")
+        if self.order not in ("<", ">", "=", "|"):
+            raise DataError(f"an array has byte order {self.order!r}, expected < or >")
+        return np.dtype(self.order + self.code)
+
+
+class Pickled:
+    """What a pickle says of an array; `array` makes it."""
+
+    def __init__(self, *rest: Any):
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def array(self) -> np.ndarray:
+        """The array, if it is one of numbers."""
+        try:
+            _, shape, kind, column_major, content = self.state
+        except (TypeError, ValueError):
+            raise DataError("an array has no content, expected a shape, a type and bytes") from None
+        if isinstance(content, str):  # of Python 2
+            content = content.encode("latin1")
+        if not isinstance(kind, _Type) or not isinstance(content, bytes):
+            raise DataError("an array has content of another kind, expected the bytes of numbers")
+        order = "F" if column_major else "C"
+        try:
+            return np.frombuffer(content, kind.dtype()).reshape(shape, order=order)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"an array does not fit its content ({error})") from None
+
+
+class _Class:
+    """Stands for the class of arrays, which is only named, never called or changed."""
+
+    def __new__(cls, *rest: Any) -> Any:
+        raise pickle.UnpicklingError("makes an array in another way than NumPy does")
+
+    def __setstate__(self, state: Any) -> None:
+        raise pickle.UnpicklingError("changes a class")
+
+
+class _Encoded(_Class):
+    """How protocols before 3 write bytes: as text to be encoded."""
+
+    def __new__(cls, text: str, encoding: str) -> Any:
+        if encoding != "latin1":
+            raise pickle.UnpicklingError(f"encodes text as {encoding!r}, expected latin1")
+        return text.encode("latin1")
+
+
+class _NoBytes(_Class):
+    """And how they write none."""
+
+    def __new__(cls) -> Any:
+        return b""
+
+
+_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
+_KNOWN: dict[tuple[str, str], Any] = {
+    ("numpy", "dtype"): _Type,
+    ("numpy", "ndarray"): _Class,
+    ("_codecs", "encode"): _Encoded,
+    ("__builtin__", "bytes"): _NoBytes,
+    **{(module, "_reconstruct"): Pickled for module in _MODULES},
+    **{(module, "scalar"): Pickled for module in _MODULES},
+}
+
+
+class _Reader(pickle.Unpickler):
+    """An unpickler to which nothing is known but arrays."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        """The record that stands for a name."""
+        try:
+            return _KNOWN[module_name, global_name]
+        except KeyError:
+            raise pickle.UnpicklingError(
+                f"asks for {module_name}.{global_name}, which is no part of an array"
+            ) from None
+
+
+def read_pickle(path: Path) -> Any:
+    """The plain values in a pickle, with [`Pickled`][] where it has arrays.
+
+    A pickle that asks for anything else is refused, before what it asks for is done.
+    """
+    try:
+        with path.open("rb") as file:
+            return _Reader(file, encoding="latin1").load()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except Exception as error:
+        # Damaged bytes can end in any error of the operations that they are read as.
+        raise DataError(
+            f"{path}: is not read: {error or type(error).__name__}; expected a pickle of NumPy "
+            "arrays, and nothing else"
+        ) from None
+
+
+def array_at(path: Path, content: Any, *names: str) -> np.ndarray:
+    """The array under names in nested dicts."""
+    for name in names:
+        if not isinstance(content, dict) or name not in content:
+            raise DataError(f"{path}: has no {'/'.join(names)}, expected an array there")
+        content = content[name]
+    if not isinstance(content, Pickled):
+        raise DataError(f"{path}: {'/'.join(names)} is no array, expected one")
+    try:
+        return content.array()
+    except DataError as error:
+        raise DataError(f"{path}, {'/'.join(names)}: {error}") from None

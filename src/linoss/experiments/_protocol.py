@@ -1,0 +1,133 @@
+"""What can be chosen of an experiment: models, seeds, data sets, protocol."""
+
+import os
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from linoss import _checks
+from linoss.experiments import _paper
+from linoss.training import TrainingConfig
+
+MODELS: dict[str, dict[str, Any]] = {
+    "im": {"scheme": "im"},
+    "imex": {"scheme": "imex"},
+    "verlet": {"scheme": "verlet"},
+    "exact": {"scheme": "exact"},
+    "damped": {"scheme": "imex", "damped": True},
+    "damped-im": {"scheme": "im", "damped": True},
+    "damped-exact": {"scheme": "exact", "damped": True},
+}
+"""Models by name, and their settings. `damped` is the IMEX scheme with damping, as D-LinOSS."""
+
+NAMES = {
+    "im": "LinOSS-IM",
+    "imex": "LinOSS-IMEX",
+    "verlet": "LinOSS-VV",
+    "exact": "LinOSS, exact",
+    "damped": "damped IMEX",
+    "damped-im": "damped IM",
+    "damped-exact": "damped, exact",
+}
+"""How tables call them."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How long to train, and when to look."""
+
+    steps: int
+    evaluate_every: int
+    patience: int
+
+
+PROTOCOLS = {
+    "paper": Protocol(steps=100_000, evaluate_every=1000, patience=11),
+    "quick": Protocol(steps=5_000, evaluate_every=50, patience=11),
+}
+"""`paper`: stop after more than ten evaluations without improvement. `quick`: the same model and
+the same splits with twenty times as many evaluations, so that it ends twenty times as soon."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user chose; None for the experiment's own choice."""
+
+    out: Path
+    data_dir: Path | None = None
+    seeds: tuple[int, ...] | None = None
+    models: tuple[str, ...] | None = None
+    data_sets: tuple[str, ...] | None = None
+    protocol: str = "paper"
+    max_steps: int | None = None
+    resume: bool = False
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        _checks.one_of("protocol", self.protocol, PROTOCOLS)
+        for model in self.models or ():
+            _checks.one_of("model", model, MODELS)
+        for data_set in self.data_sets or ():
+            _checks.one_of("data set", data_set, _paper.DATA_SETS)
+        if self.max_steps is not None:
+            _checks.positive_integer("max-steps", self.max_steps)
+        _checks.positive_integer("processes", self.processes)
+        if self.seeds is not None and (not self.seeds or min(self.seeds) < 0):
+            raise ValueError(f"seeds is {self.seeds}, expected at least one, each at least 0")
+
+    def command(self, experiment: str) -> str:
+        """The command that asks for the same, but for where data and results are."""
+        words = ["linoss", "reproduce", experiment]
+        for option, values in (("--data-set", self.data_sets), ("--model", self.models)):
+            words += [word for value in values or () for word in (option, value)]
+        if self.seeds is not None:
+            words += ["--seeds", ",".join(str(seed) for seed in self.seeds)]
+        words += ["--protocol", self.protocol]
+        if self.max_steps is not None:
+            words += ["--max-steps", str(self.max_steps)]
+        return shlex.join(words)
+
+
+def training_config(
+    options: Options, *, learning_rate: float, batch_size: int, seed: int
+) -> TrainingConfig:
+    """Adam with a constant learning rate and nothing else, as in the published runs."""
+    protocol = PROTOCOLS[options.protocol]
+    return TrainingConfig(
+        steps=options.max_steps or protocol.steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        schedule="constant",
+        clip_norm=None,
+        evaluate_every=protocol.evaluate_every,
+        patience=protocol.patience,
+        seed=seed,
+    )
+
+
+def hyperparameters(data_set: str, model: str) -> _paper.Hyperparameters:
+    """The paper's best: IM's for the schemes that forget by themselves, IMEX's for the others."""
+    return _paper.BEST[data_set, "im" if model in ("im", "damped-im") else "imex"]
+
+
+def numbers(text: str, name: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them."""
+    try:
+        return tuple(int(part) for part in text.replace(",", " ").split())
+    except ValueError:
+        raise ValueError(
+            f"{name} is {text!r}, expected whole numbers with commas, such as 2345,3456"
+        ) from None
+
+
+def as_path(path: str | os.PathLike[str] | None) -> Path | None:
+    """A path, if there is one."""
+    return None if path is None else Path(path)
+
+
+def chosen(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    """What was chosen, as a tuple; nothing chosen is None."""
+    values = tuple(values or ())
+    return values or None

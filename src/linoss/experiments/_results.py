@@ -1,0 +1,128 @@
+"""What came out of a run, as a file, with all that is needed to believe it."""
+
+import datetime
+import functools
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import linoss
+
+RESULT, MISSING = "result.json", "missing.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The outcome of one run, or of one measurement."""
+
+    experiment: str
+    data_set: str
+    model: str
+    seed: int | None = None
+    variant: str | None = None
+    """What else tells it from the other runs of its experiment."""
+    protocol: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    """All that decides the outcome."""
+    outcome: dict[str, Any] = field(default_factory=dict)
+    """Numbers by name."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """For each evaluation: step, loss, metric, best, learning_rate, seconds."""
+    made: dict[str, Any] = field(default_factory=dict)
+    """How: command, seconds, commit, versions, machine, date."""
+
+
+def write_result(folder: Path, result: Result) -> None:
+    """Write a result, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / RESULT, json.dumps(asdict(result), indent=1, allow_nan=False) + "\n")
+
+
+def read_result(folder: Path) -> Result | None:
+    """The result in a directory, if there is one."""
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    try:
+        return Result(**json.loads(path.read_text()))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: is no result of an experiment ({error}); remove it") from None
+
+
+def read_results(folder: Path) -> list[Result]:
+    """All results below a directory, in the order of their paths."""
+    found = (read_result(path.parent) for path in sorted(folder.rglob(RESULT)))
+    return [result for result in found if result is not None]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file such that it holds the old text or the new, whenever the process dies."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+
+
+def made_by(command: str, seconds: float) -> dict[str, Any]:
+    """How a result was made, now, on this machine."""
+    return {
+        "command": command,
+        "seconds": round(seconds, 1),
+        "commit": _commit(),
+        "linoss": linoss.__version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "engines": list(linoss.engines()),
+        "machine": machine(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+@functools.cache
+def machine() -> str:
+    """The processor, its cores and the memory, in words."""
+    name, memory = platform.machine(), ""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        name = names[0] if names else name
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = f", {pages / 2**30:.0f} GB"
+    except (OSError, ValueError):  # not Linux
+        pass
+    return f"{name}, {_cores()} cores{memory}"
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@functools.cache
+def _commit() -> str | None:
+    """The commit of the source tree that this runs from; "+" after it if files were changed."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(source), *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    source = Path(linoss.__file__).resolve().parent
+    try:
+        if not git("ls-files", "__init__.py"):
+            return None  # installed into somebody else's repository
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def unique(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in the order of their first appearance."""
+    return list(dict.fromkeys(values))

@@ -1,0 +1,307 @@
+"""Trainings in directories of their own: begun, gone on with after a kill, never repeated."""
+
+import concurrent.futures
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from linoss.estimators._progress import ProgressLine, duration
+from linoss.experiments._paper import DATA_SETS, Hyperparameters
+from linoss.experiments._protocol import MODELS, NAMES, Options, hyperparameters, training_config
+from linoss.experiments._results import Result, made_by, read_result, write_result
+from linoss.nn import LinOSS, LinOSSConfig, count_parameters
+from linoss.training import (
+    Cases,
+    Inputs,
+    Objective,
+    TrainingConfig,
+    TrainingError,
+    evaluate,
+    train,
+)
+
+_SAVE_EVERY = 120  # seconds between checkpoints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training of one model on one split: all that decides it."""
+
+    experiment: str
+    data_set: str
+    model: str
+    seed: int
+    protocol: str
+    hyperparameters: Hyperparameters
+    training: TrainingConfig
+    variant: str | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Of the published model's settings."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        parts = (self.data_set, NAMES[self.model], self.variant, f"seed {self.seed}")
+        return ", ".join(part for part in parts if part)
+
+    def folder(self, out: Path) -> Path:
+        """Its directory among those of other runs."""
+        parts = (self.protocol, self.data_set, self.model, self.variant, str(self.seed))
+        return out.joinpath(self.experiment, *(part for part in parts if part))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {
+            "hyperparameters": asdict(self.hyperparameters),
+            "model": self.model_settings,
+            "training": self.training.to_dict(),
+        }
+
+    @property
+    def model_settings(self) -> dict[str, Any]:
+        """Of `LinOSSConfig.published`, without what the data decide."""
+        chosen = self.hyperparameters
+        sizes = {n: getattr(chosen, n) for n in ("hidden_size", "state_size", "num_blocks")}
+        return {**sizes, **MODELS[self.model], **self.changes}
+
+
+def make_run(
+    experiment: str,
+    options: Options,
+    data_set: str,
+    model: str,
+    seed: int,
+    *,
+    chosen: Hyperparameters | None = None,
+    variant: str | None = None,
+    changes: dict[str, Any] | None = None,
+) -> Run:
+    """A run on one of the paper's data sets; by default with the paper's best hyperparameters."""
+    chosen = chosen or hyperparameters(data_set, model)
+    return Run(
+        experiment=experiment,
+        data_set=data_set,
+        model=model,
+        seed=seed,
+        protocol=options.protocol,
+        hyperparameters=chosen,
+        training=training_config(
+            options,
+            learning_rate=chosen.learning_rate,
+            batch_size=DATA_SETS[data_set].batch_size,
+            seed=seed,
+        ),
+        variant=variant,
+        changes=changes or {},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What a model is to learn, and from what."""
+
+    inputs: Inputs
+    objective: Objective
+    training: Cases
+    validation: Cases
+    test: Cases
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of the model: task and head."""
+
+
+MakeProblem = Callable[[Run], Problem]
+Measure = Callable[[LinOSS, Problem], dict[str, Any]]
+
+
+def no_more(model: LinOSS, problem: Problem) -> dict[str, Any]:
+    """Nothing to measure besides the test metric."""
+    return {}
+
+
+def execute(
+    runs: Sequence[Run], problem: MakeProblem, options: Options, measure: Measure = no_more
+) -> None:
+    """Do all runs that have no result yet. With several processes, some at a time."""
+    todo = [run for run in runs if not _is_finished(run, options)]
+    if len(todo) < len(runs):
+        say(f"{len(runs) - len(todo)} of {len(runs)} runs have their results already")
+    if options.processes > 1 and len(todo) > 1:
+        _execute_together(todo, problem, options, measure)
+        return
+    start = time.monotonic()
+    for place, run in enumerate(todo):
+        say(f"[{place + 1}/{len(todo)}] {run.name}")
+        result = execute_one(run, problem, options, measure, live=True)
+        left = (time.monotonic() - start) / (place + 1) * (len(todo) - place - 1)
+        say(f"  {_summary(result)}" + (f"; about {duration(left)} left for all" if left else ""))
+
+
+def execute_one(
+    run: Run, problem: MakeProblem, options: Options, measure: Measure, *, live: bool = False
+) -> Result:
+    """Train, test, and write the result."""
+    folder, parts = run.folder(options.out), problem(run)
+    config = LinOSSConfig.published(
+        in_size=parts.inputs.in_size,
+        out_size=parts.objective.out_size,
+        **{**parts.settings, **run.model_settings},
+    )
+    # The second of four keys, as in the published runs; the first drew the split.
+    model = LinOSS(config, key=jax.random.split(jax.random.key(run.seed), 4)[1])
+    error = None
+    with _progress(parts.objective.metric, live) as show:
+        try:
+            trained = train(
+                model,
+                parts.inputs,
+                parts.objective,
+                parts.training,
+                parts.validation,
+                run.training,
+                directory=folder,
+                resume=True,
+                on_progress=show,
+                save_every=_SAVE_EVERY,
+                extra={"experiment": run.experiment, "data_set": run.data_set},
+            )
+        except TrainingError as stopped:
+            trained, error = stopped.result, str(stopped)
+    outcome = {
+        "metric": parts.objective.metric,
+        "test": None,
+        "validation": trained.best_metric,
+        "best_step": trained.best_step,
+        "steps": trained.steps,
+        "stopped_early": trained.stopped_early,
+        "parameters": count_parameters(model),
+        "cases": [len(part) for part in (parts.training, parts.validation, parts.test)],
+    }
+    if trained.best_metric is not None:
+        outcome["test"] = evaluate(trained.model, parts.inputs, parts.objective, parts.test)
+        outcome.update(measure(trained.model, parts))
+    if error is not None:
+        outcome["error"] = error
+    seconds = trained.history[-1]["seconds"] if trained.history else 0.0
+    result = Result(
+        experiment=run.experiment,
+        data_set=run.data_set,
+        model=run.model,
+        seed=run.seed,
+        variant=run.variant,
+        protocol=run.protocol,
+        settings=run.settings,
+        outcome=outcome,
+        history=trained.history,
+        made=made_by(options.command(run.experiment), seconds),
+    )
+    write_result(folder, result)
+    return result
+
+
+def say(message: str) -> None:
+    """Something for people, on stderr."""
+    sys.stderr.write(message + "\n")
+    sys.stderr.flush()
+
+
+def _summary(result: Result) -> str:
+    outcome, seconds = result.outcome, result.made["seconds"]
+    if outcome["test"] is None:
+        return f"failed: {outcome['error']}"
+    return (
+        f"test {outcome['metric']} {outcome['test']:.4g} (validation {outcome['validation']:.4g} "
+        f"at step {outcome['best_step']} of {outcome['steps']}), {duration(seconds)}"
+    )
+
+
+@contextmanager
+def _progress(metric: str, live: bool) -> Iterator[Callable[[Any], None] | None]:
+    if not live:
+        yield None
+        return
+    with ProgressLine(metric) as line:
+        yield line
+
+
+def _is_finished(run: Run, options: Options) -> bool:
+    """Whether there is a result; a directory that must not be used is refused."""
+    folder = run.folder(options.out)
+    if not options.resume and folder.exists() and any(folder.iterdir()):
+        raise ValueError(
+            f"{folder}: is there already, and nothing is overwritten; go on with it by --resume, "
+            "or choose another --out"
+        )
+    result = read_result(folder)
+    if result is None:
+        return False
+    refuse_difference(folder, result.settings, run.settings)
+    return True
+
+
+def refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse a result of other settings, and name the first that differs."""
+    for part in now:
+        for name, value in now[part].items():
+            then = before.get(part, {}).get(name)
+            if then != value:
+                raise ValueError(
+                    f"{folder}: {name} is {then!r} in its result, but {value!r} now; go on with "
+                    "the same options, or choose another --out"
+                )
+
+
+def _execute_together(
+    runs: Sequence[Run], problem: MakeProblem, options: Options, measure: Measure
+) -> None:
+    """Runs in processes of their own, each on its share of the cores."""
+    context = multiprocessing.get_context("spawn")
+    shares = context.Queue()
+    for share in core_shares(options.processes):
+        shares.put(share)
+    start = time.monotonic()
+    with concurrent.futures.ProcessPoolExecutor(
+        options.processes, context, initializer=_begin_worker, initargs=(shares,)
+    ) as pool:
+        waiting = {pool.submit(execute_one, run, problem, options, measure): run for run in runs}
+        try:
+            for done, future in enumerate(concurrent.futures.as_completed(waiting), start=1):
+                left = (time.monotonic() - start) / done * (len(runs) - done)
+                line = f"[{done}/{len(runs)}] {waiting[future].name}: {_summary(future.result())}"
+                say(line + (f"; about {duration(left)} left for all" if left else ""))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def core_shares(processes: int) -> list[list[int]]:
+    """The cores of this process in so many shares; with more processes than cores, all for each."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [[]] * processes
+    cores = sorted(os.sched_getaffinity(0))
+    if processes > len(cores):
+        return [cores] * processes
+    return [cores[i::processes] for i in range(processes)]
+
+
+def _begin_worker(shares: Any) -> None:
+    share = shares.get()
+    if share:
+        os.sched_setaffinity(0, share)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

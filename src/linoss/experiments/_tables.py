@@ -1,0 +1,97 @@
+"""Markdown tables, and numbers in their cells."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+from linoss.experiments._paper import Spread
+from linoss.experiments._protocol import NAMES
+from linoss.experiments._results import Result, unique
+
+ABSENT = "–"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown.
+
+    ```python
+    >>> from linoss.experiments._tables import table
+    >>> print(table(["model", "accuracy"], [["LinOSS-IM", "87.8 ± 2.6"]]))
+    | model | accuracy |
+    |---|---|
+    | LinOSS-IM | 87.8 ± 2.6 |
+
+    ```
+    """
+    lines = [head, ["---"] * len(head)]
+    text = ["| " + " | ".join(cells) + " |" for cells in [*lines, *rows]]
+    text[1] = text[1].replace(" ", "")
+    return "\n".join(text)
+
+
+def printed(spread: Spread | None, digits: int = 1) -> str:
+    """A number of the paper."""
+    if spread is None:
+        return ABSENT
+    if spread.deviation is None:
+        return f"{spread.mean:.{digits}f}"
+    return f"{spread.mean:.{digits}f} ± {spread.deviation:.{digits}f}"
+
+
+def over_seeds(results: Iterable[Result], scale: float = 1.0, digits: int = 1) -> str:
+    """Mean and deviation of the test metric, and over how many seeds.
+
+    The deviation is that of the runs themselves (divided by n), as in the paper.
+    """
+    found = [scale * r.outcome["test"] for r in results if r.outcome["test"] is not None]
+    if not found:
+        return ABSENT
+    mean = f"{statistics.fmean(found):.{digits}f}"
+    if len(found) == 1:
+        return f"{mean} (1 seed)"
+    return f"{mean} ± {statistics.pstdev(found):.{digits}f} ({len(found)} seeds)"
+
+
+def judged(results: Sequence[Result], spread: Spread | None, scale: float = 1.0) -> str:
+    """Where the mean of the test metric lies, seen from the paper's mean ± deviation."""
+    found = [scale * r.outcome["test"] for r in results if r.outcome["test"] is not None]
+    if spread is None or spread.deviation is None or not found:
+        return ABSENT
+    distance = (statistics.fmean(found) - spread.mean) / spread.deviation
+    return "within one deviation" if abs(distance) <= 1 else f"{distance:+.1f} deviations"
+
+
+def span(values: Iterable[float]) -> str:
+    """From the least to the largest of whole numbers."""
+    found = sorted({round(value) for value in values if math.isfinite(value)})
+    if not found:
+        return ABSENT
+    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
+
+
+def source_of(model: str) -> str:
+    """Whose the numbers are that are not ours."""
+    return "D-LinOSS, its authors" if model == "damped" else "paper"
+
+
+def model_table(
+    results: Sequence[Result], paper: dict[str, Spread], *, scale: float = 1.0, digits: int = 1
+) -> str:
+    """For an experiment on one data set: the paper's and our number for each model."""
+    rows = []
+    for model in unique([*paper, *(result.model for result in results)]):
+        if model in paper:
+            rows.append([NAMES[model], source_of(model), printed(paper[model], digits), "", "", ""])
+        for protocol in unique(result.protocol for result in results if result.model == model):
+            chosen = [r for r in results if (r.model, r.protocol) == (model, protocol)]
+            rows.append(
+                [
+                    NAMES[model],
+                    f"here, {protocol}",
+                    over_seeds(chosen, scale, digits),
+                    span(r.outcome["steps"] for r in chosen),
+                    span(r.outcome["best_step"] or math.nan for r in chosen),
+                    judged(chosen, paper.get(model), scale),
+                ]
+            )
+    return table(["model", "", "error", "steps", "best at", "mean, against the paper's"], rows)

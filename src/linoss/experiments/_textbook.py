@@ -1,0 +1,59 @@
+"""LinOSS the textbook way, to measure against: as the paper describes it, and no more.
+
+Complex B and C, the step's matrix repeated for every sample, `jax.lax.associative_scan` over pairs
+of (matrix, force), one sequence at a time under `jax.vmap`, gradients by automatic differentiation.
+It takes the weights of a `linoss` model and computes the same function.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from linoss.nn import LinOSS, LinOSSBlock, LinOSSLayer
+
+
+def combine(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
+    """(M_1, f_1) . (M_2, f_2) = (M_2 M_1, M_2 f_1 + f_2), matrices as four diagonals in a row."""
+    a, b, c, d = jnp.split(first[0], 4, axis=-1)
+    zz, zy, yz, yy = jnp.split(second[0], 4, axis=-1)
+    z, y = jnp.split(first[1], 2, axis=-1)
+    matrix = [zz * a + zy * c, zz * b + zy * d, yz * a + yy * c, yz * b + yy * d]
+    force = jnp.concatenate([zz * z + zy * y, yz * z + yy * y], axis=-1)
+    return jnp.concatenate(matrix, axis=-1), force + second[1]
+
+
+def layer(weights: LinOSSLayer, u: Array) -> Array:
+    """x = Re(C y) + D u for one sequence `(time, hidden)`."""
+    step = weights.oscillators.transition()
+    m, time = weights.oscillators.state_size, u.shape[0]
+    B = jax.lax.complex(weights.input_weight[:m], weights.input_weight[m:])
+    C = jax.lax.complex(weights.output_weight[:, :m], -weights.output_weight[:, m:])
+    row = jnp.concatenate([step.matrix[:, i, j] for i in (0, 1) for j in (0, 1)])
+    forced = u.astype(B.dtype) @ B.T
+    forces = jnp.concatenate([step.forcing[:, 0] * forced, step.forcing[:, 1] * forced], axis=-1)
+    matrices = jnp.broadcast_to(row, (time, 4 * m))
+    _, states = jax.lax.associative_scan(combine, (matrices, forces))
+    assert weights.feedthrough is not None
+    return (states[:, m:] @ C.T).real + weights.feedthrough * u
+
+
+def block(weights: LinOSSBlock, u: Array, key: Array) -> Array:
+    """One block in training, on a batch `(batch, time, hidden)`."""
+    assert weights.norm is not None
+    x, _ = weights.norm(u, None, training=True)
+    x = jax.vmap(lambda one: layer(weights.layer, one))(x)
+    first, second = jax.random.split(key)
+    drop = eqx.nn.Dropout(weights.dropout)
+    x = drop(jax.nn.gelu(x, approximate=False), key=first)
+    return u + drop(weights.glu(x), key=second)
+
+
+def model(weights: LinOSS, u: Array, key: Array) -> Array:
+    """A classifier or an every-k-th-step regressor in training, on a batch."""
+    x = jax.vmap(jax.vmap(weights.encoder))(u)
+    for one, block_key in zip(
+        weights.blocks, jax.random.split(key, len(weights.blocks)), strict=True
+    ):
+        x = block(one, x, block_key)
+    return weights.head(x, None)

@@ -1,0 +1,67 @@
+"""How A is kept at least 0 and how it starts: ReLU, squared, squared from a normal distribution."""
+
+import functools
+from typing import Any
+
+from linoss.experiments import _paper
+from linoss.experiments._figures import Figures, learning_curves
+from linoss.experiments._protocol import NAMES, Options
+from linoss.experiments._results import Result, unique
+from linoss.experiments._runs import execute, make_run
+from linoss.experiments._tables import over_seeds, printed, span, table
+from linoss.experiments.uea import available, make_problem
+
+NAME, TITLE = "parameterization", "Parameterisation and initialisation of A"
+MODELS = ("im",)
+VARIANTS: dict[str, dict[str, Any]] = {
+    "relu": {"parameterization": "relu", "frequency_init": "uniform"},
+    "squared": {"parameterization": "squared", "frequency_init": "uniform"},
+    "squared-normal": {"parameterization": "squared", "frequency_init": "normal"},
+}
+
+
+def run(options: Options) -> None:
+    """Train each variant with every seed, by default on SelfRegulationSCP1."""
+    data_dir, data_sets = available(options, NAME, ("SelfRegulationSCP1",))
+    runs = [
+        make_run(NAME, options, data_set, model, seed, variant=variant, changes=changes)
+        for data_set in data_sets
+        for model in options.models or MODELS
+        for variant, changes in VARIANTS.items()
+        for seed in options.seeds or _paper.SEEDS
+    ]
+    execute(runs, functools.partial(make_problem, data_dir), options)
+
+
+def expected() -> list[tuple[str, str]]:
+    """The data sets and models that a full record has."""
+    return [(data_set, model) for data_set in _paper.UEA for model in MODELS]
+
+
+def report(results: list[Result], figures: Figures) -> str:
+    """Our rows beside the paper's."""
+    lines = ["Test accuracy in percent: mean ± deviation over the seeds.", ""]
+    data_sets = [name for name in _paper.UEA if any(r.data_set == name for r in results)]
+    rows = []
+    for model in unique(result.model for result in results):
+        for variant in VARIANTS:
+            if model == "im":
+                paper = _paper.PARAMETERIZATION[variant]
+                cells = [printed(paper[data_set]) for data_set in data_sets]
+                rows.append([NAMES[model], variant, "paper", *cells, ""])
+            ours = [r for r in results if (r.model, r.variant) == (model, variant)]
+            for protocol in unique(result.protocol for result in ours):
+                chosen = [r for r in ours if r.protocol == protocol]
+                cells = [
+                    over_seeds((r for r in chosen if r.data_set == data_set), scale=100)
+                    for data_set in data_sets
+                ]
+                steps = span(r.outcome["steps"] for r in chosen)
+                rows.append([NAMES[model], variant, f"here, {protocol}", *cells, steps])
+    short = [_paper.UEA[data_set].short for data_set in data_sets]
+    lines += [table(["model", "A", "", *short, "steps"], rows), ""]
+    for data_set, protocol in unique((r.data_set, r.protocol) for r in results):
+        chosen = [r for r in results if (r.data_set, r.protocol) == (data_set, protocol)]
+        name = f"{NAME}-{data_set}-{protocol}"
+        lines += learning_curves(chosen, figures, name, f"{data_set}, {protocol}")
+    return "\n".join(lines)

@@ -1,0 +1,81 @@
+"""The number of parameters of the paper's twelve models, which can be counted exactly."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from linoss.experiments import _paper
+from linoss.experiments._figures import Figures
+from linoss.experiments._protocol import MODELS as SETTINGS
+from linoss.experiments._protocol import NAMES, Options, hyperparameters
+from linoss.experiments._results import Result, made_by, write_result
+from linoss.experiments._tables import ABSENT, table
+from linoss.nn import LinOSS, LinOSSConfig, count_parameters
+
+NAME, TITLE = "parameters", "Numbers of parameters"
+MODELS = ("im", "imex")
+
+
+def run(options: Options) -> None:
+    """Count all."""
+    for data_set in options.data_sets or _paper.UEA:
+        for model in options.models or MODELS:
+            sizes, chosen = _paper.UEA[data_set], hyperparameters(data_set, model)
+            config = LinOSSConfig.published(
+                in_size=sizes.channels + chosen.include_time,
+                out_size=sizes.classes,
+                hidden_size=chosen.hidden_size,
+                state_size=chosen.state_size,
+                num_blocks=chosen.num_blocks,
+                **SETTINGS[model],
+            )
+            result = Result(
+                experiment=NAME,
+                data_set=data_set,
+                model=model,
+                settings={"model": {"in_size": config.in_size, **_sizes(chosen)}},
+                outcome=count(config),
+                made=made_by(f"linoss reproduce {NAME}", 0.0),
+            )
+            write_result(options.out / NAME / data_set / model, result)
+
+
+def _sizes(chosen: _paper.Hyperparameters) -> dict[str, int]:
+    return {n: getattr(chosen, n) for n in ("hidden_size", "state_size", "num_blocks")}
+
+
+def expected() -> list[tuple[str, str]]:
+    """The data sets and models that a full record has."""
+    return [(data_set, model) for data_set in _paper.UEA for model in MODELS]
+
+
+def count(config: LinOSSConfig) -> dict[str, int]:
+    """Learned numbers, and with the norms' statistics, as the paper counts."""
+    shapes = eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
+    model = jax.tree.map(lambda x: jnp.asarray(np.zeros(x.shape, x.dtype)), shapes)
+    return {
+        "learned": count_parameters(model),
+        "parameters": count_parameters(model, buffers=True),
+    }
+
+
+def report(results: list[Result], figures: Figures) -> str:
+    """Each count beside the paper's."""
+    rows = []
+    for result in sorted(results, key=lambda r: (list(_paper.UEA).index(r.data_set), r.model)):
+        paper = _paper.PARAMETERS.get(result.model, {}).get(result.data_set)
+        ours = result.outcome["parameters"]
+        rows.append(
+            [
+                _paper.UEA[result.data_set].short,
+                NAMES[result.model],
+                f"{ours:,}",
+                ABSENT if paper is None else f"{paper:,}",
+                "yes" if ours == paper else "no",
+                f"{result.outcome['learned']:,}",
+            ]
+        )
+    head = ["set", "model", "here", "paper", "equal", "of these learned"]
+    words = "Counted as the paper does, with the statistics of the norms, which are not learned."
+    return "\n".join([words, "", table(head, rows)])

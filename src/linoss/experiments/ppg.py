@@ -1,0 +1,155 @@
+"""Heart rate from a wrist-worn device: PPG-DaLiA, sequences of 49,920 steps.
+
+Each subject's signals are brought to 64 Hz by repetition and scaled to [-1, 1], as is the label,
+which comes every 128 steps. A subject's recording is cut into a training, a validation and a test
+part of 70, 15 and 15 percent, and each of them into windows. In which order the three parts follow
+each other was drawn once for each subject, without a seed, when the published runs were prepared;
+here it is drawn with one.
+"""
+
+import functools
+from pathlib import Path
+
+import numpy as np
+
+from linoss.data import DataError, Sequences
+from linoss.experiments import _paper
+from linoss.experiments._data_sets import data_directory, find
+from linoss.experiments._figures import Figures, learning_curves
+from linoss.experiments._pickles import array_at, read_pickle
+from linoss.experiments._protocol import NAMES, Options
+from linoss.experiments._results import Result, unique
+from linoss.experiments._runs import Problem, Run, execute, make_run
+from linoss.experiments._tables import ABSENT, model_table, table
+from linoss.training import Inputs, Regression
+
+NAME, TITLE = "ppg", "PPG-DaLiA, sequences of 49,920 steps"
+MODELS = ("im", "imex")
+SUBJECTS = 15
+REPEATS = {"ACC": 2, "BVP": 1, "EDA": 16, "TEMP": 16}
+"""From the rate of each signal to 64 Hz, in the order of the channels."""
+EVERY = 128
+"""Steps for each label: two seconds."""
+ANSWERS, STRIDE = 390, 39
+"""Labels in a window, and from a window to the next."""
+_SHARES = np.array([0.70, 0.15, 0.15])
+_ORDER_SEED = 2345
+Part = tuple[list[np.ndarray], list[np.ndarray]]
+
+
+def run(options: Options) -> None:
+    """Train every model with every seed."""
+    folder = find("PPG", data_directory(options.data_dir))
+    runs = [
+        make_run(NAME, options, "PPG", model, seed)
+        for model in options.models or MODELS
+        for seed in options.seeds or _paper.SEEDS
+    ]
+    execute(runs, functools.partial(make_problem, folder), options)
+
+
+def expected() -> list[tuple[str, str]]:
+    """The data sets and models that a full record has."""
+    return [("PPG", model) for model in (*MODELS, "damped")]
+
+
+def make_problem(folder: Path, run: Run) -> Problem:
+    """The windows of all subjects; their split is the same for every seed."""
+    training, validation, test = (
+        Sequences(values, np.stack(labels)) for values, labels in read_windows(folder)
+    )
+    inputs = Inputs.from_sequences(
+        training, scale=False, indicators=False, time_channel=run.hyperparameters.include_time
+    )
+    objective = Regression(out_size=1, every=EVERY)
+    settings = {"task": "regression", "every": EVERY}
+    return Problem(inputs, objective, training, validation, test, settings)
+
+
+@functools.lru_cache(maxsize=1)
+def read_windows(folder: Path) -> tuple[Part, Part, Part]:
+    """The windows of the training, validation and test part: signals, and labels."""
+    parts: tuple[Part, Part, Part] = ([], []), ([], []), ([], [])
+    for subject in range(1, SUBJECTS + 1):
+        path = folder / f"S{subject}" / f"S{subject}.pkl"
+        signals, labels = read_subject(path)
+        order = np.random.default_rng([_ORDER_SEED, subject]).permutation(3)
+        for part, windows in zip(parts, cut(signals, labels, order), strict=True):
+            part[0].extend(windows[0])
+            part[1].extend(windows[1])
+    for name, part in zip(("training", "validation", "test"), parts, strict=True):
+        if not part[0]:
+            raise DataError(f"{folder}: no recording is long enough for a window of {name}")
+    return parts
+
+
+def read_subject(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """A recording at 64 Hz, (steps, 6), and its labels, (labels, 1), each in [-1, 1].
+
+    The first heart rate is that of the first eight seconds; three copies of it go before it, so
+    that there is one for each two seconds.
+    """
+    content = read_pickle(path)
+    signals = []
+    for name, repeats in REPEATS.items():
+        found = array_at(path, content, "signal", "wrist", name)
+        if found.ndim != 2 or not len(found):
+            raise DataError(f"{path}: {name} has shape {found.shape}, expected (time, channels)")
+        if not np.isfinite(found).all():
+            raise DataError(f"{path}: {name} has values that are not finite, expected numbers")
+        signals.append(np.repeat(scaled(found), repeats, axis=0))
+    labels = array_at(path, content, "label").reshape(-1)
+    if not len(labels):
+        raise DataError(f"{path}: has no label, expected one for each two seconds")
+    labels = scaled(np.concatenate([np.repeat(labels[:1], 3), labels]))
+    steps = {len(signal) for signal in signals}
+    if len(steps) > 1:
+        raise DataError(f"{path}: signals have {sorted(steps)} steps at 64 Hz, expected as many")
+    joined = np.concatenate(signals, axis=1, dtype=np.float32, casting="same_kind")
+    return joined, labels.astype(np.float32)[:, None]
+
+
+def scaled(values: np.ndarray) -> np.ndarray:
+    """To [-1, 1], by the least and the largest of all values."""
+    values = values.astype(np.float64)
+    low, high = values.min(), values.max()
+    return 2 * (values - low) / (high - low if high > low else 1) - 1
+
+
+def cut(signals: np.ndarray, labels: np.ndarray, order: np.ndarray) -> list[Part]:
+    """The windows of the training, validation and test part; `order` says which comes when.
+
+    Signals and labels are each cut at the same shares of their own length.
+    """
+    ends = np.cumsum(_SHARES[order]).round(2)
+    starts = np.concatenate([[0.0], ends[:-1]])
+    parts: list[Part] = [([], [])] * 3
+    for part, start, end in zip(order, starts, ends, strict=True):
+        pieces = [x[int(start * len(x)) : int(end * len(x))] for x in (signals, labels)]
+        answers = min(len(pieces[0]) // EVERY, len(pieces[1]))
+        parts[part] = windows(pieces[0][: answers * EVERY], EVERY), windows(pieces[1][:answers], 1)
+    return parts
+
+
+def windows(array: np.ndarray, steps: int) -> list[np.ndarray]:
+    """Windows of `ANSWERS` labels' length, every `STRIDE` labels; views, not copies."""
+    length, stride = steps * ANSWERS, steps * STRIDE
+    return [array[i : i + length] for i in range(0, len(array) - length + 1, stride)]
+
+
+def report(results: list[Result], figures: Figures) -> str:
+    """The paper's table with ours beside it, and learning curves."""
+    lines = ["Mean squared error on the test part, in hundredths (label in [-1, 1]).", ""]
+    lines += [model_table(results, _paper.PPG_ERROR, scale=100, digits=2), ""]
+    published = _paper.PER_SEED["PPG", "im"]
+    found = {r.seed: r.outcome["test"] for r in results if r.model == "im"}
+    cells = [ABSENT if found.get(s) is None else f"{found[s]:.4f}" for s in _paper.SEEDS]
+    seeds = [
+        [NAMES["im"], "published", *(f"{error:.4f}" for error in published)],
+        [NAMES["im"], "here", *cells],
+    ]
+    lines += [table(["model", "", *map(str, _paper.SEEDS)], seeds), ""]
+    for protocol in unique(result.protocol for result in results):
+        chosen = [result for result in results if result.protocol == protocol]
+        lines += learning_curves(chosen, figures, f"{NAME}-{protocol}", f"PPG, {protocol}")
+    return "\n".join(lines)

@@ -1,0 +1,206 @@
+"""Classification of six long data sets of the UEA archive, on the splits of the published runs."""
+
+import functools
+import json
+from pathlib import Path
+
+import numpy as np
+
+from linoss import _checks
+from linoss.data import DataError, Sequences, read_parts
+from linoss.experiments import _paper
+from linoss.experiments._data_sets import MissingData, data_directory, find
+from linoss.experiments._figures import Figures, learning_curves
+from linoss.experiments._protocol import NAMES, Options
+from linoss.experiments._results import MISSING, Result, unique, write_text
+from linoss.experiments._runs import Problem, Run, execute, make_run, say
+from linoss.experiments._splits import published_split
+from linoss.experiments._tables import ABSENT, judged, over_seeds, printed, source_of, span, table
+from linoss.training import Classification, Inputs
+
+NAME, TITLE = "uea", "Six data sets of the UEA archive"
+MODELS = ("im", "imex")
+
+
+def run(options: Options) -> None:
+    """Train every model on every data set that is there, with every seed."""
+    data_dir, data_sets = available(options, NAME)
+    runs = [
+        make_run(NAME, options, data_set, model, seed)
+        for data_set in data_sets
+        for model in options.models or MODELS
+        for seed in options.seeds or _paper.SEEDS
+    ]
+    execute(runs, functools.partial(make_problem, data_dir), options)
+
+
+def expected() -> list[tuple[str, str]]:
+    """The data sets and models that a full record has."""
+    return [(data_set, model) for data_set in _paper.UEA for model in (*MODELS, "damped")]
+
+
+def available(
+    options: Options, experiment: str, data_sets: tuple[str, ...] = tuple(_paper.UEA)
+) -> tuple[Path, list[str]]:
+    """The data sets to take: all of those asked for, or, if nothing was, those that are there."""
+    data_dir = data_directory(options.data_dir)
+    if options.data_sets is not None:
+        for data_set in options.data_sets:
+            _checks.one_of("data set", data_set, _paper.UEA)
+            find(data_set, data_dir)
+        return data_dir, list(options.data_sets)
+    there, missing = [], []
+    for data_set in data_sets:
+        try:
+            find(data_set, data_dir)
+            there.append(data_set)
+        except MissingData as error:
+            missing.append(error)
+    if not there:
+        raise missing[0]
+    for error in missing:
+        say(f"Left out: {error}")
+    note_missing(options.out / experiment, missing)
+    return data_dir, there
+
+
+def note_missing(folder: Path, missing: list[MissingData]) -> None:
+    """Write down which data sets were not there, for the page of results."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {error.data_set: error.source for error in missing}
+    write_text(folder / MISSING, json.dumps(content, indent=1) + "\n")
+
+
+def make_problem(data_dir: Path, run: Run) -> Problem:
+    """The split of a seed, values as they are."""
+    cases = read_joined(find(run.data_set, data_dir))
+    assert cases.labels is not None
+    training, validation, test = (
+        cases.select(part) for part in published_split(len(cases), run.seed)
+    )
+    inputs = Inputs.from_sequences(
+        training, scale=False, time_channel=run.hyperparameters.include_time
+    )
+    objective = Classification.from_labels(cases.labels)
+    return Problem(inputs, objective, training, validation, test)
+
+
+@functools.lru_cache(maxsize=1)
+def read_joined(folder: Path) -> Sequences:
+    """Both parts of an archive's data set as one: each series once, sorted."""
+    training, test = read_parts(folder)
+    if test is None:
+        raise DataError(f"{folder}: has no test part, expected {folder.name}_TEST")
+    values = [np.asarray(case) for part in (training, test) for case in part.values]
+    if len({case.shape for case in values}) > 1 or any(np.isnan(case).any() for case in values):
+        raise DataError(f"{folder}: has series of unequal length or missing values, expected none")
+    labels = np.concatenate([np.asarray(training.labels), np.asarray(test.labels)])
+    order = sorted_unique(values)
+    return Sequences([values[i] for i in order], labels[order])
+
+
+def sorted_unique(rows: list[np.ndarray]) -> np.ndarray:
+    """Indices of arrays in lexicographic order, of equal ones the first: as `numpy.unique(axis=0)`.
+
+    That makes a field of each value, which takes long where an array has 200,000.
+
+    ```python
+    >>> import numpy as np
+    >>> from linoss.experiments.uea import sorted_unique
+    >>> sorted_unique([np.array([2.0, 1.0]), np.array([1.0, 3.0]), np.array([2.0, 1.0])])
+    array([1, 0])
+
+    ```
+    """
+    flat = [row.reshape(-1) for row in rows]
+
+    def compare(i: int, j: int) -> int:
+        different = flat[i] != flat[j]
+        first = int(np.argmax(different))
+        if not different[first]:
+            return 0
+        return -1 if flat[i][first] < flat[j][first] else 1
+
+    order = sorted(range(len(rows)), key=functools.cmp_to_key(compare))
+    kept = [i for place, i in enumerate(order) if not place or compare(order[place - 1], i)]
+    return np.array(kept)
+
+
+def report(results: list[Result], figures: Figures) -> str:
+    """The paper's table with ours beside it, seed by seed, and learning curves."""
+    lines = [
+        "Test accuracy in percent: mean ± deviation over the seeds.",
+        "",
+        *accuracy_table(results),
+        "",
+        "Seed by seed, with what was published with the paper's code:",
+        "",
+        *seed_table(results),
+        "",
+    ]
+    for data_set in unique(result.data_set for result in results):
+        there = [result for result in results if result.data_set == data_set]
+        for protocol in unique(result.protocol for result in there):
+            chosen = [result for result in there if result.protocol == protocol]
+            name = f"{NAME}-{data_set}-{protocol}"
+            lines += learning_curves(chosen, figures, name, f"{data_set}, {protocol}")
+    return "\n".join(lines)
+
+
+def accuracy_table(results: list[Result]) -> list[str]:
+    """A row of the paper and one of ours for each model."""
+    rows = []
+    for model in unique([*_paper.ACCURACY, *(result.model for result in results)]):
+        paper = _paper.ACCURACY.get(model)
+        if paper is not None:
+            average = sum(spread.mean for spread in paper.values()) / len(paper)
+            cells = [printed(paper[data_set]) for data_set in _paper.UEA]
+            rows.append([NAMES[model], source_of(model), *cells, f"{average:.1f}"])
+        ours = [result for result in results if result.model == model]
+        for protocol in unique(result.protocol for result in ours):
+            chosen = [result for result in ours if result.protocol == protocol]
+            cells = [
+                over_seeds((r for r in chosen if r.data_set == data_set), scale=100)
+                for data_set in _paper.UEA
+            ]
+            rows.append([NAMES[model], f"here, {protocol}", *cells, _average(chosen)])
+    head = ["model", "", *(d.short for d in _paper.UEA.values()), "average"]
+    return [table(head, rows)]
+
+
+def _average(results: list[Result]) -> str:
+    means = []
+    for data_set in _paper.UEA:
+        found = [r.outcome["test"] for r in results if r.data_set == data_set]
+        if not found or None in found:
+            return ABSENT
+        means.append(sum(found) / len(found))
+    return f"{100 * sum(means) / len(means):.1f}"
+
+
+def seed_table(results: list[Result]) -> list[str]:
+    """Each seed's test accuracy, ours and the published one."""
+    rows = []
+    seeds = unique([*_paper.SEEDS, *(result.seed for result in results)])
+    for key in unique((r.data_set, r.model, r.protocol) for r in results):
+        data_set, model, protocol = key
+        chosen = [r for r in results if (r.data_set, r.model, r.protocol) == key]
+        tests = {r.seed: r.outcome["test"] for r in chosen}
+        paper = _paper.ACCURACY.get(model, {}).get(data_set)
+        rows.append(
+            [
+                _paper.UEA[data_set].short,
+                NAMES[model],
+                f"here, {protocol}",
+                *(ABSENT if tests.get(s) is None else f"{tests[s]:.3f}" for s in seeds),
+                span(r.outcome["steps"] for r in chosen),
+                judged(chosen, paper, scale=100),
+            ]
+        )
+        published = _paper.PER_SEED.get((data_set, model))
+        if published is not None:
+            known = dict(zip(_paper.SEEDS, published, strict=True))
+            cells = [f"{known[s]:.3f}" if s in known else ABSENT for s in seeds]
+            rows.append([_paper.UEA[data_set].short, NAMES[model], "published", *cells, "", ""])
+    head = ["set", "model", "", *map(str, seeds), "steps", "mean, against the paper's"]
+    return [table(head, rows)]

@@ -1,0 +1,190 @@
+"""Small data in files, and runs that are trained once and looked at by many tests."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jaxtyping
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from linoss.cli import app
+
+SMALL = "--scheme im --no-damped --hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8"
+
+
+@pytest.fixture(scope="session")
+def small():
+    """Options of a small model."""
+    return SMALL
+
+
+@pytest.fixture(scope="session")
+def linoss_command():
+    """Run a command in this process: `linoss_command("fit ...", stdin)`."""
+
+    def run(line, stdin=None, width=200):
+        arguments = shlex.split(line) if isinstance(line, str) else [str(part) for part in line]
+        environment = {"COLUMNS": str(width), "TERMINAL_WIDTH": str(width)}
+        before = jaxtyping.config.jaxtyping_disable
+        jaxtyping.config.update("jaxtyping_disable", True)  # the library as users have it
+        try:
+            with jax.enable_x64(False):
+                return CliRunner().invoke(
+                    app, arguments, input=stdin, prog_name="linoss", env=environment
+                )
+        finally:
+            jaxtyping.config.update("jaxtyping_disable", before)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def good(linoss_command):
+    """The same for commands that must succeed; gives stdout."""
+
+    def run(line, stdin=None, **options):
+        result = linoss_command(line, stdin, **options)
+        assert result.exit_code == 0, result.output + repr(result.exception)
+        return result.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def good_json(good):
+    """The same with --json: all of stdout is one object."""
+    return lambda line, stdin=None: json.loads(good(f"{line} --json", stdin))
+
+
+@pytest.fixture(scope="session")
+def failing(linoss_command):
+    """The same for commands that must fail; gives the one line that says why."""
+
+    def run(line, stdin=None, code=1):
+        result = linoss_command(line, stdin)
+        assert result.exit_code == code, result.output + repr(result.exception)
+        assert "Traceback" not in result.output
+        if code == 1:
+            (message,) = [t for t in result.stderr.splitlines() if t.startswith("Error: ")]
+            return message
+        return result.stderr
+
+    return run
+
+
+@pytest.fixture
+def process():
+    """Run a command in a process of its own."""
+
+    def start(line, **options):
+        command = [sys.executable, "-m", "linoss", *shlex.split(line)]
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu", "COLUMNS": "200"}
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            **options,
+        )
+
+    return start
+
+
+def _waves(cases, length=40, seed=0):
+    """Two channels, of which the first has another frequency in each class."""
+    draw = np.random.default_rng(seed)
+    labels = np.arange(cases) % 2
+    x = np.sin(np.arange(length) * (0.3 + 0.5 * labels[:, None]) + draw.uniform(0, 6, (cases, 1)))
+    z = draw.normal(size=(cases, length))
+    return np.stack([x + 0.1 * draw.normal(size=x.shape), z], axis=1), labels
+
+
+def _write_cases(path, values, labels, name="label"):
+    """A long table: a row a sample."""
+    lines = [f"case,{name},x,z"]
+    for i, (case, label) in enumerate(zip(values, labels, strict=True)):
+        lines += [f"c{i},{label},{a:.6g},{b:.6g}" for a, b in case.T]
+    Path(path).write_text("\n".join(lines).replace("nan", "") + "\n")
+
+
+@pytest.fixture(scope="session")
+def waves():
+    return _waves
+
+
+@pytest.fixture(scope="session")
+def write_cases():
+    return _write_cases
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="session")
+def data(folder):
+    """A directory with a training and a test part, classes `low` and `high`."""
+    directory = folder / "Waves"
+    directory.mkdir()
+    for part, cases, seed in (("TRAIN", 32, 0), ("TEST", 12, 1)):
+        values, labels = _waves(cases, seed=seed)
+        names = np.array(["low", "high"])[labels]
+        _write_cases(directory / f"Waves_{part}.csv", values, names)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def run(folder, data, good_json):
+    """A classifier."""
+    out = folder / "classifier"
+    options = f"{SMALL} --steps 40 --learning-rate 0.02 --validation-fraction 0.25"
+    good_json(f"fit {data} --task classification --out {out} {options}")
+    return out
+
+
+@pytest.fixture(scope="session")
+def numbers(folder):
+    """A directory with a training and a test part, with a number for each case."""
+    directory = folder / "Numbers"
+    directory.mkdir()
+    for part, cases, seed in (("train", 32, 0), ("test", 12, 1)):
+        values, labels = _waves(cases, seed=seed)
+        np.savez(directory / f"{part}.npz", X=values, y=labels * 2.5 + 1)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def regressor(folder, numbers, good):
+    out = folder / "regressor"
+    good(f"fit {numbers} --task regression --out {out} {SMALL} --steps 30 --learning-rate 0.02")
+    return out
+
+
+@pytest.fixture(scope="session")
+def load(folder):
+    """A wide table of dates, one variable of which is known in advance."""
+    path = folder / "load.csv"
+    hours = np.datetime64("2024-01-01T00") + np.arange(200)
+    rows = [
+        f"{str(hour).replace('T', ' ')}:00:00,{np.sin(i / 3):.5f},{np.cos(i / 3) + 5:.5f},{i % 24}"
+        for i, hour in enumerate(hours)
+    ]
+    path.write_text("date,load,heat,hour\n" + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def forecaster(folder, load, good):
+    out = folder / "forecaster"
+    options = f"--horizon 6 --past 24 --known hour {SMALL} --steps 20"
+    good(f"fit {load} --task forecasting --out {out} {options}")
+    return out

@@ -1,0 +1,232 @@
+"""`linoss evaluate`, `predict` and `forecast` say what the estimators say."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pandas
+import pytest
+
+import linoss.data
+from linoss.estimators import load as load_estimator
+
+pytestmark = pytest.mark.usefixtures("single_precision", "unchecked")
+
+
+@pytest.fixture
+def test_cases(data):
+    return linoss.data.read(data / "Waves_TEST.csv")
+
+
+# ---- evaluate ----
+
+
+def test_accuracy_and_recall(run, data, test_cases, good_json):
+    found = good_json(f"evaluate {run} {data}")
+    answers = load_estimator(run).predict(test_cases)
+    right = answers == test_cases.labels
+    assert found["accuracy"] == pytest.approx(np.mean(right))
+    for name, recall in found["recall"].items():
+        assert recall == pytest.approx(np.mean(right[test_cases.labels == name]))
+    assert np.sum(found["confusion"]) == found["cases"] == 12
+
+
+def test_a_table_of_classes_for_people(run, data, good):
+    printed = good(f"evaluate {run} {data}")
+    assert "accuracy" in printed
+    assert all(word in printed for word in ("recall", "high", "low"))
+
+
+def test_errors_of_numbers(regressor, numbers, good_json, good):
+    cases = linoss.data.read(numbers / "test.npz")
+    errors = load_estimator(regressor).predict(cases) - cases.labels
+    found = good_json(f"evaluate {regressor} {numbers}")
+    assert found["mae"] == pytest.approx(np.mean(np.abs(errors)))
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)))
+    assert found["r2"] == pytest.approx(1 - np.mean(errors**2) / np.var(cases.labels))
+    assert "RMSE" in good(f"evaluate {regressor} {numbers}")
+
+
+def test_errors_of_forecasts(forecaster, load, good_json, good):
+    estimator, table = load_estimator(forecaster), linoss.data.read_table(load)
+    assert good_json(f"evaluate {forecaster} {load}")["mae"] == pytest.approx(
+        estimator.score(table)
+    )
+    scaled = good_json(f"evaluate {forecaster} {load} --scaled --stride 7")
+    assert scaled["mae_scaled"] == pytest.approx(estimator.score(table, scaled=True, stride=7))
+    assert "MAE" in good(f"evaluate {forecaster} {load} --stride 50")
+
+
+def test_labels_that_the_training_did_not_have(tmp_path, run, waves, write_cases, failing):
+    values, _ = waves(2)
+    write_cases(tmp_path / "cases.csv", values, ["low", "[red]middle"])
+    message = failing(f"evaluate {run} {tmp_path / 'cases.csv'}")
+    assert "a label is '[red]middle', expected one of the training's: high, low" in message
+
+
+def test_data_without_labels_cannot_be_evaluated(tmp_path, run, waves, failing):
+    np.save(tmp_path / "cases.npy", waves(2)[0])
+    assert "have no labels" in failing(f"evaluate {run} {tmp_path / 'cases.npy'}")
+
+
+def test_a_directory_without_a_test_part(tmp_path, run, data, failing):
+    (tmp_path / "Waves_TRAIN.csv").write_bytes((data / "Waves_TRAIN.csv").read_bytes())
+    assert "holds no test part" in failing(f"evaluate {run} {tmp_path}")
+
+
+def test_a_run_that_is_not_there(tmp_path, data, failing):
+    assert "config.json: not there" in failing(f"evaluate {tmp_path / 'absent'} {data}")
+
+
+def test_other_channels_than_in_training(tmp_path, run, failing):
+    np.savez(tmp_path / "cases.npz", X=np.zeros((2, 3, 20)), y=["low", "high"])
+    message = failing(f"evaluate {run} {tmp_path / 'cases.npz'}")
+    assert "has 3 channels, expected 2" in message
+
+
+# ---- predict ----
+
+
+def test_predictions_with_probabilities(tmp_path, run, data, test_cases, good):
+    out = tmp_path / "predictions.csv"
+    assert f"12 predictions for 12 cases in {out}" in good(f"predict {run} {data} --out {out}")
+    rows = list(csv.DictReader(io.StringIO(out.read_text())))
+    estimator = load_estimator(run)
+    shares = estimator.predict_proba(test_cases)
+    assert list(rows[0]) == ["case", "prediction", "probability_high", "probability_low"]
+    assert [row["case"] for row in rows] == list(test_cases.ids)
+    assert [row["prediction"] for row in rows] == estimator.predict(test_cases).tolist()
+    found = [[float(row["probability_high"]), float(row["probability_low"])] for row in rows]
+    np.testing.assert_array_equal(found, shares)
+
+
+def test_predictions_on_stdout(run, data, good):
+    rows = list(csv.reader(io.StringIO(good(f"predict {run} {data}"))))
+    assert len(rows) == 13
+
+
+def test_predictions_as_json(tmp_path, run, data, good_json):
+    found = good_json(f"predict {run} {data}")
+    assert len(found["predictions"]) == found["cases"] == 12
+    out = tmp_path / "predictions.csv"
+    assert good_json(f"predict {run} {data} --out {out}") == {"cases": 12, "out": str(out)}
+
+
+def test_predictions_of_numbers(regressor, numbers, good):
+    rows = list(csv.DictReader(io.StringIO(good(f"predict {regressor} {numbers}"))))
+    cases = linoss.data.read(numbers / "test.npz")
+    found = [float(row["prediction"]) for row in rows]
+    np.testing.assert_array_equal(found, load_estimator(regressor).predict(cases))
+
+
+@pytest.mark.parametrize("label", ["kind", None])
+def test_no_labels_are_needed(tmp_path, waves, write_cases, small, good, label):
+    values, labels = waves(8)
+    training, unlabelled = tmp_path / "training.csv", tmp_path / "unlabelled.csv"
+    write_cases(training, values, labels, name=label or "label")
+    lines = [line.split(",") for line in training.read_text().splitlines()]
+    unlabelled.write_text("\n".join(",".join([row[0], *row[2:]]) for row in lines))
+    out, option = tmp_path / "run", f"--label {label}" if label else ""
+    good(f"fit {training} --task classification --out {out} {small} --steps 1 {option}")
+    assert good(f"predict {out} {unlabelled}") == good(f"predict {out} {training}")
+
+
+def test_an_error_of_the_data_is_told_also_without_labels(tmp_path, run, failing):
+    (tmp_path / "cases.csv").write_text("case,x,z\na,1,wrong\n")
+    message = failing(f"predict {run} {tmp_path / 'cases.csv'} --label kind")
+    assert "has no column 'kind'" in message
+
+
+def test_predictions_that_cannot_be_written(tmp_path, run, data, failing):
+    out = tmp_path / "absent" / "predictions.csv"
+    assert f"{out}: cannot be written" in failing(f"predict {run} {data} --out {out}")
+
+
+def test_forecasters_do_not_predict_cases(forecaster, data, failing):
+    assert "use linoss forecast" in failing(f"predict {forecaster} {data}")
+
+
+# ---- forecast ----
+
+
+@pytest.fixture
+def future(tmp_path, load):
+    """The whole calendar, past and future."""
+    path = tmp_path / "future.csv"
+    dates = pandas.date_range("2024-01-01", periods=260, freq="h")
+    pandas.DataFrame({"date": dates, "hour": np.arange(260) % 24}).to_csv(path, index=False)
+    return path
+
+
+def test_a_forecast_goes_on_with_the_table(tmp_path, forecaster, future, good):
+    out = tmp_path / "forecast.csv"
+    good(f"forecast {forecaster} --horizon 9 --future {future} --out {out}")
+    frame = pandas.read_csv(out, parse_dates=["date"])
+    assert list(frame) == ["date", "load", "heat"]
+    assert (
+        frame.date.tolist() == pandas.date_range("2024-01-09 08:00", periods=9, freq="h").tolist()
+    )
+    known = pandas.DataFrame({"hour": (np.arange(200, 209) % 24).astype(float)})
+    expected = load_estimator(forecaster).predict(9, future=known)
+    np.testing.assert_allclose(frame.load, expected.load, rtol=1e-12)
+
+
+def test_a_forecast_as_json(forecaster, future, good_json):
+    found = good_json(f"forecast {forecaster} --future {future}")
+    assert found["horizon"] == 6
+    assert len(found["forecast"]["load"]) == 6
+
+
+def test_a_forecast_from_other_data(tmp_path, forecaster, load, future, good):
+    lines = load.read_text().splitlines(keepends=True)
+    earlier = tmp_path / "earlier.csv"
+    earlier.write_text("".join(lines[:101]))
+    printed = good(f"forecast {forecaster} --data {earlier} --future {future}")
+    assert printed.splitlines()[1].startswith("2024-01-05 04:00:00,")
+
+
+def test_what_is_known_in_advance_must_be_told(tmp_path, forecaster, future, failing):
+    assert "expected the variables known in advance" in failing(f"forecast {forecaster}")
+    few = tmp_path / "few.csv"
+    few.write_text("".join(future.read_text().splitlines(keepends=True)[:203]))
+    message = failing(f"forecast {forecaster} --future {few}")
+    assert "few.csv: has no row for 2024-01-09T10" in message
+
+
+def test_a_series_without_dates(tmp_path, small, good):
+    path, out = tmp_path / "plain.csv", tmp_path / "run"
+    path.write_text("a\n" + "\n".join(str(np.sin(i / 2)) for i in range(60)) + "\n")
+    good(f"fit {path} --task forecasting --horizon 3 --past 9 --out {out} {small} --steps 2")
+    lines = good(f"forecast {out}").splitlines()
+    assert lines[0] == "step,a"
+    assert [line.split(",")[0] for line in lines[1:]] == ["60", "61", "62"]
+
+
+def test_many_series(tmp_path, small, good, good_json):
+    path, out = tmp_path / "long.csv", tmp_path / "run"
+    rows = [
+        f"{name},{i},{np.sin(i / 2 + k)},{i % 7}" for k, name in enumerate("ab") for i in range(50)
+    ]
+    path.write_text("unique_id,ds,y,day\n" + "\n".join(rows) + "\n")
+    options = f"--horizon 3 --past 9 --known day {small} --steps 2"
+    good(f"fit {path} --task forecasting --out {out} {options}")
+    future = tmp_path / "future.csv"
+    ahead = [f"{name},{i},{i % 7}" for name in "ba" for i in range(48, 53)]
+    future.write_text("unique_id,ds,day\n" + "\n".join(ahead) + "\n")
+    lines = good(f"forecast {out} --future {future}").splitlines()
+    assert lines[0] == "unique_id,ds,y"
+    keys = [line.split(",")[:2] for line in lines[1:]]
+    assert keys == [[name, step] for name in "ab" for step in ("50", "51", "52")]
+    assert good_json(f"evaluate {out} {path}")["series"] == 2
+
+
+def test_classifiers_do_not_forecast(run, failing):
+    assert "use linoss predict" in failing(f"forecast {run}")
+
+
+def test_json_has_no_numbers_that_are_not_finite(tmp_path, run, waves, write_cases, linoss_command):
+    values, _ = waves(2)
+    write_cases(tmp_path / "cases.csv", values, ["low", "low"])
+    text = linoss_command(f"evaluate {run} {tmp_path / 'cases.csv'} --json").stdout
+    assert json.loads(text, parse_constant=pytest.fail)["recall"]["high"] is None

@@ -1,0 +1,119 @@
+"""What holds for all commands: help, its examples, exit codes, and what is imported."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import linoss
+from linoss.cli._app import app
+
+COMMANDS = [command.callback.__name__ for command in app.registered_commands]
+
+
+def examples(good, command):
+    lines = good(f"{command} --help").splitlines()
+    return [line.strip() for line in lines if line.strip().startswith("linoss ")]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, data, load):
+    """Where the examples find what they speak of."""
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "Bells").mkdir()
+    for part in ("TRAIN", "TEST"):
+        shutil.copy(data / f"Waves_{part}.csv", folder / "Bells" / f"Bells_{part}.csv")
+    shutil.copy(load, folder / "load.csv")
+    np.savetxt(folder / "samples.csv", np.zeros((3, 2)), delimiter=",")
+    return folder
+
+
+def test_every_command_is_there():
+    assert " ".join(COMMANDS) == "fit evaluate predict forecast stream inspect demo"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(good, command):
+    text = good(f"{command} --help")
+    assert "Example" in text
+    assert any(line.startswith(f"linoss {command} ") for line in examples(good, command))
+
+
+def test_every_example_of_help_runs(place, good, monkeypatch, small):
+    monkeypatch.chdir(place)
+    for command in COMMANDS:
+        for line in examples(good, command):
+            arguments, _, source = line.removeprefix("linoss ").partition(" < ")
+            if command == "fit" and "--resume" not in line:
+                arguments += f" {small} --steps 2"  # the last one counts
+            if command == "demo":
+                arguments += " --steps 1"
+            good(arguments, (place / source).read_text() if source else None)
+    assert {path.name for path in place.iterdir()} >= {
+        "forecast.csv",
+        "predictions.csv",
+        "spectrum.png",
+    }
+
+
+def test_the_version(good):
+    assert good("--version") == f"linoss {linoss.__version__}\n"
+
+
+def test_no_command_shows_help(linoss_command):
+    result = linoss_command("")
+    assert "Usage: linoss" in result.output
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("line", ["dance", "fit", "evaluate", "predict run", "stream a b", "--no"])
+def test_wrong_use(failing, line):
+    assert "Usage: linoss" in failing(line, code=2)
+
+
+def test_help_does_not_wait_for_what_it_does_not_need():
+    slow = ["matplotlib", "aeon"]
+    code = f"import sys, linoss.cli; print([name for name in {slow} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_a_process_fails_with_one_line_and_its_code(tmp_path, process):
+    child = process(f"evaluate {tmp_path} {tmp_path}")
+    stdout, stderr = child.communicate()
+    assert child.returncode == 1
+    assert stdout == ""
+    assert re.fullmatch(r"Error: .*config\.json: not there, .*\n", stderr)
+
+
+def test_a_mistake_of_the_library_is_not_hidden(linoss_command, monkeypatch, run):
+    def broken(*args):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("linoss.estimators.load", broken)
+    result = linoss_command(f"inspect {run}")
+    assert isinstance(result.exception, RuntimeError)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("RESOURCE_EXHAUSTED: 10 TB")])
+def test_out_of_memory(failing, monkeypatch, run, error):
+    def broken(*args):
+        raise error
+
+    monkeypatch.setattr("linoss.estimators.load", broken)
+    assert "out of memory; try a smaller --batch-size" in failing(f"inspect {run}")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"label": 3}', '{"label": null, "channels": [1]}'])
+def test_columns_that_cannot_be_understood(tmp_path, run, failing, content):
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "columns.json").write_text(content)
+    assert "columns.json: cannot be understood" in failing(f"stream {tmp_path / 'run'}", "1,2\n")
+
+
+def test_a_model_that_was_saved_from_python(tmp_path, run, data, good_json):
+    linoss.estimators.load(run).save(tmp_path / "saved")
+    assert good_json(f"evaluate {tmp_path / 'saved'} {data}") == good_json(f"evaluate {run} {data}")

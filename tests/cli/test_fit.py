@@ -1,0 +1,259 @@
+"""`linoss fit`: what it prints, writes and refuses."""
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+
+import linoss.estimators
+from linoss.cli import _options as options
+from linoss.cli._runs import TASKS
+from linoss.training import load_model
+
+
+def test_a_run_holds_a_model_a_history_and_a_report(run):
+    assert {path.name for path in run.iterdir()} == {
+        "columns.json",
+        "config.json",
+        "history.jsonl",
+        "report.html",
+        "state.safetensors",
+        "weights.safetensors",
+    }
+
+
+def test_it_learns_and_scores_the_test_part(tmp_path, data, small, good_json):
+    options = f"{small} --steps 60 --learning-rate 0.02"
+    found = good_json(f"fit {data} --task classification --out {tmp_path / 'run'} {options}")
+    assert found["test"]["accuracy"] == 1
+    assert found["test"]["cases"] == 12
+    assert found["steps"] == 60
+    assert found["validation"] is None
+    assert found["report"] == str(tmp_path / "run" / "report.html")
+
+
+def test_people_are_told_the_score_and_where_the_run_is(tmp_path, data, small, linoss_command):
+    out = tmp_path / "run"
+    result = linoss_command(f"fit {data} --task classification --out {out} {small} --steps 2")
+    assert "accuracy" in result.stdout
+    assert f"The run is in {out}; look at {out / 'report.html'}" in result.stdout
+    assert "step 2/2" in result.stderr
+
+
+def test_without_a_test_part_the_score_is_that_of_validation(tmp_path, data, small, good):
+    out = tmp_path / "run"
+    options = f"{small} --steps 2 --validation-fraction 0.25"
+    printed = good(f"fit {data / 'Waves_TRAIN.csv'} --task classification --out {out} {options}")
+    assert "Validation: accuracy" in printed
+
+
+def test_options_become_parameters(tmp_path, data, small, good):
+    out = tmp_path / "run"
+    good(
+        f"fit {data} --task classification --out {out} {small} --steps 3 --scheme imex --damped "
+        "--norm none --time-channel --model-option pooling=last --model-option min_radius=0.5 "
+        "--class-weight balanced --label-smoothing 0.1 --clip-norm 0 --schedule constant "
+        "--warmup 1 --weight-decay 0 --patience 3 --evaluate-every 1 --seed 7"
+    )
+    saved = load_model(out)
+    assert saved.training is not None
+    model, training = saved.model.config, saved.training
+    assert (model.scheme, model.damped, model.norm) == ("imex", True, None)
+    assert (model.pooling, model.min_radius) == ("last", 0.5)
+    assert (training.clip_norm, training.schedule, training.seed) == (None, "constant", 7)
+    assert saved.inputs.time_channel
+    assert saved.extra["parameters"]["class_weight"] == "balanced"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_parameter_of_an_estimator_has_an_option(task):
+    spelled = {"random_state": "seed", "known_in_advance": "known", "model_options": "model_option"}
+    given = set(inspect.signature(linoss.cli._fit.fit).parameters)
+    wanted = inspect.signature(getattr(linoss.estimators, TASKS[task])).parameters
+    lacking = {spelled.get(name, name) for name in wanted} - given - {"verbose"}
+    assert not lacking
+
+
+def test_the_defaults_that_help_shows_are_those_of_the_estimators():
+    shown = {
+        name: parameter.annotation.__metadata__[0].show_default
+        for name, parameter in inspect.signature(linoss.cli._fit.fit).parameters.items()
+    }
+    for task, kind in TASKS.items():
+        for name, wanted in inspect.signature(getattr(linoss.estimators, kind)).parameters.items():
+            told = shown.get(name)
+            if not isinstance(told, str) or wanted.default is None:
+                continue
+            said = dict(part.rsplit(" ", 1) for part in told.split(", ") if " " in part)
+            assert said.get(task, said.get("others", told)) == str(wanted.default), name
+
+
+def test_the_column_of_labels_is_remembered(tmp_path, waves, write_cases, small, good, good_json):
+    values, labels = waves(16)
+    write_cases(tmp_path / "cases.csv", values, labels, name="kind")
+    out = tmp_path / "run"
+    options = f"{small} --steps 2 --label kind"
+    good(f"fit {tmp_path / 'cases.csv'} --task classification --out {out} {options}")
+    assert good_json(f"evaluate {out} {tmp_path / 'cases.csv'}")["cases"] == 16
+    assert json.loads((out / "columns.json").read_text())["label"] == "kind"
+
+
+def test_a_column_of_labels_that_is_not_there(tmp_path, data, failing):
+    message = failing(f"fit {data} --task classification --out {tmp_path / 'run'} --label kind")
+    assert "has no column 'kind'" in message
+
+
+def test_numbers(regressor, numbers, good_json):
+    found = good_json(f"evaluate {regressor} {numbers}")
+    assert found["r2"] > 0.3
+    assert found["cases"] == 12
+
+
+def test_answers_at_every_kth_step(tmp_path, waves, small, good):
+    values, _ = waves(8)
+    np.savez(tmp_path / "steps.npz", X=values, y=values[:, 0, 9::10])
+    out = tmp_path / "run"
+    good(f"fit {tmp_path / 'steps.npz'} --task regression --every 10 --out {out} {small} --steps 2")
+    good(f"predict {out} {tmp_path / 'steps.npz'} --out {tmp_path / 'answers.csv'}")
+    lines = (tmp_path / "answers.csv").read_text().splitlines()
+    assert lines[0] == "case,step,prediction"
+    assert [line.split(",")[:2] for line in lines[1:5]] == [["0", str(s)] for s in (10, 20, 30, 40)]
+
+
+def test_classes_are_no_numbers(tmp_path, data, failing):
+    message = failing(f"fit {data} --task regression --out {tmp_path / 'run'}")
+    assert "a label is 'low', expected numbers for --task regression" in message
+
+
+def test_numbers_are_no_classes(tmp_path, waves, small, failing):
+    values, _ = waves(8)
+    np.savez(tmp_path / "numbers.npz", X=values, y=np.linspace(0.1, 0.93, 8))
+    message = failing(
+        f"fit {tmp_path / 'numbers.npz'} --task classification --out {tmp_path / 'run'} {small}"
+    )
+    assert "continuous" in message
+
+
+def test_a_run_is_not_overwritten(run, data, failing):
+    before = (run / "weights.safetensors").read_bytes()
+    message = failing(f"fit {data} --task classification --out {run}")
+    assert "holds a run already" in message
+    assert "--resume" in message
+    assert (run / "weights.safetensors").read_bytes() == before
+
+
+def test_a_finished_run_is_resumed_to_its_end(run, data, good_json):
+    before = (run / "weights.safetensors").read_bytes()
+    assert good_json(f"fit {data} --out {run} --resume")["steps"] == 40
+    assert (run / "weights.safetensors").read_bytes() == before
+
+
+def test_a_run_is_not_resumed_with_other_settings(run, data, failing):
+    message = failing(f"fit {data} --out {run} --resume --hidden-size 16")
+    assert "model.hidden_size is 8 in the run, but 16 now" in message
+
+
+def test_a_run_is_not_resumed_as_another_task(run, data, failing):
+    message = failing(f"fit {data} --out {run} --resume --task regression")
+    assert "holds a run of classification, but --task is regression" in message
+
+
+def test_a_run_is_not_resumed_with_other_data(tmp_path, run, waves, write_cases, failing):
+    write_cases(tmp_path / "other.csv", *waves(24))
+    columns = (run / "columns.json").read_bytes()
+    assert "in the run, but" in failing(f"fit {tmp_path / 'other.csv'} --out {run} --resume")
+    assert (run / "columns.json").read_bytes() == columns
+
+
+def test_what_was_never_begun_is_begun_by_resume(tmp_path, data, small, good_json):
+    out = tmp_path / "run"
+    line = f"fit {data} --task classification --out {out} {small} --steps 2 --resume"
+    assert good_json(line)["steps"] == 2
+
+
+def test_the_same_seed_gives_the_same_run(tmp_path, data, small, good):
+    for name in ("a", "b"):
+        options = f"--out {tmp_path / name} {small} --steps 3 --seed 3"
+        good(f"fit {data} --task classification {options}")
+    first, second = (tmp_path / name / "weights.safetensors" for name in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_directory_of_tables_for_forecasting(tmp_path, load, small, good_json):
+    directory = tmp_path / "parts"
+    directory.mkdir()
+    lines = load.read_text().splitlines(keepends=True)
+    (directory / "train.csv").write_text("".join(lines[:150]))
+    (directory / "test.csv").write_text("".join([lines[0], *lines[150:]]))
+    out = tmp_path / "run"
+    options = f"--horizon 6 --past 24 --known hour {small} --steps 3"
+    found = good_json(f"fit {directory} --task forecasting --out {out} {options}")
+    assert found["test"]["mae"] > 0
+    again = good_json(f"evaluate {out} {directory}")
+    assert again["mae"] == pytest.approx(found["test"]["mae"])
+
+
+# ---- Wrong use ----
+
+
+def test_a_task_must_be_named(tmp_path, data, failing):
+    assert "--task" in failing(f"fit {data} --out {tmp_path / 'run'}", code=2)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--horizon 3", "--horizon is for forecasting, not for classification"),
+        ("--known x", "--known is for forecasting, not for classification"),
+        ("--every 3", "--every is for regression, not for classification"),
+        ("--model-option pooling", "expected NAME=VALUE"),
+        ("--steps many", "--steps"),
+        ("--no-such-option", "no-such-option"),
+    ],
+)
+def test_wrong_use(tmp_path, data, failing, option, message):
+    line = f"fit {data} --task classification --out {tmp_path / 'run'} {option}"
+    assert message in failing(line, code=2)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--scheme rk4", "scheme is 'rk4', expected one of"),
+        ("--steps 0", "steps is 0, expected a whole number of at least 1"),
+        ("--dropout 2", "dropout is 2.0, expected a number in [0, 1)"),
+        ("--norm group", "norm is 'group', expected one of"),
+        ("--learning-rate nan", "learning_rate is nan"),
+        ("--validation-fraction 1", "validation_fraction is 1.0"),
+        ("--model-option colour=3", "colour"),
+    ],
+)
+def test_settings_that_no_model_has(tmp_path, data, failing, option, message):
+    line = f"fit {data} --task classification --out {tmp_path / 'run'} {option}"
+    assert message in failing(line)
+
+
+def test_data_that_are_not_there(tmp_path, failing):
+    message = failing(f"fit {tmp_path / 'absent.csv'} --task regression --out {tmp_path / 'run'}")
+    assert "absent.csv: there is no such file" in message
+
+
+def test_a_directory_that_cannot_be_written(tmp_path, data, small, failing):
+    (tmp_path / "file").write_text("")
+    failing(f"fit {data} --task classification --out {tmp_path / 'file' / 'run'} {small} --steps 1")
+
+
+def test_a_loss_that_is_not_finite(tmp_path, data, small, failing):
+    options = f"{small} --steps 50 --learning-rate 1e30 --clip-norm 0 --norm none --warmup 0"
+    message = failing(f"fit {data} --task classification --out {tmp_path / 'run'} {options}")
+    assert "try a lower learning_rate" in message
+
+
+def test_options_of_one_task_are_named_for_those_that_have_them():
+    for name, tasks in options.ONLY_FOR.items():
+        for task, kind in TASKS.items():
+            has = name in inspect.signature(getattr(linoss.estimators, kind)).parameters
+            if name != "label":
+                assert has == (task in tasks)

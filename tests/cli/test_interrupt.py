@@ -1,0 +1,83 @@
+"""Runs that are stopped by Ctrl-C or killed, and go on."""
+
+import shutil
+import signal
+import time
+
+import pytest
+
+STEPS = 200
+
+
+@pytest.fixture(scope="module")
+def long_data(tmp_path_factory, waves, write_cases):
+    """Enough to be training for a second or two."""
+    path = tmp_path_factory.mktemp("interrupt") / "long.csv"
+    write_cases(path, *waves(16, length=300))
+    return path
+
+
+@pytest.fixture(scope="module")
+def line(long_data, small):
+    """The command without its --out."""
+    return f"fit {long_data} --task classification {small} --steps {STEPS} --evaluate-every 10"
+
+
+@pytest.fixture(scope="module")
+def finished(long_data, line, good):
+    """The weights of the run that was not stopped."""
+    out = long_data.parent / "finished"
+    good(f"{line} --out {out}")
+    return (out / "weights.safetensors").read_bytes()
+
+
+def until(process, condition):
+    """Wait for something that the process does."""
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+
+
+def test_ctrl_c_and_resume(tmp_path, long_data, line, process, good_json, finished):
+    out = tmp_path / "run"
+    child = process(f"{line} --out {out}")
+    while not child.stderr.readline().startswith("step "):
+        assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    stdout, stderr = child.communicate()
+    assert child.returncode == 130
+    assert not stdout
+    assert f"linoss fit {long_data} --out {out} --resume" in stderr
+    assert "Traceback" not in stderr
+    assert (out / "state.safetensors").exists()
+    assert good_json(f"fit {long_data} --out {out} --resume")["steps"] == STEPS
+    assert (out / "weights.safetensors").read_bytes() == finished
+
+
+def test_kill_and_resume(tmp_path, long_data, line, process, good_json, finished):
+    out = tmp_path / "run"
+    child = process(f"{line} --out {out}")
+    until(child, (out / "history.jsonl").exists)
+    child.kill()
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    assert not (out / "report.html").exists()
+    assert good_json(f"fit {long_data} --out {out} --resume")["steps"] == STEPS
+    assert (out / "weights.safetensors").read_bytes() == finished
+
+
+def test_a_run_that_was_stopped_early_says_how_to_go_on(tmp_path, run, failing):
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "weights.safetensors").unlink()
+    assert "stopped before its first evaluation" in failing(f"inspect {tmp_path / 'run'}")
+
+
+def test_ctrl_c_before_training_leaves_nothing(tmp_path, linoss_command, data, monkeypatch):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("linoss.cli._fit.read_cases", interrupted)
+    result = linoss_command(f"fit {data} --task classification --out {tmp_path / 'run'}")
+    assert result.exit_code == 130
+    assert "Interrupted before training began" in result.stderr
+    assert not (tmp_path / "run").exists()

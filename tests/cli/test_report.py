@@ -1,0 +1,257 @@
+"""report.html: whole, self-contained, and safe whatever the data say."""
+
+import getpass
+import re
+import shutil
+import socket
+import subprocess
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from linoss.cli._pictures import learning_curves, predicted_against_true, spectrum, svg
+from linoss.cli._report import report
+from linoss.cli._scores import ClassScore, NumberScore, last_forecasts
+from linoss.cli._spectrum import Bank, banks
+from linoss.data import read_table
+from linoss.estimators import load as load_estimator
+
+HOSTILE = '<script>alert("x")</script>&<img src=x onerror=alert(1)> $\\frac{1$ "quoted" 日本語'
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed in order, and collects what a page is made of."""
+
+    EMPTY = ("meta", "br", "img")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.links, self.words = [], [], [], []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [v for k, v in attrs if k in ("src", "href", "xlink:href", "data", "action")]
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def page_of(directory):
+    return Page((directory / "report.html").read_text(encoding="utf-8"))
+
+
+SECTIONS = ["Score", "Learning curves", "Oscillators", "Settings", "Environment", "Use this run"]
+
+
+def test_of_a_classifier(run):
+    page = page_of(run)
+    for title in [*SECTIONS, "Confusion", "Classes"]:
+        assert title in page.text
+    assert page.tags.count("svg") == 2
+    assert "test accuracy" in page.text
+    assert "linoss predict RUN DATA --out predictions.csv" in page.text
+
+
+def test_of_a_regressor(regressor):
+    page = page_of(regressor)
+    assert all(title in page.text for title in [*SECTIONS, "Predicted against true", "R²"])
+    assert page.tags.count("svg") == 3
+
+
+def test_of_a_forecaster(forecaster):
+    page = page_of(forecaster)
+    assert all(title in page.text for title in [*SECTIONS, "Forecast", "what came", "heat"])
+    assert "linoss forecast RUN --horizon 6 --out forecast.csv" in page.text
+    assert page.tags.count("svg") == 3
+
+
+@pytest.mark.parametrize("kind", ["run", "regressor", "forecaster"])
+def test_nothing_is_fetched_and_nothing_runs(kind, request):
+    directory = request.getfixturevalue(kind)
+    page = page_of(directory)
+    assert all(link.startswith("#") for link in page.links)
+    assert not {"script", "link", "iframe", "object", "img"} & set(page.tags)
+    assert "url(" not in re.sub(r"url\(#", "", (directory / "report.html").read_text())
+
+
+def test_it_has_no_names_of_users_machines_or_places(run, data):
+    text = (run / "report.html").read_text()
+    for private in (str(data), str(run), socket.gethostname(), f"/{getpass.getuser()}/"):
+        assert private not in text
+
+
+def test_it_is_light_and_dark(run):
+    text = (run / "report.html").read_text()
+    assert "prefers-color-scheme: dark" in text
+    drawn = text[text.index("<svg") :]
+    assert "var(--ink)" in drawn
+    assert not re.search(r"(fill|stroke): #", drawn)
+
+
+@pytest.fixture(scope="module")
+def hostile(folder, waves, small, good):
+    """A run whose labels and channels are full of tags and formulas."""
+    values, labels = waves(12)
+    directory = folder / "Hostile"
+    directory.mkdir()
+    names = np.array([HOSTILE, "b" * 150])[labels]
+    for part in ("train", "test"):
+        np.savez(directory / f"{part}.npz", X=values, y=names)
+    out = folder / "hostile"
+    good(f"fit {directory} --task classification --out {out} {small} --steps 2")
+    return out
+
+
+def test_labels_are_text_whatever_they_say(hostile):
+    page = page_of(hostile)
+    assert HOSTILE in page.text
+    assert not {"script", "img"} & set(page.tags)
+
+
+@pytest.mark.usefixtures("single_precision", "unchecked")
+def test_names_of_variables_are_text_whatever_they_say(tmp_path, small, good):
+    path, out = tmp_path / "table.csv", tmp_path / "run"
+    name = HOSTILE.replace('"', "'")
+    rows = "\n".join(f"{np.sin(i / 2):.4f}" for i in range(50))
+    path.write_text(f'"{name}"\n{rows}\n', encoding="utf-8")
+    good(f"fit {path} --task forecasting --horizon 3 --past 9 --out {out} {small} --steps 1")
+    page = page_of(out)
+    assert "<script>alert('x')</script>" in page.text
+    assert not {"script", "img"} & set(page.tags)
+
+
+def test_many_classes_are_listed_by_what_is_confused(run):
+    estimator = load_estimator(run)
+    estimator.history_, estimator.n_steps_, estimator.best_metric_ = [], 0, None
+    confusion = np.diag(np.full(30, 5))
+    confusion[3, 7], confusion[4, 2] = 2, 9
+    page = Page(report(estimator, ClassScore(tuple(f"class {i}" for i in range(30)), confusion)))
+    assert "true predicted cases class 4 class 2 9 class 3 class 7 2" in page.text
+    assert "There was no evaluation." in page.text
+
+
+def test_without_a_test_part(run):
+    estimator = load_estimator(run)
+    record = {"step": 1, "loss": 0.5, "metric": None, "best": None}
+    estimator.history_, estimator.n_steps_, estimator.best_metric_ = [record], 1, None
+    page = Page(report(estimator, None))
+    assert "last training loss 0.5" in page.text
+    assert "The data had no test part." in page.text
+
+
+# ---- Pictures ----
+
+
+def drawn(figure):
+    return Page(svg(figure, "a picture")).text
+
+
+def test_curves_of_a_large_span_are_logarithmic():
+    history = [
+        {"step": i, "loss": 10.0**-i, "metric": 0.1 * i, "best": 0.4, "seconds": 0}
+        for i in range(5)
+    ]
+    figure = learning_curves(history, "accuracy")
+    assert figure.axes[0].get_yscale() == "log"
+    assert "Validation accuracy, the best circled" in drawn(figure)
+
+
+def test_oscillators_without_decay_or_oscillation_are_drawn_apart():
+    values = np.array([[1j, -1j], [1.0, 1.0], [0.5, 0.5]])
+    text = drawn(spectrum([Bank("block 1", np.array([1.0, 0, 1]), values)]))
+    assert "no decay" in text
+    assert "no oscillation" in text
+
+
+@pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
+def test_a_spectrum_of_any_kind_can_be_drawn(scheme):
+    import jax
+
+    import linoss
+
+    with jax.enable_x64(False):
+        sizes = {"hidden_size": 4, "state_size": 8, "num_blocks": 10}
+        config = linoss.LinOSSConfig(in_size=1, out_size=1, scheme=scheme, **sizes)
+        model = linoss.LinOSS(config, key=jax.random.key(0))
+    assert "block 10" in drawn(spectrum(banks(model)))
+
+
+def test_points_that_are_many_are_thinned():
+    truth = np.arange(100_000.0)[:, None]
+    text = svg(predicted_against_true(NumberScore(truth, truth + 1, 100_000)), "a picture")
+    assert text.count("<use") < 3000
+
+
+@pytest.mark.usefixtures("single_precision", "unchecked")
+def test_the_forecast_that_is_drawn_is_that_of_the_last_steps(forecaster, load):
+    estimator, table = load_estimator(forecaster), read_table(load)
+    first, second = last_forecasts(estimator, table)
+    assert (first.name, second.name) == ("load", "heat")
+    np.testing.assert_array_equal(first.truth, table.series[0][-6:, 0])
+    np.testing.assert_array_equal(first.past, table.series[0][-30:-6, 0])
+    assert first.forecast.shape == (6,)
+
+
+# ---- A browser ----
+
+CHROMIUM = next(
+    (
+        p
+        for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))
+        if p
+    ),
+    None,
+)
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+
+
+def browse(tmp_path, path, *options):
+    command = [
+        str(CHROMIUM),
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+        f"--user-data-dir={tmp_path / 'profile'}",
+        *options,
+        path.as_uri(),
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+
+
+@needs_chromium
+@pytest.mark.parametrize("kind", ["run", "regressor", "forecaster", "hostile"])
+def test_a_browser_shows_it_without_complaint(tmp_path, kind, request):
+    found = browse(tmp_path, request.getfixturevalue(kind) / "report.html", "--dump-dom")
+    for title in SECTIONS:
+        assert f"<h2>{title}</h2>" in found.stdout
+    assert found.stdout.count("<svg") >= 2
+    assert "CONSOLE" not in found.stderr
+    assert "<script" not in found.stdout
+
+
+@needs_chromium
+def test_a_browser_draws_it(tmp_path, run):
+    picture = tmp_path / "page.png"
+    browse(tmp_path, run / "report.html", f"--screenshot={picture}", "--window-size=1000,2000")
+    from matplotlib.image import imread
+
+    pixels = imread(picture)[..., :3]
+    assert pixels.shape == (2000, 1000, 3)
+    assert len(np.unique((pixels.reshape(-1, 3) * 255).astype(int), axis=0)) > 50

@@ -1,0 +1,29 @@
+"""An experiment for the tests to kill: python killed_reproduce.py DATA OUT. Goes on where it was."""
+
+import sys
+import time
+
+from linoss.experiments import _paper, _protocol, _runs, reproduce
+
+_paper.BEST = dict.fromkeys(_paper.BEST, _paper.Hyperparameters(1e-2, 4, 4, 1, True))
+_protocol.PROTOCOLS = {"paper": _protocol.Protocol(steps=40, evaluate_every=4, patience=11)}
+_runs._SAVE_EVERY = 0  # pyright: ignore[reportPrivateUsage]
+show = _runs.ProgressLine.__call__
+
+
+def slowly(line, progress):
+    """The progress line, with time for a kill."""
+    show(line, progress)
+    time.sleep(0.05)
+
+
+_runs.ProgressLine.__call__ = slowly
+reproduce(
+    "uea",
+    data_dir=sys.argv[1],
+    out=sys.argv[2],
+    data_sets=["Heartbeat"],
+    models=["im"],
+    seeds=[2345, 3456, 4567],
+    resume=True,
+)

@@ -1,0 +1,115 @@
+"""`python -m linoss.experiments`: options in, one clear line where something is missing."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from linoss.experiments import __main__ as command
+from linoss.experiments import _protocol
+from linoss.experiments._results import read_results
+
+pytestmark = pytest.mark.usefixtures("small", "single_precision")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Words of the command to (exit code, stdout, what was said)."""
+
+    def run(*words):
+        monkeypatch.setattr("sys.argv", ["linoss-experiments", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            command.main()
+        printed, code = capsys.readouterr(), ended.value.code
+        if isinstance(code, str):  # as Python does with it
+            return 1, printed.out, printed.err + code
+        return code or 0, printed.out, printed.err
+
+    return run
+
+
+def test_options_reach_the_experiment(tmp_path, write_archive, run):
+    write_archive(tmp_path / "data", "Heartbeat")
+    code, table, _ = run(
+        "uea", "--data-dir", tmp_path / "data", "--out", tmp_path / "out", "--seeds", "3456, 4567",
+        "--model", "verlet", "--model", "damped-exact", "--protocol", "quick", "--max-steps", 2,
+        "--data-set", "Heartbeat",
+    )  # fmt: skip
+    assert code == 0
+    assert "| LinOSS-VV | here, quick |" in table
+    found = {(r.model, r.seed, r.outcome["steps"]) for r in read_results(tmp_path / "out")}
+    assert found == {(m, s, 2) for m in ("verlet", "damped-exact") for s in (3456, 4567)}
+
+
+def test_the_data_directory_may_come_from_the_environment(
+    tmp_path, write_archive, run, monkeypatch
+):
+    write_archive(tmp_path / "data", "Heartbeat")
+    monkeypatch.setenv("LINOSS_DATA", str(tmp_path / "data"))
+    code, _, _ = run("uea", "--out", tmp_path / "out", "--seeds", 2345, "--model", "im")
+    assert code == 0
+
+
+MISSING = {
+    ("uea", "--data-set", "Heartbeat"): ("Heartbeat_{TRAIN,TEST}.ts (or .arff)", "timeseriesclass"),
+    ("uea",): ("EigenWorms_{TRAIN,TEST}.ts (or .arff)", "timeseriesclassification.com"),
+    ("ppg",): ("PPG_FieldStudy/S1/S1.pkl (and S2 to S15 likewise)", "archive.ics.uci.edu"),
+    ("weather",): ("WTH/WTH.csv", "github.com/zhouhaoyi/Informer2020"),
+    ("timestep",): ("SelfRegulationSCP1_{TRAIN,TEST}.ts", "timeseriesclassification.com"),
+}
+
+
+@pytest.mark.parametrize("words", MISSING, ids=" ".join)
+def test_missing_data_is_one_line(tmp_path, run, words):
+    code, out, said = run(*words, "--data-dir", tmp_path, "--out", tmp_path / "out")
+    assert (code, out) == (1, "")
+    assert said.startswith("Error: the data set ")
+    assert "\n" not in said
+    place, source = MISSING[words]
+    assert str(tmp_path) in said
+    assert place in said
+    assert source in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_data_directory_is_one_line(tmp_path, run, monkeypatch):
+    monkeypatch.delenv("LINOSS_DATA", raising=False)
+    code, _, said = run("weather", "--out", tmp_path)
+    assert code == 1
+    assert said.endswith("pass --data-dir DIRECTORY, or set LINOSS_DATA")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--seeds", "one"), "--seeds is 'one', expected whole numbers with commas"),
+        (("--seeds", ","), "expected at least one"),
+        (("--seeds", "-1"), "expected at least one, each at least 0"),
+        (("--model", "mamba"), "model is 'mamba', expected one of 'im', 'imex'"),
+        (("--data-set", "Worms"), "data set is 'Worms', expected one of 'EigenWorms'"),
+        (("--data-set", "PPG"), "data set is 'PPG', expected one of 'EigenWorms'"),
+        (("--max-steps", "0"), "max-steps is 0, expected a whole number of at least 1"),
+    ],
+)
+def test_wrong_options_are_one_line(tmp_path, run, words, message):
+    code, _, said = run("uea", "--data-dir", tmp_path, "--out", tmp_path / "out", *words)
+    assert code == 1
+    assert message in said
+
+
+def test_it_starts_as_a_module(tmp_path):
+    environment = {**os.environ, "LINOSS_DATA": str(tmp_path)}
+    result = subprocess.run(
+        [sys.executable, "-m", "linoss.experiments", "weather", "--out", str(tmp_path / "out")],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert result.stderr.startswith("Error: the data set Weather is missing: get it from https://")
+    assert result.stderr.count("\n") == 1
+
+
+def test_every_model_has_a_name_and_hyperparameters():
+    assert set(_protocol.NAMES) == set(_protocol.MODELS)
+    for model in _protocol.MODELS:
+        _protocol.hyperparameters("SelfRegulationSCP1", model)

@@ -1,0 +1,42 @@
+"""The paper's numbers agree with each other and with what can be computed."""
+
+import statistics
+
+import pytest
+
+from linoss.experiments import _paper, reproduce
+from linoss.experiments._results import read_results
+
+
+def test_all_twelve_counts_are_exact(tmp_path):
+    table = reproduce("parameters", out=tmp_path).read_text()
+    results = read_results(tmp_path / "parameters")
+    assert len(results) == 12
+    for result in results:
+        paper = _paper.PARAMETERS[result.model][result.data_set]
+        assert result.outcome["parameters"] == paper
+    assert table.count("| yes |") == 12
+
+
+@pytest.mark.parametrize("key", _paper.PER_SEED, ids="-".join)
+def test_published_seeds_give_the_papers_mean_and_deviation(key):
+    data_set, model = key
+    found = [100 * value for value in _paper.PER_SEED[key]]
+    if data_set == "PPG":
+        spread, mean_error, deviation_error = _paper.PPG_ERROR[model], 0.05, 0.01
+    else:
+        spread, mean_error, deviation_error = _paper.ACCURACY[model][data_set], 0.1, 0.1
+    assert statistics.fmean(found) == pytest.approx(spread.mean, abs=mean_error)
+    assert statistics.pstdev(found) == pytest.approx(spread.deviation, abs=deviation_error)
+
+
+@pytest.mark.parametrize(("model", "average"), [("im", 67.8), ("imex", 65.0), ("damped", 68.0)])
+def test_averages_over_the_six_sets(model, average):
+    means = [spread.mean for spread in _paper.ACCURACY[model].values()]
+    assert statistics.fmean(means) == pytest.approx(average, abs=0.051)
+
+
+def test_the_grid_is_whole_and_holds_the_papers_choices():
+    assert len(set(_paper.GRID)) == 3**4 * 2
+    for (data_set, _), chosen in _paper.BEST.items():
+        assert data_set == "Weather" or chosen in _paper.GRID

@@ -1,0 +1,111 @@
+"""PPG-DaLiA: from raw recordings to windows, against brute force."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from linoss.data import DataError
+from linoss.experiments import ppg
+
+pytestmark = pytest.mark.usefixtures("single_precision")
+
+
+def unit(values):
+    low, high = np.min(values), np.max(values)
+    return 2 * (values - low) / (high - low) - 1
+
+
+def brute_signals(content):
+    """At 64 Hz, sample by sample."""
+    wrist = content["signal"]["wrist"]
+    groups = {name: unit(wrist[name]) for name in ("ACC", "BVP", "EDA", "TEMP")}
+    steps = len(wrist["BVP"])
+    rows = [
+        [*groups["ACC"][t // 2], groups["BVP"][t, 0], groups["EDA"][t // 16, 0],
+         groups["TEMP"][t // 16, 0]]
+        for t in range(steps)
+    ]  # fmt: skip
+    labels = [content["label"][max(i - 3, 0)] for i in range(len(content["label"]) + 3)]
+    return np.array(rows, np.float32), unit(np.array(labels))
+
+
+def test_signals_and_labels_of_a_subject(tmp_path, write_recordings):
+    (content,) = write_recordings(tmp_path, 1, labels=20)
+    signals, labels = ppg.read_subject(tmp_path / "PPG_FieldStudy" / "S1" / "S1.pkl")
+    expected, expected_labels = brute_signals(content)
+    assert signals.dtype == labels.dtype == np.float32
+    np.testing.assert_allclose(signals, expected, atol=1e-6)
+    np.testing.assert_allclose(labels[:, 0], expected_labels, atol=1e-6)
+    assert len(signals) == ppg.EVERY * len(labels)
+    assert (signals.min(), signals.max(), labels.min(), labels.max()) == (-1, 1, -1, 1)
+
+
+def bounds(order, length):
+    """Where the parts of 70, 15 and 15 percent begin and end, case by case."""
+    cuts = {
+        (0, 1, 2): [(0, 0.7), (0.7, 0.85), (0.85, 1)],
+        (0, 2, 1): [(0, 0.7), (0.85, 1), (0.7, 0.85)],
+        (1, 0, 2): [(0.15, 0.85), (0, 0.15), (0.85, 1)],
+        (1, 2, 0): [(0.30, 1), (0, 0.15), (0.15, 0.30)],
+        (2, 0, 1): [(0.15, 0.85), (0.85, 1), (0, 0.15)],
+        (2, 1, 0): [(0.30, 1), (0.15, 0.30), (0, 0.15)],
+    }[order]
+    return [(int(start * length), int(end * length)) for start, end in cuts]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("count", [97, 100, 123])
+def test_windows_against_brute_force(monkeypatch, order, count):
+    monkeypatch.setattr(ppg, "ANSWERS", 6)
+    monkeypatch.setattr(ppg, "STRIDE", 4)
+    signals = np.arange(count * 128 * 6, dtype=np.float32).reshape(-1, 6)
+    labels = np.arange(count, dtype=np.float32)[:, None]
+    parts = ppg.cut(signals, labels, np.array(order))
+    long, short = bounds(order, len(signals)), bounds(order, count)
+    for (found, answers), (start, end), (first, last) in zip(parts, long, short, strict=True):
+        number = min((end - start - 6 * 128) // (4 * 128), (last - first - 6) // 4) + 1
+        assert len(found) == len(answers) == number
+        for i in range(number):
+            begin = start + i * 4 * 128
+            np.testing.assert_array_equal(found[i], signals[begin : begin + 6 * 128])
+            np.testing.assert_array_equal(answers[i], labels[first + 4 * i : first + 4 * i + 6])
+
+
+def test_windows_at_the_papers_size():
+    """150 minutes, as a subject of the data set has: 71, 8 and 8 windows."""
+    signals, labels = np.zeros((576_000, 6), np.float32), np.zeros((4500, 1), np.float32)
+    parts = ppg.cut(signals, labels, np.array([0, 1, 2]))
+    assert [len(part[0]) for part in parts] == [71, 8, 8]
+    for values, answers in parts:
+        assert {value.shape for value in values} == {(49_920, 6)}
+        assert {answer.shape for answer in answers} == {(390, 1)}
+        assert all(value.base is signals for value in values)
+
+
+def test_all_subjects_come_together(tmp_path, write_recordings, monkeypatch):
+    monkeypatch.setattr(ppg, "SUBJECTS", 3)
+    monkeypatch.setattr(ppg, "ANSWERS", 4)
+    monkeypatch.setattr(ppg, "STRIDE", 2)
+    contents = write_recordings(tmp_path, 3, labels=57)
+    parts = ppg.read_windows(tmp_path / "PPG_FieldStudy")
+    assert [len(values) for values, _ in parts] == [3 * 20, 3 * 3, 3 * 3]
+    seen = {label.tobytes() for _, labels in parts for label in labels}
+    for content in contents:
+        _, labels = brute_signals(content)
+        pieces = [labels[i : i + 4].astype(np.float32).tobytes() for i in range(len(labels) - 3)]
+        assert len(seen & set(pieces)) == 26
+
+
+def test_a_missing_subject_is_named(tmp_path, write_recordings, monkeypatch):
+    monkeypatch.setattr(ppg, "SUBJECTS", 2)
+    write_recordings(tmp_path, 1, labels=57)
+    with pytest.raises(DataError, match=r"S2.pkl: cannot be read"):
+        ppg.read_windows(tmp_path / "PPG_FieldStudy")
+
+
+def test_too_short_recordings_are_refused(tmp_path, write_recordings, monkeypatch):
+    monkeypatch.setattr(ppg, "SUBJECTS", 1)
+    write_recordings(tmp_path, 1, labels=57)
+    with pytest.raises(DataError, match="no recording is long enough for a window of training"):
+        ppg.read_windows(tmp_path / "PPG_FieldStudy")

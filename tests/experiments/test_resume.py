@@ -1,0 +1,124 @@
+"""A killed experiment goes on without repeating what is finished."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from linoss.experiments import _runs, reproduce
+from linoss.experiments._results import read_results
+from linoss.training import TrainingError
+
+
+def results_of(out):
+    """What decides and what came out, without times."""
+    return [
+        (r.seed, r.settings, r.outcome, [{**h, "seconds": 0} for h in r.history])
+        for r in read_results(out / "uea")
+    ]
+
+
+def files_of(folder):
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive):
+    write_archive(tmp_path / "data", "Heartbeat")
+    environment = {
+        **os.environ,
+        "JAX_ENABLE_X64": "0",
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+
+    def start(out):
+        script = Path(__file__).with_name("killed_reproduce.py")
+        return subprocess.Popen(
+            [sys.executable, script, tmp_path / "data", out],
+            stderr=subprocess.PIPE, env=environment, text=True,
+        )  # fmt: skip
+
+    first = start(tmp_path / "killed")
+    assert first.stderr is not None
+    for line in first.stderr:
+        if line.startswith("[2/3]"):
+            break
+    for _ in range(4):
+        first.stderr.readline()
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    runs = tmp_path / "killed" / "uea" / "paper" / "Heartbeat" / "im"
+    assert {path.name for path in runs.glob("*/result.json")} == {"result.json"}
+    assert [path.parent.name for path in runs.glob("*/result.json")] == ["2345"]
+    assert (runs / "3456" / "state.safetensors").exists()
+    finished = files_of(runs / "2345")
+
+    second = start(tmp_path / "killed")
+    _, said = second.communicate()
+    assert second.returncode == 0, said
+    assert "1 of 3 runs have their results already" in said
+    assert "[1/2] Heartbeat, LinOSS-IM, seed 3456" in said
+    assert "step 1/40" not in said.split("seed 4567")[0]
+    assert files_of(runs / "2345") == finished
+
+    whole = start(tmp_path / "whole")
+    whole.communicate()
+    assert results_of(tmp_path / "killed") == results_of(tmp_path / "whole")
+
+
+@pytest.fixture
+def again(tmp_path, write_archive, small):
+    """A finished experiment; (options) to do it again."""
+    write_archive(tmp_path / "data", "Heartbeat")
+
+    def run(**changes):
+        options = {"seeds": [2345], "models": ["im"], "data_sets": ["Heartbeat"], **changes}
+        return reproduce("uea", out=tmp_path / "out", data_dir=tmp_path / "data", **options)
+
+    run()
+    return run
+
+
+@pytest.mark.usefixtures("single_precision")
+class TestAgain:
+    """What is there already is not overwritten, and not mixed with something else."""
+
+    def test_without_resume_it_is_refused(self, again):
+        with pytest.raises(ValueError, match=r"2345: is there already, and nothing is overwritten"):
+            again()
+
+    def test_another_seed_is_added(self, again, tmp_path):
+        again(seeds=[2345, 3456], resume=True)
+        assert [result.seed for result in read_results(tmp_path / "out")] == [2345, 3456]
+
+    def test_other_settings_are_refused_by_name(self, again):
+        with pytest.raises(ValueError, match="steps is 4 in its result, but 3 now; go on with"):
+            again(max_steps=3, resume=True)
+
+    def test_a_damaged_result_is_named(self, again, tmp_path):
+        (path,) = (tmp_path / "out").rglob("result.json")
+        path.write_text("{")
+        with pytest.raises(ValueError, match=r"result.json: is no result of an experiment"):
+            again(resume=True)
+
+    def test_a_run_whose_loss_is_not_finite_has_a_result_too(self, again, tmp_path, monkeypatch):
+        train = _runs.train
+
+        def fails(*arguments, **options):
+            raise TrainingError("the loss is nan", train(*arguments, **options))
+
+        monkeypatch.setattr(_runs, "train", fails)
+        again(seeds=[3456])
+        result = read_results(tmp_path / "out")[-1]
+        assert result.outcome["error"] == "the loss is nan"
+        assert 0 <= result.outcome["test"] <= 1
+
+
+def test_cores_are_shared():
+    shares = _runs.core_shares(2)
+    assert len(shares) == 2
+    assert all(shares[0]) or not hasattr(os, "sched_getaffinity") or 0 in shares[0]
+    assert len(_runs.core_shares(1000)) == 1000

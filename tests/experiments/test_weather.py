@@ -1,0 +1,64 @@
+"""The weather data set: parts, scaling and windows, against brute force."""
+
+import numpy as np
+import pytest
+
+from linoss.data import DataError
+from linoss.experiments import weather
+from linoss.experiments._protocol import Options
+from linoss.experiments._runs import make_run
+
+pytestmark = pytest.mark.usefixtures("single_precision")
+
+
+@pytest.fixture
+def hours(monkeypatch):
+    """Windows of 12 hours of past and 6 of future."""
+    monkeypatch.setattr(weather, "PAST", 12)
+    monkeypatch.setattr(weather, "HORIZON", 6)
+
+
+@pytest.mark.parametrize("model", ["im", "imex"])
+@pytest.mark.usefixtures("hours")
+def test_windows_and_scaling_against_brute_force(tmp_path, write_weather, model):
+    values = write_weather(tmp_path, 203)
+    run = make_run("weather", Options(out=tmp_path), "Weather", model, 2345)
+    problem = weather.make_problem(tmp_path / "WTH" / "WTH.csv", run)
+    train, test = int(0.7 * 203), int(0.2 * 203)
+    scaled = (values - values[:train].mean(axis=0)) / values[:train].std(axis=0)
+    starts = (range(12, train - 5), range(train, 203 - test - 5), range(203 - test, 203 - 5))
+    for part, first_hours in zip(
+        (problem.training, problem.validation, problem.test), starts, strict=True
+    ):
+        assert len(part) == len(first_hours)
+        for index, hour in enumerate(first_hours):
+            batch = part.batch([index])
+            arguments = problem.inputs(batch, masked=False)
+            past = arguments["u"][0][:, -12:]
+            np.testing.assert_allclose(past, scaled[hour - 12 : hour], atol=1e-5)
+            assert not arguments["future"][0][:, -12:].any()
+            targets, weights = problem.objective.targets(batch)
+            np.testing.assert_allclose(targets[0], scaled[hour : hour + 6], atol=1e-5)
+            assert weights.all()
+
+
+@pytest.mark.usefixtures("hours")
+def test_the_error_is_the_mean_over_all_variables_and_steps(tmp_path, write_weather):
+    write_weather(tmp_path, 203)
+    run = make_run("weather", Options(out=tmp_path), "Weather", "im", 2345)
+    problem = weather.make_problem(tmp_path / "WTH" / "WTH.csv", run)
+    answers = np.random.default_rng(0).normal(size=(4, 6, 12))
+    targets, weights = problem.objective.targets(problem.test.batch(range(4)))
+    total, count = problem.objective.score(answers, targets, weights)
+    assert total / count == pytest.approx(np.mean(np.abs(answers - targets)))
+
+
+def test_too_short_a_series_is_refused():
+    with pytest.raises(DataError, match="has 2000 steps, expected enough"):
+        weather.parts(np.zeros((2000, 12)))
+
+
+def test_the_real_file(real_data):
+    series = weather.read_weather(real_data / "WTH" / "WTH.csv")
+    assert series.shape == (35_064, 12)
+    assert [len(part) for part in weather.parts(series)] == [24_544, 720 + 3_508, 720 + 7_012]
