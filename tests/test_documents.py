@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -22,7 +23,9 @@ def test_readme_example_has_a_dozen_lines():
     assert len([line for line in example.splitlines() if line.strip()]) <= 12
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/estimators.md", "docs/paper.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/guide.md", "docs/estimators.md", "docs/paper.md"]
+)
 def test_links_and_named_files_exist(page):
     text = (ROOT / page).read_text()
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)

@@ -13,8 +13,6 @@ import pytest
 
 import linoss
 import linoss.data
-from linoss.cli._listen import Listener
-from linoss.cli._samples import Sample
 from linoss.estimators import LinOSSClassifier, LinOSSRegressor
 from linoss.estimators import load as load_estimator
 from linoss.training import load_model, save_model
@@ -134,11 +132,9 @@ def irregular():
 
 
 def listened(estimator, values, times=None):
-    listen = Listener(estimator)
+    listen = estimator.stream()
     when = [None] * values.shape[1] if times is None else times
-    return np.array(
-        [listen(Sample(v, t, i)) for i, (v, t) in enumerate(zip(values.T, when, strict=True))]
-    )
+    return np.array([listen(sample, time) for sample, time in zip(values.T, when, strict=True)])
 
 
 def settings(**changes):

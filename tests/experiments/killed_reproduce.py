@@ -1,4 +1,4 @@
-"""An experiment for the tests to kill: python killed_reproduce.py DATA OUT. Goes on where it was."""
+"""An experiment for tests to kill: python killed_reproduce.py DATA OUT. Goes on where it was."""
 
 import sys
 import time

@@ -84,8 +84,9 @@ def test_no_data_directory_is_one_line(tmp_path, run, monkeypatch):
     ("words", "message"),
     [
         (("--seeds", "one"), "--seeds is 'one', expected whole numbers with commas"),
-        (("--seeds", ","), "expected at least one"),
-        (("--seeds", "-1"), "expected at least one, each at least 0"),
+        (("--seeds", ","), "--seeds is ',', expected whole numbers with commas"),
+        (("--seeds", "-1"), "--seeds is '-1', expected whole numbers with commas"),
+        (("--seeds", "99999999999"), "seed is 99999999999, expected a number in [0, 2**32)"),
         (("--model", "mamba"), "model is 'mamba', expected one of 'im', 'imex'"),
         (("--data-set", "Worms"), "data set is 'Worms', expected one of 'EigenWorms'"),
         (("--data-set", "PPG"), "data set is 'PPG', expected one of 'EigenWorms'"),

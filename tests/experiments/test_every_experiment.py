@@ -140,7 +140,7 @@ def test_timestep(tmp_path, data):
 
 def test_efficiency(tmp_path, monkeypatch):
     size = efficiency.Size(
-        batch_size=2, length=20, in_size=2, out_size=2, hidden_size=4, state_size=4, num_blocks=1,
+        batch_size=2, length=6, in_size=2, out_size=2, hidden_size=4, state_size=4, num_blocks=1,
         model="imex",
     )  # fmt: skip
     monkeypatch.setattr(efficiency, "size_of", lambda data_set, model: size)

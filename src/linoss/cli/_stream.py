@@ -27,7 +27,6 @@ def stream(
     sequence so far.
     """
     import linoss.estimators
-    from linoss.cli._listen import Forecasts, Listener
     from linoss.cli._samples import Samples
 
     estimator = linoss.estimators.load(run)
@@ -35,7 +34,7 @@ def stream(
     names = estimator.names_ if forecaster else read_columns(run).channels
     inputs = estimator.inputs_
     samples = Samples(sys.stdin.buffer, inputs.channels, names, timed=inputs.interval is not None)
-    listen = Forecasts(estimator) if forecaster else Listener(estimator)
+    listen = estimator.stream()
     answers = _Answers(estimator)
     begun = False
     for sample in samples:
@@ -43,7 +42,7 @@ def stream(
         if not begun and samples.has_header and not as_json:
             sys.stdout.write(",".join(_quoted(name) for name in answers.names) + "\n")
         begun = True
-        answer = listen(sample)
+        answer = listen(sample.values, sample.time)
         sys.stdout.write(answers.json(answer) if as_json else answers.csv(answer))
         sys.stdout.flush()
 

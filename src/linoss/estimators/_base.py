@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from linoss import _checks
 from linoss.data import DataError, Sequences, sequences
+from linoss.estimators._listener import Listener
 from linoss.estimators._progress import ProgressLine
-from linoss.nn import LinOSS, LinOSSConfig, Stream
+from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training import (
     Cases,
     CheckpointError,
@@ -187,7 +188,9 @@ class SequenceEstimator(BaseEstimator):
         else:
             if not isinstance(X, list | tuple) or _is_table(X):
                 allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
-                if y is None and getattr(X, "ndim", None) == 3:  # whose lengths may differ from those of fit
+                if (
+                    y is None and getattr(X, "ndim", None) == 3
+                ):  # whose lengths may differ from those of fit
                     X = check_array(X, estimator=self, **allowed)
                 elif y is None:
                     X = validate(self, X, reset=reset, **allowed)
@@ -213,14 +216,27 @@ class SequenceEstimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
-    def stream(self) -> Stream:
-        """The trained model, to listen to one sample at a time; see [`linoss.Stream`][].
+    def stream(self) -> Listener:
+        """The trained estimator, to listen to one sample at a time, in constant memory.
 
-        It takes what the model takes: scaled samples, as `inputs_` makes them.
+        The answer after each sample is the prediction for the sequence so far.
+
+        ```python
+        >>> import numpy as np
+        >>> from linoss import LinOSSClassifier
+        >>> waves = np.random.default_rng(0).normal(size=(20, 2, 50))
+        >>> settings = {"steps": 5, "hidden_size": 8, "state_size": 8, "random_state": 0}
+        >>> classifier = LinOSSClassifier(**settings).fit(waves, np.arange(20) % 2)
+        >>> listen = classifier.stream()
+        >>> for sample in waves[0].T:
+        ...     probabilities = listen(sample)
+        >>> bool(np.allclose(probabilities, classifier.predict_proba(waves[:1]), atol=1e-5))
+        True
+
+        ```
         """
         check_is_fitted(self)
-        with jax.enable_x64(False):
-            return Stream(self.model_)
+        return Listener(self)
 
     # ---- Files ----
 

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from linoss import _checks
 from linoss.data import DataError, Table, table
 from linoss.estimators._base import Run, SequenceEstimator
+from linoss.estimators._listener import ForecastListener
 from linoss.training import Forecasting, Inputs, Windows, predict
 
 _VALIDATION_WINDOWS = 256
@@ -206,6 +207,11 @@ class LinOSSForecaster(SequenceEstimator):
                 total += float(np.nansum(errors))
                 count += float(np.sum(np.isfinite(errors)))
         return total / count if count else float("nan")
+
+    def stream(self) -> ForecastListener:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The trained forecaster, to listen to one sample at a time: after each, a forecast."""
+        check_is_fitted(self)
+        return ForecastListener(self)
 
     # ---- Series ----
 

@@ -4,7 +4,7 @@ The answer after a sample is the prediction for the sequence so far.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,15 +13,11 @@ from linoss import _checks
 from linoss.data import Table
 from linoss.nn import Stream
 
-if TYPE_CHECKING:
-    from linoss.estimators._base import SequenceEstimator
-    from linoss.estimators._forecaster import LinOSSForecaster
-
 
 class Listener:
     """A classifier or a regressor. A regressor with `every` answers at each step."""
 
-    def __init__(self, estimator: "SequenceEstimator"):
+    def __init__(self, estimator: Any):
         self._model, self._inputs = estimator.model_, estimator.inputs_
         self._objective = estimator.objective_
         with jax.enable_x64(False):
@@ -82,16 +78,16 @@ class Listener:
 class ForecastListener:
     """A forecaster, which keeps as many samples as it reads for a forecast."""
 
-    def __init__(self, forecaster: "LinOSSForecaster"):
+    def __init__(self, forecaster: Any):
         if forecaster.known_:
             raise ValueError(
-                "known_in_advance is not empty: such variables come with predict(..., future=...), "
-                "not one sample at a time"
+                "known_in_advance is not empty, and a stream does not tell the future; use "
+                "linoss forecast, or predict(..., future=...)"
             )
         self._forecaster = forecaster
         self._seen: deque[np.ndarray] = deque(maxlen=forecaster.past_)
 
-    def __call__(self, sample: Any) -> np.ndarray:
+    def __call__(self, sample: Any, time: None = None) -> np.ndarray:
         """(horizon, variables), in the units of the data: what comes after this sample."""
         names = self._forecaster.names_
         values = np.asarray(sample, np.float64)

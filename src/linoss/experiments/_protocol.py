@@ -74,8 +74,8 @@ class Options:
         if self.max_steps is not None:
             _checks.positive_integer("max-steps", self.max_steps)
         _checks.positive_integer("processes", self.processes)
-        if self.seeds is not None and (not self.seeds or min(self.seeds) < 0):
-            raise ValueError(f"seeds is {self.seeds}, expected at least one, each at least 0")
+        for seed in self.seeds or ():
+            _checks.number("seed", seed, "a number in [0, 2**32)", lambda s: 0 <= s < 2**32)
 
     def command(self, experiment: str) -> str:
         """The command that asks for the same, but for where data and results are."""
@@ -114,12 +114,12 @@ def hyperparameters(data_set: str, model: str) -> _paper.Hyperparameters:
 
 def numbers(text: str, name: str) -> tuple[int, ...]:
     """Whole numbers with commas between them."""
-    try:
-        return tuple(int(part) for part in text.replace(",", " ").split())
-    except ValueError:
+    parts = text.replace(",", " ").split()
+    if not parts or not all(part.isdecimal() for part in parts):
         raise ValueError(
             f"{name} is {text!r}, expected whole numbers with commas, such as 2345,3456"
-        ) from None
+        )
+    return tuple(int(part) for part in parts)
 
 
 def as_path(path: str | os.PathLike[str] | None) -> Path | None:

@@ -181,18 +181,22 @@ class Inputs:
         future = None
         if isinstance(batch, WindowBatch):
             ahead = batch.lengths[:, None] + np.arange(batch.future.shape[1])
-            future = self._channels(batch.future, batch.future_observed, ahead, dtype)
+            future = self.arrange(batch.future, batch.future_observed, ahead, dtype)
         return {
-            "u": self._channels(batch.values, observed, time, dtype),
+            "u": self.arrange(batch.values, observed, time, dtype),
             "lengths": batch.lengths if masked else None,
             "mask": there if masked else None,
             "intervals": intervals,
             "future": future,
         }
 
-    def _channels(
-        self, values: np.ndarray, observed: np.ndarray, time: np.ndarray, dtype: Any
+    def arrange(
+        self, values: np.ndarray, observed: np.ndarray, time: np.ndarray, dtype: Any = np.float32
     ) -> np.ndarray:
+        """The model's channels of samples `(cases, time, channels)`, scaled.
+
+        `time` is since the first sample, in usual intervals.
+        """
         scaled = values if self.scaling is None else self.scaling.apply(values)
         u = np.empty((*values.shape[:2], self.in_size), dtype)
         start, stop = int(self.time_channel), int(self.time_channel) + self.channels
