@@ -1,5 +1,6 @@
 """Small made data in the formats of the originals, and experiments small enough for tests."""
 
+import dataclasses
 import os
 import pickle
 import struct
@@ -167,7 +168,9 @@ def small(monkeypatch):
     monkeypatch.setattr(_protocol, "PROTOCOLS", {"paper": few, "quick": few})
     monkeypatch.setattr(harmonic_motion, "CASES", (40, 8, 8))
     monkeypatch.setattr(harmonic_motion, "STEPS", 40)
+    monkeypatch.setattr(harmonic_motion, "_SIZES", dataclasses.replace(SMALL, include_time=False))
     monkeypatch.setattr(timestep, "TIMESTEPS", (0.01, 1.0))
+    monkeypatch.setattr(weather, "PROTOCOLS", {"paper": few, "quick": few})
     monkeypatch.setattr(weather, "PAST", 12)
     monkeypatch.setattr(weather, "HORIZON", 6)
     monkeypatch.setattr(ppg, "SUBJECTS", 1)

@@ -33,13 +33,13 @@ def test_options_reach_the_experiment(tmp_path, write_archive, run):
     write_archive(tmp_path / "data", "Heartbeat")
     code, table, _ = run(
         "uea", "--data-dir", tmp_path / "data", "--out", tmp_path / "out", "--seeds", "3456, 4567",
-        "--model", "verlet", "--model", "damped-exact", "--protocol", "quick", "--max-steps", 2,
+        "--model", "im", "--model", "damped", "--protocol", "quick", "--max-steps", 2,
         "--data-set", "Heartbeat",
     )  # fmt: skip
     assert code == 0
-    assert "| LinOSS-VV | here, quick |" in table
+    assert "| damped IMEX | here, quick |" in table
     found = {(r.model, r.seed, r.outcome["steps"]) for r in read_results(tmp_path / "out")}
-    assert found == {(m, s, 2) for m in ("verlet", "damped-exact") for s in (3456, 4567)}
+    assert found == {(m, s, 2) for m in ("im", "damped") for s in (3456, 4567)}
 
 
 def test_the_data_directory_may_come_from_the_environment(

@@ -34,7 +34,7 @@ def stream(
     names = estimator.names_ if forecaster else read_columns(run).channels
     inputs = estimator.inputs_
     samples = Samples(sys.stdin.buffer, inputs.channels, names, timed=inputs.interval is not None)
-    listen = estimator.stream()
+    listen: Any = estimator.stream()
     answers = _Answers(estimator)
     begun = False
     for sample in samples:

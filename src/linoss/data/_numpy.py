@@ -3,7 +3,7 @@
 import math
 import zipfile
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 
@@ -105,14 +105,14 @@ def _checked_lengths(where: str, lengths: np.ndarray, shape: tuple[int, int]) ->
     return lengths
 
 
-def _read_array(where: str, file: IO[bytes], size: int) -> np.ndarray:
+def _read_array(where: str, file: Any, size: int) -> np.ndarray:
     _check_claims(where, file, size)
     file.seek(0)
     with refusing(where, "expected an array of numbers or strings"):
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _check_claims(where: str, file: IO[bytes], size: int) -> None:
+def _check_claims(where: str, file: Any, size: int) -> None:
     """Refuse a header that promises what the file does not hold, before anything is allocated."""
     start = file.read(12)
     if start[:6] != b"\x93NUMPY" or len(start) < 12 or start[6] not in (1, 2):

@@ -91,10 +91,15 @@ class Options:
 
 
 def training_config(
-    options: Options, *, learning_rate: float, batch_size: int, seed: int
+    options: Options,
+    *,
+    learning_rate: float,
+    batch_size: int,
+    seed: int,
+    protocols: dict[str, Protocol] | None = None,
 ) -> TrainingConfig:
     """Adam with a constant learning rate and nothing else, as in the published runs."""
-    protocol = PROTOCOLS[options.protocol]
+    protocol = (protocols or PROTOCOLS)[options.protocol]
     return TrainingConfig(
         steps=options.max_steps or protocol.steps,
         batch_size=batch_size,

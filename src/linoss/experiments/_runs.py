@@ -16,7 +16,14 @@ import jax
 
 from linoss.estimators._progress import ProgressLine, duration
 from linoss.experiments._paper import DATA_SETS, Hyperparameters
-from linoss.experiments._protocol import MODELS, NAMES, Options, hyperparameters, training_config
+from linoss.experiments._protocol import (
+    MODELS,
+    NAMES,
+    Options,
+    Protocol,
+    hyperparameters,
+    training_config,
+)
 from linoss.experiments._results import Result, made_by, read_result, write_result
 from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 from linoss.training import (
@@ -85,6 +92,7 @@ def make_run(
     chosen: Hyperparameters | None = None,
     variant: str | None = None,
     changes: dict[str, Any] | None = None,
+    protocols: dict[str, Protocol] | None = None,
 ) -> Run:
     """A run on one of the paper's data sets; by default with the paper's best hyperparameters."""
     chosen = chosen or hyperparameters(data_set, model)
@@ -100,6 +108,7 @@ def make_run(
             learning_rate=chosen.learning_rate,
             batch_size=DATA_SETS[data_set].batch_size,
             seed=seed,
+            protocols=protocols,
         ),
         variant=variant,
         changes=changes or {},

@@ -9,6 +9,7 @@ from jax import Array
 from jaxtyping import Bool, Float, PRNGKeyArray, UInt32
 
 from linoss import _checks
+from linoss.dynamics import Oscillators
 from linoss.nn._dropout import dropout
 from linoss.nn._fused import fused_block
 from linoss.nn._layer import LayerState, LinOSSLayer, last_interval
@@ -174,10 +175,12 @@ class LinOSSBlock(eqx.Module):
         *,
         training: bool,
         moments: Array | None = None,
+        step: Array | None = None,
     ) -> tuple[Array, LayerState, Norm | None, Averages]:
         """The native block: output, state, norm, and averages of the output.
 
-        `moments`: mean and variance of each channel of `u` over all samples, if known.
+        `moments`: mean and variance of each channel of `u` over all samples, if known; `step`: that
+        of the oscillators, likewise.
         """
         *batch, time, hidden = u.shape
         layer, pairs = self.layer, self.layer.input_weight.shape[0]
@@ -187,7 +190,6 @@ class LinOSSBlock(eqx.Module):
             scale = jax.lax.rsqrt(variance + EPSILON)
         if state is None:
             state = layer.init_state(tuple(batch))
-        step = layer.oscillators.transition(copies=pairs // layer.oscillators.state_size).step
         out, final, means, moments = fused_block(
             0.0 if words is None else self.dropout,
             u.reshape(-1, time, hidden),
@@ -195,7 +197,7 @@ class LinOSSBlock(eqx.Module):
             scale,
             layer.input_weight,
             jnp.zeros(pairs) if layer.bias is None else layer.bias,
-            jnp.stack(jax.tree.leaves(step)),
+            step_entries(layer.oscillators, pairs) if step is None else step,
             layer.output_weight,
             jnp.zeros(hidden) if layer.feedthrough is None else layer.feedthrough,
             self.glu.weight,
@@ -210,6 +212,12 @@ class LinOSSBlock(eqx.Module):
         final = LayerState(final.reshape(*batch, pairs, 2), interval)
         averages = Averages(means.reshape(*batch, hidden), moments)
         return out.reshape(u.shape), final, norm, averages
+
+
+def step_entries(oscillators: Oscillators, pairs: int) -> Float[Array, "6 pairs"]:
+    """The step of each oscillator, as the native block takes it."""
+    step = oscillators.transition(copies=pairs // oscillators.state_size).step
+    return jnp.stack(jax.tree.leaves(step))
 
 
 def _both_words(words: Array | None) -> Array:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from linoss import _checks
 from linoss._checks import AnyArray
-from linoss.nn._block import Averages, LinOSSBlock
+from linoss.nn._block import Averages, LinOSSBlock, step_entries
 from linoss.nn._config import LinOSSConfig
 from linoss.nn._dropout import key_words
 from linoss.nn._fused import encode
@@ -413,11 +413,20 @@ def _fused_features(
         else jnp.broadcast_to(mask, u.shape[:-1]).reshape(-1).astype(jnp.uint8),
     )
     hidden = hidden.reshape(*batch, time, -1)
+    banks = jax.tree.map(lambda *x: jnp.stack(x), *(b.layer.oscillators for b in model.blocks))
+    pairs = model.blocks[0].layer.input_weight.shape[0]
+    steps = jax.vmap(lambda bank: step_entries(bank, pairs))(banks)  # of all blocks at once
     finals, norms, averages = [], [], Averages(jnp.zeros(0), moments)
     for i, block in enumerate(model.blocks):
         state = None if states is None else jax.tree.map(lambda x, i=i: x[i], states)
         hidden, final, norm, averages = block.run_fused(
-            hidden, state, mask, words[i], training=training, moments=averages.moments
+            hidden,
+            state,
+            mask,
+            words[i],
+            training=training,
+            moments=averages.moments,
+            step=steps[i],
         )
         finals.append(final)
         norms.append(norm)
