@@ -1,6 +1,8 @@
 """Every experiment from its data to its table, on tiny data."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -153,6 +155,32 @@ def test_efficiency(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="is there already"):
         reproduce("efficiency", **options)
     reproduce("efficiency", **options, resume=True)
+
+
+def test_a_method_that_does_not_fit_into_memory_is_said_to(tmp_path, monkeypatch, capsys):
+    class Ended(efficiency.Worker):
+        """One whose textbook process the system ends."""
+
+        def __init__(self, method, size):
+            self.method, self.process = method, subprocess.Popen(
+                [sys.executable, "-c", WORKER, method],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+
+    monkeypatch.setattr(efficiency, "Worker", Ended)
+    options = {"out": tmp_path, "data_sets": ["MotorImagery"], "models": ["imex"]}
+    table = reproduce("efficiency", **options).read_text()
+    assert "| Motor | LinOSS-IMEX | ended by the system | 500 s | – | 128 s |" in table
+    assert "measures textbook has ended" in capsys.readouterr().err
+
+
+WORKER = """
+import sys
+for line in sys.stdin:
+    if sys.argv[1] == "textbook":
+        sys.exit(9)
+    print(0.5, flush=True)
+"""
 
 
 def test_the_page_has_what_was_run_and_says_what_was_not(tmp_path, data):

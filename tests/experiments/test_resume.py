@@ -104,6 +104,15 @@ class TestAgain:
         with pytest.raises(ValueError, match=r"result.json: is no result of an experiment"):
             again(resume=True)
 
+    def test_ctrl_c_says_how_to_go_on(self, again, monkeypatch, capsys):
+        def interrupted(*arguments, **options):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(_runs, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            again(seeds=[3456])
+        assert "The same command with --resume goes on from here" in capsys.readouterr().err
+
     def test_a_run_whose_loss_is_not_finite_has_a_result_too(self, again, tmp_path, monkeypatch):
         train = _runs.train
 

@@ -144,9 +144,19 @@ def execute(
     todo = [run for run in runs if not _is_finished(run, options)]
     if len(todo) < len(runs):
         say(f"{len(runs) - len(todo)} of {len(runs)} runs have their results already")
-    if options.processes > 1 and len(todo) > 1:
-        _execute_together(todo, problem, options, measure)
-        return
+    try:
+        if options.processes > 1 and len(todo) > 1:
+            _execute_together(todo, problem, options, measure)
+        else:
+            _execute_in_turn(todo, problem, options, measure)
+    except KeyboardInterrupt:
+        say("Interrupted. The same command with --resume goes on from here.")
+        raise
+
+
+def _execute_in_turn(
+    todo: Sequence[Run], problem: MakeProblem, options: Options, measure: Measure
+) -> None:
     start = time.monotonic()
     for place, run in enumerate(todo):
         say(f"[{place + 1}/{len(todo)}] {run.name}")

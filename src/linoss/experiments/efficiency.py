@@ -37,6 +37,7 @@ METHODS = ("textbook", "linoss")
 DATA_SETS = (*_paper.UEA, "PPG")
 REPEATS = {"paper": 5, "quick": 2}
 Method = Literal["textbook", "linoss"]
+_ENDED = "ended by the system"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +97,7 @@ def run(options: Options) -> None:
             made=made_by(options.command(NAME), time.monotonic() - start),
         )
         write_result(folder, result)
-        ratio = outcome["textbook"]["step"] / outcome["linoss"]["step"]
-        say(f"[{place}/{len(todo)}] {data_set}, {NAMES[model]}: {ratio:.1f} times faster")
+        say(f"[{place}/{len(todo)}] {data_set}, {NAMES[model]}: {_faster(outcome)} times faster")
 
 
 def expected() -> list[tuple[str, str]]:
@@ -105,23 +105,42 @@ def expected() -> list[tuple[str, str]]:
     return [(data_set, model) for data_set in DATA_SETS for model in MODELS]
 
 
-def compare(size: Size, repeats: int) -> dict[str, dict[str, float]]:
-    """For each method the first step, the median of the others, and the peak memory."""
+def compare(size: Size, repeats: int) -> dict[str, dict[str, float] | None]:
+    """For each method the first step, the median of the others, and the peak memory.
+
+    None for a method whose process was ended, as systems do with one that needs too much memory.
+    """
     workers = {method: Worker(method, size) for method in METHODS}
+    times: dict[str, list[float]] = {method: [] for method in METHODS}
+    peaks: dict[str, float] = {}
     try:
-        first = {method: worker.ask("step") for method, worker in workers.items()}
-        turns = [{m: worker.ask("step") for m, worker in workers.items()} for _ in range(repeats)]
-        return {
-            method: {
-                "first_step": first[method],
-                "step": statistics.median(turn[method] for turn in turns),
-                "memory": worker.ask("memory"),
-            }
-            for method, worker in workers.items()
-        }
+        for turn in range(repeats + 2):
+            for method, worker in list(workers.items()):
+                try:
+                    if turn <= repeats:
+                        times[method].append(worker.ask("step"))
+                    else:
+                        peaks[method] = worker.ask("memory")
+                except EndedError as error:
+                    say(f"  {error}")
+                    workers.pop(method).end()
     finally:
         for worker in workers.values():
             worker.end()
+    return {
+        method: {
+            "first_step": times[method][0],
+            "step": statistics.median(times[method][1:]),
+            "memory": peaks[method],
+        }
+        if method in peaks
+        else None
+        for method in METHODS
+    }
+
+
+class EndedError(RuntimeError):
+    """A process that measures is no more."""
 
 
 class Worker:
@@ -144,8 +163,10 @@ class Worker:
             print(line, file=self.process.stdin, flush=True)
             return float(self.process.stdout.readline())
         except (BrokenPipeError, ValueError):
-            raise RuntimeError(
-                f"the process that measures {self.method} has ended, perhaps for want of memory"
+            code = self.process.wait()
+            raise EndedError(
+                f"the process that measures {self.method} has ended (code {code}), perhaps for "
+                "want of memory"
             ) from None
 
     def end(self) -> None:
@@ -238,17 +259,16 @@ def report(results: list[Result], figures: Figures) -> str:
         textbook, ours = (result.outcome[method] for method in METHODS)
         paper = (numbers.get(result.model, {}) for numbers in (_paper.RUN_TIME, _paper.MEMORY))
         seconds, megabytes = (numbers.get(result.data_set) for numbers in paper)
-        ratios.append(textbook["step"] / ours["step"])
+        if textbook and ours:
+            ratios.append(textbook["step"] / ours["step"])
         rows.append(
             [
                 _paper.DATA_SETS[result.data_set].short,
                 NAMES[result.model],
-                f"{1000 * textbook['step']:.0f} s",
-                f"{1000 * ours['step']:.0f} s",
-                f"{ratios[-1]:.1f}",
+                *(f"{1000 * m['step']:.0f} s" if m else _ENDED for m in (textbook, ours)),
+                _faster(result.outcome),
                 ABSENT if seconds is None else f"{seconds} s",
-                f"{textbook['memory']:.0f} MB",
-                f"{ours['memory']:.0f} MB",
+                *(f"{m['memory']:.0f} MB" if m else _ENDED for m in (textbook, ours)),
                 ABSENT if megabytes is None else f"{megabytes} MB",
             ]
         )
@@ -257,6 +277,11 @@ def report(results: list[Result], figures: Figures) -> str:
     if ratios:
         lines.append(f"Geometric mean: {statistics.geometric_mean(ratios):.1f} times faster.")
     return "\n".join(lines)
+
+
+def _faster(outcome: dict[str, Any]) -> str:
+    textbook, ours = (outcome[method] for method in METHODS)
+    return f"{textbook['step'] / ours['step']:.1f}" if textbook and ours else ABSENT
 
 
 if __name__ == "__main__":

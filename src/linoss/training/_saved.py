@@ -125,7 +125,7 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     if not path.exists() and record.get("training") is not None:
         raise CheckpointError(
             f"{path}: not there: the run was stopped before its first evaluation; go on with it "
-            "by train(..., resume=True)"
+            "by resume=True, or --resume"
         )
     tensors, _ = read_tensors(path, _WEIGHTS_FORMAT)
     try:
@@ -163,7 +163,7 @@ def refuse_files(folder: Path) -> None:
         if (folder / name).exists():
             raise CheckpointError(
                 f"{folder / name}: is there already, and nothing is overwritten; choose another "
-                "directory, or, to go on with a run, pass resume=True to train"
+                "directory, or, to go on with a run, pass resume=True, or --resume"
             )
 
 
