@@ -14,7 +14,7 @@ COMMANDS = re.findall(r"^\$ (.*)$", README, re.MULTILINE)
 
 
 def test_from_a_file_to_answers(tmp_path):
-    """A few recordings of slow and fast waves; what would wait for more samples reads to the end."""
+    """On a few recordings of waves; what would wait for more samples reads to the end."""
     random = np.random.default_rng(0)
     rows = ["label," + ",".join(f"v_{i}" for i in range(20))]
     for i in range(16):
