@@ -187,14 +187,18 @@ def test_the_page_has_what_was_run_and_says_what_was_not(tmp_path, data):
     reproduce("parameters", out=tmp_path / "runs")
     reproduce("uea", out=tmp_path / "runs", data_dir=data, seeds=[2345], models=["im"])
     notes = {"uea/SelfRegulationSCP1/imex": "it was too late", "weather": "Rain."}
+    notes |= {"ppg/*": "too long", "uea/Heartbeat": "too dull", "uea/EigenWorms": "not asked"}
     (tmp_path / "runs" / "notes.json").write_text(json.dumps(notes))
     write_page(tmp_path / "runs", tmp_path / "docs" / "results.md")
     page = (tmp_path / "docs" / "results.md").read_text()
     assert page.count("\n## ") == len(EXPERIMENTS)
     assert "- `linoss reproduce uea --model im --seeds 2345 --protocol paper`: 2 runs" in page
-    assert "- SelfRegulationSCP1, LinOSS-IMEX: it was too late" in page
-    assert "MotorImagery, LinOSS-IM" in page
-    assert "the data set was not at hand; it can be had from https://www.timeseries" in page
+    assert "- SelfRegulationSCP1 (LinOSS-IMEX): it was too late" in page
+    assert "- SelfRegulationSCP1 (damped IMEX): no reason is given" in page
+    assert "- Heartbeat (LinOSS-IMEX, damped IMEX): too dull" in page
+    assert "- PPG (LinOSS-IM, LinOSS-IMEX, damped IMEX): too long" in page
+    worms = "- EigenWorms (LinOSS-IM, LinOSS-IMEX, damped IMEX): the data set was not at hand; it"
+    assert f"{worms} can be had from https://www.timeseriesclassification.com" in page
     assert "\nRain.\n" in page
     assert "There is no result of `linoss reproduce ppg`." in page
     assert "(results/uea-Heartbeat-paper.png)" in page

@@ -21,7 +21,7 @@ def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) ->
     """Write the page from all result files below a directory, figures in a directory beside it.
 
     The file `notes.json` there, if there is one, has words to add: for an experiment (`"uea"`), and
-    for what was not run (`"uea/Heartbeat"`, `"uea/Heartbeat/im"`).
+    for what was not run (`"uea/Heartbeat/im"`, `"uea/Heartbeat"`, `"uea/*"`).
 
     ```python
     >>> import pathlib, tempfile
@@ -39,6 +39,9 @@ def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) ->
 
     source, page = Path(results), Path(page)
     notes = _read_words(source / "notes.json")
+    missing: dict[str, str] = {}
+    for file in sorted(source.glob(f"*/{MISSING}")):
+        missing |= _read_words(file)
     figures = Figures(page.parent / page.stem, f"{page.stem}/")
     sections = [_HEAD]
     for experiment in EXPERIMENTS:
@@ -49,7 +52,7 @@ def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) ->
             lines += [notes[experiment], ""]
         if found:
             lines += [*_provenance(found), "", module.report(found, figures).rstrip(), ""]
-        lines += _not_run(experiment, module.expected(), found, source, notes)
+        lines += _not_run(experiment, module.expected(), found, missing, notes)
         sections.append("\n".join(lines).rstrip() + "\n")
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, "\n".join(sections))
@@ -66,8 +69,8 @@ def _provenance(results: list[Result]) -> list[str]:
         if seeds:
             facts.append(f"seeds {', '.join(map(str, seeds))}")
         if sum(seconds) >= 1:
-            mean = duration(statistics.fmean(seconds))
-            facts.append(f"{duration(sum(seconds))} in all, {mean} each")
+            each = f", {duration(statistics.fmean(seconds))} each" if len(seconds) > 1 else ""
+            facts.append(f"{duration(sum(seconds))} of wall time{each}")
         lines.append(f"- `{command}`: {'; '.join(facts)}")
     for name in ("commit", "machine", "jax"):
         values = unique(str(result.made[name]) for result in results if result.made[name])
@@ -82,26 +85,26 @@ def _not_run(
     experiment: str,
     expected: list[tuple[str, str]],
     results: list[Result],
-    source: Path,
+    missing: dict[str, str],
     notes: dict[str, str],
 ) -> list[str]:
     """What there is no result of, with the reason."""
     there = {(result.data_set, result.model) for result in results}
-    absent = [cell for cell in expected if cell not in there]
-    missing = _read_words(source / experiment / MISSING)
-    lines = [] if results else [f"There is no result of `linoss reproduce {experiment}`.", ""]
-    reasons: dict[str, list[str]] = {}
-    for data_set, model in absent:
-        reason = notes.get(f"{experiment}/{data_set}/{model}") or notes.get(
-            f"{experiment}/{data_set}"
-        )
-        if reason is None and data_set in missing:
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for data_set, model in expected:
+        if (data_set, model) in there:
+            continue
+        keys = (f"{experiment}/{data_set}/{model}", f"{experiment}/{data_set}", f"{experiment}/*")
+        reason = next((notes[key] for key in keys if key in notes), "no reason is given")
+        if data_set in missing:
             reason = f"the data set was not at hand; it can be had from {missing[data_set]}"
-        cell = f"{data_set}, {NAMES[model]}"
-        reasons.setdefault(reason or "no reason is given", []).append(cell)
+        reasons.setdefault(reason, {}).setdefault(data_set, []).append(NAMES[model])
+    lines = [] if results else [f"There is no result of `linoss reproduce {experiment}`.", ""]
     if reasons:
         lines += ["Not run:", ""]
-        lines += [f"- {'; '.join(cells)}: {reason}" for reason, cells in reasons.items()]
+    for reason, cells in reasons.items():
+        named = "; ".join(f"{data_set} ({', '.join(m)})" for data_set, m in cells.items())
+        lines.append(f"- {named}: {reason}")
     return lines
 
 

@@ -1,10 +1,7 @@
 """Trainings in directories of their own: begun, gone on with after a kill, never repeated."""
 
-import concurrent.futures
-import multiprocessing
-import os
+import functools
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +13,7 @@ import jax
 
 from linoss.estimators._progress import ProgressLine, duration
 from linoss.experiments._paper import DATA_SETS, Hyperparameters
+from linoss.experiments._processes import together
 from linoss.experiments._protocol import (
     MODELS,
     NAMES,
@@ -146,7 +144,8 @@ def execute(
         say(f"{len(runs) - len(todo)} of {len(runs)} runs have their results already")
     try:
         if options.processes > 1 and len(todo) > 1:
-            _execute_together(todo, problem, options, measure)
+            one = functools.partial(execute_one, problem=problem, options=options, measure=measure)
+            together(one, todo, options.processes, _say_finished)
         else:
             _execute_in_turn(todo, problem, options, measure)
     except KeyboardInterrupt:
@@ -162,7 +161,7 @@ def _execute_in_turn(
         say(f"[{place + 1}/{len(todo)}] {run.name}")
         result = execute_one(run, problem, options, measure, live=True)
         left = (time.monotonic() - start) / (place + 1) * (len(todo) - place - 1)
-        say(f"  {_summary(result)}" + (f"; about {duration(left)} left for all" if left else ""))
+        say(f"  {_summary(result)}{_left(left)}")
 
 
 def execute_one(
@@ -233,6 +232,14 @@ def say(message: str) -> None:
     sys.stderr.flush()
 
 
+def _say_finished(run: Run, result: Result, place: str, left: float) -> None:
+    say(f"[{place}] {run.name}: {_summary(result)}{_left(left)}")
+
+
+def _left(seconds: float) -> str:
+    return f"; about {duration(seconds)} left for all" if seconds else ""
+
+
 def _summary(result: Result) -> str:
     outcome, seconds = result.outcome, result.made["seconds"]
     if outcome["test"] is None:
@@ -277,50 +284,3 @@ def refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any])
                     f"{folder}: {name} is {then!r} in its result, but {value!r} now; go on with "
                     "the same options, or choose another --out"
                 )
-
-
-def _execute_together(
-    runs: Sequence[Run], problem: MakeProblem, options: Options, measure: Measure
-) -> None:
-    """Runs in processes of their own, each on its share of the cores."""
-    context = multiprocessing.get_context("spawn")
-    shares = context.Queue()
-    for share in core_shares(options.processes):
-        shares.put(share)
-    start = time.monotonic()
-    with concurrent.futures.ProcessPoolExecutor(
-        options.processes, context, initializer=_begin_worker, initargs=(shares,)
-    ) as pool:
-        waiting = {pool.submit(execute_one, run, problem, options, measure): run for run in runs}
-        try:
-            for done, future in enumerate(concurrent.futures.as_completed(waiting), start=1):
-                left = (time.monotonic() - start) / done * (len(runs) - done)
-                line = f"[{done}/{len(runs)}] {waiting[future].name}: {_summary(future.result())}"
-                say(line + (f"; about {duration(left)} left for all" if left else ""))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def core_shares(processes: int) -> list[list[int]]:
-    """The cores of this process in so many shares; with more processes than cores, all for each."""
-    if not hasattr(os, "sched_getaffinity"):
-        return [[]] * processes
-    cores = sorted(os.sched_getaffinity(0))
-    if processes > len(cores):
-        return [cores] * processes
-    return [cores[i::processes] for i in range(processes)]
-
-
-def _begin_worker(shares: Any) -> None:
-    share = shares.get()
-    if share:
-        os.sched_setaffinity(0, share)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

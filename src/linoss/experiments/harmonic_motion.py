@@ -163,7 +163,7 @@ def report(results: list[Result], figures: Figures) -> str:
         rows = []
         for model, error in errors.items():
             seeds = sum(result.model == model for result in chosen)
-            factor = ABSENT if last is None else f"{parts(error)[2] / last:.2g}"
+            factor = ABSENT if last is None else f"{parts(error)[2] / last:.3g}"
             cells = [f"{value:.1e}" for value in parts(error)]
             rows.append([NAMES[model], protocol or "", str(seeds), *cells, factor])
         head = ["model", "protocol", "seeds", "first", "middle", "last", "all"]

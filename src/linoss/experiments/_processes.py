@@ -1,0 +1,59 @@
+"""Work in several processes at a time, each on its share of the cores."""
+
+import concurrent.futures
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def together(
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    processes: int,
+    finished: Callable[[Any, Any, str, float], None],
+) -> None:
+    """Call a function with each item, and `finished` with (item, result, "3/7", seconds left)."""
+    context = multiprocessing.get_context("spawn")
+    shares = context.Queue()
+    for share in core_shares(processes):
+        shares.put(share)
+    start = time.monotonic()
+    with concurrent.futures.ProcessPoolExecutor(
+        processes, context, initializer=_begin, initargs=(shares,)
+    ) as pool:
+        waiting = {pool.submit(function, item): item for item in items}
+        try:
+            for done, future in enumerate(concurrent.futures.as_completed(waiting), start=1):
+                left = (time.monotonic() - start) / done * (len(items) - done)
+                finished(waiting[future], future.result(), f"{done}/{len(items)}", left)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def core_shares(processes: int) -> list[list[int]]:
+    """The cores of this process in so many shares; with more processes than cores, all for each."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [[]] * processes
+    cores = sorted(os.sched_getaffinity(0))
+    if processes > len(cores):
+        return [cores] * processes
+    return [cores[i::processes] for i in range(processes)]
+
+
+def _begin(shares: Any) -> None:
+    share = shares.get()
+    if share:
+        os.sched_setaffinity(0, share)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Leave nothing running when whoever asked for it was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
