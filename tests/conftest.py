@@ -1,5 +1,8 @@
 """Double precision and runtime checks of shapes and types, in tests only."""
 
+import gc
+from pathlib import Path
+
 import jax
 import jaxtyping
 import pytest
@@ -23,3 +26,14 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_compiled_programs():
+    """Each compiled program holds pieces of memory of which a process may have so many (on Linux
+    65,530); past that, compilers crash. A long run lets them go between modules."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 10_000:
+        jax.clear_caches()
+        gc.collect()
