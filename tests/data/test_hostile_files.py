@@ -498,10 +498,10 @@ TABLES = {
         ", line 2, column 'load': found 'one', expected",
     ),
     "date": ("a.csv", "date,load\n2024-01-01,1\nsoon,2\n", ", line 3, column 'date': found 'soon'"),
-    "day first": (
+    "day or month first": (
         "a.csv",
-        "date,load\n31/01/2024,1\n",
-        ", line 2, column 'date': found '31/01/2024'",
+        "date,load\n01/02/2024,1\n02/02/2024,2\n",
+        ", line 2, column 'date': found '01/02/2024', which may be day or month first",
     ),
     "unnamed dates": (
         "a.csv",

@@ -35,7 +35,7 @@ class Columns:
     lines: np.ndarray | None = None
     """(rows,), the line of the file where each row ends."""
 
-    def where(self, row: int) -> str:
+    def where(self, row: int | np.integer) -> str:
         """Where a row stands."""
         place = f"row {row}" if self.lines is None else f"line {self.lines[row]}"
         return f"{self.source}, {place}"
