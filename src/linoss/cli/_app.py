@@ -13,7 +13,6 @@ from linoss.cli._guard import INTERRUPTED, guarded
 from linoss.cli._inspect import inspect
 from linoss.cli._predict import predict
 from linoss.cli._stream import stream
-from linoss.experiments import command as reproduce
 
 app = typer.Typer(
     name="linoss",
@@ -36,13 +35,11 @@ _EXAMPLES = {
     stream: ("linoss stream runs/bells < samples.csv",),
     inspect: ("linoss inspect runs/bells --plot spectrum.png",),
     demo: ("linoss demo --out runs/demo",),
-    reproduce: ("linoss reproduce parameters --out results",),
 }
-_NAMES = {reproduce: "reproduce"}
 
 for command, examples in _EXAMPLES.items():
     title = "Example:" if len(examples) == 1 else "Examples:"
-    app.command(_NAMES.get(command), epilog="\n\n".join([title, *examples]))(guarded(command))
+    app.command(epilog="\n\n".join([title, *examples]))(guarded(command))
 
 
 def _version(asked: bool) -> None:
