@@ -15,6 +15,7 @@ from linoss.estimators._listener import ForecastListener
 from linoss.training import Forecasting, Inputs, Windows, predict
 
 _VALIDATION_WINDOWS = 256
+_AT_ONCE = 256  # windows of a score
 
 
 class LinOSSForecaster(SequenceEstimator):
@@ -198,8 +199,8 @@ class LinOSSForecaster(SequenceEstimator):
         deviation = self.objective_.scaling.deviation
         total = count = 0.0
         with jax.enable_x64(False):
-            for start in range(0, len(windows), _VALIDATION_WINDOWS):
-                some = _Some(windows, np.arange(start, min(start + 256, len(windows))))
+            for start in range(0, len(windows), _AT_ONCE):
+                some = _Some(windows, np.arange(start, min(start + _AT_ONCE, len(windows))))
                 answers = predict(self.model_, self.inputs_, some)
                 truth = some.batch(np.arange(len(some))).labels
                 errors = np.abs(self.objective_.decode(np.asarray(answers)) - truth)
