@@ -1,4 +1,4 @@
-"""`python -m linoss.experiments`: options in, one clear line where something is missing."""
+"""`linoss reproduce`: options in, one clear line where something is missing."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from linoss.experiments import __main__ as command
+from linoss import cli
 from linoss.experiments import _protocol
 from linoss.experiments._results import read_results
 
@@ -18,13 +18,11 @@ def run(monkeypatch, capsys):
     """Words of the command to (exit code, stdout, what was said)."""
 
     def run(*words):
-        monkeypatch.setattr("sys.argv", ["linoss-experiments", *map(str, words)])
+        monkeypatch.setattr("sys.argv", ["linoss", "reproduce", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
-            command.main()
-        printed, code = capsys.readouterr(), ended.value.code
-        if isinstance(code, str):  # as Python does with it
-            return 1, printed.out, printed.err + code
-        return code or 0, printed.out, printed.err
+            cli.main()
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out, printed.err.rstrip("\n")
 
     return run
 
@@ -99,10 +97,10 @@ def test_wrong_options_are_one_line(tmp_path, run, words, message):
     assert message in said
 
 
-def test_it_starts_as_a_module(tmp_path):
+def test_a_process_says_it_in_one_line(tmp_path):
     environment = {**os.environ, "LINOSS_DATA": str(tmp_path)}
     result = subprocess.run(
-        [sys.executable, "-m", "linoss.experiments", "weather", "--out", str(tmp_path / "out")],
+        [sys.executable, "-m", "linoss", "reproduce", "weather", "--out", str(tmp_path / "out")],
         env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert result.returncode == 1

@@ -12,6 +12,7 @@ from linoss.cli._forecast import forecast
 from linoss.cli._guard import INTERRUPTED, guarded
 from linoss.cli._inspect import inspect
 from linoss.cli._predict import predict
+from linoss.cli._reproduce import reproduce
 from linoss.cli._stream import stream
 
 app = typer.Typer(
@@ -35,6 +36,10 @@ _EXAMPLES = {
     stream: ("linoss stream runs/bells < samples.csv",),
     inspect: ("linoss inspect runs/bells --plot spectrum.png",),
     demo: ("linoss demo --out runs/demo",),
+    reproduce: (
+        "linoss reproduce parameters --out results",
+        "linoss reproduce uea --data-set EigenWorms --protocol quick --data-dir data --out results",
+    ),
 }
 
 for command, examples in _EXAMPLES.items():

@@ -1,6 +1,16 @@
 """The paper's experiments, each by one command, with the paper's numbers beside ours."""
 
 from linoss.experiments._page import write_page
-from linoss.experiments._reproduce import EXPERIMENTS, command, reproduce
+from linoss.experiments._protocol import MODELS
+from linoss.experiments._reproduce import EXPERIMENTS, Experiment, reproduce
+from linoss.experiments._results import Result, read_results
 
-__all__ = ["EXPERIMENTS", "command", "reproduce", "write_page"]
+__all__ = [
+    "EXPERIMENTS",
+    "MODELS",
+    "Experiment",
+    "Result",
+    "read_results",
+    "reproduce",
+    "write_page",
+]

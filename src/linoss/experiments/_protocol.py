@@ -117,16 +117,6 @@ def hyperparameters(data_set: str, model: str) -> _paper.Hyperparameters:
     return _paper.BEST[data_set, "im" if model in ("im", "damped-im") else "imex"]
 
 
-def numbers(text: str, name: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them."""
-    parts = text.replace(",", " ").split()
-    if not parts or not all(part.isdecimal() for part in parts):
-        raise ValueError(
-            f"{name} is {text!r}, expected whole numbers with commas, such as 2345,3456"
-        )
-    return tuple(int(part) for part in parts)
-
-
 def as_path(path: str | os.PathLike[str] | None) -> Path | None:
     """A path, if there is one."""
     return None if path is None else Path(path)

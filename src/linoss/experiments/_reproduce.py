@@ -1,17 +1,14 @@
-"""One way into all experiments, for Python and for the command line."""
+"""One way into all experiments."""
 
 import importlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Any, Literal
 
 from linoss import _checks
-from linoss.experiments import _data_sets
 from linoss.experiments._figures import Figures
-from linoss.experiments._protocol import MODELS, Options, as_path, chosen, numbers
+from linoss.experiments._protocol import Options, as_path, chosen
 from linoss.experiments._results import read_results, write_text
 
 Experiment = Literal[
@@ -95,48 +92,3 @@ def reproduce(
     text = module.report(read_results(folder), Figures(folder))
     write_text(folder / "table.md", f"# {module.TITLE}\n\n{text.rstrip()}\n")
     return folder / "table.md"
-
-
-def command(
-    experiment: Annotated[Experiment, typer.Argument(help="Which of the paper's experiments.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory to keep results in.")],
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", envvar=_data_sets.VARIABLE, help="Directory of data sets."),
-    ] = None,
-    data_set: Annotated[
-        list[str] | None,
-        typer.Option(help="A set of the UEA archive; may be repeated. By default those there."),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help=f"One of {', '.join(MODELS)}; may be repeated. By default the paper's."),
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="With commas; by default those of the published runs.")
-    ] = None,
-    protocol: Annotated[
-        Literal["paper", "quick"],
-        typer.Option(help="quick: the same models and splits, looked at more often, ended sooner."),
-    ] = "paper",
-    max_steps: Annotated[int | None, typer.Option(help="Training steps of a run, at most.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what is in DIR; repeat nothing finished.")
-    ] = False,
-    processes: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
-) -> None:
-    """Reproduce an experiment of the paper, and put its table beside the paper's numbers."""
-    table = reproduce(
-        experiment,
-        out=out,
-        data_dir=data_dir,
-        seeds=None if seeds is None else numbers(seeds, "--seeds"),
-        models=model,
-        data_sets=data_set,
-        protocol=protocol,
-        max_steps=max_steps,
-        resume=resume,
-        processes=processes,
-    )
-    print(table.read_text())
-    print(f"Results are in {table.parent}")

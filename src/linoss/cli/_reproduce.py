@@ -1,0 +1,86 @@
+"""`linoss reproduce`: the paper's experiments, with the paper's numbers beside ours."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from linoss import experiments
+from linoss.cli._options import Json
+from linoss.cli._output import show_json, show_line
+
+
+def reproduce(
+    experiment: Annotated[
+        experiments.Experiment, typer.Argument(help="Which of the paper's experiments.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory to keep results in.")],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", show_default="what LINOSS_DATA says", help="Directory of data sets."
+        ),
+    ] = None,
+    data_set: Annotated[
+        list[str] | None,
+        typer.Option(help="A set of the UEA archive; may be repeated. By default those there."),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"One of {', '.join(experiments.MODELS)}; repeatable. By default the paper's."
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="With commas; by default those of the published runs.")
+    ] = None,
+    protocol: Annotated[
+        Literal["paper", "quick"],
+        typer.Option(help="quick: the same models and splits, looked at more often, ended sooner."),
+    ] = "paper",
+    max_steps: Annotated[int | None, typer.Option(help="Training steps of a run, at most.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what is in DIR; repeat nothing finished.")
+    ] = False,
+    processes: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
+    json: Json = False,
+) -> None:
+    """Reproduce an experiment of the paper.
+
+    DIR/EXPERIMENT gets a result.json for each run, a table with the paper's numbers beside ours,
+    and its figures.
+    """
+    table = experiments.reproduce(
+        experiment,
+        out=out,
+        data_dir=data_dir,
+        seeds=None if seeds is None else _numbers(seeds, "--seeds"),
+        models=model,
+        data_sets=data_set,
+        protocol=protocol,
+        max_steps=max_steps,
+        resume=resume,
+        processes=processes,
+    )
+    if json:
+        results = [_record(result) for result in experiments.read_results(table.parent)]
+        show_json({"table": table, "results": results})
+    else:
+        show_line(table.read_text())
+        show_line(f"Results are in {table.parent}")
+
+
+def _record(result: experiments.Result) -> dict[str, Any]:
+    """A result without its history, which its file has."""
+    return {name: value for name, value in asdict(result).items() if name != "history"}
+
+
+def _numbers(text: str, name: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them."""
+    parts = text.replace(",", " ").split()
+    if not parts or not all(part.isdecimal() for part in parts):
+        raise ValueError(
+            f"{name} is {text!r}, expected whole numbers with commas, such as 2345,3456"
+        )
+    return tuple(int(part) for part in parts)
