@@ -77,6 +77,11 @@ inline void normal(vf x, vf& distribution, vf& density) {
   density = e * all(0.39894228f);
 }
 
+// The number of a sequence's sample, by which dropout counts.
+inline uint32_t first_sample(const Dropout& dropout, int64_t index, int64_t from) {
+  return dropout.origin + uint32_t(index) * dropout.stride + uint32_t(from);
+}
+
 // 0 or `scale` for W neighbours from `position` on: the generator of nn/_dropout.py.
 inline vf keep(const Dropout& dropout, int place, uint32_t position) {
   vu x;
@@ -278,7 +283,7 @@ void oscillate(const Packed& p, int64_t rows, const uint8_t* mask, Tile& t) {
 // From the tile's input to what enters the GLU's gate. For the backward pass (kKeep), t.v becomes
 // the derivative of dropout(GELU(v)).
 template <bool kKeep>
-void tile_forward(const Sizes& s, const Packed& p, const Dropout& dropout, int64_t first,
+void tile_forward(const Sizes& s, const Packed& p, const Dropout& dropout, uint32_t first,
                   int64_t rows, const float* u, const uint8_t* mask, Tile& t) {
   const int64_t H = p.H, P = p.P;
   take_rows(rows, s.hidden, u, t.u, H);
@@ -296,7 +301,7 @@ void tile_forward(const Sizes& s, const Packed& p, const Dropout& dropout, int64
       normal(v, cdf, pdf);
       vf g = v * cdf, slope = cdf + v * pdf;
       if (dropout.threshold) {
-        const vf kept = keep(dropout, 0, uint32_t((first + n) * s.hidden + j));
+        const vf kept = keep(dropout, 0, (first + uint32_t(n)) * uint32_t(s.hidden) + uint32_t(j));
         g *= kept, slope *= kept;
       }
       store(t.g + at, g);
@@ -316,7 +321,7 @@ void forward(const Sizes& s, const void* packed, const Dropout& dropout, int64_t
     t.state[j] = start[2 * j], t.state[p.P + j] = start[2 * j + 1];
   for (int64_t from = 0; from < s.time; from += kTile) {
     const int64_t rows = s.time - from < kTile ? s.time - from : kTile;
-    const int64_t first = index * s.time + from;
+    const uint32_t first = first_sample(dropout, index, from);
     const uint8_t* mask_here = mask ? mask + from : nullptr;
     float* keep_here = kept + from / kTile * 2 * s.state;
     std::memcpy(keep_here, t.state, s.state * 4);
@@ -325,7 +330,7 @@ void forward(const Sizes& s, const void* packed, const Dropout& dropout, int64_t
     for (int64_t n = 0; n < rows; ++n)
       for (int64_t j = 0; j < H; j += W) {
         vf o = sigmoid(load(t.w + n * 2 * H + j)) * load(t.w + n * 2 * H + H + j);
-        if (dropout.threshold) o *= keep(dropout, 1, uint32_t((first + n) * s.hidden + j));
+        if (dropout.threshold) o *= keep(dropout, 1, (first + uint32_t(n)) * uint32_t(s.hidden) + uint32_t(j));
         store(t.u + n * H + j, load(t.u + n * H + j) + o);
       }
     give_rows(rows, s.hidden, t.u, H, out + from * s.hidden);
@@ -366,7 +371,7 @@ void pull_back(const Packed& p, int64_t rows, const uint8_t* mask, Tile& t, cons
 
 // One tile's gradients, from d_out to d_u. Gradients of weights are added to padded sums. The
 // output's moments pull on each of its samples that is there: `pull` holds a and c of a + c out.
-void tile_backward(const Sizes& s, const Packed& p, const Dropout& dropout, int64_t first,
+void tile_backward(const Sizes& s, const Packed& p, const Dropout& dropout, uint32_t first,
                    int64_t rows, const uint8_t* mask, const float* d_out, const float* pull,
                    float* d_u, Tile& t, const Gradients& d) {
   const int64_t H = p.H, P = p.P;
@@ -381,7 +386,7 @@ void tile_backward(const Sizes& s, const Packed& p, const Dropout& dropout, int6
       const vf gate = sigmoid(load(w)), value = load(w + H);
       vf through = gate, o = d_out ? load_part(d_out + n * s.hidden + j, left) : vf{};
       if (dropout.threshold)
-        through *= keep(dropout, 1, uint32_t((first + n) * s.hidden + j));
+        through *= keep(dropout, 1, (first + uint32_t(n)) * uint32_t(s.hidden) + uint32_t(j));
       if (!mask || mask[n]) o += a + c * (load(out + n * H + j) + through * value);
       store(out + n * H + j, o);  // from here on, the gradient of the block's output
       const vf d_value = o * through, d_gate = d_value * value * (all(1.f) - gate);
@@ -429,7 +434,8 @@ void backward(const Sizes& s, const void* packed, const Dropout& dropout, int64_
     t.sensitivity[j] = d_final[2 * j], t.sensitivity[p.P + j] = d_final[2 * j + 1];
   for (int64_t tile = tiles(s.time) - 1; tile >= 0; --tile) {
     const int64_t from = tile * kTile, rows = s.time - from < kTile ? s.time - from : kTile;
-    const int64_t first = index * s.time + from, at = from * s.hidden;
+    const int64_t at = from * s.hidden;
+    const uint32_t first = first_sample(dropout, index, from);
     const uint8_t* mask_here = mask ? mask + from : nullptr;
     const float* start = kept + tile * 2 * s.state;
     std::memcpy(t.state, start, s.state * 4);

@@ -40,6 +40,8 @@ struct Dropout {
   uint32_t threshold;  // an element is dropped if its bits are below; 0 for no dropout
   float scale;         // what the others are multiplied by
   uint32_t words[4];
+  uint32_t origin;  // the number of the batch's first sample, where the batch is part of a larger one
+  uint32_t stride;  // samples from one sequence to the next
 };
 
 struct Gradients {

@@ -245,18 +245,20 @@ ffi::Error check_block(const F32& u, const F32& mean, const F32& scale, const F3
   if (!has_shape(feedthrough, {hidden})) return wrong_shape("feedthrough");
   if (!has_shape(glu, {2 * hidden, hidden})) return wrong_shape("glu");
   if (!has_shape(glu_bias, {2 * hidden})) return wrong_shape("glu_bias");
-  if (!has_shape(words, {4})) return wrong_shape("words");
+  if (!has_shape(words, {6})) return wrong_shape("words");
   if (mask.element_count() > 0 && !has_shape(mask, {batch, time})) return wrong_shape("mask");
   block.sizes = {batch, time, hidden, state};
   block.weights = {mean.typed_data(),   scale.typed_data(),       input.typed_data(),
                    bias.typed_data(),   step.typed_data(),        output.typed_data(),
                    feedthrough.typed_data(), glu.typed_data(),    glu_bias.typed_data()};
   block.mask = mask.element_count() > 0 ? mask.typed_data() : nullptr;
-  block.dropout = {0, 1.f, {}};
+  block.dropout = {0, 1.f, {}, 0, 0};
   if (rate > 0) {
     block.dropout.threshold = static_cast<uint32_t>(static_cast<double>(rate) * 4294967296.0 + 0.5);
     block.dropout.scale = 1.f / (1.f - rate);
     std::memcpy(block.dropout.words, words.typed_data(), sizeof(block.dropout.words));
+    block.dropout.origin = words.typed_data()[4];
+    block.dropout.stride = words.typed_data()[5];
   }
   return ffi::Error::Success();
 }

@@ -1,4 +1,4 @@
-"""Double precision and runtime checks of shapes and types, in tests only."""
+"""Double precision, runtime checks of shapes and types, and eight devices, in tests only."""
 
 import gc
 from pathlib import Path
@@ -8,6 +8,7 @@ import jaxtyping
 import pytest
 
 jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_num_cpu_devices", 8)
 
 with jaxtyping.install_import_hook("linoss", "beartype.beartype"):
     import linoss  # noqa: F401

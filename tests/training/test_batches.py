@@ -15,7 +15,7 @@ def cases_of(lengths):
 
 def order(lengths, batch_size=4, seed=0):
     inputs = Inputs(channels=1, lengths=(min(lengths), max(lengths)))
-    return Order.of(cases_of(lengths), inputs, batch_size, seed), inputs
+    return Order.of(cases_of(lengths), inputs.padded_length, batch_size, seed), inputs
 
 
 some_lengths = st.lists(st.integers(1, 300), min_size=1, max_size=60)
@@ -24,7 +24,7 @@ some_lengths = st.lists(st.integers(1, 300), min_size=1, max_size=60)
 @given(lengths=some_lengths)
 def test_buckets_hold_every_case_once(lengths):
     _, inputs = order(lengths)
-    buckets = make_buckets(np.array(lengths), inputs)
+    buckets = make_buckets(np.array(lengths), inputs.padded_length)
     assert sorted(np.concatenate([b.cases for b in buckets])) == list(range(len(lengths)))
     for bucket in buckets:
         assert all(inputs.padded_length(lengths[i]) == bucket.length for i in bucket.cases)
@@ -33,7 +33,7 @@ def test_buckets_hold_every_case_once(lengths):
 @given(lengths=some_lengths, least=st.integers(1, 40))
 def test_small_buckets_join_longer_ones(lengths, least):
     _, inputs = order(lengths)
-    buckets = merge_small(make_buckets(np.array(lengths), inputs), least)
+    buckets = merge_small(make_buckets(np.array(lengths), inputs.padded_length), least)
     assert sorted(np.concatenate([b.cases for b in buckets])) == list(range(len(lengths)))
     assert len(buckets) == 1 or min(len(b.cases) for b in buckets) >= least
     assert all(lengths[i] <= b.length for b in buckets for i in b.cases)
@@ -91,7 +91,7 @@ def test_evaluation_takes_each_case_once_in_batches_of_constant_size(lengths, ba
     _, inputs = order(lengths)
     cases = cases_of(lengths)
     seen, sizes = [], {}
-    for chosen, filled, length in evaluation_batches(cases, inputs, batch_size):
+    for chosen, filled, length in evaluation_batches(cases, inputs.padded_length, batch_size):
         seen += chosen.tolist()
         assert filled[: len(chosen)].tolist() == chosen.tolist()
         assert set(filled) == set(chosen)

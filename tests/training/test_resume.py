@@ -75,7 +75,7 @@ def test_the_weights_on_disk_are_those_of_the_result(
     tmp_path, problem, monkeypatch, assert_same_trees
 ):
     metrics = iter([0.2, 0.9, 0.1])
-    monkeypatch.setattr("linoss.training._loop.evaluate", lambda *args: next(metrics))
+    monkeypatch.setattr("linoss.training._loop.evaluate", lambda *args, **options: next(metrics))
     result = run(problem, tmp_path)
     assert result.best_step == 8
     assert_same_trees(load_model(tmp_path).model, result.model)
@@ -224,7 +224,7 @@ def test_resuming_a_finished_run_gives_its_result(finished, problem, assert_same
 
 def test_resuming_a_run_that_lost_patience_does_not_go_on(tmp_path, problem, monkeypatch):
     metrics = iter([0.5, 0.4])
-    monkeypatch.setattr("linoss.training._loop.evaluate", lambda *args: next(metrics))
+    monkeypatch.setattr("linoss.training._loop.evaluate", lambda *args, **options: next(metrics))
     run(problem, tmp_path, patience=1, evaluate_every=3)
     result = run(problem, tmp_path, patience=1, evaluate_every=3, resume=True)
     assert (result.steps, result.stopped_early, result.best_step) == (6, True, 3)

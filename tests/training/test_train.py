@@ -140,7 +140,7 @@ def test_the_loss_of_a_record_is_the_mean_since_the_last(make_problem):
 def script_metrics(monkeypatch, metrics):
     """Let evaluations give these, one after the other."""
     coming = iter(metrics)
-    monkeypatch.setattr("linoss.training._loop.evaluate", lambda *args: next(coming))
+    monkeypatch.setattr("linoss.training._loop.evaluate", lambda *args, **options: next(coming))
 
 
 def test_the_best_weights_are_kept_and_a_tie_takes_the_later(

@@ -10,6 +10,7 @@ import typer
 from linoss.cli import _options as options
 from linoss.cli._evaluate import show_score
 from linoss.cli._guard import INTERRUPTED, say
+from linoss.cli._machines import join_machines
 from linoss.cli._output import number, show_json, show_line
 from linoss.cli._runs import (
     REPORT,
@@ -67,6 +68,10 @@ def fit(
     evaluate_every: options.EvaluateEvery = None,
     patience: options.Patience = None,
     seed: options.Seed = None,
+    devices: options.Devices = None,
+    coordinator: options.Coordinator = None,
+    num_processes: options.NumProcesses = None,
+    process_id: options.ProcessId = None,
 ) -> None:
     """Train a model on data, and keep it in a directory.
 
@@ -75,9 +80,12 @@ def fit(
     scored on it in the end.
     """
     given = dict(locals())
-    for name in ("data", "out", "task", "resume", "json", "label"):
+    for name in ("data", "out", "task", "resume", "json", "label", *options.MACHINES):
         del given[name]
     parameters = options.parameters(given)
+    machines = join_machines(devices, coordinator, num_processes, process_id)
+    if machines.devices is not None:
+        parameters["devices"] = machines.devices
     begun = holds_a_run(out)
     if begun and not resume:
         raise ValueError(
@@ -95,10 +103,22 @@ def fit(
         raise typer.BadParameter(f"expected one of {', '.join(TASKS)}", param_hint="--task")
     else:
         parameters = {"random_state": 0, "verbose": 1, **parameters}
+    if not machines.speaks:
+        parameters["verbose"] = 0
     assert task is not None
     options.check_task(task, {**parameters, **({} if label is None else {"label": label})})
     try:
-        fitted(data, out, task, label, parameters, resume=resume, json=json)
+        with machines.watched():
+            fitted(
+                data,
+                out,
+                task,
+                label,
+                parameters,
+                resume=resume,
+                json=json,
+                speaks=machines.speaks,
+            )
     except KeyboardInterrupt:
         say(_interrupted(data, out))
         raise typer.Exit(INTERRUPTED) from None
@@ -113,8 +133,9 @@ def fitted(
     *,
     resume: bool,
     json: bool,
+    speaks: bool = True,
 ) -> None:
-    """Read, train, score, report."""
+    """Read, train, score, report; of several processes, all train and one does the rest."""
     import linoss.estimators
 
     _refuse_unknown(parameters.get("model_options"))
@@ -122,9 +143,11 @@ def fitted(
     if task == "regression":
         _refuse_classes(training.labels)
     estimator = getattr(linoss.estimators, TASKS[task])(**parameters)
-    if task != "forecasting" and not holds_a_run(out):
+    if task != "forecasting" and speaks and not holds_a_run(out):
         write_columns(out, Columns(label, training.names))
     estimator.fit(training, directory=out, resume=resume)
+    if not speaks:
+        return
     score, forecasts = None, []
     if task == "forecasting":
         score = None if test is None else score_table(estimator, test)

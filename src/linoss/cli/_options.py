@@ -10,6 +10,7 @@ import typer
 
 Task = Literal["classification", "regression", "forecasting"]
 _MODEL, _TRAINING, _TASK = "Model", "Training", "Options of one task"
+_MACHINES = "Devices and machines"
 
 ONLY_FOR: dict[str, tuple[str, ...]] = {
     "class_weight": ("classification",),
@@ -80,6 +81,28 @@ Patience = Annotated[
     int | None, _option(_TRAINING, "Stop after so many evaluations without improvement.", "never")
 ]
 Seed = Annotated[int | None, _option(_TRAINING, "Decides all that is drawn.", 0)]
+
+MACHINES = ("devices", "coordinator", "num_processes", "process_id")
+"""Options that say where to train, and nothing of what comes out."""
+Devices = Annotated[
+    str | None,
+    _option(
+        _MACHINES,
+        "Train on so many, or, such as 2x4, on 2 parts of a batch times 4 of time; in all "
+        "processes together. On a CPU they are made.",
+        "JAX's first, or all of several processes",
+    ),
+]
+Coordinator = Annotated[
+    str | None,
+    _option(
+        _MACHINES,
+        "HOST:PORT of the first of several processes, which all run the same command; auto to "
+        "find all of this under Slurm, Kubernetes or Open MPI.",
+    ),
+]
+NumProcesses = Annotated[int | None, _option(_MACHINES, "How many processes there are.")]
+ProcessId = Annotated[int | None, _option(_MACHINES, "Which of them this is, from 0.")]
 
 Label = Annotated[
     str | None, _option(_TASK, "Column of labels in a table.", "label, class, target or y")

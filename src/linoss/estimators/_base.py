@@ -25,6 +25,7 @@ from linoss.training import (
     Saved,
     TrainingConfig,
     load_model,
+    make_mesh,
     predict,
     save_model,
     train,
@@ -69,6 +70,7 @@ class SequenceEstimator(BaseEstimator):
         validation_fraction: float | None,
         evaluate_every: int | None,
         patience: int | None,
+        devices: int | tuple[int, int] | None,
         random_state: Any,
         verbose: int,
     ):
@@ -92,6 +94,7 @@ class SequenceEstimator(BaseEstimator):
         self.validation_fraction = validation_fraction
         self.evaluate_every = evaluate_every
         self.patience = patience
+        self.devices = devices
         self.random_state = random_state
         self.verbose = verbose
 
@@ -140,6 +143,7 @@ class SequenceEstimator(BaseEstimator):
                 on_progress=shown,
                 extra=self._extra(),
                 arrays=self._arrays(),
+                mesh=make_mesh(self.devices),
             )
         self.model_, self.inputs_, self.objective_ = result.model, inputs, objective
         self.history_, self.n_steps_ = result.history, result.steps
@@ -243,6 +247,7 @@ class SequenceEstimator(BaseEstimator):
     def _extra(self) -> dict[str, Any]:
         """What a directory holds beside the model."""
         parameters = self.get_params(deep=False)
+        del parameters["devices"]  # a run may go on with others
         if not isinstance(parameters["random_state"], int | None):
             parameters["random_state"] = None  # it has been used up
         parameters = json.loads(json.dumps(parameters, default=_plain))

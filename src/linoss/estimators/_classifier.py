@@ -57,6 +57,7 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
         validation_fraction: float | None = None,
         evaluate_every: int | None = None,
         patience: int | None = None,
+        devices: int | tuple[int, int] | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ):
@@ -77,6 +78,8 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
         - `evaluate_every`: steps between evaluations of that part; by default a twentieth of
           `steps`.
         - `patience`: stop after so many evaluations without improvement; None to never stop.
+        - `devices`: train on so many, each with its part of a batch, or on `(batch, time)` of them,
+          which split sequences, too; None for JAX's default device.
         - `random_state`: a whole number for results that can be had again.
         - `verbose`: 1 for a live line of progress.
         """
@@ -101,6 +104,7 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
             validation_fraction=validation_fraction,
             evaluate_every=evaluate_every,
             patience=patience,
+            devices=devices,
             random_state=random_state,
             verbose=verbose,
         )

@@ -64,6 +64,7 @@ class LinOSSForecaster(SequenceEstimator):
         validation_fraction: float | None = None,
         evaluate_every: int | None = None,
         patience: int | None = None,
+        devices: int | tuple[int, int] | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ):
@@ -98,6 +99,7 @@ class LinOSSForecaster(SequenceEstimator):
             validation_fraction=validation_fraction,
             evaluate_every=evaluate_every,
             patience=patience,
+            devices=devices,
             random_state=random_state,
             verbose=verbose,
         )

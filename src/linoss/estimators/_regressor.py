@@ -52,6 +52,7 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
         validation_fraction: float | None = None,
         evaluate_every: int | None = None,
         patience: int | None = None,
+        devices: int | tuple[int, int] | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ):
@@ -81,6 +82,7 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
             validation_fraction=validation_fraction,
             evaluate_every=evaluate_every,
             patience=patience,
+            devices=devices,
             random_state=random_state,
             verbose=verbose,
         )

@@ -1,5 +1,6 @@
 """One LinOSS block: norm, oscillators, GELU, GLU and a skip connection."""
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from linoss.nn._dropout import dropout
 from linoss.nn._fused import fused_block
 from linoss.nn._layer import LayerState, LinOSSLayer, last_interval
 from linoss.nn._norm import EPSILON, BatchNorm, LayerNorm, Norm, NormKind, make_norm
+from linoss.nn._split import WHOLE, Split
 from linoss.scan import resolve_engine
 
 
@@ -111,9 +113,10 @@ class LinOSSBlock(eqx.Module):
         mask: Bool[Array, "*batch time"] | None = None,
         intervals: Float[Array, "*batch time"] | None = None,
         engine: str = "auto",
+        split: Split = WHOLE,
     ) -> tuple[Float[Array, "*batch time hidden"], LayerState]:
         """The block as it is used after training, and the state after the sequence."""
-        output, state, _ = self._run(u, state, mask, intervals, engine, None, training=False)
+        output, state, _ = self._run(u, state, mask, intervals, engine, split, None, training=False)
         return output, state
 
     def train(
@@ -124,9 +127,10 @@ class LinOSSBlock(eqx.Module):
         mask: Bool[Array, "*batch time"] | None = None,
         intervals: Float[Array, "*batch time"] | None = None,
         engine: str = "auto",
+        split: Split = WHOLE,
     ) -> tuple[Float[Array, "*batch time hidden"], Norm | None]:
         """The block in training, dropout drawn by `words`, and its norm with new statistics."""
-        output, _, norm = self._run(u, None, mask, intervals, engine, words, training=True)
+        output, _, norm = self._run(u, None, mask, intervals, engine, split, words, training=True)
         return output, norm
 
     def _run(
@@ -136,6 +140,7 @@ class LinOSSBlock(eqx.Module):
         mask: Array | None,
         intervals: Array | None,
         engine: str,
+        split: Split,
         words: Array | None,
         *,
         training: bool,
@@ -143,15 +148,17 @@ class LinOSSBlock(eqx.Module):
         u = _checks.floating("u", u)
         _checks.shape("u", u, ("...", "time", self.glu.weight.shape[1]))
         if self.can_fuse(u, intervals, engine):
-            return self.run_fused(u, state, mask, words, training=training)[:3]
-        x, norm = (u, None) if self.norm is None else self.norm(u, mask, training=training)
-        options = {"mask": mask, "intervals": intervals, "engine": engine}
+            return self.run_fused(u, state, mask, words, training=training, split=split)[:3]
+        x, norm = u, None
+        if self.norm is not None:
+            x, norm = self.norm(u, mask, training=training, split=split)
+        options = {"mask": mask, "intervals": intervals, "engine": engine, "split": split}
         y, state = self.layer(x, state=state, **options)
         if self.backward_layer is not None:
             y = y + self.backward_layer(x, reverse=True, **options)[0]
         first, second = (None, None) if words is None else jnp.split(_both_words(words), 2)
-        y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, first)
-        return u + dropout(self.glu(y), self.dropout, second), state, norm
+        y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, first, split)
+        return u + dropout(self.glu(y), self.dropout, second, split), state, norm
 
     def can_fuse(self, u: Array, intervals: Array | None, engine: str) -> bool:
         """Whether the native block covers this case; where it does not, the plain one runs."""
@@ -174,22 +181,26 @@ class LinOSSBlock(eqx.Module):
         words: Array | None,
         *,
         training: bool,
+        split: Split = WHOLE,
         moments: Array | None = None,
         step: Array | None = None,
     ) -> tuple[Array, LayerState, Norm | None, Averages]:
         """The native block: output, state, norm, and averages of the output.
 
-        `moments`: mean and variance of each channel of `u` over all samples, if known; `step`: that
-        of the oscillators, likewise.
+        `moments`: mean and variance of each channel of this device's `u`, if known; `step`: that of
+        the oscillators, likewise.
         """
         *batch, time, hidden = u.shape
         layer, pairs = self.layer, self.layer.input_weight.shape[0]
         mean, scale, norm = jnp.zeros(hidden), jnp.ones(hidden), None
         if isinstance(self.norm, BatchNorm):
-            mean, variance, norm = self.norm.statistics(u, mask, training=training, moments=moments)
+            mean, variance, norm = self.norm.statistics(
+                u, mask, training=training, split=split, moments=moments
+            )
             scale = jax.lax.rsqrt(variance + EPSILON)
         if state is None:
             state = layer.init_state(tuple(batch))
+        state = layer.start_of_piece((u - mean) * scale, state, mask, "native", split)
         out, final, means, moments = fused_block(
             0.0 if words is None else self.dropout,
             u.reshape(-1, time, hidden),
@@ -202,7 +213,7 @@ class LinOSSBlock(eqx.Module):
             jnp.zeros(hidden) if layer.feedthrough is None else layer.feedthrough,
             self.glu.weight,
             jnp.zeros(2 * hidden) if self.glu.bias is None else self.glu.bias,
-            _both_words(words),
+            jnp.concatenate([_both_words(words), split.first_sample(math.prod(batch), time)]),
             jnp.zeros((0, 0), jnp.uint8)
             if mask is None
             else jnp.broadcast_to(mask, u.shape[:-1]).reshape(-1, time).astype(jnp.uint8),

@@ -4,10 +4,14 @@ Bits come from a few integer operations per element, so that dropout costs a pas
 no more, and any other program that knows the two words of the key can compute the same mask.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray, UInt32
+
+from linoss.nn._split import WHOLE, Split
 
 
 def key_words(key: PRNGKeyArray) -> UInt32[Array, "2"]:
@@ -28,15 +32,22 @@ def random_bits(words: UInt32[Array, "2"], position: UInt32[Array, "..."]) -> UI
 
 
 def dropout(
-    x: Float[Array, "*batch time channel"], rate: float, words: UInt32[Array, "2"] | None
+    x: Float[Array, "*batch time channel"],
+    rate: float,
+    words: UInt32[Array, "2"] | None,
+    split: Split = WHOLE,
 ) -> Float[Array, "*batch time channel"]:
-    """Zero each element with probability `rate`, scale the others to keep the mean."""
+    """Zero each element with probability `rate`, scale the others to keep the mean.
+
+    Positions are counted through the whole batch, of which `x` may be this device's piece.
+    """
     if words is None or rate == 0:
         return x
-    position = jnp.zeros(x.shape, jnp.uint32)
-    stride = 1
-    for axis in reversed(range(x.ndim)):
-        position += jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis) * jnp.uint32(stride % 2**32)
-        stride *= x.shape[axis]
+    *batch, time, channels = x.shape
+    origin, stride = split.first_sample(math.prod(batch), time)
+    row = jnp.arange(math.prod(batch), dtype=jnp.uint32).reshape(*batch, 1, 1)
+    step = jnp.arange(time, dtype=jnp.uint32)[:, None]
+    sample = origin + row * stride + step
+    position = sample * jnp.uint32(channels) + jnp.arange(channels, dtype=jnp.uint32)
     keep = random_bits(words, position) >= jnp.uint32(min(round(rate * 2**32), 2**32 - 1))
     return jnp.where(keep, x / (1 - rate), 0)

@@ -31,7 +31,7 @@ def fused_block(
     feedthrough: Float[Array, " hidden"],
     glu_weight: Float[Array, "2*hidden hidden"],
     glu_bias: Float[Array, " 2*hidden"],
-    words: UInt32[Array, "4"],
+    words: UInt32[Array, "6"],
     mask: UInt8[Array, "_ _"],
     start: Float[Array, "batch m 2"],
 ) -> tuple[
@@ -43,7 +43,8 @@ def fused_block(
     """The block's output, its final state, the output's mean over each sequence, and its mean and
     variance over all samples.
 
-    `scale` is one over the norm's deviation.
+    `scale` is one over the norm's deviation. `words`: two for each dropout, then the number of the
+    first sample and of samples from one sequence to the next, by which dropout counts.
     """
     weights = (mean, scale, input_weight, bias, step, output_weight, feedthrough, glu_weight)
     return _block(rate, u, (*weights, glu_bias), words, mask, start)

@@ -12,6 +12,9 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from linoss.nn._split import WHOLE, Split
+from linoss.scan import nearest_before
+
 Features = Float[Array, "*batch time hidden"]
 Mask = Bool[Array, "*batch time"] | None
 Pooling = Literal["mean", "last"]
@@ -51,20 +54,22 @@ class PooledHead(eqx.Module):
         )
 
     def __call__(
-        self, features: Features, mask: Mask, means: Float[Array, "*batch hidden"] | None = None
+        self,
+        features: Features,
+        mask: Mask,
+        means: Float[Array, "*batch hidden"] | None = None,
+        split: Split = WHOLE,
     ) -> Float[Array, "*batch out"]:
         """The answer for each whole sequence; `means` are the features' own, where known."""
-        if self.pooling == "mean" and means is not None:
-            pooled = means
-        elif mask is None:
-            pooled = jnp.mean(features, axis=-2) if self.pooling == "mean" else features[..., -1, :]
-        elif self.pooling == "mean":
-            count = jnp.maximum(jnp.sum(mask, axis=-1), 1)[..., None]
-            pooled = jnp.sum(features, axis=-2, where=mask[..., None]) / count
+        if self.pooling == "mean":
+            count = features.shape[-2] if mask is None else jnp.sum(mask, axis=-1)
+            if means is None:
+                where = None if mask is None else mask[..., None]
+                total = jnp.sum(features, axis=-2, where=where)
+                means = total / jnp.maximum(jnp.asarray(count), 1)[..., None]
+            pooled = split.time_means(means, jnp.broadcast_to(count, means.shape[:-1]))
         else:
-            last = jnp.max(jnp.where(mask, jnp.arange(mask.shape[-1]), 0), axis=-1)
-            pooled = jnp.take_along_axis(features, last[..., None, None], axis=-2)[..., 0, :]
-            pooled = jnp.where(jnp.any(mask, axis=-1)[..., None], pooled, 0)
+            pooled = _last(features, mask, split)
         return affine(self.decoder, pooled)
 
     def run(
@@ -84,6 +89,21 @@ class PooledHead(eqx.Module):
             pooled = jnp.take_along_axis(known, last[..., None], axis=-2)
             answers = affine(self.decoder, pooled)
         return answers, PooledState(pooled[..., -1, :], count[..., -1])
+
+
+def _last(features: Features, mask: Mask, split: Split) -> Float[Array, "*batch hidden"]:
+    """The features of the last sample that is there; 0 if none is."""
+    if mask is None:
+        there, last = jnp.ones(features.shape[:-2], int), features[..., -1, :]
+    else:
+        there = jnp.max(jnp.where(mask, jnp.arange(1, mask.shape[-1] + 1), 0), axis=-1)
+        index = jnp.maximum(there - 1, 0)[..., None, None]
+        last = jnp.take_along_axis(features, index, axis=-2)[..., 0, :]
+    is_last = there > 0
+    if split.time is not None:  # not if a later piece has one
+        later = nearest_before(split.time, there, reverse=True)
+        is_last &= later == 0
+    return split.sum_over_time(jnp.where(is_last[..., None], last, 0))
 
 
 class StepHead(eqx.Module):
@@ -149,13 +169,20 @@ class ForecastHead(eqx.Module):
         return jnp.take_along_axis(both, source[..., None], axis=-2)
 
     def __call__(
-        self, features: Features, lengths: Int[Array, "*batch"] | None
+        self, features: Features, lengths: Int[Array, "*batch"] | None, split: Split = WHOLE
     ) -> Float[Array, "*batch horizon out"]:
         """The forecasts, from the features of an extended sequence."""
-        if lengths is None:
+        time = features.shape[-2]
+        if lengths is None and split.time is None:
             return affine(self.decoder, features[..., -self.horizon :, :])
-        future = lengths[..., None] + jnp.arange(self.horizon)
-        return affine(self.decoder, jnp.take_along_axis(features, future[..., None], axis=-2))
+        start, total = split.steps_before(time)
+        if lengths is None:
+            lengths = jnp.full(features.shape[:-2], total - self.horizon)
+        future = lengths[..., None] + jnp.arange(self.horizon) - start
+        index = jnp.clip(future, 0, time - 1)[..., None]
+        found = jnp.take_along_axis(features, index, axis=-2)
+        here = (future >= 0) & (future < time)
+        return affine(self.decoder, split.sum_over_time(jnp.where(here[..., None], found, 0)))
 
     def run(
         self, features: Features, mask: Mask, state: None

@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 
 from linoss import _checks
 from linoss._checks import AnyArray
-from linoss.dynamics import Oscillators
-from linoss.scan import oscillator_scan
+from linoss.dynamics import Oscillators, Transition, VaryingTransition
+from linoss.nn._split import WHOLE, Split
+from linoss.scan import oscillator_scan, state_before_piece
 
 Feedthrough = Literal["vector", "dense", "none"]
 
@@ -97,11 +98,13 @@ class LinOSSLayer(eqx.Module):
         intervals: Float[AnyArray, "*batch time"] | None = None,
         reverse: bool = False,
         engine: str = "auto",
+        split: Split = WHOLE,
     ) -> tuple[Float[Array, "*batch time hidden"], LayerState]:
         """x = C y + D u for a whole sequence, and the state after it.
 
         For `mask`, `reverse` and `engine` see [`linoss.oscillator_scan`][]; `intervals`, for
-        irregular sampling, is the time since the sample before in units of the usual one.
+        irregular sampling, is the time since the sample before in units of the usual one. Where
+        time is split over devices, the state after it is that after this device's piece.
         """
         u = _checks.floating("u", u)
         _checks.shape("u", u, ("...", "time", self.input_weight.shape[1]))
@@ -113,28 +116,67 @@ class LinOSSLayer(eqx.Module):
         if state is None:
             state = self.init_state(u.shape[:-2])
         if reverse and intervals is not None:
-            intervals = _intervals_after(intervals, mask)
-        copies = self.input_weight.shape[0] // self.oscillators.state_size
-        transition = self.oscillators.transition(intervals, copies)
-        force = u @ self.input_weight.T
-        if self.bias is not None:
-            force = force + self.bias
+            intervals = _intervals_after(intervals, mask, split)
         order = -1 if reverse else 1
-        if transition.onset != 1:
-            force = _weigh_first(force, state.interval, mask, intervals, order)
-        y, oscillators = oscillator_scan(
-            transition,
-            force,
-            initial_state=state.oscillators,
-            mask=mask,
-            reverse=reverse,
-            engine=engine,
-        )
+        transition, force, state = self._forces(u, state, mask, intervals, order, split)
+        options = {"mask": mask, "reverse": reverse, "engine": engine}
+        start = state.oscillators
+        if split.time is not None:
+            start = state_before_piece(
+                transition, force, initial_state=start, time_axis=split.time, **options
+            )
+        y, oscillators = oscillator_scan(transition, force, initial_state=start, **options)
         x = y @ self.output_weight.T
         if self.feedthrough is not None:
             x = x + (u * self.feedthrough if self.feedthrough.ndim == 1 else u @ self.feedthrough.T)
         interval = last_interval(state.interval, u.shape[:-1], mask, intervals, order)
         return x, LayerState(oscillators, interval)
+
+    def start_of_piece(
+        self,
+        u: Float[Array, "*batch time hidden"],
+        state: LayerState,
+        mask: Bool[Array, "*batch time"] | None,
+        engine: str,
+        split: Split,
+    ) -> LayerState:
+        """The state before this device's piece of regular samples, from that before the whole."""
+        if split.time is None:
+            return state
+        transition, force, state = self._forces(u, state, mask, None, 1, split)
+        oscillators = state_before_piece(
+            transition,
+            force,
+            initial_state=state.oscillators,
+            mask=mask,
+            reverse=False,
+            engine=engine,
+            time_axis=split.time,
+        )
+        return LayerState(oscillators, state.interval)
+
+    def _forces(
+        self,
+        u: Array,
+        state: LayerState,
+        mask: Array | None,
+        intervals: Array | None,
+        order: int,
+        split: Split,
+    ) -> tuple[Transition | VaryingTransition, Array, LayerState]:
+        """The oscillators' step, what drives them, and the state with the interval before."""
+        copies = self.input_weight.shape[0] // self.oscillators.state_size
+        transition = self.oscillators.transition(intervals, copies)
+        force = u @ self.input_weight.T
+        if self.bias is not None:
+            force = force + self.bias
+        if transition.onset != 1:
+            none = jnp.zeros_like(state.interval)
+            here = last_interval(none, u.shape[:-1], mask, intervals, order)
+            before = split.before(here, state.interval, reverse=order < 0)
+            state = LayerState(state.oscillators, before)
+            force = _weigh_first(force, before, mask, intervals, order)
+        return transition, force, state
 
 
 def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:
@@ -174,15 +216,20 @@ def last_interval(
     return jnp.where(jnp.any(present, axis=-1), step, previous)
 
 
-def _intervals_after(intervals: Array, mask: Array | None) -> Array:
+def _intervals_after(intervals: Array, mask: Array | None, split: Split) -> Array:
     """The time to the next sample that is there, for a run in reverse; the last has the first's."""
     time = intervals.shape[-1]
-    if mask is None:
-        return jnp.roll(intervals, -1, axis=-1)
+    mask = jnp.ones(intervals.shape, bool) if mask is None else mask
     shape = jnp.broadcast_shapes(intervals.shape, mask.shape)
     intervals = jnp.broadcast_to(intervals, shape)
     there = jnp.where(jnp.broadcast_to(mask, shape), jnp.arange(time), time)
     following = jax.lax.cummin(there, axis=there.ndim - 1, reverse=True)
     following = jnp.concatenate([following[..., 1:], jnp.full_like(there[..., :1], time)], axis=-1)
-    first = jnp.argmin(there, axis=-1, keepdims=True)
-    return jnp.take_along_axis(intervals, jnp.where(following < time, following, first), axis=-1)
+    own = jnp.min(there, axis=-1, keepdims=True)
+    first = jnp.take_along_axis(intervals, jnp.minimum(own, time - 1), axis=-1)
+    if split.time is not None:
+        offer = jnp.where(own < time, first, 0)
+        first = split.first_of_all(offer, first)
+        first = split.before(offer, first, reverse=True)
+    known = jnp.take_along_axis(intervals, jnp.minimum(following, time - 1), axis=-1)
+    return jnp.where(following < time, known, first)

@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Bool, Float, Int, PRNGKeyArray, UInt32
 
 from linoss import _checks
 from linoss._checks import AnyArray
@@ -18,6 +20,7 @@ from linoss.nn._fused import encode
 from linoss.nn._heads import ForecastHead, Head, PooledHead, StepHead, affine
 from linoss.nn._layer import LayerState
 from linoss.nn._norm import Norm
+from linoss.nn._split import WHOLE, Split
 from linoss.scan import resolve_engine
 
 
@@ -97,6 +100,7 @@ class LinOSS(eqx.Module):
         intervals: Float[AnyArray, "*batch time"] | None = None,
         future: Float[AnyArray, "*batch horizon in"] | None = None,
         engine: str = "auto",
+        mesh: Mesh | None = None,
     ) -> Float[Array, "..."]:
         """The model's answers for whole sequences.
 
@@ -111,12 +115,14 @@ class LinOSS(eqx.Module):
         - `future`: forecasting: `(..., horizon, in_size)`, what is known in advance; zeros
           elsewhere, and by default.
         - `engine`: see [`linoss.oscillator_scan`][].
+        - `mesh`: devices to run on, with an axis `"batch"`, an axis `"time"`, or both, along which
+          sequences and their steps are split in equal parts; `u` is then `(batch, time, in_size)`.
 
         **Returns:** `(..., out_size)`, or `(..., answers, out_size)` for answers at every k-th step
         and for forecasts. Classification gives logits.
         """
         inputs = self._inputs(u, lengths, mask, intervals, future, engine)
-        answers, _ = _whole(self, inputs, None)
+        answers, _ = _whole(self, inputs, None, self._checked(mesh, inputs["u"].shape))
         return answers
 
     def train(
@@ -129,6 +135,7 @@ class LinOSS(eqx.Module):
         intervals: Float[AnyArray, "*batch time"] | None = None,
         future: Float[AnyArray, "*batch horizon in"] | None = None,
         engine: str = "auto",
+        mesh: Mesh | None = None,
     ) -> tuple[Float[Array, "..."], tuple[Norm | None, ...]]:
         """As a call, but in training: with dropout drawn by `key`, and norms that learn statistics.
 
@@ -138,7 +145,7 @@ class LinOSS(eqx.Module):
         """
         _checks.random_key("key", key)
         inputs = self._inputs(u, lengths, mask, intervals, future, engine)
-        return _whole(self, inputs, key)
+        return _whole(self, inputs, key, self._checked(mesh, inputs["u"].shape))
 
     def with_norms(self, norms: tuple[Norm | None, ...]) -> "LinOSS":
         """This model with other norms: those that [`train`][] returned."""
@@ -252,6 +259,31 @@ class LinOSS(eqx.Module):
         _checks.shape("future", future, shape)
         return self.run(state, future, engine=engine)[0]
 
+    def _checked(self, mesh: Mesh | None, shape: tuple[int, ...]) -> Mesh | None:
+        """A mesh that divides a batch of that shape."""
+        split = Split.of(mesh)
+        if mesh is None:
+            return None
+        if len(shape) != 3:
+            raise ValueError(f"u has shape {shape}, expected (batch, time, in_size) for a mesh")
+        sequences, steps, _ = shape
+        if split.batch is not None and sequences % mesh.shape[split.batch]:
+            raise ValueError(
+                f"u has {sequences} sequences, expected a multiple of {mesh.shape[split.batch]}, "
+                "the mesh's devices along 'batch'"
+            )
+        if split.time is not None:
+            steps, devices = steps + (self.config.horizon or 0), mesh.shape[split.time]
+            every = self.config.every or 1
+            if steps % (devices * every):
+                each = "" if every == 1 else f" times {every}, the steps from answer to answer"
+                ahead = "" if self.config.horizon is None else ", those ahead included"
+                raise ValueError(
+                    f"u has {steps} steps{ahead}, expected a multiple of {devices}, the mesh's "
+                    f"devices along 'time'{each}; pad it, and pass lengths"
+                )
+        return mesh
+
     def _inputs(
         self, u: Any, lengths: Any, mask: Any, intervals: Any, future: Any, engine: str
     ) -> dict[str, Any]:
@@ -313,7 +345,7 @@ def _check_lengths(lengths: Any, batch: tuple[int, ...], time: int) -> Array:
 
 @eqx.filter_jit
 def _whole(
-    model: LinOSS, inputs: dict[str, Any], key: PRNGKeyArray | None
+    model: LinOSS, inputs: dict[str, Any], key: PRNGKeyArray | None, mesh: Mesh | None
 ) -> tuple[Array, tuple[Norm | None, ...]]:
     """Answers for whole sequences; in training (with a key) also the norms' new statistics."""
     u, lengths, mask, intervals = (inputs[k] for k in ("u", "lengths", "mask", "intervals"))
@@ -330,19 +362,43 @@ def _whole(
     if lengths is not None:
         there = jnp.arange(u.shape[-2]) < lengths[..., None] + (u.shape[-2] - past)
         mask = there if mask is None else mask & there
-    features, means, _, norms = _features(
-        model, u, mask, intervals, inputs["engine"], states=None, key=key
-    )
-    if isinstance(head, PooledHead):
-        return head(features, mask, means), norms
-    return head(features, lengths if isinstance(head, ForecastHead) else mask), norms
+    arrays, static = eqx.partition(model, eqx.is_array)
+    split = Split.of(mesh)
+
+    def answer(arrays: Any, words: Any, samples: Any, lengths: Any) -> tuple[Array, Any]:
+        """For all sequences, or those of a device."""
+        model: LinOSS = eqx.combine(arrays, static)
+        u, mask, intervals = samples
+        features, means, _, norms = _features(
+            model, u, mask, intervals, inputs["engine"], states=None, words=words, split=split
+        )
+        if isinstance(model.head, PooledHead):
+            return model.head(features, mask, means, split), norms
+        if isinstance(model.head, ForecastHead):
+            return model.head(features, lengths, split), norms
+        return model.head(features, mask), norms
+
+    words = None
+    if key is not None:
+        words = jax.vmap(key_words)(jax.random.split(key, len(model.blocks)))
+    arguments = (arrays, words, (u, mask, intervals), lengths)
+    if mesh is None:
+        return answer(*arguments)
+    answers = split.samples if isinstance(head, StepHead) else split.sequences
+    return jax.shard_map(
+        answer,
+        mesh=mesh,
+        in_specs=(P(), P(), split.samples, split.sequences),
+        out_specs=(answers, P()),
+        check_vma=False,  # the kernels do not say what varies from device to device
+    )(*arguments)
 
 
 def run_piece(model: LinOSS, state: ModelState, inputs: dict[str, Any]) -> tuple[Array, ModelState]:
     """Answers at every step of a piece of a sequence, and the state after it."""
     mask = inputs["mask"]
     features, _, states, _ = _features(
-        model, inputs["u"], mask, inputs["intervals"], inputs["engine"], state.blocks, key=None
+        model, inputs["u"], mask, inputs["intervals"], inputs["engine"], state.blocks, None
     )
     assert states is not None
     answers, head_state = model.head.run(features, mask, state.head)
@@ -359,21 +415,19 @@ def _features(
     intervals: Array | None,
     engine: str,
     states: LayerState | None,
-    key: PRNGKeyArray | None,
+    words: UInt32[Array, "blocks 2"] | None,
+    split: Split = WHOLE,
 ) -> tuple[Array, Array | None, LayerState | None, tuple[Norm | None, ...]]:
     """Encoder and blocks: features, their means over time where a pass has found them by the way,
-    states, and norms, in training (with a key) with their new statistics."""
+    states, and norms, in training (with words for dropout) with their new statistics."""
     if mask is not None:  # what is missing may be anything, NaN included
         u = jnp.where(mask[..., None], u, 0)
-    words = [None] * len(model.blocks)
-    if key is not None:
-        words = jax.vmap(key_words)(jax.random.split(key, len(model.blocks)))
     if model.blocks[0].can_fuse(u, intervals, engine):
-        return _fused_features(model, u, mask, states, words, training=key is not None)
+        return _fused_features(model, u, mask, states, words, split)
     hidden = affine(model.encoder, u)
     arrays, static = zip(*(eqx.partition(b, eqx.is_array) for b in model.blocks), strict=True)
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *arrays)  # alike: one is compiled, in a loop
-    options = {"mask": mask, "intervals": intervals, "engine": engine}
+    options = {"mask": mask, "intervals": intervals, "engine": engine, "split": split}
 
     def train(hidden: Array, block_and_words: Any) -> Any:
         arrays, words = block_and_words
@@ -383,7 +437,7 @@ def _features(
         arrays, state = block_and_state
         return eqx.combine(arrays, static[0])(hidden, state=state, **options)
 
-    if key is None:
+    if words is None:
         hidden, states = jax.lax.scan(evaluate, hidden, (stacked, states))
         return hidden, None, states, tuple(block.norm for block in model.blocks)
     train = jax.checkpoint(train, prevent_cse=False)
@@ -397,9 +451,8 @@ def _fused_features(
     u: Array,
     mask: Array | None,
     states: LayerState | None,
-    words: Any,
-    *,
-    training: bool,
+    words: Array | None,
+    split: Split,
 ) -> tuple[Array, Array, LayerState, tuple[Norm | None, ...]]:
     """The same by native passes, each of which finds the moments that the next one's norm needs."""
     *batch, time, channels = u.shape
@@ -423,8 +476,9 @@ def _fused_features(
             hidden,
             state,
             mask,
-            words[i],
-            training=training,
+            None if words is None else words[i],
+            training=words is not None,
+            split=split,
             moments=averages.moments,
             step=steps[i],
         )

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
+from linoss.nn._split import WHOLE, Split, present
+
 EPSILON = 1e-5
 _KEEP = {"running": 0.99, "batch": 0.9}
 
@@ -29,6 +31,7 @@ class LayerNorm(eqx.Module):
         mask: Bool[Array, "*batch time"] | None,
         *,
         training: bool,
+        split: Split = WHOLE,
     ) -> tuple[Float[Array, "*batch time hidden"], "LayerNorm"]:
         """The normalised samples, and the norm itself, which stays as it is."""
         mean = jnp.mean(x, axis=-1, keepdims=True)
@@ -60,9 +63,10 @@ class BatchNorm(eqx.Module):
         mask: Bool[Array, "*batch time"] | None,
         *,
         training: bool,
+        split: Split = WHOLE,
     ) -> tuple[Float[Array, "*batch time hidden"], "BatchNorm"]:
         """The normalised samples, and the norm with the statistics it has after them."""
-        mean, variance, updated = self.statistics(x, mask, training=training)
+        mean, variance, updated = self.statistics(x, mask, training=training, split=split)
         return (x - mean) * jax.lax.rsqrt(variance + EPSILON), updated
 
     def statistics(
@@ -71,16 +75,19 @@ class BatchNorm(eqx.Module):
         mask: Bool[Array, "*batch time"] | None,
         *,
         training: bool,
+        split: Split = WHOLE,
         moments: Float[Array, "2 hidden"] | None = None,
     ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "BatchNorm"]:
         """Mean and variance to normalise with, and the norm with the statistics it has then.
 
-        `moments` are the batch's mean and variance, if they are known already.
+        `moments` are the batch's mean and variance (of this device's piece), if they are known.
         """
         running = (jax.lax.stop_gradient(self.mean), jax.lax.stop_gradient(self.variance))
         if not training:
             return *running, self
-        batch = _statistics(x, mask) if moments is None else (moments[0], moments[1])
+        if moments is None:
+            moments = _moments(x, mask)
+        batch = tuple(split.moments(moments, present(mask, x.shape[:-1])))
         keep = _KEEP[self.kind]
         mean, variance = (
             jnp.where(self.fresh, b, keep * r + (1 - keep) * b)
@@ -94,12 +101,12 @@ class BatchNorm(eqx.Module):
         return *((mean, variance) if self.kind == "running" else batch), updated
 
 
-def _statistics(x: Array, mask: Array | None) -> tuple[Array, Array]:
-    """Mean and variance of each channel over all samples that are there."""
-    axes = tuple(range(x.ndim - 1))
+def _moments(x: Array, mask: Array | None) -> Float[Array, "2 hidden"]:
+    """Mean and variance of each channel over all samples that are there; 0 where none is."""
+    axes, count = tuple(range(x.ndim - 1)), jnp.maximum(present(mask, x.shape[:-1]), 1)
     where = None if mask is None else jnp.broadcast_to(mask, x.shape[:-1])[..., None]
-    mean = jnp.mean(x, axes, where=where)
-    return mean, jnp.mean((x - mean) ** 2, axes, where=where)
+    mean = jnp.sum(x, axes, where=where) / count
+    return jnp.stack([mean, jnp.sum((x - mean) ** 2, axes, where=where) / count])
 
 
 Norm = LayerNorm | BatchNorm

@@ -66,7 +66,7 @@ def solve_in_chunks(
 
     with jax.enable_x64(True):
         if chunks == 1:
-            starts, final = _double_precision((start[0][:, None], start[1][:, None])), None
+            starts, final = double_precision((start[0][:, None], start[1][:, None])), None
         else:
             products, ends = _run_from_rest(advance, length, (batch, chunks, m), force.dtype)
             starts, final = _join(products, ends, start, reverse=adjoint)
@@ -88,18 +88,19 @@ def _run_from_rest(
     _, matrix, _ = advance(jnp.asarray(0), rest)
     if is_constant(matrix):
         ends = jax.lax.fori_loop(0, length, lambda i, state: advance(i, state)[2], rest)
-        return _power(_double_precision(matrix), length), ends
+        return _power(double_precision(matrix), length), ends
 
     def run(i: Array, carry: tuple[Matrix, State]) -> tuple[Matrix, State]:
         product, state = carry
         _, matrix, state = advance(i, state)
-        return multiply(_double_precision(matrix), product), state
+        return multiply(double_precision(matrix), product), state
 
     one, zero = jnp.ones(shape, jnp.float64), jnp.zeros(shape, jnp.float64)
     return jax.lax.fori_loop(0, length, run, (((one, zero), (zero, one)), rest))
 
 
-def _double_precision(matrix: Any) -> Any:
+def double_precision(matrix: Any) -> Any:
+    """The same in double precision."""
     return jax.tree.map(lambda x: x.astype(jnp.float64), matrix)
 
 
@@ -121,7 +122,7 @@ def _join(products: Matrix, ends: State, start: State, *, reverse: bool) -> tupl
 
     chunk_first = partial(jax.tree.map, lambda x: jnp.moveaxis(x, 1, 0))
     chunks = (None if is_constant(products) else chunk_first(products), chunk_first(ends))
-    last, (zs, ys) = jax.lax.scan(join, _double_precision(start), chunks, reverse=reverse)
+    last, (zs, ys) = jax.lax.scan(join, double_precision(start), chunks, reverse=reverse)
     starts = (jnp.moveaxis(zs, 0, 1), jnp.moveaxis(ys, 0, 1))
     return jax.tree.map(lambda x: x.astype(start[0].dtype), (starts, last))
 
@@ -145,9 +146,9 @@ def solve_by_doubling(
         with jax.enable_x64(True):
             wide = jax.tree.map(lambda x: along_time(jnp.broadcast_to(x, force.shape)), matrix)
             products, states = jax.lax.associative_scan(
-                _compose, _double_precision((wide, forced)), axis=1
+                _compose, double_precision((wide, forced)), axis=1
             )
-            begin = _double_precision((start[0][:, None], start[1][:, None]))
+            begin = double_precision((start[0][:, None], start[1][:, None]))
             states = add(apply(products, begin), states)
             zs, ys = (x.astype(force.dtype) for x in states)
     return (along_time(zs), along_time(ys)), (zs[:, -1], ys[:, -1])
@@ -161,7 +162,7 @@ def _powers_of_two(matrix: Matrix, time: int) -> list[tuple[Matrix, Matrix]]:
     """M, M^2, M^4, ... as far as a sequence needs them, each with its rounding error."""
     dtype, powers = matrix[0][0].dtype, []
     with jax.enable_x64(True):
-        power = _double_precision(matrix)
+        power = double_precision(matrix)
         while time > 1:
             rounded = jax.tree.map(lambda x: x.astype(dtype), power)
             error = jax.tree.map(lambda x, r: (x - r).astype(dtype), power, rounded)

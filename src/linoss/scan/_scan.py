@@ -2,7 +2,7 @@
 
 import os
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from linoss.dynamics._transition import Transition, VaryingTransition
 from linoss.dynamics._verlet import kick_weights
 from linoss.scan._adjoint import Piece, Plan, run, run_with_adjoint
 from linoss.scan._native import run_natively
+from linoss.scan._pieces import join_pieces, nearest_before
 from linoss.scan._recurrence import Recurrence, Samples, State
 
 ENGINES = ("sequential", "chunked", "associative", "native")
@@ -66,6 +67,7 @@ def oscillator_scan(
     reverse: bool = False,
     engine: str = "auto",
     forward_mode: bool = False,
+    time_axis: str | None = None,
 ) -> tuple[Float[Array, "*batch time m"], Float[Array, "*batch m 2"]]:
     """Run oscillators over a sequence of forces: x_n = M x_{n-1} + F b_n, x = [z, y].
 
@@ -87,6 +89,9 @@ def oscillator_scan(
       `LINOSS_ENGINE` says. They compute the same values and gradients to rounding.
     - `forward_mode`: differentiate by JAX's own rules rather than by the adjoint recurrence, so
       that `jax.jvp` and higher derivatives work; `jax.grad` then keeps all states in memory.
+    - `time_axis`: inside `jax.shard_map`, the name of the mesh's axis along which time is split.
+      `force` and `mask` are then this device's piece of the sequence, `initial_state` and what is
+      returned as the final state are those of the whole.
 
     **Returns:** positions y, `(..., time, m)`, and the final state [z, y], `(..., m, 2)`.
 
@@ -124,10 +129,47 @@ def oscillator_scan(
         reverse=bool(reverse),
         engine=engine,
         forward_mode=bool(forward_mode),
+        time_axis=time_axis,
     )
 
 
-@partial(jax.jit, static_argnames=("reverse", "engine", "forward_mode"))
+def state_before_piece(
+    transition: Transition | VaryingTransition,
+    force: Float[Array, "*batch time m"],
+    *,
+    initial_state: Float[Array, "*batch m 2"],
+    mask: Bool[Array, "*batch time"] | None,
+    reverse: bool,
+    engine: str,
+    time_axis: str,
+) -> Float[Array, "*batch m 2"]:
+    """Where time is split: the state from which this device's piece starts.
+
+    `initial_state` is the one before the whole sequence. As in `oscillator_scan` after a given
+    state, Verlet's first force of a piece has its weight already.
+    """
+    recurrence, samples, b, start = _prepare(
+        transition, force, initial_state, mask, reverse=reverse
+    )
+    if transition.onset != 1:
+        b = _weigh(b, samples, 1.0, None, reverse=reverse)
+    run = partial(_run, resolve_engine(engine), False, recurrence, samples)
+    start, _ = join_pieces(
+        time_axis, recurrence, samples, b, start, lambda b, x: run(b, x)[1], reverse=reverse
+    )
+    return jnp.stack(start, axis=-1).reshape(initial_state.shape)
+
+
+class _Problem(NamedTuple):
+    """A scan with one batch axis, from the first sample in its order to the last."""
+
+    recurrence: Recurrence
+    samples: Samples
+    force: Array
+    start: State
+
+
+@partial(jax.jit, static_argnames=("reverse", "engine", "forward_mode", "time_axis"))
 def _scan(
     transition: Transition | VaryingTransition,
     force: Array,
@@ -137,8 +179,32 @@ def _scan(
     reverse: bool,
     engine: str,
     forward_mode: bool,
+    time_axis: str | None,
 ) -> tuple[Array, Array]:
-    """The scan for arguments that are known to be good, with one batch axis inside."""
+    """The scan for arguments that are known to be good."""
+    problem = _prepare(transition, force, initial_state, mask, reverse=reverse)
+    recurrence, samples, b, start = problem
+    if transition.onset != 1:
+        onset = transition.onset if initial_state is None else 1.0
+        b = _weigh(b, samples, onset, time_axis, reverse=reverse)
+    run = partial(_run, engine, forward_mode, recurrence, samples)
+    final = None
+    if time_axis is not None:
+        start, final = join_pieces(
+            time_axis, recurrence, samples, b, start, lambda b, x: run(b, x)[1], reverse=reverse
+        )
+    positions, end = run(b, start)
+    return _finish(positions, end if final is None else final, force, reverse)
+
+
+def _prepare(
+    transition: Transition | VaryingTransition,
+    force: Array,
+    initial_state: Array | None,
+    mask: Array | None,
+    *,
+    reverse: bool,
+) -> _Problem:
     *leading, time, m = force.shape
     if isinstance(transition, Transition):
         recurrence, intervals = Recurrence(transition.step, None), None
@@ -156,22 +222,29 @@ def _scan(
         b, samples = jax.tree.map(partial(jnp.flip, axis=1), (b, samples))
     if samples.mask is not None:  # a missing force may be anything, NaN included
         b = jnp.where(samples.mask, b, 0)
-    if transition.onset != 1:
-        b = _weigh(b, samples, transition.onset if initial_state is None else 1.0)
-
     start = jnp.zeros((m, 2), dtype) if initial_state is None else initial_state.astype(dtype)
     start = jnp.broadcast_to(start, (*leading, m, 2)).reshape(-1, m, 2)
-    state: State = (start[..., 0], start[..., 1])
+    return _Problem(recurrence, samples, b, (start[..., 0], start[..., 1]))
+
+
+def _run(
+    engine: str,
+    forward_mode: bool,
+    recurrence: Recurrence,
+    samples: Samples,
+    force: Array,
+    start: State,
+) -> tuple[Array, State]:
+    """Positions and the final state, by an engine."""
     if engine == "native":
-        positions, state = run_natively(recurrence, samples, b, state)
-        return _finish(positions, state, force, reverse)
-    plan = _plan(engine, b.shape, varies=mask is not None or intervals is not None)
+        return run_natively(recurrence, samples, force, start)
+    varies = samples.mask is not None or samples.intervals is not None
+    plan = _plan(engine, force.shape, varies=varies)
     if forward_mode:
-        positions, state, _ = run(plan, recurrence, samples, b, state)
-    else:
-        result: Any = run_with_adjoint(plan, recurrence, samples, b, state)
-        positions, state = result
-    return _finish(positions, state, force, reverse)
+        positions, state, _ = run(plan, recurrence, samples, force, start)
+        return positions, state
+    result: Any = run_with_adjoint(plan, recurrence, samples, force, start)
+    return result
 
 
 def _finish(positions: Array, state: State, force: Array, reverse: bool) -> tuple[Array, Array]:
@@ -228,14 +301,40 @@ def _flatten(x: Array, leading: list[int]) -> Array:
     return jnp.broadcast_to(x, (*leading, *samples)).reshape(-1, *samples)
 
 
-def _weigh(force: Array, samples: Samples, onset: float) -> Array:
+def _weigh(
+    force: Array, samples: Samples, onset: float, time_axis: str | None, *, reverse: bool
+) -> Array:
     """Forces as Verlet weighs them, the first that is there by `onset`."""
     if samples.intervals is not None:
         force = force * kick_weights(samples.intervals, samples.mask)
-    if samples.mask is None:
-        return force.at[:, 0].multiply(onset)
-    first = jnp.argmax(samples.mask, axis=1, keepdims=True)
-    return jnp.where(jnp.arange(force.shape[1])[:, None] == first, onset * force, force)
+    first = (
+        jnp.zeros((1, 1, 1), int)
+        if samples.mask is None
+        else jnp.argmax(samples.mask, axis=1, keepdims=True)
+    )
+    weight: Any = onset
+    if time_axis is not None:
+        weight = _first_weight(samples, first, onset, time_axis, reverse=reverse)
+    return jnp.where(jnp.arange(force.shape[1])[:, None] == first, weight * force, force)
+
+
+def _first_weight(
+    samples: Samples, first: Array, onset: float, time_axis: str, *, reverse: bool
+) -> Array:
+    """That of a piece's first force: `onset` if no piece before it has any."""
+    if samples.intervals is None:
+        last = here = jnp.ones((1, 1, 1))
+    else:
+        here = jnp.take_along_axis(samples.intervals, first, axis=1)
+        last = samples.intervals[:, -1:]
+    if samples.mask is not None:
+        index = jnp.arange(samples.mask.shape[1])[:, None]
+        at = jnp.max(jnp.where(samples.mask, index, 0), axis=1, keepdims=True)
+        if samples.intervals is not None:
+            last = jnp.take_along_axis(samples.intervals, at, axis=1)
+        last = jnp.where(jnp.any(samples.mask, axis=1, keepdims=True), last, 0)
+    before = nearest_before(time_axis, last, reverse=reverse)
+    return jnp.where(before > 0, (before + here) / (2 * here), onset)
 
 
 def _plan(engine: str, shape: tuple[int, ...], *, varies: bool) -> Plan:

@@ -1,10 +1,12 @@
 """Training: loss, loop, checkpoints, history."""
 
 from linoss.training._config import TrainingConfig
+from linoss.training._devices import make_mesh
 from linoss.training._errors import CheckpointError, TrainingError
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
 from linoss.training._predict import evaluate, predict
+from linoss.training._processes import join_processes, watched
 from linoss.training._result import Progress, Result
 from linoss.training._saved import Saved, load_model, save_model
 from linoss.training._scaling import Scaling
@@ -28,8 +30,11 @@ __all__ = [
     "WindowBatch",
     "Windows",
     "evaluate",
+    "join_processes",
     "load_model",
+    "make_mesh",
     "predict",
     "save_model",
     "train",
+    "watched",
 ]

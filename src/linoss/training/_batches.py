@@ -1,11 +1,11 @@
 """Which cases are together: batches of one padded length, in an order that (seed, epoch) decide."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from linoss.training._inputs import Cases, Inputs
+from linoss.training._inputs import Cases
 
 _STEPS_AT_ONCE = 65_536  # of an evaluation: enough to keep a machine busy
 _CASES_AT_ONCE = 32
@@ -19,10 +19,14 @@ class Bucket:
     cases: np.ndarray
 
 
-def make_buckets(lengths: np.ndarray, inputs: Inputs) -> list[Bucket]:
+Pad = Callable[[int], int]
+"""What a case of some length is padded to."""
+
+
+def make_buckets(lengths: np.ndarray, pad: Pad) -> list[Bucket]:
     """The cases by padded length, shortest first."""
     unique, inverse = np.unique(lengths, return_inverse=True)
-    padded = np.array([inputs.padded_length(int(n)) for n in unique])[inverse]
+    padded = np.array([pad(int(n)) for n in unique])[inverse]
     return [Bucket(int(n), np.flatnonzero(padded == n)) for n in np.unique(padded)]
 
 
@@ -53,10 +57,15 @@ class Order:
     seed: int
 
     @classmethod
-    def of(cls, cases: Cases, inputs: Inputs, batch_size: int, seed: int) -> "Order":
+    def of(cls, cases: Cases, pad: Pad, batch_size: int, seed: int) -> "Order":
         """For these cases."""
-        buckets = merge_small(make_buckets(np.asarray(cases.lengths), inputs), batch_size)
+        buckets = merge_small(make_buckets(np.asarray(cases.lengths), pad), batch_size)
         return cls(buckets, batch_size, seed)
+
+    @property
+    def sizes(self) -> set[int]:
+        """Of the batches."""
+        return {self._size(bucket) for bucket in self.buckets}
 
     @property
     def batches_per_epoch(self) -> int:
@@ -85,13 +94,17 @@ class Order:
 
 
 def evaluation_batches(
-    cases: Cases, inputs: Inputs, batch_size: int | None
+    cases: Cases, pad: Pad, batch_size: int | None, multiple: int = 1
 ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """(cases, the same with copies up to a constant number, padded length), all cases once."""
-    for bucket in make_buckets(np.asarray(cases.lengths), inputs):
+    """(cases, the same with copies up to a constant number, padded length), all cases once.
+
+    The number is a multiple of `multiple`.
+    """
+    for bucket in make_buckets(np.asarray(cases.lengths), pad):
         size = batch_size
         if size is None:
             size = min(max(_STEPS_AT_ONCE // bucket.length, 2), _CASES_AT_ONCE)
+        size = -(-size // multiple) * multiple
         for start in range(0, len(bucket.cases), size):
             chosen = bucket.cases[start : start + size]
             copies = np.full(size - len(chosen), chosen[0])

@@ -14,15 +14,17 @@ from linoss.nn import LinOSS
 from linoss.scan import resolve_engine
 from linoss.training._batches import Order
 from linoss.training._config import TrainingConfig
+from linoss.training._devices import Devices
 from linoss.training._errors import TrainingError
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Objective
 from linoss.training._predict import evaluate
 from linoss.training._result import Progress, Record, Result
-from linoss.training._run import RunDirectory, RunState
-from linoss.training._step import LearningRates, StepSettings, first_carry, update
+from linoss.training._run import FACTS, RunDirectory, RunState
+from linoss.training._step import Carry, LearningRates, StepSettings, first_carry, update
 
 _LOOK_EVERY = 0.5  # seconds: how often the loss is fetched from the device
+_LOOK_AT_EVERY = 20  # updates: how often where several processes must do so together
 _HUGE = 1e3  # deviations from the mean
 
 
@@ -38,20 +40,28 @@ class Loop:
         validation_set: Cases | None,
         config: TrainingConfig,
         on_progress: Callable[[Progress], None] | None,
+        devices: Devices,
     ):
         self.inputs, self.objective, self.config = inputs, objective, config
         self.training_set, self.validation_set = training_set, validation_set
-        self.on_progress = on_progress
+        self.on_progress, self.devices = on_progress, devices
         self.dtype = model.encoder.weight.dtype
         self.settings = StepSettings(
             loss=objective.loss,
             clip=config.clip_norm is not None,
             decay=config.weight_decay > 0,
             engine=resolve_engine("auto"),
+            mesh=devices.mesh,
         )
-        self.order = Order.of(training_set, inputs, config.batch_size, config.seed)
+
+        def pad(length: int) -> int:
+            return devices.padded(inputs.padded_length(length), model.config)
+
+        self.order = Order.of(training_set, pad, config.batch_size, config.seed)
+        for size in self.order.sizes:
+            devices.check_batch(size, len(training_set))
         self.rates = LearningRates(config)
-        self.key = jax.random.key(config.seed)
+        self.key = devices.key(config.seed)
         self.state = RunState(first_carry(model, self.settings))
         self.good = self.state
         self.history: list[Record] = []
@@ -60,6 +70,7 @@ class Loop:
 
     def run(self, save_every: int | float | None) -> Result:
         """From the state as it is to the end."""
+        self._take_places()
         config, self.good = self.config, self.state
         self.clock = time.monotonic() - self.state.seconds
         saved = looked = time.monotonic()
@@ -76,7 +87,7 @@ class Loop:
             self._advance(*next(batches))
             jax.block_until_ready(before.loss)  # one update ahead of the device, and no more
             now = time.monotonic()
-            if first is None or now - looked > _LOOK_EVERY:
+            if first is None or self._looks(now - looked):
                 self._check_finite()
                 self._report(first)
                 looked = time.monotonic()
@@ -84,6 +95,23 @@ class Loop:
             if save_every is not None and now - saved > save_every:
                 self.save_if_good()
                 saved = time.monotonic()
+
+    def _take_places(self) -> None:
+        """Begin with what the first process has read, on all devices."""
+        state = self.state
+        facts = {name: getattr(state, name) for name in FACTS}
+        facts |= {"history": self.history, "has_best": state.best is not None}
+        trees, facts = self.devices.from_first((state.carry, state.model), facts)
+        carry, best = self.devices.everywhere(trees)
+        self.history = facts["history"]
+        best = best if facts["has_best"] else None
+        self.state = RunState(carry, best=best, **{name: facts[name] for name in FACTS})
+
+    def _looks(self, seconds: float) -> bool:
+        """Whether it is time to look; for several processes, at the same step in all of them."""
+        if self.devices.several_processes:
+            return self.state.step % _LOOK_AT_EVERY == 0
+        return seconds > _LOOK_EVERY
 
     def _advance(self, chosen: np.ndarray, length: int) -> None:
         state = self.state
@@ -105,10 +133,13 @@ class Loop:
         self.state = replace(state, carry=carry, step=state.step + 1)
 
     def _batch(self, chosen: np.ndarray, length: int) -> tuple[dict[str, Any], Any]:
-        batch = self.training_set.batch(chosen, length)
-        masked = bool(self.inputs.masked(batch).any())
+        devices, count, rows = self.devices, len(chosen), self.devices.rows(len(chosen))
+        batch = self.training_set.batch(chosen[rows], length)
+        masked = devices.any_of(bool(self.inputs.masked(batch).any()))
         arguments = self.inputs(batch, masked=masked, dtype=self.dtype)
-        return arguments, self.objective.targets(batch, self.dtype)
+        targets = self.objective.targets(batch, self.dtype)
+        arguments = devices.place_arguments(arguments, rows, count)
+        return arguments, devices.place(targets, rows, count)
 
     def _is_due(self) -> bool:
         """Whether the step that was reached is one of those to record, and was not yet."""
@@ -126,11 +157,12 @@ class Loop:
         """Evaluate, note, and write a checkpoint."""
         self._check_finite()
         state, last = self.state, self._last_record()
-        new = replace(state, records=state.records + 1, carry=_without_loss(state.carry))
+        new = replace(state, records=state.records + 1, carry=self._without_loss(state.carry))
         metric = None
         if self.validation_set is not None:
             model, inputs, objective = state.carry.model, self.inputs, self.objective
-            metric = evaluate(model, inputs, objective, self.validation_set)
+            mesh = self.devices.mesh
+            metric = evaluate(model, inputs, objective, self.validation_set, mesh=mesh)
             metric = metric if np.isfinite(metric) else None
             new = _with_metric(new, metric, self.objective.higher_is_better)
         new = replace(new, seconds=time.monotonic() - self.clock)
@@ -161,7 +193,7 @@ class Loop:
     def result(self, state: RunState) -> Result:
         """As of that state."""
         return Result(
-            model=state.model,
+            model=self.devices.at_home(state.model),
             history=self.history[: state.records],
             best_step=state.best_step,
             best_metric=state.best_metric,
@@ -181,6 +213,10 @@ class Loop:
         metric = last["metric"] if last else None
         steps = self.config.steps
         self.on_progress(Progress(state.step, steps, loss, metric, state.best_metric, eta))
+
+    def _without_loss(self, carry: Carry) -> Carry:
+        none = self.devices.everywhere(np.zeros((), self.dtype))
+        return eqx.tree_at(lambda carry: carry.loss, carry, jnp.asarray(none))
 
     def _check_finite(self) -> None:
         step = int(self.state.carry.bad_step)
@@ -227,7 +263,3 @@ def _with_metric(state: RunState, metric: float | None, higher_is_better: bool) 
     stale = state.stale + 1 if metric == best else 0
     model, step = state.carry.model, state.step
     return replace(state, best=model, best_step=step, best_metric=metric, stale=stale)
-
-
-def _without_loss(carry: Any) -> Any:
-    return eqx.tree_at(lambda carry: carry.loss, carry, jnp.zeros_like(carry.loss))

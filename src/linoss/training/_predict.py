@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from jax.sharding import Mesh
 
 from linoss import _checks
 from linoss.nn import LinOSS
 from linoss.scan import resolve_engine
 from linoss.training._batches import evaluation_batches
+from linoss.training._devices import Devices
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Objective
 from linoss.training._step import answer
@@ -47,7 +49,7 @@ def predict(
     check_model(model, inputs)
     every, config = model.config.every, model.config
     answers: list[Any] = [None] * len(cases)
-    for chosen, _, found in _batches(model, inputs, cases, batch_size):
+    for chosen, _, _, found in _batches(model, inputs, cases, batch_size, Devices()):
         for place, case in enumerate(chosen):
             count = None if every is None else int(cases.lengths[case]) // every
             answers[case] = found[place, :count] if every is not None else found[place]
@@ -66,8 +68,9 @@ def evaluate(
     cases: Cases,
     *,
     batch_size: int | None = None,
+    mesh: Mesh | None = None,
 ) -> float:
-    """The objective's metric on labelled cases.
+    """The objective's metric on labelled cases; with a `mesh`, on its devices.
 
     ```python
     >>> import jax, linoss, numpy as np
@@ -84,12 +87,14 @@ def evaluate(
     """
     check_model(model, inputs)
     objective.check(model.config, cases)
-    total, count = 0.0, 0.0
-    for chosen, batch, found in _batches(model, inputs, cases, batch_size):
-        targets, weights = objective.targets(batch, found.dtype)
-        real = slice(len(chosen))
-        added, number = objective.score(found[real], targets[real], weights[real])
-        total, count = total + added, count + number
+    devices, total, count = Devices(mesh), 0.0, 0.0
+    for chosen, rows, batch, found in _batches(model, inputs, cases, batch_size, devices):
+        own = np.isin(rows, devices.own_rows(len(found))) & (rows < len(chosen))
+        if own.any():
+            targets, weights = objective.targets(batch, found.dtype)
+            added, number = objective.score(found[rows[own]], targets[own], weights[own])
+            total, count = total + added, count + number
+    total, count = devices.total(total, count)
     return total / count if count else float("nan")
 
 
@@ -103,22 +108,35 @@ def check_model(model: LinOSS, inputs: Inputs) -> None:
 
 
 def _batches(
-    model: LinOSS, inputs: Inputs, cases: Cases, batch_size: int | None
-) -> Iterator[tuple[np.ndarray, Any, np.ndarray]]:
-    """(cases, their batch with copies at its end, answers for all of the batch)."""
+    model: LinOSS, inputs: Inputs, cases: Cases, batch_size: int | None, devices: Devices
+) -> Iterator[tuple[np.ndarray, np.ndarray, Any, np.ndarray]]:
+    """(cases, the rows of their batch that this process has read, these, answers for all rows).
+
+    The rows of a batch are those of the cases, and copies after them.
+    """
     if batch_size is not None:
         _checks.positive_integer("batch_size", batch_size)
     engine, dtype = resolve_engine("auto"), model.encoder.weight.dtype
-    for chosen, filled, length in evaluation_batches(cases, inputs, batch_size):
-        batch = cases.batch(filled, length)
-        rows = inputs.masked(batch)
+
+    def pad(length: int) -> int:
+        return devices.padded(inputs.padded_length(length), model.config)
+
+    parts = evaluation_batches(cases, pad, batch_size, devices.along_batch)
+    for chosen, filled, length in parts:
+        count, rows = len(filled), devices.rows(len(filled))
+        batch = cases.batch(filled[rows], length)
+        wants_mask = inputs.masked(batch)
+        if devices.several_processes:  # one program for all
+            wants_mask[:] = devices.any_of(bool(wants_mask.any()))
         found: Any = None
         for masked in (False, True):
-            if (rows == masked).any():
+            if (wants_mask == masked).any():
                 arguments = inputs(batch, masked=masked, dtype=dtype)
-                answers = np.asarray(answer(model, arguments, engine=engine))
+                arguments = devices.place_arguments(arguments, rows, count)
+                answers = np.asarray(answer(model, arguments, engine=engine, mesh=devices.mesh))
                 if found is None:
                     found = answers
                 else:
-                    found = np.where(rows.reshape(-1, *[1] * (answers.ndim - 1)), answers, found)
-        yield chosen, batch, found
+                    shape = (-1, *[1] * (answers.ndim - 1))
+                    found = np.where(wants_mask.reshape(shape), answers, found)
+        yield chosen, rows, batch, found

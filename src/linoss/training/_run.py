@@ -42,7 +42,7 @@ from linoss.training._saved import (
 from linoss.training._step import Carry
 
 _FORMAT = "linoss-state"
-_FACTS = ("step", "best_step", "best_metric", "stale", "records", "seconds")
+FACTS = ("step", "best_step", "best_metric", "stale", "records", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ class RunDirectory:
             write_file(path, content)
 
     def _write_state(self, state: RunState) -> None:
-        facts = {name: getattr(state, name) for name in _FACTS}
+        facts = {name: getattr(state, name) for name in FACTS}
         facts["history_sha256"] = self._written.digest.hexdigest()
         tensors = named({"carry": state.carry, "best": state.best})
         write_tensors(self.folder / STATE, _FORMAT, tensors, facts)

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from linoss.nn import LinOSS, trainable
@@ -44,6 +46,7 @@ class StepSettings:
     clip: bool
     decay: bool
     engine: str
+    mesh: Mesh | None = None
 
 
 def decayed(model: Any) -> Any:
@@ -98,7 +101,10 @@ def update(
 
     def loss(weights: Any) -> tuple[Array, Any]:
         answers, norms = eqx.combine(weights, rest).train(
-            **arguments, key=jax.random.fold_in(key, step), engine=settings.engine
+            **arguments,
+            key=jax.random.fold_in(key, step),
+            engine=settings.engine,
+            mesh=settings.mesh,
         )
         return settings.loss(answers, *targets), norms
 
@@ -121,10 +127,15 @@ def _all_finite(tree: Any) -> Bool[Array, ""]:
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves]))
 
 
-@partial(jax.jit, static_argnames=("engine",))
-def answer(model: LinOSS, arguments: dict[str, Any], *, engine: str) -> Float[Array, "..."]:
-    """The model's answers for a batch."""
-    return model(**arguments, engine=engine)
+@partial(jax.jit, static_argnames=("engine", "mesh"))
+def answer(
+    model: LinOSS, arguments: dict[str, Any], *, engine: str, mesh: Mesh | None = None
+) -> Float[Array, "..."]:
+    """The model's answers for a batch; those of a mesh are on all of its devices."""
+    answers = model(**arguments, engine=engine, mesh=mesh)
+    if mesh is None:
+        return answers
+    return jax.lax.with_sharding_constraint(answers, NamedSharding(mesh, P()))
 
 
 class LearningRates:

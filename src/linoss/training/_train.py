@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jax.sharding import Mesh
 
 from linoss import _checks
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
+from linoss.training._devices import Devices
 from linoss.training._files import locked
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._loop import Loop
@@ -33,6 +35,7 @@ def train(
     save_every: int | float | None = None,
     extra: dict[str, Any] | None = None,
     arrays: dict[str, np.ndarray] | None = None,
+    mesh: Mesh | None = None,
 ) -> Result:
     """Train a model by Adam, and keep the weights that do best on held-out cases.
 
@@ -56,6 +59,9 @@ def train(
     - `save_every`: seconds after which to write a checkpoint between evaluations, too.
     - `extra`: anything that JSON can hold; [`linoss.training.load_model`][] gives it back.
     - `arrays`: arrays of numbers, by name, likewise.
+    - `mesh`: devices to train on, see [`linoss.training.make_mesh`][]; it divides `batch_size`. In
+      several processes each calls `train` with the same arguments and reads its part of the
+      batches, and the first one writes. A run can be resumed on other devices.
 
     A loss that is not finite ends the run with a [`linoss.training.TrainingError`][]; its `result`
     and `directory` hold the last good state. Ctrl-C leaves a checkpoint in `directory`.
@@ -83,13 +89,18 @@ def train(
             _check_cases(name, cases, inputs, objective, model)
     if save_every is not None:
         _checks.number("save_every", save_every, "a number of seconds >= 0", lambda x: x >= 0)
-    loop = Loop(model, inputs, objective, training_set, validation_set, config, on_progress)
+    devices = Devices(mesh)
+    loop = Loop(
+        model, inputs, objective, training_set, validation_set, config, on_progress, devices
+    )
     if directory is None:
         if resume:
             raise ValueError("resume is True, but directory is None; pass the directory of the run")
         return loop.run(save_every)
     data = {"training": _facts(training_set), "validation": _facts(validation_set)}
     description = describe(model, inputs, objective, extra, arrays, config, data)
+    if not devices.writes:
+        return loop.run(save_every)
     with locked(make_directory(directory)) as folder:
         loop.files = RunDirectory(folder, arrays)
         if resume:

@@ -1,0 +1,87 @@
+"""Where `linoss fit` trains: devices of this process, and other processes."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import typer
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What was asked for."""
+
+    devices: int | tuple[int, int] | None
+    speaks: bool
+    """Whether this is the process that prints and writes."""
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Tell the other processes of an error inside."""
+        from linoss.training import watched
+
+        with watched():
+            yield
+
+
+def join_machines(
+    devices: str | None, coordinator: str | None, num_processes: int | None, process_id: int | None
+) -> Machines:
+    """Make devices and find the other processes, before JAX is used."""
+    import jax
+
+    from linoss.training import join_processes
+
+    shape = None if devices is None else _shape(devices)
+    if coordinator is None:
+        for option, value in (("--num-processes", num_processes), ("--process-id", process_id)):
+            if value is not None:
+                raise typer.BadParameter(f"{option} is for several processes, with --coordinator")
+        if shape is not None:
+            _make_cpu_devices(shape[0] * shape[1])
+        return Machines(shape, speaks=True)
+    if shape is not None and num_processes:
+        total = shape[0] * shape[1]
+        if total % num_processes:
+            raise typer.BadParameter(
+                f"--devices is {devices}, expected a multiple of the {num_processes} processes"
+            )
+        _make_cpu_devices(total // num_processes)
+    _keep_stdout_clean()
+    join_processes(coordinator, num_processes, process_id)
+    if shape is None:
+        shape = (len(jax.devices()), 1)
+    return Machines(shape, speaks=jax.process_index() == 0)
+
+
+def _make_cpu_devices(number: int) -> None:
+    """So many on a CPU, if JAX has not looked for devices yet; those of an accelerator are what
+    they are."""
+    import jax
+
+    try:
+        jax.config.update("jax_num_cpu_devices", number)
+    except RuntimeError:
+        return
+
+
+def _keep_stdout_clean() -> None:
+    """What the library below JAX prints of its connections goes to stderr."""
+    sys.stdout.flush()
+    try:
+        stdout, stderr = sys.stdout.fileno(), sys.stderr.fileno()
+    except (OSError, ValueError):  # no real files, as in tests
+        return
+    copy = os.dup(stdout)
+    os.dup2(stderr, stdout)
+    sys.stdout = os.fdopen(copy, "w", encoding="utf-8", errors="replace", line_buffering=True)
+
+
+def _shape(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
+    if not found or "0" in (found[1], found[2]):
+        raise typer.BadParameter(f"--devices is {text!r}, expected a number, or such as 2x4")
+    return int(found[1]), int(found[2] or 1)

@@ -1,0 +1,213 @@
+"""Where a run computes: one device, or a mesh of them, in one process or in several.
+
+Batches are split over the mesh, weights are on every device. Each process reads the sequences of
+its own devices; what they all have to know of each other's numbers is gathered here.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from linoss import _checks
+from linoss.nn import LinOSS, Split
+
+Shape = int | tuple[int, int]
+
+
+def make_mesh(devices: Shape | None) -> Mesh | None:
+    """A mesh of so many devices along the batch, or `(batch, time)`; None for the default device.
+
+    ```python
+    >>> from linoss.training import make_mesh
+    >>> make_mesh(1).shape
+    OrderedDict({'batch': 1, 'time': 1})
+
+    ```
+    """
+    if devices is None:
+        return None
+    batch, time = devices if isinstance(devices, tuple | list) else (devices, 1)
+    _checks.positive_integer("devices", batch)
+    _checks.positive_integer("devices", time)
+    there = jax.devices()
+    if batch * time > len(there):
+        raise ValueError(
+            f"devices is {_words(batch, time)}, but JAX has {len(there)} of kind "
+            f"{there[0].platform!r}; ask for no more, or, on a CPU, begin the program with "
+            f"jax.config.update('jax_num_cpu_devices', {batch * time})"
+        )
+    if jax.process_count() > 1 and batch * time < len(there):
+        raise ValueError(
+            f"devices is {_words(batch, time)}, expected all {len(there)} devices of the "
+            f"{jax.process_count()} processes"
+        )
+    chosen = np.array(there[: batch * time]).reshape(batch, time)
+    return Mesh(chosen, ("batch", "time"))
+
+
+def _words(batch: int, time: int) -> str:
+    return str(batch) if time == 1 else f"{batch} x {time}"
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices of a run."""
+
+    mesh: Mesh | None = None
+
+    def __post_init__(self) -> None:
+        Split.of(self.mesh)
+        if self.mesh is None and jax.process_count() > 1:
+            raise ValueError(
+                f"mesh is None, but there are {jax.process_count()} processes; pass "
+                "linoss.training.make_mesh(number of all devices)"
+            )
+
+    @cached_property
+    def split(self) -> Split:
+        """How batches lie on them."""
+        return Split.of(self.mesh)
+
+    @property
+    def along_batch(self) -> int:
+        """Parts of a batch."""
+        return 1 if self.mesh is None else self.mesh.shape.get("batch", 1)
+
+    @property
+    def along_time(self) -> int:
+        """Parts of a sequence."""
+        return 1 if self.mesh is None else self.mesh.shape.get("time", 1)
+
+    @property
+    def several_processes(self) -> bool:
+        """Whether others take part."""
+        return self.mesh is not None and jax.process_count() > 1
+
+    @property
+    def writes(self) -> bool:
+        """Whether this is the process that writes files."""
+        return not self.several_processes or jax.process_index() == 0
+
+    def padded(self, length: int, config: Any) -> int:
+        """The next length that the mesh divides, with steps ahead and from answer to answer."""
+        unit, ahead = self.along_time * (config.every or 1), config.horizon or 0
+        return length if self.along_time == 1 else -(-(length + ahead) // unit) * unit - ahead
+
+    def check_batch(self, size: int, cases: int) -> None:
+        """Refuse batches that cannot be split."""
+        if size % self.along_batch:
+            all_of_them = f", which is all {cases} cases" if size == cases else ""
+            raise ValueError(
+                f"batch_size is {size}{all_of_them}, expected a multiple of {self.along_batch}, "
+                "the devices along the batch"
+            )
+
+    def rows(self, count: int) -> np.ndarray:
+        """Which of the sequences of a batch are on devices of this process."""
+        if not self.several_processes:
+            return np.arange(count)
+        return np.flatnonzero(np.repeat(self._parts_here.any(axis=1), count // self.along_batch))
+
+    def own_rows(self, count: int) -> np.ndarray:
+        """Likewise, but each sequence is that of one process: the one with its first piece."""
+        if not self.several_processes:
+            return np.arange(count)
+        return np.flatnonzero(np.repeat(self._parts_here[:, 0], count // self.along_batch))
+
+    @cached_property
+    def _parts_here(self) -> np.ndarray:
+        """(batch, time), True for devices of this process."""
+        assert self.mesh is not None
+        here = [d.process_index == jax.process_index() for d in self.mesh.devices.flat]
+        return np.array(here).reshape(self.along_batch, self.along_time)
+
+    def place(self, tree: Any, rows: np.ndarray, count: int, *, time: bool = False) -> Any:
+        """Arrays of this process's `rows`, of `count` in all, as parts of arrays on the mesh."""
+        if self.mesh is None:
+            return tree
+        spec = self.split.samples if time else self.split.sequences
+        sharding = NamedSharding(self.mesh, spec)
+
+        def put(x: np.ndarray) -> jax.Array:
+            def piece(index: tuple[slice, ...]) -> np.ndarray:
+                start, stop, _ = index[0].indices(count)
+                first = int(np.searchsorted(rows, start))
+                return x[(slice(first, first + stop - start), *index[1:])]
+
+            return jax.make_array_from_callback((count, *x.shape[1:]), sharding, piece)
+
+        return jax.tree.map(lambda x: put(np.asarray(x)), tree)
+
+    def place_arguments(
+        self, arguments: dict[str, Any], rows: np.ndarray, count: int
+    ) -> dict[str, Any]:
+        """The arguments of a model, each array where it belongs."""
+        return {
+            name: self.place(x, rows, count, time=name in ("u", "mask", "intervals"))
+            for name, x in arguments.items()
+        }
+
+    def everywhere(self, tree: Any) -> Any:
+        """Arrays that all processes have, on every device."""
+        if self.mesh is None:
+            return tree
+        sharding = NamedSharding(self.mesh, P())
+
+        def put(x: Any) -> jax.Array:
+            values = np.asarray(x)
+            return jax.make_array_from_callback(values.shape, sharding, lambda i: values[i])
+
+        return jax.tree.map(put, tree)
+
+    def key(self, seed: int) -> Any:
+        """A random key that every device has."""
+        if self.mesh is None:
+            return jax.random.key(seed)
+        make = jax.jit(
+            jax.random.key, static_argnums=0, out_shardings=NamedSharding(self.mesh, P())
+        )
+        return make(seed)
+
+    def at_home(self, model: LinOSS) -> LinOSS:
+        """A model that is on every device, on the default one of this process."""
+        if self.mesh is None:
+            return model
+        return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), model)
+
+    def whole(self, x: jax.Array) -> np.ndarray:
+        """An array of the mesh that every device has, on the host."""
+        return np.asarray(x)
+
+    def total(self, *numbers: float) -> tuple[float, ...]:
+        """Sums over all processes, in double precision."""
+        if not self.several_processes:
+            return numbers
+        mine = np.array(numbers, np.float64).view(np.uint8)
+        found = np.asarray(multihost_utils.process_allgather(mine))
+        return tuple(np.ascontiguousarray(found).view(np.float64).sum(axis=0).tolist())
+
+    def any_of(self, flag: bool) -> bool:
+        """Whether it is so in any process."""
+        return flag if not self.several_processes else self.total(float(flag))[0] > 0
+
+    def from_first(self, tree: Any, facts: Any) -> tuple[Any, Any]:
+        """Arrays, and what JSON can hold, as the first process has them.
+
+        The others give arrays of the same shapes, which are not looked at.
+        """
+        if not self.several_processes:
+            return tree, facts
+        text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(text))))
+        text = text if self.writes else np.zeros(size, np.uint8)
+        facts = json.loads(np.asarray(multihost_utils.broadcast_one_to_all(text)).tobytes())
+        arrays = jax.tree.map(np.asarray, tree)
+        return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(arrays)), facts

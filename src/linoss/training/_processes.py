@@ -1,0 +1,221 @@
+"""Several processes that train together: how they find each other, and how they end.
+
+A process that fails tells the others why, and one that dies is missed: the next sum over all
+devices fails in those that were waiting for it, they ask who is still there, and all of them end
+with a message that says who is not.
+"""
+
+import atexit
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+from jax._src import distributed  # the only way to its key-value store
+
+from linoss import _checks
+
+_FAILURE, _HERE = "linoss/failure", "linoss/here/{}"
+_UNKNOWN = "?"
+_ROLL_CALL = 10  # seconds for others to say that they are there
+_PATIENCE = 1000  # milliseconds of a question to the coordinator
+_HEARTBEAT = 30  # seconds after which a machine that is silent counts as lost
+FAILED, INTERRUPTED = 1, 130
+_ADVICE = "start all processes again; a run that is resumed goes on from its last checkpoint"
+
+
+def join_processes(
+    coordinator: str,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    timeout: int = 120,
+) -> None:
+    """Make this process one of several whose devices form one mesh. Before anything else of JAX.
+
+    **Arguments:**
+
+    - `coordinator`: `"HOST:PORT"`, where the first process can be reached; or `"auto"`, to find
+      this and the others under Slurm, Kubernetes or Open MPI.
+    - `num_processes`, `process_id`: how many there are, and which of them this is, from 0.
+    - `timeout`: seconds to wait for the others.
+    """
+    found: dict[str, Any] = {}
+    if coordinator != "auto":
+        host, port = _address(coordinator)
+        if num_processes is None or process_id is None:
+            missing = "num_processes" if num_processes is None else "process_id"
+            raise ValueError(f"coordinator is {coordinator!r}, but {missing} is missing")
+        _checks.positive_integer("num_processes", num_processes)
+        expected = f"a number from 0 to {num_processes - 1}"
+        _checks.number("process_id", process_id, expected, lambda i: 0 <= i < num_processes)
+        if process_id == 0:
+            _refuse_used_port(coordinator, port)
+        else:
+            _wait_for(coordinator, host, port, timeout)
+        found = {
+            "coordinator_address": coordinator,
+            "num_processes": num_processes,
+            "process_id": process_id,
+        }
+    try:
+        jax.distributed.initialize(
+            **found, initialization_timeout=timeout, heartbeat_timeout_seconds=_HEARTBEAT
+        )
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(_why_not(coordinator, num_processes, timeout, error)) from None
+    _Watch.start()
+
+
+def _why_not(coordinator: str, num_processes: int | None, timeout: int, error: Exception) -> str:
+    if coordinator == "auto":
+        return (
+            "coordinator is 'auto', but neither Slurm, Kubernetes nor Open MPI was found "
+            f"({_first_line(error)}); pass coordinator='HOST:PORT', num_processes and process_id"
+        )
+    if "DEADLINE_EXCEEDED" in str(error) or "timed out" in str(error).lower():
+        return (
+            f"not all of {num_processes} processes came to {coordinator} within {timeout} s; "
+            "start every one of them, with process ids from 0 on"
+        )
+    return f"the processes cannot be joined at {coordinator}: {_first_line(error)}"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).split("\n", 1)[0][:300]
+
+
+def _address(coordinator: str) -> tuple[str, int]:
+    host, colon, port = coordinator.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(
+            f"coordinator is {coordinator!r}, expected HOST:PORT, such as 10.0.0.1:1234, or 'auto'"
+        )
+    return host.strip("[]"), int(port)
+
+
+def _refuse_used_port(coordinator: str, port: int) -> None:
+    with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            raise ValueError(
+                f"coordinator is {coordinator!r}, but this machine cannot listen there "
+                f"({error.strerror}); choose another port"
+            ) from None
+
+
+def _wait_for(coordinator: str, host: str, port: int, timeout: int) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise ValueError(
+                    f"the coordinator {coordinator} did not answer within {timeout} s "
+                    f"({error.strerror or error}); is process 0 running, and can it be reached?"
+                ) from None
+            time.sleep(0.2)
+
+
+class _Watch(threading.Thread):
+    """Waits for news of a failure, and ends this process when they come."""
+
+    current: "_Watch | None" = None
+
+    def __init__(self) -> None:
+        super().__init__(name="linoss-watch", daemon=True)
+        self.client: Any = distributed.global_state.client
+        self.processes, self.here = jax.process_count(), jax.process_index()
+        self.over = False
+        self.exit_code: int | None = None
+
+    @classmethod
+    def start(cls) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Watch from now on."""
+        if jax.process_count() > 1 and cls.current is None:
+            cls.current = cls()
+            threading.Thread.start(cls.current)
+            atexit.register(cls.current.end)
+
+    def run(self) -> None:
+        """Until something is heard."""
+        while not self.over:
+            try:
+                told = self.client.blocking_key_value_get(_FAILURE, _PATIENCE)
+            except Exception as error:
+                if self.over or "DEADLINE_EXCEEDED" in str(error):
+                    continue
+                self._leave(f"process 0, the coordinator, is gone; {_ADVICE}")
+            else:
+                self._leave(told if told != _UNKNOWN else self._roll_call())
+
+    def tell(self, cause: str) -> None:
+        """The others, why this process ends."""
+        try:
+            self.client.key_value_set(_FAILURE, cause)
+        except Exception:  # somebody was first, or nobody is there to hear it
+            return
+
+    def end(self) -> None:
+        """When this process ends; one that failed does not wait for the others."""
+        self.over = True
+        if self.exit_code is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.exit_code)
+        self.join()  # a thread that is inside of C++ when Python ends takes the process down
+
+    def _roll_call(self) -> str:
+        """Who is not there any more, in words."""
+        self.client.key_value_set(_HERE.format(self.here), "yes", True)
+        deadline, missing = time.monotonic() + _ROLL_CALL, []
+        for process in range(self.processes):
+            left = max(deadline - time.monotonic(), 0.1)
+            try:
+                self.client.blocking_key_value_get(_HERE.format(process), int(1000 * left))
+            except Exception:
+                missing.append(str(process))
+        if not missing:
+            return f"the processes cannot reach each other any more; {_ADVICE}"
+        gone = (
+            f"process {missing[0]} is"
+            if len(missing) == 1
+            else f"processes {', '.join(missing)} are"
+        )
+        return f"{gone} gone; {_ADVICE}"
+
+    def _leave(self, message: str) -> None:
+        if self.over:
+            return
+        sys.stderr.write(f"\nError: {message}\n")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(FAILED)
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Tell the other processes, if there are any, of an error inside."""
+    try:
+        yield
+    except BaseException as error:
+        watch = _Watch.current
+        if watch is None:
+            raise
+        if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+            watch.tell(_UNKNOWN)  # somebody else is the cause
+            watch.join(timeout=3 * _ROLL_CALL)
+        interrupted = isinstance(error, KeyboardInterrupt)
+        cause = "was interrupted" if interrupted else f"failed: {_first_line(error)}"
+        watch.tell(f"process {watch.here} {cause}")
+        watch.over, watch.exit_code = True, INTERRUPTED if interrupted else FAILED
+        raise

@@ -1,0 +1,184 @@
+"""A model on a mesh of devices: what one device computes, to rounding, with little said."""
+
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import linoss
+from linoss.nn import trainable
+
+pytestmark = pytest.mark.usefixtures("single_precision")
+
+MESHES = {"batch": (4, 1), "time": (1, 4), "both": (2, 4)}
+
+
+def mesh_of(shape):
+    devices = np.array(jax.devices()[: shape[0] * shape[1]]).reshape(shape)
+    return jax.sharding.Mesh(devices, ("batch", "time"))
+
+
+def make(key=0, **options):
+    sizes = {"in_size": 3, "out_size": 2, "hidden_size": 6, "state_size": 5, "num_blocks": 2}
+    config = linoss.LinOSSConfig(**{**sizes, "norm": "batch", "dropout": 0.3, **options})
+    return linoss.LinOSS(config, key=jax.random.key(key))
+
+
+def loss_and_gradient(model, arguments, mesh):
+    weights, rest = eqx.partition(model, trainable(model))
+
+    @jax.jit
+    def value(weights, arguments):
+        answers, norms = eqx.combine(weights, rest).train(
+            **arguments, key=jax.random.key(1), mesh=mesh
+        )
+        return jnp.mean(jnp.sin(answers + 1)), (answers, norms)
+
+    return jax.value_and_grad(value, has_aux=True)(weights, arguments)
+
+
+def samples(batch=8, time=24, seed=0):
+    """Sequences of which some are shorter, some samples are missing, at uneven times."""
+    random = np.random.default_rng(seed)
+    u = random.normal(size=(batch, time, 3)).astype(np.float32)
+    lengths = random.integers(1, time + 1, batch)
+    lengths[0] = time
+    mask = random.random((batch, time)) < 0.6
+    mask[1, :8] = False  # all of a piece is missing
+    intervals = random.uniform(0.5, 2, (batch, time)).astype(np.float32)
+    return {"u": u, "lengths": lengths, "mask": mask, "intervals": intervals}
+
+
+def some(*names):
+    everything = samples()
+    return {name: everything[name] for name in ("u", *names)}
+
+
+def assert_same(model, arguments, shape, tolerance=2e-5):
+    (loss, (answers, norms)), gradient = loss_and_gradient(model, arguments, None)
+    (loss_split, (answers_split, norms_split)), gradient_split = loss_and_gradient(
+        model, arguments, mesh_of(shape)
+    )
+    assert np.allclose(loss_split, loss, rtol=tolerance)
+    for expected, found in zip(
+        jax.tree.leaves((answers, norms, gradient)),
+        jax.tree.leaves((answers_split, norms_split, gradient_split)),
+        strict=True,
+    ):
+        scale = np.abs(expected).max() + 1e-3
+        np.testing.assert_allclose(found, expected, atol=tolerance * scale, rtol=tolerance)
+
+
+NAMES = {"regular": (), "masked": ("lengths", "mask"), "irregular": ("mask", "intervals")}
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_losses_and_gradients_are_those_of_one_device(mesh):
+    assert_same(make(), some("lengths", "mask"), MESHES[mesh])
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+def test_schemes(scheme, names):
+    assert_same(make(scheme=scheme, num_blocks=1), some(*NAMES[names]), (2, 4))
+
+
+@pytest.mark.parametrize("scheme", ["im", "verlet"])
+@pytest.mark.parametrize("names", ["regular", "irregular"])
+def test_bidirectional(scheme, names):
+    model = make(scheme=scheme, bidirectional=True, num_blocks=1)
+    assert_same(model, some(*NAMES[names]), (2, 4))
+
+
+HEADS = {
+    "mean": {},
+    "last": {"pooling": "last"},
+    "every": {"task": "regression", "every": 3},
+    "forecast": {"task": "forecasting", "horizon": 8},
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("names", ["regular", "masked"])
+def test_heads(head, names):
+    assert_same(make(**HEADS[head], num_blocks=1), some(*NAMES[names]), (2, 4))
+
+
+@pytest.mark.parametrize("norm", ["layer", "running"])
+def test_norms(norm):
+    assert_same(make(norm=norm, num_blocks=1), some("mask"), (2, 4))
+
+
+@pytest.mark.parametrize("engine", ["sequential", "associative"])
+def test_engines(engine, monkeypatch):
+    monkeypatch.setenv("LINOSS_ENGINE", engine)
+    assert_same(make(num_blocks=1), some("mask"), (2, 4))
+
+
+@pytest.mark.parametrize("devices", [2, 8])
+@pytest.mark.parametrize("axis", ["batch", "time"])
+def test_numbers_of_devices(devices, axis):
+    shape = (devices, 1) if axis == "batch" else (1, devices)
+    assert_same(make(damped=True, num_blocks=1), some("lengths"), shape)
+
+
+def test_answers_after_training_are_those_of_one_device():
+    model, arguments = make(), some("lengths", "mask")
+    found = model(**arguments, mesh=mesh_of((2, 4)))
+    np.testing.assert_allclose(found, model(**arguments), atol=1e-5)
+
+
+COLLECTIVE = re.compile(r"= (.*?) (all-gather|all-reduce|reduce-scatter|all-to-all|collective-\w+)")
+
+
+def collectives(model, time, mesh):
+    weights, rest = eqx.partition(model, trainable(model))
+
+    def value(weights, u):
+        answers, norms = eqx.combine(weights, rest).train(u, key=jax.random.key(1), mesh=mesh)
+        return jnp.mean(answers**2), norms
+
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch", "time"))
+    program = jax.jit(
+        jax.grad(value, has_aux=True), in_shardings=(everywhere, split), out_shardings=everywhere
+    )
+    u = jax.ShapeDtypeStruct((8, time, 3), jnp.float32)
+    text = program.lower(weights, u).compile().as_text()
+    return sorted((kind, shape) for shape, kind in COLLECTIVE.findall(text))
+
+
+@pytest.mark.parametrize("options", [{}, HEADS["every"], {"bidirectional": True}])
+def test_what_devices_say_does_not_grow_with_the_sequence(options):
+    model, mesh = make(**options, num_blocks=1), mesh_of((2, 4))
+    short, long = collectives(model, 48, mesh), collectives(model, 48 * 64, mesh)
+    assert short
+    assert short == long
+
+
+@pytest.mark.parametrize(
+    ("shape", "batch", "time", "options", "message"),
+    [
+        ((4, 1), 6, 24, {}, "u has 6 sequences, expected a multiple of 4"),
+        ((1, 4), 8, 22, {}, "u has 22 steps, expected a multiple of 4"),
+        ((1, 4), 8, 24, {"task": "regression", "every": 4}, "'time' times 4"),
+        ((1, 4), 8, 24, {"task": "forecasting", "horizon": 6}, "u has 30 steps, those ahead"),
+    ],
+)
+def test_a_mesh_that_does_not_divide(shape, batch, time, options, message):
+    with pytest.raises(ValueError, match=message):
+        make(**options)(np.zeros((batch, time, 3), np.float32), mesh=mesh_of(shape))
+
+
+def test_a_mesh_with_other_axes():
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("data",))
+    with pytest.raises(ValueError, match="mesh has the axes .*'data'.*, expected 'batch'"):
+        make()(np.zeros((8, 24, 3), np.float32), mesh=mesh)
+
+
+def test_a_mesh_wants_one_batch_axis():
+    with pytest.raises(ValueError, match=r"expected \(batch, time, in_size\) for a mesh"):
+        make()(np.zeros((24, 3), np.float32), mesh=mesh_of((1, 4)))

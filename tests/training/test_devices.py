@@ -1,0 +1,95 @@
+"""Training on several devices: the same curve as on one, and runs that change places."""
+
+import jax
+import numpy as np
+import pytest
+
+import linoss
+from linoss.training import Forecasting, Inputs, TrainingConfig, Windows, evaluate, make_mesh, train
+
+pytestmark = pytest.mark.usefixtures("single_precision")
+
+
+def assert_same_curve(one, other):
+    for expected, found in zip(one.history, other.history, strict=True):
+        assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+        assert found["metric"] == pytest.approx(expected["metric"], rel=1e-4)
+    for expected, found in zip(
+        jax.tree.leaves(one.model), jax.tree.leaves(other.model), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
+@pytest.mark.parametrize("devices", [2, 8, (1, 4), (2, 4)])
+@pytest.mark.parametrize(("lengths", "missing"), [((30, 30), 0.0), ((10, 40), 0.2)])
+def test_the_same_curve_as_on_one_device(make_problem, devices, lengths, missing):
+    problem = make_problem(lengths, missing, dropout=0.2)
+    one = train(**vars(problem))
+    assert_same_curve(one, train(**vars(problem), mesh=make_mesh(devices)))
+
+
+def test_forecasting_on_several_devices():
+    series = np.sin(np.arange(200.0) / 5)[:, None]
+    windows = Windows([series], past=21, horizon=6)
+    inputs = Inputs.from_sequences(windows)
+    config = linoss.LinOSSConfig(
+        in_size=1, out_size=1, hidden_size=4, state_size=4, task="forecasting", horizon=6
+    )
+    model = linoss.LinOSS(config, key=jax.random.key(0))
+    settings = TrainingConfig(steps=6, batch_size=8, evaluate_every=3)
+    problem = (model, inputs, Forecasting.from_windows(windows, inputs), windows, windows, settings)
+    assert_same_curve(train(*problem), train(*problem, mesh=make_mesh((2, 4))))
+
+
+def test_the_result_is_on_one_device(make_problem):
+    model = train(**vars(make_problem()), mesh=make_mesh((2, 2))).model
+    assert all(len(x.devices()) == 1 for x in jax.tree.leaves(model))
+
+
+def test_a_run_goes_on_with_other_devices(tmp_path, make_problem):
+    problem = vars(make_problem())
+    expected = train(**problem)
+
+    class Stop(Exception):
+        pass
+
+    def stop(progress):
+        if progress.step >= 8:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(**problem, directory=tmp_path, mesh=make_mesh(4), on_progress=stop)
+    resumed = train(**problem, directory=tmp_path, mesh=make_mesh((2, 2)), resume=True)
+    assert_same_curve(expected, resumed)
+
+
+def test_evaluate_on_a_mesh(make_problem):
+    problem = make_problem((10, 40), 0.2)
+    arguments = (problem.model, problem.inputs, problem.objective, problem.validation_set)
+    assert evaluate(*arguments, mesh=make_mesh((4, 2))) == evaluate(*arguments)
+
+
+def test_a_mesh_that_does_not_divide_the_batch(make_problem):
+    with pytest.raises(ValueError, match="batch_size is 8, expected a multiple of 3, the devices"):
+        train(**vars(make_problem()), mesh=make_mesh(3))
+
+
+def test_more_devices_than_there_are():
+    with pytest.raises(ValueError, match=r"devices is 3 x 4, but JAX has 8.*jax_num_cpu_devices"):
+        make_mesh((3, 4))
+
+
+@pytest.mark.parametrize("devices", [0, -1, 1.5, "two", (2, 0)])
+@pytest.mark.usefixtures("unchecked")
+def test_wrong_numbers_of_devices(devices):
+    with pytest.raises(ValueError, match="devices is"):
+        make_mesh(devices)
+
+
+def test_an_estimator_takes_devices():
+    random = np.random.default_rng(0)
+    values, labels = random.normal(size=(32, 2, 40)), np.arange(32) % 2
+    settings = {"steps": 4, "batch_size": 16, "hidden_size": 8, "state_size": 8, "random_state": 0}
+    one = linoss.LinOSSClassifier(**settings).fit(values, labels)
+    several = linoss.LinOSSClassifier(**settings, devices=(4, 2)).fit(values, labels)
+    np.testing.assert_allclose(several.predict_proba(values), one.predict_proba(values), atol=1e-4)

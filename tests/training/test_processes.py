@@ -1,0 +1,154 @@
+"""Several processes on one machine: the same curve, and clear ends."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from linoss.training import join_processes
+
+PROGRAM = Path(__file__).parent / "joined_run.py"
+
+
+@pytest.fixture
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def start(tmp_path, free_port):
+    """(processes, devices, directory, pause) to that many processes; none is left at the end."""
+    started = []
+
+    def start(processes, devices, directory, pause=0, port=free_port):
+        words = [sys.executable, str(PROGRAM), f"localhost:{port}", str(processes)]
+        for process in range(processes):
+            log = (tmp_path / f"log-{len(started)}").open("w+")
+            started.append(
+                subprocess.Popen(
+                    [*words, str(process), str(devices), str(directory), str(pause)],
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+            started[-1].log = log
+        return started[-processes:]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.log.close()
+
+
+def said(process):
+    process.log.seek(0)
+    return process.log.read()
+
+
+def wait(processes, seconds=120):
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        process.wait(timeout=max(deadline - time.monotonic(), 0.1))
+    return [process.returncode for process in processes]
+
+
+def curve(directory):
+    lines = (directory / "history.jsonl").read_text().splitlines()
+    return [(r["step"], r["loss"], r["metric"]) for r in map(json.loads, lines)]
+
+
+@pytest.fixture(scope="module")
+def curve_of_one(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("one")
+    words = [sys.executable, str(PROGRAM), "-", "1", "0", "1", str(directory)]
+    subprocess.run(words, check=True, capture_output=True)
+    return curve(directory)
+
+
+def assert_same(found, expected):
+    assert [step for step, _, _ in found] == [step for step, _, _ in expected]
+    for (_, loss, metric), (_, expected_loss, expected_metric) in zip(found, expected, strict=True):
+        assert loss == pytest.approx(expected_loss, rel=1e-4)
+        assert metric == pytest.approx(expected_metric)
+
+
+@pytest.mark.parametrize(("processes", "devices"), [(2, 4), (4, 4)])
+def test_the_same_curve_as_one_process(tmp_path, start, curve_of_one, processes, devices):
+    joined = start(processes, devices, tmp_path / "run")
+    codes = wait(joined)
+    assert codes == [0] * processes, "\n".join(map(said, joined))
+    assert_same(curve(tmp_path / "run"), curve_of_one)
+
+
+@pytest.mark.parametrize("killed", [1, 0])
+def test_one_is_killed_and_the_run_goes_on(tmp_path, start, curve_of_one, killed, free_port):
+    directory = tmp_path / "run"
+    joined = start(3, 3, directory, pause=0.5)
+    while not (directory / "history.jsonl").exists():
+        assert joined[0].poll() is None, said(joined[0])
+        time.sleep(0.1)
+    joined[killed].send_signal(signal.SIGKILL)
+    others = [process for process in joined if process is not joined[killed]]
+    assert all(code != 0 for code in wait(others, seconds=60))
+    for process in others:
+        assert re.search(rf"process {killed}\b.* is gone", said(process)), said(process)
+    again = start(2, 2, directory, port=free_port + 1)
+    assert wait(again) == [0, 0], "\n".join(map(said, again))
+    assert_same(curve(directory), curve_of_one)
+
+
+def test_one_fails_and_tells_the_others(tmp_path, start):
+    (tmp_path / "file").write_text("in the way")
+    joined = start(2, 2, tmp_path / "file")
+    assert all(code == 1 for code in wait(joined, seconds=60))
+    assert "process 0 failed: " in said(joined[1])
+
+
+def test_a_port_in_use(free_port):
+    with socket.socket(socket.AF_INET6) as listener:
+        listener.bind(("", free_port))
+        listener.listen()
+        with pytest.raises(ValueError, match="cannot listen there .*; choose another port"):
+            join_processes(f"localhost:{free_port}", 2, 0)
+
+
+def test_a_coordinator_that_never_answers(free_port):
+    with pytest.raises(ValueError, match=r"did not answer within 1 s .*is process 0 running"):
+        join_processes(f"localhost:{free_port}", 2, 1, timeout=1)
+
+
+def test_processes_that_never_come(free_port):
+    code = (
+        "from linoss.training import join_processes\n"
+        f"join_processes('localhost:{free_port}', 2, 0, timeout=2)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert "not all of 2 processes came to localhost" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere", 2, 0), "expected HOST:PORT"),
+        (("host:99999", 2, 0), "expected HOST:PORT"),
+        (("host:1234",), "num_processes is missing"),
+        (("host:1234", 2), "process_id is missing"),
+        (("host:1234", 2, 2), "process_id is 2, expected a number from 0 to 1"),
+        (("auto",), "neither Slurm, Kubernetes nor Open MPI was found"),
+    ],
+)
+def test_wrong_arguments(arguments, message, monkeypatch):
+    with pytest.raises(ValueError, match=message):
+        join_processes(*arguments)
