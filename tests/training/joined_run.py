@@ -30,10 +30,27 @@ if int(processes) > 1:
 labels = np.arange(32) % 2
 values = np.random.default_rng(0).normal(size=(32, 1, 20)) + labels[:, None, None]
 cases = linoss.data.sequences(values, y=labels)
+
+
+class Counted(list):
+    """Sequences that notice how often one of them is read."""
+
+    reads = 0
+
+    def __getitem__(self, place):
+        Counted.reads += 1
+        return super().__getitem__(place)
+
+
+cases = linoss.data.Sequences(Counted(cases.values), cases.labels)
 inputs, objective = Inputs.from_sequences(cases), Classification.from_labels(labels)
 sizes = LinOSSConfig(in_size=1, out_size=2, hidden_size=4, state_size=4, num_blocks=1, dropout=0.2)
 model = LinOSS(sizes, key=jax.random.key(0))
 config = TrainingConfig(steps=12, batch_size=8, evaluate_every=3, learning_rate=1e-2)
+
+
+lengths = cases.lengths  # which looks at each once
+Counted.reads = 0
 
 
 def report(progress):
@@ -54,3 +71,4 @@ with watched():
         on_progress=report,
         mesh=make_mesh((int(processes), int(devices) // int(processes))),
     )
+print("read", Counted.reads, flush=True)

@@ -62,6 +62,10 @@ def wait(processes, seconds=120):
     return [process.returncode for process in processes]
 
 
+def reads(text):
+    return int(re.search(r"^read (\d+)$", text, re.MULTILINE)[1])
+
+
 def curve(directory):
     lines = (directory / "history.jsonl").read_text().splitlines()
     return [(r["step"], r["loss"], r["metric"]) for r in map(json.loads, lines)]
@@ -71,8 +75,8 @@ def curve(directory):
 def curve_of_one(tmp_path_factory):
     directory = tmp_path_factory.mktemp("one")
     words = [sys.executable, str(PROGRAM), "-", "1", "0", "1", str(directory)]
-    subprocess.run(words, check=True, capture_output=True)
-    return curve(directory)
+    result = subprocess.run(words, check=True, capture_output=True, text=True)
+    return curve(directory), reads(result.stdout)
 
 
 def assert_same(found, expected):
@@ -87,13 +91,18 @@ def test_the_same_curve_as_one_process(tmp_path, start, curve_of_one, processes,
     joined = start(processes, devices, tmp_path / "run")
     codes = wait(joined)
     assert codes == [0] * processes, "\n".join(map(said, joined))
-    assert_same(curve(tmp_path / "run"), curve_of_one)
+    expected, reads_of_one = curve_of_one
+    assert_same(curve(tmp_path / "run"), expected)
+    counts = [reads(said(process)) for process in joined]
+    assert max(counts) <= reads_of_one / processes + 4  # whoever asks for the number of channels
 
 
-@pytest.mark.parametrize("killed", [1, 0])
-def test_one_is_killed_and_the_run_goes_on(tmp_path, start, curve_of_one, killed, free_port):
+@pytest.mark.parametrize(("processes", "killed"), [(4, 1), (2, 0)])
+def test_one_is_killed_and_the_run_goes_on(
+    tmp_path, start, curve_of_one, processes, killed, free_port
+):
     directory = tmp_path / "run"
-    joined = start(3, 3, directory, pause=0.5)
+    joined = start(processes, processes, directory, pause=0.5)
     while not (directory / "history.jsonl").exists():
         assert joined[0].poll() is None, said(joined[0])
         time.sleep(0.1)
@@ -104,7 +113,7 @@ def test_one_is_killed_and_the_run_goes_on(tmp_path, start, curve_of_one, killed
         assert re.search(rf"process {killed}\b.* is gone", said(process)), said(process)
     again = start(2, 2, directory, port=free_port + 1)
     assert wait(again) == [0, 0], "\n".join(map(said, again))
-    assert_same(curve(directory), curve_of_one)
+    assert_same(curve(directory), curve_of_one[0])
 
 
 def test_one_fails_and_tells_the_others(tmp_path, start):
@@ -118,7 +127,7 @@ def test_a_port_in_use(free_port):
     with socket.socket(socket.AF_INET6) as listener:
         listener.bind(("", free_port))
         listener.listen()
-        with pytest.raises(ValueError, match="cannot listen there .*; choose another port"):
+        with pytest.raises(ValueError, match=r"cannot listen there .*; choose another port"):
             join_processes(f"localhost:{free_port}", 2, 0)
 
 

@@ -84,8 +84,26 @@ def fit(
         del given[name]
     parameters = options.parameters(given)
     machines = join_machines(devices, coordinator, num_processes, process_id)
-    if machines.devices is not None:
-        parameters["devices"] = machines.devices
+    try:
+        with machines.watched():
+            decided = None
+            if machines.speaks:
+                decided = _decided(out, task, label, parameters, resume=resume)
+            task, label, parameters = machines.from_first(decided)
+            parameters["devices"] = machines.devices
+            if not machines.speaks:
+                parameters["verbose"] = 0
+            how = {"resume": resume, "json": json, "speaks": machines.speaks}
+            fitted(data, out, task, label, parameters, **how)  # pyright: ignore[reportArgumentType]
+    except KeyboardInterrupt:
+        say(_interrupted(data, out))
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _decided(
+    out: Path, task: str | None, label: str | None, parameters: dict[str, Any], *, resume: bool
+) -> tuple[str, str | None, dict[str, Any]]:
+    """Task, label and parameters: as given, and of a run that goes on as it has them."""
     begun = holds_a_run(out)
     if begun and not resume:
         raise ValueError(
@@ -96,32 +114,16 @@ def fit(
         settings = read_settings(out)
         if task not in (None, settings.task):
             raise ValueError(f"{out}: holds a run of {settings.task}, but --task is {task}")
-        task = settings.task  # pyright: ignore[reportAssignmentType]
+        task = settings.task
         label = label or read_columns(out).label
         parameters = {**settings.parameters, **parameters}
     elif task is None:
         raise typer.BadParameter(f"expected one of {', '.join(TASKS)}", param_hint="--task")
     else:
         parameters = {"random_state": 0, "verbose": 1, **parameters}
-    if not machines.speaks:
-        parameters["verbose"] = 0
     assert task is not None
     options.check_task(task, {**parameters, **({} if label is None else {"label": label})})
-    try:
-        with machines.watched():
-            fitted(
-                data,
-                out,
-                task,
-                label,
-                parameters,
-                resume=resume,
-                json=json,
-                speaks=machines.speaks,
-            )
-    except KeyboardInterrupt:
-        say(_interrupted(data, out))
-        raise typer.Exit(INTERRUPTED) from None
+    return task, label, parameters
 
 
 def fitted(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import typer
 
@@ -25,6 +26,12 @@ class Machines:
 
         with watched():
             yield
+
+    def from_first(self, facts: Any) -> Any:
+        """What the process that speaks has decided."""
+        from linoss.training import from_first
+
+        return from_first(facts)
 
 
 def join_machines(
@@ -77,7 +84,7 @@ def _keep_stdout_clean() -> None:
         return
     copy = os.dup(stdout)
     os.dup2(stderr, stdout)
-    sys.stdout = os.fdopen(copy, "w", encoding="utf-8", errors="replace", line_buffering=True)
+    sys.stdout = open(copy, "w", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115
 
 
 def _shape(text: str) -> tuple[int, int]:

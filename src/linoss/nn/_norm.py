@@ -87,7 +87,8 @@ class BatchNorm(eqx.Module):
             return *running, self
         if moments is None:
             moments = _moments(x, mask)
-        batch = tuple(split.moments(moments, present(mask, x.shape[:-1])))
+        moments = split.moments(moments, present(mask, x.shape[:-1]))
+        batch = (moments[0], moments[1])
         keep = _KEEP[self.kind]
         mean, variance = (
             jnp.where(self.fresh, b, keep * r + (1 - keep) * b)

@@ -3,6 +3,7 @@
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import make_mesh
 from linoss.training._errors import CheckpointError, TrainingError
+from linoss.training._gather import from_first
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
 from linoss.training._predict import evaluate, predict
@@ -30,6 +31,7 @@ __all__ = [
     "WindowBatch",
     "Windows",
     "evaluate",
+    "from_first",
     "join_processes",
     "load_model",
     "make_mesh",

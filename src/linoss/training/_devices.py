@@ -4,7 +4,6 @@ Batches are split over the mesh, weights are on every device. Each process reads
 its own devices; what they all have to know of each other's numbers is gathered here.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from linoss import _checks
 from linoss.nn import LinOSS, Split
+from linoss.training._gather import from_first, gather
 
 Shape = int | tuple[int, int]
 
@@ -137,7 +137,7 @@ class Devices:
         sharding = NamedSharding(self.mesh, spec)
 
         def put(x: np.ndarray) -> jax.Array:
-            def piece(index: tuple[slice, ...]) -> np.ndarray:
+            def piece(index: Any) -> np.ndarray:
                 start, stop, _ = index[0].indices(count)
                 first = int(np.searchsorted(rows, start))
                 return x[(slice(first, first + stop - start), *index[1:])]
@@ -182,21 +182,13 @@ class Devices:
             return model
         return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), model)
 
-    def whole(self, x: jax.Array) -> np.ndarray:
-        """An array of the mesh that every device has, on the host."""
-        return np.asarray(x)
-
     def total(self, *numbers: float) -> tuple[float, ...]:
         """Sums over all processes, in double precision."""
-        if not self.several_processes:
-            return numbers
-        mine = np.array(numbers, np.float64).view(np.uint8)
-        found = np.asarray(multihost_utils.process_allgather(mine))
-        return tuple(np.ascontiguousarray(found).view(np.float64).sum(axis=0).tolist())
+        return tuple(gather(np.array(numbers)).sum(axis=0).tolist())
 
     def any_of(self, flag: bool) -> bool:
         """Whether it is so in any process."""
-        return flag if not self.several_processes else self.total(float(flag))[0] > 0
+        return self.total(float(flag))[0] > 0
 
     def from_first(self, tree: Any, facts: Any) -> tuple[Any, Any]:
         """Arrays, and what JSON can hold, as the first process has them.
@@ -205,9 +197,5 @@ class Devices:
         """
         if not self.several_processes:
             return tree, facts
-        text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(text))))
-        text = text if self.writes else np.zeros(size, np.uint8)
-        facts = json.loads(np.asarray(multihost_utils.broadcast_one_to_all(text)).tobytes())
-        arrays = jax.tree.map(np.asarray, tree)
+        facts, arrays = from_first(facts), jax.tree.map(np.asarray, tree)
         return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(arrays)), facts

@@ -8,6 +8,7 @@ import numpy as np
 
 from linoss import _checks
 from linoss.data import Batch
+from linoss.training._gather import gather, share
 from linoss.training._scaling import Scaling
 from linoss.training._windows import WindowBatch
 
@@ -112,7 +113,8 @@ class Inputs:
         if not len(cases):
             raise ValueError("cases is empty, expected at least one")
         if indicators is None:
-            indicators = any(bool(np.isnan(array).any()) for array in cases.values)
+            seen = any(bool(np.isnan(array).any()) for _, array in share(cases.values))
+            indicators = bool(gather(np.array(float(seen))).any())
         times = getattr(cases, "times", None)
         if irregular and times is None:
             raise ValueError("irregular is True, but the cases have no times")

@@ -6,7 +6,9 @@ with a message that says who is not.
 """
 
 import atexit
+import ctypes
 import os
+import signal
 import socket
 import sys
 import threading
@@ -27,6 +29,7 @@ _PATIENCE = 1000  # milliseconds of a question to the coordinator
 _HEARTBEAT = 30  # seconds after which a machine that is silent counts as lost
 FAILED, INTERRUPTED = 1, 130
 _ADVICE = "start all processes again; a run that is resumed goes on from its last checkpoint"
+_COORDINATOR_GONE = f"process 0, the coordinator, is gone; {_ADVICE}"
 
 
 def join_processes(
@@ -63,13 +66,38 @@ def join_processes(
             "num_processes": num_processes,
             "process_id": process_id,
         }
+    _LastWords.prepare(_not_all_came(coordinator, num_processes, timeout))
     try:
         jax.distributed.initialize(
             **found, initialization_timeout=timeout, heartbeat_timeout_seconds=_HEARTBEAT
         )
     except (ValueError, RuntimeError) as error:
         raise ValueError(_why_not(coordinator, num_processes, timeout, error)) from None
+    _LastWords.prepare(_COORDINATOR_GONE)
     _Watch.start()
+
+
+class _LastWords:
+    """What is said when JAX aborts this process, as it does when the coordinator is lost.
+
+    That happens in C++, where no exception of Python is raised: a handler of the signal speaks.
+    """
+
+    text = ""
+    _handler: Any = None
+
+    @classmethod
+    def prepare(cls, text: str) -> None:
+        """Say this from now on."""
+        cls.text = text
+        if cls._handler is None and os.name == "posix":
+            cls._handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(cls._speak)
+            ctypes.CDLL(None).signal(signal.SIGABRT, cls._handler)
+
+    @classmethod
+    def _speak(cls, number: int) -> None:
+        os.write(2, f"\nError: {cls.text}\n".encode())
+        os._exit(FAILED)
 
 
 def _why_not(coordinator: str, num_processes: int | None, timeout: int, error: Exception) -> str:
@@ -79,11 +107,15 @@ def _why_not(coordinator: str, num_processes: int | None, timeout: int, error: E
             f"({_first_line(error)}); pass coordinator='HOST:PORT', num_processes and process_id"
         )
     if "DEADLINE_EXCEEDED" in str(error) or "timed out" in str(error).lower():
-        return (
-            f"not all of {num_processes} processes came to {coordinator} within {timeout} s; "
-            "start every one of them, with process ids from 0 on"
-        )
+        return _not_all_came(coordinator, num_processes, timeout)
     return f"the processes cannot be joined at {coordinator}: {_first_line(error)}"
+
+
+def _not_all_came(coordinator: str, num_processes: int | None, timeout: int) -> str:
+    return (
+        f"not all of {num_processes or 'the'} processes came to {coordinator} within {timeout} s; "
+        "start every one of them, with process ids from 0 on"
+    )
 
 
 def _first_line(error: BaseException) -> str:
@@ -154,7 +186,7 @@ class _Watch(threading.Thread):
             except Exception as error:
                 if self.over or "DEADLINE_EXCEEDED" in str(error):
                     continue
-                self._leave(f"process 0, the coordinator, is gone; {_ADVICE}")
+                self._leave(_COORDINATOR_GONE)
             else:
                 self._leave(told if told != _UNKNOWN else self._roll_call())
 
@@ -202,6 +234,13 @@ class _Watch(threading.Thread):
         os._exit(FAILED)
 
 
+def _is_of_connections(error: BaseException) -> bool:
+    """Whether devices lost each other. What JAX raises then has several types."""
+    if isinstance(error, jax.errors.JaxRuntimeError):
+        return "RESOURCE_EXHAUSTED" not in str(error)
+    return "Gloo" in str(error)
+
+
 @contextmanager
 def watched() -> Iterator[None]:
     """Tell the other processes, if there are any, of an error inside."""
@@ -211,11 +250,11 @@ def watched() -> Iterator[None]:
         watch = _Watch.current
         if watch is None:
             raise
-        if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+        if _is_of_connections(error):
             watch.tell(_UNKNOWN)  # somebody else is the cause
             watch.join(timeout=3 * _ROLL_CALL)
         interrupted = isinstance(error, KeyboardInterrupt)
         cause = "was interrupted" if interrupted else f"failed: {_first_line(error)}"
-        watch.tell(f"process {watch.here} {cause}")
         watch.over, watch.exit_code = True, INTERRUPTED if interrupted else FAILED
+        watch.tell(f"process {watch.here} {cause}")
         raise

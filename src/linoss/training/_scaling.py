@@ -1,13 +1,47 @@
 """Mean and deviation of each channel, and the way there and back."""
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float64
 
 from linoss import _checks
+from linoss.training._gather import channels_of, gather, share
+
+
+class _Sums(NamedTuple):
+    """Of each channel: how many values, their mean, the sum of squares around it, and how exactly
+    they are known."""
+
+    number: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
+    rounding: np.ndarray
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> "_Sums":
+        """Of one case."""
+        there = ~np.isnan(array)
+        count, known = np.count_nonzero(there, axis=0), np.where(there, array, 0).astype(np.float64)
+        mean = known.sum(axis=0) / np.maximum(count, 1)
+        squares = np.where(there, (known - mean) ** 2, 0).sum(axis=0)
+        return cls(count, mean, squares, np.full(len(mean), np.finfo(array.dtype).eps))
+
+    def and_those(self, other: "_Sums") -> "_Sums":
+        """Of both."""
+        count, shift = self.number + other.number, other.mean - self.mean
+        share = other.number / np.maximum(count, 1)
+        squares = self.squares + other.squares + shift**2 * self.number * share
+        rounding = np.maximum(self.rounding, other.rounding)
+        return _Sums(count, self.mean + shift * share, squares, rounding)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(4, channels)."""
+        return np.stack(np.broadcast_arrays(*self)).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,29 +75,22 @@ class Scaling:
     def from_sequences(cls, values: Iterable[np.ndarray]) -> "Scaling":
         """Of arrays `(time, channels)`, read one at a time; what is NaN is left out.
 
-        A channel that is constant, or has no value at all, keeps a deviation of 1.
+        A channel that is constant, or has no value at all, keeps a deviation of 1. Several
+        processes read their shares.
         """
-        count, mean, squares, rounding = np.zeros(()), np.zeros(()), np.zeros(()), 0.0
-        for case, array in enumerate(values):
-            there = ~np.isnan(array)
+        sums = _Sums(*np.zeros((4, channels_of(values))))
+        for case, array in share(values):
             if np.isinf(array).any():
                 step, channel = (int(i) for i in np.argwhere(np.isinf(array))[0])
                 raise ValueError(
                     f"case {case} has an infinite value at step {step} in channel {channel}, "
                     "expected numbers, or NaN where a value is missing"
                 )
-            rounding = max(rounding, float(np.finfo(array.dtype).eps))
-            added = np.count_nonzero(there, axis=0)
-            total, known = count + added, np.where(there, array, 0.0).astype(np.float64)
-            new_mean = known.sum(axis=0) / np.maximum(added, 1)
-            new_squares = np.where(there, (known - new_mean) ** 2, 0).sum(axis=0)
-            shift = new_mean - mean
-            share = added / np.maximum(total, 1)
-            squares = squares + new_squares + shift**2 * count * share
-            mean, count = mean + shift * share, total
-        deviation = np.sqrt(squares / np.maximum(count, 1))
-        constant = deviation <= 4 * rounding * np.abs(mean)
-        return cls(np.atleast_1d(mean), np.atleast_1d(np.where(constant, 1.0, deviation)))
+            sums = sums.and_those(_Sums.of(array))
+        sums = functools.reduce(_Sums.and_those, (_Sums(*found) for found in gather(sums.rows)))
+        deviation = np.sqrt(sums.squares / np.maximum(sums.number, 1))
+        constant = deviation <= 4 * sums.rounding * np.abs(sums.mean)
+        return cls(sums.mean, np.where(constant, 1.0, deviation))
 
     def apply(self, values: Float[np.ndarray, "... channels"]) -> Float64[np.ndarray, "..."]:
         """Scaled, in double precision."""
