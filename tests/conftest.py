@@ -1,7 +1,10 @@
 """Double precision, runtime checks of shapes and types, and eight devices, in tests only."""
 
 import gc
+import os
 from pathlib import Path
+
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # compiles twice as fast
 
 import jax
 import jaxtyping

@@ -24,7 +24,16 @@ def test_readme_example_has_a_dozen_lines():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/guide.md", "docs/estimators.md", "docs/paper.md"]
+    "page",
+    [
+        "README.md",
+        "docs/guide.md",
+        "docs/estimators.md",
+        "docs/paper.md",
+        "docs/cli.md",
+        "docs/scaling.md",
+        "docs/search.md",
+    ],
 )
 def test_links_and_named_files_exist(page):
     text = (ROOT / page).read_text()

@@ -1,5 +1,8 @@
 """Oscillatory state-space models for very long sequences."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from linoss.dynamics import (
     Oscillators,
     Transition,
@@ -12,7 +15,6 @@ from linoss.dynamics import (
     spectral_radius,
     stable_frequencies,
 )
-from linoss.estimators import LinOSSClassifier, LinOSSForecaster, LinOSSRegressor
 from linoss.nn import (
     LinOSS,
     LinOSSBlock,
@@ -23,6 +25,9 @@ from linoss.nn import (
     trainable,
 )
 from linoss.scan import engines, oscillator_scan
+
+if TYPE_CHECKING:
+    from linoss.estimators import LinOSSClassifier, LinOSSForecaster, LinOSSRegressor
 
 __version__ = "0.1.0"
 
@@ -50,3 +55,14 @@ __all__ = [
     "stable_frequencies",
     "trainable",
 ]
+
+_ROOMS = ("data", "estimators", "experiments", "planning", "search", "training")
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms and estimators when they are asked for: not everybody needs scikit-learn."""
+    if name in _ROOMS:
+        return importlib.import_module(f"linoss.{name}")
+    if name in __all__:
+        return getattr(importlib.import_module("linoss.estimators"), name)
+    raise AttributeError(f"module 'linoss' has no attribute {name!r}")

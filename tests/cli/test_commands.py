@@ -32,7 +32,10 @@ def place(tmp_path_factory, data, load):
 
 
 def test_every_command_is_there():
-    assert " ".join(COMMANDS) == "fit evaluate predict forecast stream inspect demo reproduce"
+    assert (
+        " ".join(COMMANDS)
+        == "fit search evaluate predict forecast stream inspect plan demo reproduce"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -49,6 +52,8 @@ def test_every_example_of_help_runs(place, good, failing, monkeypatch, small):
             arguments, _, source = line.removeprefix("linoss ").partition(" < ")
             if command == "fit" and "--resume" not in line:
                 arguments += f" {small} --steps 2"  # the last one counts
+            if command == "search":
+                arguments += f" {small} --steps 2 --trials 1"
             if command == "demo":
                 arguments += " --steps 1"
             if "--data-dir" in line:  # of a set that nobody has at hand: it says so
@@ -78,7 +83,7 @@ def test_wrong_use(failing, line):
 
 
 def test_help_does_not_wait_for_what_it_does_not_need():
-    slow = ["matplotlib", "aeon"]
+    slow = ["matplotlib", "aeon", "optuna"]
     code = f"import sys, linoss.cli; print([name for name in {slow} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -175,7 +175,7 @@ def test_a_mesh_that_does_not_divide(shape, batch, time, options, message):
 
 def test_a_mesh_with_other_axes():
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("data",))
-    with pytest.raises(ValueError, match="mesh has the axes .*'data'.*, expected 'batch'"):
+    with pytest.raises(ValueError, match=r"mesh has the axes .*'data'.*, expected 'batch'"):
         make()(np.zeros((8, 24, 3), np.float32), mesh=mesh)
 
 

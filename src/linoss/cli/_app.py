@@ -11,8 +11,10 @@ from linoss.cli._fit import fit
 from linoss.cli._forecast import forecast
 from linoss.cli._guard import INTERRUPTED, guarded
 from linoss.cli._inspect import inspect
+from linoss.cli._plan import plan
 from linoss.cli._predict import predict
 from linoss.cli._reproduce import reproduce
+from linoss.cli._search import search
 from linoss.cli._stream import stream
 
 app = typer.Typer(
@@ -30,11 +32,20 @@ _EXAMPLES = {
         "linoss fit Bells --out runs/bells --resume",
         "linoss fit load.csv --task forecasting --horizon 24 --out runs/load",
     ),
+    search: (
+        "linoss search Bells --task classification --trials 20 --out runs/search",
+        "linoss search Bells --task classification --range learning_rate=1e-4..1e-2 "
+        "--range dropout=0,0.2 --trials 20 --out runs/few",
+    ),
     evaluate: ("linoss evaluate runs/bells Bells",),
     predict: ("linoss predict runs/bells Bells --out predictions.csv",),
     forecast: ("linoss forecast runs/load --horizon 48 --out forecast.csv",),
     stream: ("linoss stream runs/bells < samples.csv",),
     inspect: ("linoss inspect runs/bells --plot spectrum.png",),
+    plan: (
+        "linoss plan --length 1000000 --batch-size 8 --devices 8 --memory 16",
+        "linoss plan --length 100000000 --batch-size 64 --devices 64x64 --json",
+    ),
     demo: ("linoss demo --out runs/demo",),
     reproduce: (
         "linoss reproduce parameters --out results",

@@ -71,7 +71,7 @@ ValidationFraction = Annotated[
     _option(
         _TRAINING,
         "Share of the cases, or of each series' end, held out to choose the best weights.",
-        "0.1; of fewer than 200 cases none",
+        "0.1; of fewer than 500 cases none",
     ),
 ]
 EvaluateEvery = Annotated[

@@ -45,6 +45,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--faint); }
 th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
 .name { max-width: 14rem; overflow-wrap: anywhere; }
+.trials .name { max-width: none; white-space: nowrap; }
+.why .name { max-width: none; } .why td { text-align: left; }
 .confusion td, .confusion th + th { text-align: center; }
 .confusion td { border: 1px solid var(--faint); min-width: 3rem; }
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem; }
@@ -78,14 +80,19 @@ def report(estimator: Any, score: Score | None, forecasts: Sequence[Forecast] = 
         _section("Environment", _table((), environment())),
         "</div></div>",
     ]
+    return page(f"linoss: {task}", _subtitle(estimator), sections)
+
+
+def page(title: str, subtitle: str, sections: Iterable[str]) -> str:
+    """A page of sections; title and subtitle are HTML."""
     style = _STYLE.replace("PALETTE", pictures.palette(dark=False))
     style = style.replace("DARK", pictures.palette(dark=True))
     body = "\n".join(sections)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>linoss: {task}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
-        f'<header><h1>linoss: {task}</h1><p class="soft">{_subtitle(estimator)}</p></header>\n'
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
+        f'<header><h1>{title}</h1><p class="soft">{subtitle}</p></header>\n'
         f"{body}\n</main>\n</body>\n</html>\n"
     )
 

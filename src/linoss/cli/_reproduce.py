@@ -44,6 +44,15 @@ def reproduce(
         bool, typer.Option("--resume", help="Go on with what is in DIR; repeat nothing finished.")
     ] = False,
     processes: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            help="uea-search on several machines that share DIR: postgresql://USER:PASSWORD@HOST/"
+            "DATABASE, where they meet.",
+            show_default=False,
+            envvar="LINOSS_STORAGE",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Reproduce an experiment of the paper.
@@ -62,6 +71,7 @@ def reproduce(
         max_steps=max_steps,
         resume=resume,
         processes=processes,
+        storage=storage,
     )
     if json:
         results = [_record(result) for result in experiments.read_results(table.parent)]

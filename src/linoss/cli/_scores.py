@@ -109,6 +109,16 @@ class ForecastScore:
 Score = ClassScore | NumberScore | ForecastScore
 
 
+def score_of(
+    estimator: Any, task: str, training: Any, test: Any
+) -> tuple[Score | None, list["Forecast"]]:
+    """On the test part, if there is one; and forecasts to look at."""
+    if task == "forecasting":
+        score = None if test is None else score_table(estimator, test)
+        return score, last_forecasts(estimator, training if test is None else test)
+    return None if test is None else score_cases(estimator, test), []
+
+
 def score_cases(estimator: Any, cases: Any) -> ClassScore | NumberScore:
     """Of a classifier or regressor on labelled sequences."""
     from linoss.data import DataError

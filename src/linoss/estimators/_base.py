@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,13 +16,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from linoss import _checks
 from linoss.data import DataError, Sequences, sequences
 from linoss.estimators._listener import Listener
-from linoss.estimators._progress import ProgressLine
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training import (
     Cases,
     CheckpointError,
     Inputs,
     Objective,
+    Progress,
     Saved,
     TrainingConfig,
     load_model,
@@ -30,18 +31,21 @@ from linoss.training import (
     save_model,
     train,
 )
+from linoss.training._progress import ProgressLine
 
+OnProgress = Callable[[Progress], None]
 Kind = TypeVar("Kind", bound="SequenceEstimator")
 
-_FEW = 200  # cases: below, all of them are needed for training
+_FEW = 500  # cases: below, all of them are needed for training
 
 
 @dataclass(frozen=True)
 class Run:
-    """Where a fit keeps its files, if anywhere."""
+    """Where a fit keeps its files, if anywhere, and to whom it reports."""
 
     directory: str | os.PathLike[str] | None = None
     resume: bool = False
+    on_progress: OnProgress | None = None
 
 
 class SequenceEstimator(BaseEstimator):
@@ -130,6 +134,7 @@ class SequenceEstimator(BaseEstimator):
         )
         settings = self._training_config(seed)
         line = ProgressLine(objective.metric) if self.verbose else nullcontext()
+        report = run.on_progress
         with jax.enable_x64(False), line as shown:
             result = train(
                 LinOSS(config, key=jax.random.key(seed)),
@@ -140,7 +145,7 @@ class SequenceEstimator(BaseEstimator):
                 settings,
                 directory=run.directory,
                 resume=run.resume,
-                on_progress=shown,
+                on_progress=shown if report is None else _both(report, shown),
                 extra=self._extra(),
                 arrays=self._arrays(),
                 mesh=make_mesh(self.devices),
@@ -302,6 +307,17 @@ class SequenceEstimator(BaseEstimator):
                 f"{os.fspath(directory)}: the estimator in it cannot be understood: {error!r}"
             ) from None
         return estimator
+
+
+def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:
+    """Whoever asked, and the live line."""
+
+    def tell(progress: Progress) -> None:
+        if shown is not None:
+            shown(progress)
+        report(progress)
+
+    return tell
 
 
 def _is_table(X: Any) -> bool:

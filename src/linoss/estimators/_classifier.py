@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, Run, SequenceEstimator
 from linoss.training import Classification, Inputs
 
 
@@ -74,7 +74,7 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
           [`linoss.training.TrainingConfig`][].
         - `warmup`: steps of it; by default a tenth of `steps`, at most 100.
         - `validation_fraction`: the share of cases that is held out to choose the best weights; by
-          default a tenth, but none of fewer than 200 cases.
+          default a tenth, but none of fewer than 500 cases.
         - `evaluate_every`: steps between evaluations of that part; by default a twentieth of
           `steps`.
         - `patience`: stop after so many evaluations without improvement; None to never stop.
@@ -125,6 +125,7 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
         times: Any = None,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> "LinOSSClassifier":
         """Learn from labelled sequences.
 
@@ -137,6 +138,7 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
           list of `(length,)` arrays.
         - `directory`: where to keep the run, with checkpoints.
         - `resume`: go on with the run in `directory`.
+        - `on_progress`: is called with a [`linoss.training.Progress`][], twice a second at most.
         """
         cases, y = self._sequences(X, y, times, reset=True)
         y = cases.labels if y is None else y
@@ -158,7 +160,7 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
             class_weights=self._class_weights(y),
             smoothing=self.label_smoothing,
         )
-        run = Run(directory, resume)
+        run = Run(directory, resume, on_progress)
         self._train(inputs, objective, training_set, validation_set, seed, run)
         return self
 

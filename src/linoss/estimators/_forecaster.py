@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from linoss import _checks
 from linoss.data import DataError, Table, table
-from linoss.estimators._base import Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, Run, SequenceEstimator
 from linoss.estimators._listener import ForecastListener
 from linoss.training import Forecasting, Inputs, Windows, predict
 
@@ -114,6 +114,7 @@ class LinOSSForecaster(SequenceEstimator):
         *,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> "LinOSSForecaster":
         """Learn from the past.
 
@@ -125,6 +126,7 @@ class LinOSSForecaster(SequenceEstimator):
         - `y`: is not used.
         - `directory`: where to keep the run, with checkpoints.
         - `resume`: go on with the run in `directory`.
+        - `on_progress`: is called with a [`linoss.training.Progress`][], twice a second at most.
         """
         _checks.positive_integer("horizon", self.horizon)
         data = data if isinstance(data, Table) else table(data)
@@ -146,7 +148,7 @@ class LinOSSForecaster(SequenceEstimator):
             windows,
             held_out,
             self._seed(),
-            Run(directory, resume),
+            Run(directory, resume, on_progress),
             horizon=self.horizon,
         )
         return self

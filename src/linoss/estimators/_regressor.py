@@ -9,7 +9,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, Run, SequenceEstimator
 from linoss.training import Inputs, Regression
 
 
@@ -103,6 +103,7 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
         times: Any = None,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> "LinOSSRegressor":
         """Learn from sequences and their targets.
 
@@ -138,7 +139,7 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
             )
         inputs = Inputs.from_sequences(training_set, time_channel=self.time_channel)
         objective = Regression.from_labels(training_set.labels, every=self.every)
-        run = Run(directory, resume)
+        run = Run(directory, resume, on_progress)
         self._train(inputs, objective, training_set, validation_set, seed, run, every=self.every)
         return self
 

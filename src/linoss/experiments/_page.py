@@ -6,10 +6,10 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from linoss.estimators._progress import duration
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import NAMES
 from linoss.experiments._results import MISSING, Result, read_results, unique, write_text
+from linoss.training._progress import duration
 
 _HEAD = """# Results
 

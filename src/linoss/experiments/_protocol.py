@@ -64,6 +64,8 @@ class Options:
     max_steps: int | None = None
     resume: bool = False
     processes: int = 1
+    storage: str | None = None
+    """Of a search, for processes on several machines."""
 
     def __post_init__(self) -> None:
         _checks.one_of("protocol", self.protocol, PROTOCOLS)

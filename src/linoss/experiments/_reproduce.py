@@ -44,6 +44,7 @@ def reproduce(
     max_steps: int | None = None,
     resume: bool = False,
     processes: int = 1,
+    storage: str | None = None,
 ) -> Path:
     """Run an experiment of the paper. Returns the file with its table.
 
@@ -74,6 +75,8 @@ def reproduce(
     - `max_steps`: fewer training steps than the protocol has.
     - `resume`: go on with what is in `out`, without repeating what is finished.
     - `processes`: runs at a time.
+    - `storage`: for `"uea-search"` on several machines that share `out`, the URL of a PostgreSQL
+      where they meet.
     """
     module = module_of(experiment)
     options = Options(
@@ -86,6 +89,7 @@ def reproduce(
         max_steps=max_steps,
         resume=resume,
         processes=processes,
+        storage=storage,
     )
     module.run(options)
     folder = options.out / experiment

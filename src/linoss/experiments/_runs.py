@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 
-from linoss.estimators._progress import ProgressLine, duration
 from linoss.experiments._paper import DATA_SETS, Hyperparameters
 from linoss.experiments._processes import together
 from linoss.experiments._protocol import (
@@ -33,6 +32,7 @@ from linoss.training import (
     evaluate,
     train,
 )
+from linoss.training._progress import ProgressLine, duration
 
 _SAVE_EVERY = 120  # seconds between checkpoints
 
@@ -139,7 +139,7 @@ def execute(
     runs: Sequence[Run], problem: MakeProblem, options: Options, measure: Measure = no_more
 ) -> None:
     """Do all runs that have no result yet. With several processes, some at a time."""
-    todo = [run for run in runs if not _is_finished(run, options)]
+    todo = [run for run in runs if not is_finished(run, options)]
     if len(todo) < len(runs):
         say(f"{len(runs) - len(todo)} of {len(runs)} runs have their results already")
     try:
@@ -259,7 +259,7 @@ def _progress(metric: str, live: bool) -> Iterator[Callable[[Any], None] | None]
         yield line
 
 
-def _is_finished(run: Run, options: Options) -> bool:
+def is_finished(run: Run, options: Options) -> bool:
     """Whether there is a result; a directory that must not be used is refused."""
     folder = run.folder(options.out)
     if not options.resume and folder.exists() and any(folder.iterdir()):

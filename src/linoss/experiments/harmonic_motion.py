@@ -17,7 +17,6 @@ from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
 from linoss.data import Sequences
-from linoss.estimators._progress import ProgressLine
 from linoss.experiments import _paper
 from linoss.experiments._figures import Figures, learning_curves
 from linoss.experiments._protocol import MODELS as SETTINGS
@@ -27,6 +26,7 @@ from linoss.experiments._runs import Problem, Run, execute
 from linoss.experiments._tables import ABSENT, table
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training import Inputs, Regression, TrainingConfig, predict, train
+from linoss.training._progress import ProgressLine
 
 NAME, TITLE = "harmonic-motion", "Simple harmonic motion"
 MODELS = ("im", "imex", "verlet")

@@ -1,31 +1,137 @@
-"""The search for hyperparameters: the paper's whole grid, picked by validation."""
+"""The search for hyperparameters: the paper's whole grid, picked by validation.
+
+Each search, of a data set, a model and a seed, is a study, of which any number of processes do
+the trials.
+"""
 
 import functools
 import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from linoss.experiments import _paper
 from linoss.experiments._figures import Figures
+from linoss.experiments._processes import together
 from linoss.experiments._protocol import NAMES, Options
-from linoss.experiments._results import Result, unique
-from linoss.experiments._runs import execute, make_run
+from linoss.experiments._results import Result, read_result, unique
+from linoss.experiments._runs import Run, execute_one, is_finished, make_run, no_more, say
 from linoss.experiments._tables import ABSENT, table
 from linoss.experiments.uea import MODELS, available, make_problem
+from linoss.search._progress import Silence
+from linoss.search._shared import Claim, Definition, SharedStudy
+from linoss.search._space import Values
+from linoss.search._storage import Storage
+from linoss.search._worker import summary_of, work
+from linoss.training import TrainingError
 
 NAME, TITLE = "uea-search", "The search for hyperparameters"
 _SHOWN = 5
+_SILENCE = 60  # seconds without a sign of life after which a process counts as dead
+
+
+@dataclass(frozen=True)
+class Search:
+    """A run for each point of the grid."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the study."""
+        run = self.runs[0]
+        return f"{run.protocol}, {run.data_set}, {NAMES[run.model]}, seed {run.seed}"
+
+    def storage(self, out: Path) -> str:
+        """A file beside the runs."""
+        first = self.runs[0]
+        return f"sqlite:///{first.folder(out).parent.parent / f'study-{first.seed}.db'}"
 
 
 def run(options: Options) -> None:
     """Train with every point of the grid. By default on the split of the first seed."""
     data_dir, data_sets = available(options, NAME)
-    runs = [
-        make_run(NAME, options, data_set, model, seed, chosen=point, variant=title(point))
+    searches = [
+        Search(
+            tuple(
+                make_run(NAME, options, data_set, model, seed, chosen=point, variant=title(point))
+                for point in _paper.GRID
+            )
+        )
         for data_set in data_sets
         for model in options.models or MODELS
-        for point in _paper.GRID
         for seed in options.seeds or _paper.SEEDS[:1]
     ]
-    execute(runs, functools.partial(make_problem, data_dir), options)
+    runs = [run for search in searches for run in search.runs]
+    finished = sum(is_finished(run, options) for run in runs)
+    if finished:
+        say(f"{finished} of {len(runs)} runs have their results already")
+    again = replace(options, resume=True)  # of a process that died
+    worker = functools.partial(_work, searches=searches, data_dir=data_dir, options=again)
+    try:
+        if options.processes > 1 and finished < len(runs):
+            together(worker, range(options.processes), options.processes, _no_word)
+        else:
+            worker(0)
+    except KeyboardInterrupt:
+        say("Interrupted. The same command with --resume goes on from here.")
+        raise
+
+
+def _work(number: int, searches: Sequence[Search], data_dir: Path, options: Options) -> None:
+    """What each process does: all searches, first what nobody is at, then what was left."""
+    for wait in (False, True):
+        for search in searches:
+            _work_on(search, data_dir, options, wait=wait)
+
+
+def _work_on(search: Search, data_dir: Path, options: Options, *, wait: bool) -> None:
+    url = options.storage or search.storage(options.out)
+    if options.storage is None:
+        search.runs[0].folder(options.out).parent.parent.mkdir(parents=True, exist_ok=True)
+    points = [asdict(run.hyperparameters) for run in search.runs]
+    space = {name: Values(tuple(unique(point[name] for point in points))) for name in points[0]}
+    settings = {"runs": [run.settings for run in search.runs[:1]], "points": points}
+    definition = Definition(metric="accuracy", higher_is_better=True, grid=True, settings=settings)
+    storage = Storage(url, _SILENCE)
+    try:
+        study = SharedStudy(storage, search.name, definition, dict(space), points)
+        problem = functools.partial(make_problem, data_dir)
+
+        def trial(claim: Claim) -> float:
+            run = search.runs[claim.number]
+            if is_finished(run, options):
+                result = read_result(run.folder(options.out))
+                assert result is not None
+            else:
+                result = execute_one(run, problem, options, no_more, live=options.processes == 1)
+            for record in result.history:
+                if record["metric"] is not None:
+                    claim.report(record["step"], record["metric"], judge=False)
+            if result.outcome["validation"] is None:
+                raise TrainingError(result.outcome["error"])
+            return result.outcome["validation"]
+
+        work(study, trial, len(search.runs), _Lines(search, study), wait=wait)
+    finally:
+        storage.close()
+
+
+class _Lines(Silence):
+    """A line for each trial that a process ended."""
+
+    def __init__(self, search: Search, study: SharedStudy):
+        self._search, self._study = search, study
+
+    def ended(self, what: str) -> None:
+        """Say it, and how far the study is."""
+        summary = summary_of(self._study, len(self._search.runs))
+        say(f"{self._search.name}, {what}; {summary.text('validation')}")
+
+
+def _no_word(item: Any, result: Any, place: str, left: float) -> None:
+    """Processes speak for themselves."""
 
 
 def expected() -> list[tuple[str, str]]:

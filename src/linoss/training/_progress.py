@@ -4,7 +4,7 @@ import sys
 from types import TracebackType
 from typing import TextIO
 
-from linoss.training import Progress
+from linoss.training._result import Progress
 
 
 class ProgressLine:

@@ -1,0 +1,200 @@
+"""`linoss search`: find hyperparameters, with any number of workers."""
+
+import inspect
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from linoss.cli import _options as options
+from linoss.cli._fit import _refuse_classes, _refuse_unknown, fit
+from linoss.cli._guard import INTERRUPTED, say
+from linoss.cli._output import show_json, show_line, show_table
+from linoss.cli._runs import REPORT, TASKS, Columns, holds_a_run, write_columns
+from linoss.cli._scores import Score, score_of
+from linoss.cli._sources import read_cases, read_tables
+
+_SHOWN = 10
+_PANEL = "Search"
+
+
+def _with_options_of_fit(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes the options of `linoss fit`, too, as keywords."""
+    own = inspect.signature(command)
+    mine = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    left_out = {"resume", *options.MACHINES, *own.parameters}
+    more = [p for p in inspect.signature(fit).parameters.values() if p.name not in left_out]
+    command.__signature__ = own.replace(  # pyright: ignore[reportFunctionMemberAccess]
+        parameters=[*mine, *(p.replace(kind=p.KEYWORD_ONLY) for p in more)]
+    )
+    command.__annotations__ = {p.name: p.annotation for p in [*mine, *more]}
+    return command
+
+
+def _option(help: str, default: str | bool = False, **rest: Any) -> Any:
+    return typer.Option(help=help, rich_help_panel=_PANEL, show_default=default, **rest)
+
+
+@_with_options_of_fit
+def search(
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", help="A file or a directory, as for linoss fit."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory to keep the trials in.")],
+    task: Annotated[options.Task, typer.Option(help="What to learn.")],
+    trials: Annotated[
+        int | None,
+        _option("Trials, by all workers together.", "30, or all of a grid", min=1),
+    ] = None,
+    range: Annotated[
+        list[str] | None,
+        _option(
+            "NAME=LOW..HIGH or NAME=VALUE,VALUE: what to try of a parameter of Model and Training; "
+            "may be repeated.",
+            "learning_rate, sizes, dropout",
+        ),
+    ] = None,
+    grid: Annotated[
+        Literal["paper", "ranges"] | None,
+        _option("Try every combination: of the paper's grid, or of the ranges, as lists."),
+    ] = None,
+    storage: Annotated[
+        str | None,
+        _option(
+            "Where workers meet: sqlite:///FILE, or postgresql://USER:PASSWORD@HOST/DATABASE for "
+            "several machines.",
+            "DIR/study.db",
+            envvar="LINOSS_STORAGE",
+        ),
+    ] = None,
+    study: Annotated[
+        str, _option("Name of the study, where a storage holds several.", True)
+    ] = "search",
+    prune: Annotated[
+        bool, _option("End trials early that are worse than the median.", True)
+    ] = True,
+    silence: Annotated[
+        int | None,
+        _option("Seconds without a sign of life after which a worker counts as dead.", "60"),
+    ] = None,
+    json: options.Json = False,
+    **given: Any,
+) -> None:
+    """Find hyperparameters that do well on held-out cases.
+
+    DIR then holds a run for each trial, the best one in DIR/best, and report.html. Run the same
+    command again, at the same time, for more workers; or later, to go on. Parameters that are given
+    by an option are not searched. By default a fifth of the data is held out.
+    """
+    label = given.pop("label")
+    parameters = options.parameters(given)
+    options.check_task(task, {**parameters, **({} if label is None else {"label": label})})
+    try:
+        result, score = _searched(
+            data, out, task, label, parameters, _what(range, grid, parameters), trials,
+            {"storage": storage, "study": study, "prune": prune, "silence": silence},
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        line = shlex.join(["linoss", *_without_secrets(sys.argv[1:])])
+        say(f"Interrupted. What is done is kept in {out}; the same command goes on:\n  {line}")
+        raise typer.Exit(INTERRUPTED) from None
+    _show(out, result, score, json=json)
+
+
+def _what(ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]) -> dict[str, Any]:
+    """What to try, of parameters that were not given."""
+    from linoss.search._space import default_ranges, parse
+
+    if ranges and grid == "paper":
+        raise typer.BadParameter("--grid paper has ranges of its own; leave out --range")
+    if not ranges and grid == "ranges":
+        raise typer.BadParameter("--grid ranges needs some --range NAME=VALUE,VALUE")
+    if not ranges:
+        return {"space": default_ranges(grid, parameters.keys()), "grid": grid is not None}
+    space = parse(ranges)
+    for name in space:
+        if name in parameters:
+            option = name.replace("_", "-")
+            raise typer.BadParameter(f"--{option} and --range {name}: expected one of the two")
+    return {"space": space, "grid": grid is not None}
+
+
+def _searched(
+    data: Path,
+    out: Path,
+    task: str,
+    label: str | None,
+    parameters: dict[str, Any],
+    what: dict[str, Any],
+    trials: int | None,
+    where: dict[str, Any],
+) -> tuple[Any, Score | None]:
+    """Read, search, report."""
+    import linoss.estimators
+    import linoss.search
+    from linoss.cli._report import write_report
+    from linoss.cli._study_report import write_study_report
+
+    _refuse_unknown(parameters.get("model_options"))
+    training, test = read_tables(data) if task == "forecasting" else read_cases(data, label)
+    if task == "regression":
+        _refuse_classes(training.labels)
+    seed = parameters.setdefault("random_state", 0)
+    estimator = getattr(linoss.estimators, TASKS[task])(**parameters)
+
+    def begin(run: Path) -> None:
+        if task != "forecasting" and not holds_a_run(run):
+            write_columns(run, Columns(label, training.names))
+
+    def finish(trained: Any, run: Path) -> None:
+        write_report(run / REPORT, trained, *score_of(trained, task, training, test))
+
+    result = linoss.search.search(
+        estimator, training, out=out, trials=trials, seed=seed, verbose=1, begin=begin,
+        finish=finish, **what, **where,
+    )  # fmt: skip
+    score = None
+    if result.directory is not None:
+        best = linoss.estimators.load(result.directory)
+        score, _ = score_of(best, task, training, test)
+    write_study_report(out / REPORT, result, score)
+    return result, score
+
+
+def _show(out: Path, result: Any, score: Score | None, *, json: bool) -> None:
+    from linoss.cli._study_report import counts, trial_header, trial_rows
+
+    if result.best is None:
+        errors = [trial.error for trial in result.trials if trial.error is not None]
+        first = f"; trial {result.trials[0].number}: {errors[0]}" if errors else ""
+        raise ValueError(f"no trial is complete ({counts(result)}){first}")
+    if json:
+        record = {name: value for name, value in result.record().items() if name != "trials"}
+        trials = [
+            {name: value for name, value in vars(trial).items() if name != "curve"}
+            for trial in result.trials
+        ]
+        test = None if score is None else score.record()
+        run = {"run": result.directory, "report": str(out / REPORT)}
+        show_json({**record, "trials": trials, **run, "test": test})
+        return
+    show_table(counts(result), trial_header(result), trial_rows(result, _SHOWN))
+    if result.directory is None:
+        show_line(f"The best run, of trial {result.best.number}, is where another worker keeps its")
+        show_line(f"trials; look at {out / REPORT}")
+        return
+    if score is not None:
+        name, value = score.headline
+        show_line(f"Test, of the best: {name} {value:.4g}")
+    show_line(f"The best run is in {result.directory}; look at {out / REPORT}")
+
+
+def _without_secrets(words: list[str]) -> list[str]:
+    """The words of a command, but for the password of a storage."""
+    from linoss.search._storage import without_password
+
+    return [without_password(word) for word in words]

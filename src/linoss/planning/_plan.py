@@ -1,0 +1,114 @@
+"""The cost of a training step, and the smallest mesh on which it fits."""
+
+from dataclasses import dataclass
+
+from linoss import _checks
+from linoss.nn import LinOSSConfig
+from linoss.planning._communication import Communication, communication
+from linoss.planning._memory import Memory, memory
+from linoss.planning._sizes import Sizes
+from linoss.planning._work import Flops, Traffic, flops, traffic
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one training step (forward, backward, Adam) costs each device of a mesh."""
+
+    devices: tuple[int, int]
+    """Parts of the batch, and of time."""
+    parameters: int
+    """Weights that are learned; every device has all of them."""
+    sequences: int
+    """On each device."""
+    steps: int
+    """Of each sequence on each device, padding included."""
+    memory: Memory
+    """Bytes."""
+    flops: Flops
+    """Operations."""
+    bytes_moved: Traffic
+    """Bytes to and from main memory."""
+    bytes_communicated: Communication
+    """Bytes sent to other devices."""
+
+
+def plan(
+    config: LinOSSConfig,
+    *,
+    length: int,
+    batch: int,
+    devices: int | tuple[int, int] = 1,
+    engine: str = "native",
+) -> Plan:
+    """What a training step costs each device, by formulas: nothing is computed or compiled.
+
+    **Arguments:**
+
+    - `config`: the model.
+    - `length`: steps of a sequence, all there and at regular times.
+    - `batch`: sequences of a step, on all devices together.
+    - `devices`: along the batch, or `(batch, time)`; this machine need not have them.
+    - `engine`: `"native"` or `"sequential"`.
+
+    ```python
+    >>> import linoss
+    >>> from linoss.planning import plan
+    >>> config = linoss.LinOSSConfig(in_size=4, out_size=2, hidden_size=64, state_size=64)
+    >>> plan(config, length=100_000_000, batch=8, devices=(8, 512)).steps
+    195313
+
+    ```
+    """
+    if not isinstance(config, LinOSSConfig):
+        raise ValueError(f"config is a {type(config).__name__}, expected a linoss.LinOSSConfig")
+    shape = (devices[0], devices[1]) if isinstance(devices, tuple) else (devices, 1)
+    sizes = Sizes(config, length, batch, shape, engine)
+    return Plan(
+        devices=shape,
+        parameters=sizes.parameters,
+        sequences=sizes.sequences,
+        steps=sizes.steps,
+        memory=memory(sizes),
+        flops=flops(sizes),
+        bytes_moved=traffic(sizes),
+        bytes_communicated=communication(sizes),
+    )
+
+
+def smallest_mesh(
+    config: LinOSSConfig,
+    *,
+    length: int,
+    batch: int,
+    memory: float,
+    engine: str = "native",
+) -> Plan | None:
+    """The plan with the fewest devices on each of which a step needs at most `memory` bytes.
+
+    Of meshes with as many devices, the one with most parts of the batch: they cost least. Time is
+    split by powers of two, down to a piece of one step; None if even that does not fit.
+
+    ```python
+    >>> import linoss
+    >>> from linoss.planning import smallest_mesh
+    >>> config = linoss.LinOSSConfig(in_size=4, out_size=2, hidden_size=64, state_size=64)
+    >>> smallest_mesh(config, length=1_000_000, batch=8, memory=2e9).devices
+    (8, 1)
+
+    ```
+    """
+    _checks.positive_number("memory", memory)
+    found = None
+    for parts in (n for n in range(batch, 0, -1) if batch % n == 0):
+        pieces = 1
+        while pieces <= length and (found is None or parts * pieces < _number(found)):
+            here = plan(config, length=length, batch=batch, devices=(parts, pieces), engine=engine)
+            if here.memory.total <= memory:
+                found = here
+                break
+            pieces *= 2
+    return found
+
+
+def _number(plan: Plan) -> int:
+    return plan.devices[0] * plan.devices[1]

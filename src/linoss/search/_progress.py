@@ -1,0 +1,126 @@
+"""How far a study is, over all of its workers, and how long it will take."""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from linoss.search._records import COMPLETE, ENDED, FAILED, PRUNED, RUNNING, Trial
+from linoss.training._progress import duration
+
+_LOOK_EVERY = 5.0  # seconds: how often a live line asks the storage
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Where a study stands."""
+
+    trials: int
+    """In all."""
+    ended: int
+    pruned: int
+    failed: int
+    running: int
+    """Now, which is how many workers there are."""
+    best: float | None
+    eta: float | None
+    """Seconds left, if as many workers go on; None when it cannot be told yet."""
+
+    def text(self, metric: str) -> str:
+        """For people.
+
+        ```python
+        >>> from linoss.search._progress import Summary
+        >>> Summary(20, 5, 2, 0, 3, 0.9, 61.0).text("accuracy")
+        '5/20 trials  2 pruned  3 running  best accuracy 0.9  ETA 1 min 01 s'
+
+        ```
+        """
+        parts = [f"{self.ended}/{self.trials} trials"]
+        parts += [f"{self.pruned} pruned"] if self.pruned else []
+        parts += [f"{self.failed} failed"] if self.failed else []
+        parts += [f"{self.running} running"] if self.running else []
+        parts += [f"best {metric} {self.best:.4g}"] if self.best is not None else []
+        parts += [f"ETA {duration(self.eta)}"] if self.eta else []
+        return "  ".join(parts)
+
+
+def summarize(found: Sequence[Trial], trials: int, higher_is_better: bool) -> Summary:
+    """Of the trials that were begun, of so many in all."""
+    found = [trial for trial in found if trial.number < trials]
+    values = [t.value for t in found if t.state == COMPLETE and t.value is not None]
+    best = (max if higher_is_better else min)(values) if values else None
+    taken = [t.seconds for t in found if t.state in (COMPLETE, PRUNED) and t.seconds is not None]
+    running = [t.seconds or 0.0 for t in found if t.state == RUNNING]
+    ended = sum(trial.state in ENDED for trial in found)
+    eta = None
+    if taken:
+        usual = statistics.fmean(taken)
+        under_way = sum(max(usual - seconds, 0.0) for seconds in running)
+        left = usual * (trials - ended - len(running)) + under_way
+        eta = left / max(len(running), 1)
+    return Summary(
+        trials=trials,
+        ended=ended,
+        pruned=sum(trial.state == PRUNED for trial in found),
+        failed=sum(trial.state == FAILED for trial in found),
+        running=len(running),
+        best=best,
+        eta=eta,
+    )
+
+
+class Silence:
+    """Shows nothing."""
+
+    def live(self, doing: str) -> None:
+        """What this worker does at the moment."""
+
+    def ended(self, what: str) -> None:
+        """That a trial of this worker ended, and how."""
+
+    def close(self) -> None:
+        """No more."""
+
+
+class StudyLine(Silence):
+    """A live line on a terminal; elsewhere a line for each trial of this worker."""
+
+    def __init__(self, summary: Callable[[], Summary], metric: str, stream: TextIO | None = None):
+        self._summary, self._metric = summary, metric
+        self._stream = stream or sys.stderr
+        self._shown, self._looked, self._text = 0, -_LOOK_EVERY, ""
+
+    def live(self, doing: str) -> None:
+        """Write the line again."""
+        if not self._stream.isatty():
+            return
+        if time.monotonic() - self._looked > _LOOK_EVERY:
+            self._look()
+        text = f"{self._text}  |  {doing}"
+        self._stream.write("\r" + text.ljust(self._shown))
+        self._stream.flush()
+        self._shown = len(text)
+
+    def ended(self, what: str) -> None:
+        """Write a line that stays."""
+        self._look()
+        self._clear()
+        self._stream.write(f"{what}; {self._text}\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Leave the terminal clean."""
+        self._clear()
+        self._stream.flush()
+
+    def _look(self) -> None:
+        self._text = self._summary().text(self._metric)
+        self._looked = time.monotonic()
+
+    def _clear(self) -> None:
+        if self._shown:
+            self._stream.write("\r" + " " * self._shown + "\r")
+        self._shown = 0

@@ -1,0 +1,285 @@
+"""A search for the parameters of an estimator."""
+
+import filecmp
+import inspect
+import math
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from linoss import _checks
+from linoss.data import Sequences, Table
+from linoss.search._progress import Silence, StudyLine
+from linoss.search._records import Study, refuse_other, write_study
+from linoss.search._shared import Claim, Definition, SharedStudy
+from linoss.search._space import default_ranges, grid_points, make_space
+from linoss.search._storage import Storage
+from linoss.search._worker import summary_of, work
+from linoss.training import CheckpointError, Progress
+from linoss.training._progress import progress_text
+
+TRIALS, BEST, DATABASE = "trials", "best", "study.db"
+SILENCE = 60  # seconds
+_NUMBER_OF_TRIALS = 30
+_HELD_OUT = 0.2
+_METRICS = {
+    "LinOSSClassifier": ("accuracy", True),
+    "LinOSSRegressor": ("mse", False),
+    "LinOSSForecaster": ("mae", False),
+}
+
+
+def search(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    out: str | os.PathLike[str],
+    space: Mapping[str, Any] | None = None,
+    grid: bool | str = False,
+    trials: int | None = None,
+    storage: str | None = None,
+    study: str = "search",
+    seed: int = 0,
+    prune: bool = True,
+    silence: int | None = None,
+    verbose: int = 0,
+    begin: Callable[[Path], None] | None = None,
+    finish: Callable[[Any, Path], None] | None = None,
+) -> Study:
+    """Find parameters of an estimator that do well on held-out cases. Returns all trials.
+
+    Each trial is a run in a directory of its own, `out/trials/NUMBER`, and the best one is copied
+    to `out/best`; [`linoss.estimators.load`][] reads them. Any number of processes, on one machine
+    or several, that call this with the same arguments share the work. A trial whose process died
+    is taken up by another, from its last checkpoint if that can be seen from there. A search that
+    was stopped goes on when it is called again.
+
+    **Arguments:**
+
+    - `estimator`: with all parameters that are not searched. Where it has no
+      `validation_fraction`, a fifth of the data is held out.
+    - `X`, `y`: as for its `fit`.
+    - `out`: the directory of the search.
+    - `space`: for each parameter a list of values, `(low, high)`, or either as text: `"16,64"`,
+      `"1e-4..1e-2"`. A range that spans a decade is logarithmic. By default learning rate, sizes,
+      blocks and dropout, of those that the estimator has at their defaults.
+    - `grid`: True to try every combination of `space`; `"paper"` for the grid of the paper.
+    - `trials`: how many, by all workers together; by default 30, or the whole grid.
+    - `storage`: `sqlite:///FILE`, by default in `out`; or, for several machines,
+      `postgresql://USER:PASSWORD@HOST/DATABASE`.
+    - `study`: a name, where a storage holds several.
+    - `seed`: decides what is drawn, and is the `random_state` of an estimator without one.
+    - `prune`: end trials that are worse than the median of others at the same step.
+    - `silence`: after so many seconds without a sign of life, a worker counts as dead; 60.
+    - `verbose`: 1 for a live line of progress.
+    - `begin`: called with each trial's directory before its training.
+    - `finish`: called with each trained estimator and its directory.
+
+    ```python
+    >>> import numpy as np, tempfile
+    >>> import linoss.search
+    >>> from linoss import LinOSSClassifier
+    >>> from linoss.estimators import load
+    >>> labels = np.arange(40) % 2
+    >>> waves = np.sin(np.outer(1 + labels, np.arange(30)) / 3)
+    >>> small = LinOSSClassifier(steps=10, hidden_size=8, state_size=8, num_blocks=1)
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     found = linoss.search.search(
+    ...         small, waves, labels, out=out, space={"learning_rate": (1e-3, 1e-1)}, trials=2
+    ...     )
+    ...     best = load(found.directory)
+    >>> len(found.trials), best.learning_rate == found.best.parameters["learning_rate"]
+    (2, True)
+
+    ```
+    """
+    kind, folder = type(estimator), Path(out)
+    name = kind.__name__
+    _checks.one_of("the estimator", name, _METRICS)
+    metric, higher_is_better = _METRICS[name]
+    estimator = _prepared(estimator, seed)
+    if space is None:
+        space = default_ranges("paper" if grid == "paper" else None, _changed(estimator))
+    elif grid == "paper":
+        raise ValueError("grid is 'paper' and there are ranges, expected one of the two")
+    ranges = make_space(space, kind)
+    points = grid_points(ranges, seed) if grid else None
+    number = _number_of(trials, points)
+    if silence is not None:
+        _checks.number("silence", silence, "at least 2 seconds", lambda s: s >= 2)
+    definition = Definition(
+        metric=metric,
+        higher_is_better=higher_is_better,
+        seed=seed,
+        grid=bool(grid),
+        prune_after=max(estimator.steps // 5, 1) if prune else None,
+        settings={"estimator": name, **_settings(estimator, ranges), **_facts(X)},
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Storage(storage or f"sqlite:///{folder / DATABASE}", int(silence or SILENCE))
+    try:
+        shared = SharedStudy(place, study, definition, ranges, points)
+        with place.alone():
+            refuse_other(folder, shared.identity)
+            write_study(folder, shared.record(), shared.identity)
+        show = StudyLine(lambda: summary_of(shared, number), metric) if verbose else Silence()
+        trainer = _Trainer(estimator, X, y, folder, show, begin, finish)
+        try:
+            work(shared, trainer, number, show)
+        finally:
+            show.close()
+        with place.alone():
+            result = _with_best(shared.record(), folder)
+            write_study(folder, result, shared.identity)
+        return result
+    finally:
+        place.close()
+
+
+class _Trainer:
+    """Does a trial: trains an estimator in a directory."""
+
+    def __init__(
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        folder: Path,
+        show: Silence,
+        begin: Callable[[Path], None] | None,
+        finish: Callable[[Any, Path], None] | None,
+    ):
+        self.estimator, self.X, self.y, self.folder = estimator, X, y, folder
+        self.show, self.begin, self.finish = show, begin, finish
+
+    def __call__(self, claim: Claim) -> float:
+        """The metric of the best evaluation."""
+        run = f"{TRIALS}/{claim.number}"
+        try:
+            estimator = self._train(claim, run)
+        except CheckpointError:  # it is in use, damaged, or of a trial before this study
+            run = f"{run}-{claim.attempts + 1}"
+            estimator = self._train(claim, run)
+        for record in estimator.history_:  # also of an attempt before
+            if record["metric"] is not None:
+                claim.report(record["step"], record["metric"], judge=False)
+        best = estimator.best_metric_
+        if best is None or not math.isfinite(best):
+            raise ValueError(
+                "no trial can be compared: nothing is held out; set validation_fraction to a "
+                "larger share, such as 0.2"
+            )
+        if self.finish is not None:
+            self.finish(estimator, self.folder / run)
+        return best
+
+    def _train(self, claim: Claim, run: str) -> Any:
+        folder = self.folder / run
+        claim.note_run(run)
+        if self.begin is not None:
+            self.begin(folder)
+        estimator = _changed_to(self.estimator, claim.parameters)
+        every, metric = estimator.evaluate_every, claim.study.definition.metric
+
+        def progress(state: Progress) -> None:
+            self.show.live(f"trial {claim.number}: {progress_text(state, metric)}")
+            if state.metric is not None and state.step % every == 0 and state.step < state.steps:
+                claim.report(state.step, state.metric)
+
+        options = {"directory": folder, "resume": True, "on_progress": progress}
+        if self.y is None:
+            return estimator.fit(self.X, **options)
+        return estimator.fit(self.X, self.y, **options)
+
+
+def _prepared(estimator: Any, seed: int) -> Any:
+    """With all that trials have in common."""
+    given = estimator.get_params(deep=False)
+    changes: dict[str, Any] = {"verbose": 0}
+    if given["random_state"] is None:
+        changes["random_state"] = seed
+    if given["validation_fraction"] is None:
+        changes["validation_fraction"] = _HELD_OUT
+    _checks.positive_integer("steps", given["steps"])
+    if given["evaluate_every"] is None:
+        changes["evaluate_every"] = max(given["steps"] // 20, 1)
+    return _changed_to(estimator, changes)
+
+
+def _changed_to(estimator: Any, changes: Mapping[str, Any]) -> Any:
+    """Another one, not yet trained."""
+    another: Any = clone(estimator)
+    return another.set_params(**changes)
+
+
+def _changed(estimator: Any) -> set[str]:
+    """Parameters that are not at their defaults."""
+    defaults = inspect.signature(type(estimator)).parameters
+    given = estimator.get_params(deep=False)
+    return {name for name, value in given.items() if value != defaults[name].default}
+
+
+def _number_of(trials: int | None, points: list[dict[str, Any]] | None) -> int:
+    if trials is not None:
+        _checks.positive_integer("trials", trials)
+    if points is None:
+        return trials or _NUMBER_OF_TRIALS
+    return min(trials or len(points), len(points))
+
+
+def _settings(estimator: Any, ranges: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the trials besides what is searched, as plain values."""
+    left_out = {"verbose", "devices", *ranges}
+    found = estimator.get_params(deep=False)
+    return {name: _plain(value) for name, value in found.items() if name not in left_out}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _facts(X: Any) -> dict[str, Any]:
+    """Enough of the data to notice a worker that has others."""
+    if isinstance(X, Sequences):
+        return {"cases": len(X), "samples": int(np.sum(X.lengths))}
+    if isinstance(X, Table):
+        return {"series": len(X.series), "samples": sum(len(series) for series in X.series)}
+    return {}
+
+
+def _with_best(study: Study, folder: Path) -> Study:
+    """The study, with a copy of its best run, whole or not at all; if that is at hand."""
+    best, copy = study.best, folder / BEST
+    if best is None or best.run is None or not (folder / best.run / "config.json").exists():
+        return study
+    source = folder / best.run
+    if not _same(source, copy):
+        temporary, old = folder / f"{BEST}.tmp", folder / f"{BEST}.old"
+        for remains in (temporary, old):
+            shutil.rmtree(remains, ignore_errors=True)
+        shutil.copytree(source, temporary)
+        if copy.exists():
+            os.replace(copy, old)
+        os.replace(temporary, copy)
+        shutil.rmtree(old, ignore_errors=True)
+    return replace(study, directory=str(copy))
+
+
+def _same(source: Path, copy: Path) -> bool:
+    names = [path.name for path in source.iterdir()]
+    if not copy.is_dir() or {path.name for path in copy.iterdir()} != set(names):
+        return False
+    return filecmp.cmpfiles(source, copy, names, shallow=False)[0] == names

@@ -1,0 +1,287 @@
+"""A study that any number of workers share: each trial is done once, and none is lost.
+
+Trials have numbers from 0. A worker that looks for one does so alone, and decides by what the
+storage says: which numbers are finished, running, or left by a worker that is silent. The storage
+may hold several attempts at a number, of which one counts. Whenever a worker dies, the next one
+that looks finds the number free.
+"""
+
+import json
+import secrets
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from linoss.search._attempts import ERROR, FINAL, FREE, NUMBER, RUN, is_free, trial_of
+from linoss.search._extra import quietly
+from linoss.search._records import COMPLETE, FAILED, PRUNED, Study, Trial
+from linoss.search._space import Space, plain
+from linoss.search._storage import Storage
+
+_STARTUP = 5  # complete trials before any is pruned
+_DEFINITION = "linoss:definition"
+
+
+class Pruned(Exception):
+    """A trial is worse than others were at this step, and ends."""
+
+
+class TakenAway(Exception):
+    """This worker was silent for so long that another one has its trial now."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What all workers of a study have to agree on."""
+
+    metric: str
+    higher_is_better: bool
+    seed: int = 0
+    grid: bool = False
+    prune_after: int | None = None
+    """Steps before which no trial is pruned; None to never prune."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """All else that decides the trials."""
+
+
+class SharedStudy:
+    """A study in a storage."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        name: str,
+        definition: Definition,
+        space: Space,
+        points: Sequence[dict[str, Any]] | None = None,
+    ):
+        """Begin the study, or join it.
+
+        **Arguments:**
+
+        - `storage`, `name`: where it is.
+        - `definition`: must be that of the workers that are there.
+        - `space`: what to try.
+        - `points`: of a grid, in order; without, values are drawn where others did well.
+        """
+        self.storage, self.name, self.definition = storage, name, definition
+        self.space, self.points = space, points
+        self.identity = storage.patiently(self._join)
+
+    def _join(self) -> str:
+        now = json.loads(json.dumps({**asdict(self.definition), "space": plain(self.space)}))
+        with self.storage.alone(), quietly() as optuna:
+            direction = "maximize" if self.definition.higher_is_better else "minimize"
+            self.study = optuna.create_study(
+                storage=self.storage.rdb,
+                study_name=self.name,
+                direction=direction,
+                load_if_exists=True,
+                pruner=self._pruner(),
+            )
+            there = self.study.user_attrs.get(_DEFINITION)
+            if there is None:
+                if self.study.get_trials(deepcopy=False):
+                    raise ValueError(f"the study {self.name!r} is not one of linoss; name another")
+                there = {"id": secrets.token_hex(8), **now}
+                self.study.set_user_attr(_DEFINITION, there)
+        for part, value in now.items():
+            _refuse_difference(self.name, part, there.get(part), value)
+        return there["id"]
+
+    def _pruner(self) -> Any:
+        with quietly() as optuna:
+            if self.definition.prune_after is None:
+                return optuna.pruners.NopPruner()
+            return optuna.pruners.MedianPruner(
+                n_startup_trials=_STARTUP, n_warmup_steps=self.definition.prune_after
+            )
+
+    # ---- A worker's trial ----
+
+    def claim(self, trials: int) -> "Claim | None":
+        """A trial to do, of so many in all; None if there is none now."""
+        return self.storage.patiently(lambda: self._claim(trials))
+
+    def _claim(self, trials: int) -> "Claim | None":
+        with self.storage.alone(), quietly() as optuna:
+            optuna.storages.fail_stale_trials(self.study)
+            attempts = self._attempts()
+            number = next((n for n in range(trials) if is_free(attempts.get(n, []))), None)
+            if number is None:
+                return None
+            before = attempts.get(number, [])
+            if not any(trial.state.name == "WAITING" for trial in before):
+                self.study.enqueue_trial(
+                    self._parameters(number, before), user_attrs={NUMBER: number}
+                )
+            waiting = self.study.get_trials(False, (optuna.trial.TrialState.WAITING,))[0]
+            self.storage.rdb.record_heartbeat(waiting._trial_id)  # before it runs: no death between
+            number = waiting.user_attrs[NUMBER]
+            self.study.sampler = self._sampler(number)
+            trial = self.study.ask({name: r.distribution() for name, r in self.space.items()})
+            begun = len([t for t in attempts.get(number, []) if t.state.name != "WAITING"])
+            return Claim(self, trial, number, begun, dict(trial.params))
+
+    def _parameters(self, number: int, before: Sequence[Any]) -> dict[str, Any]:
+        """Those of the attempts before; of a first one those of the grid, or none yet."""
+        if self.points is not None:
+            return self.points[number]
+        return {name: value for trial in before for name, value in trial.params.items()}
+
+    def _sampler(self, number: int) -> Any:
+        """A function of seed, number and history, so that a lone worker's study is one, too."""
+        with quietly() as optuna:
+            seed = (self.definition.seed * 100_003 + number) % 2**32
+            if self.points is not None:
+                return optuna.samplers.RandomSampler(seed=seed)
+            return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+
+    def end(self, claim: "Claim", state: str, value: float | None = None) -> bool:
+        """Note how a trial ended. False if it had been taken away: then this does not count."""
+        return self.storage.patiently(lambda: self._end(claim, state, value))
+
+    def _end(self, claim: "Claim", state: str, value: float | None) -> bool:
+        with self.storage.alone(), quietly() as optuna:
+            if self.storage.rdb.get_trial(claim.trial._trial_id).state.name != "RUNNING":
+                return False
+            kinds = {COMPLETE: "COMPLETE", PRUNED: "PRUNED", FAILED: "FAIL"}
+            state_ = optuna.trial.TrialState[kinds[state]]
+            self.study.tell(claim.trial, value if state == COMPLETE else None, state=state_)
+            return True
+
+    def fail(self, claim: "Claim", error: str, *, final: bool) -> None:
+        """Note that a trial failed; `final`: it would fail again."""
+        claim.note(ERROR, error)
+        claim.note(FINAL, final)
+        self.end(claim, FAILED)
+
+    def give_back(self, claim: "Claim") -> None:
+        """Leave a trial to others, without counting it as an attempt."""
+        claim.note(FREE, True)
+        self.end(claim, FAILED)
+
+    # ---- All trials ----
+
+    def _attempts(self) -> dict[int, list[Any]]:
+        """What the storage holds for each number, in the order in which they were begun."""
+        found: dict[int, list[Any]] = {}
+        for trial in self.study.get_trials(deepcopy=False):
+            if NUMBER in trial.user_attrs:
+                found.setdefault(trial.user_attrs[NUMBER], []).append(trial)
+        return found
+
+    def trials(self) -> list[Trial]:
+        """All numbers that were begun."""
+        attempts = self.storage.patiently(self._attempts)
+        return [trial_of(number, attempts[number]) for number in sorted(attempts)]
+
+    def record(self) -> Study:
+        """The study as it stands."""
+        definition, trials = self.definition, self.trials()
+        return Study(
+            name=self.name,
+            metric=definition.metric,
+            higher_is_better=definition.higher_is_better,
+            trials=trials,
+            space=plain(self.space),
+            importance=self._importance(),
+        )
+
+    def _importance(self) -> dict[str, float]:
+        """Of each parameter, where there are enough trials, and they differ."""
+        with quietly() as optuna:
+            complete = self.study.get_trials(False, (optuna.trial.TrialState.COMPLETE,))
+            if len(complete) < 4 or len({trial.value for trial in complete}) < 2:
+                return {}
+            evaluator = optuna.importance.FanovaImportanceEvaluator(seed=self.definition.seed)
+            try:
+                found = optuna.importance.get_param_importances(self.study, evaluator=evaluator)
+            except (RuntimeError, ValueError):  # nothing varied
+                return {}
+        return {name: float(share) for name, share in found.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """A trial that this worker does."""
+
+    study: SharedStudy
+    trial: Any
+    number: int
+    attempts: int
+    """How often it was begun before."""
+    parameters: dict[str, Any]
+    reported: set[int] = field(default_factory=set)
+    """Steps."""
+
+    def report(self, step: int, value: float, *, judge: bool = True) -> None:
+        """Tell the validation metric at a step; raises `Pruned` if that is too bad."""
+        if step in self.reported:
+            return
+
+        def tell() -> bool:
+            try:
+                self.trial.report(value, step)
+                return judge and self.trial.should_prune()
+            except RuntimeError as error:
+                if type(error).__name__ == "UpdateFinishedTrialError":
+                    raise TakenAway from None
+                raise
+
+        prune = self.study.storage.patiently(tell)
+        self.reported.add(step)
+        if prune:
+            raise Pruned
+
+    def note(self, key: str, value: Any) -> None:
+        """Keep something with the trial."""
+
+        def tell() -> None:
+            try:
+                self.trial.set_user_attr(key, value)
+            except RuntimeError as error:
+                if type(error).__name__ != "UpdateFinishedTrialError":
+                    raise
+
+        self.study.storage.patiently(tell)
+
+    def note_run(self, run: str) -> None:
+        """Keep the name of the run's directory."""
+        self.note(RUN, run)
+
+
+class Heartbeat:
+    """Signs of life while a trial is done."""
+
+    def __init__(self, claim: Claim):
+        self._claim, self._end = claim, threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        storage, trial = self._claim.study.storage, self._claim.trial
+        while not self._end.wait(storage.interval):
+            with suppress(Exception):  # the next one may get through
+                storage.rdb.record_heartbeat(trial._trial_id)
+        storage.rdb.remove_session()
+
+
+def _refuse_difference(study: str, name: str, there: Any, now: Any) -> None:
+    """Refuse to join a study that is about something else, and name the first difference."""
+    if isinstance(there, dict) and isinstance(now, dict) and there.keys() | now.keys():
+        for key in sorted(there.keys() | now.keys()):
+            _refuse_difference(study, key, there.get(key), now.get(key))
+    elif there != now:
+        raise ValueError(
+            f"the study {study!r} has {name} {there!r}, but now it is {now!r}; join it with the "
+            "same options, or name another study"
+        )

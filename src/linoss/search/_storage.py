@@ -1,0 +1,243 @@
+"""Where workers meet: a database, reached within a bounded time, and one worker at a time in it.
+
+SQLite for the workers of one machine, PostgreSQL for those of several.
+"""
+
+import hashlib
+import os
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None
+
+from linoss.search._extra import extra, quietly
+
+T = TypeVar("T")
+
+_CONNECT = 10  # seconds, for one attempt
+_ANSWER = 20  # seconds, until a storage counts as out of reach
+_TURN = 60  # seconds, to wait for other workers
+_TRIES = (0.5, 1, 2, 4, 8)  # seconds between attempts, once it has been reached
+_LOCK = int.from_bytes(hashlib.sha256(b"linoss.search").digest()[:7])
+_EXPECTED = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+
+
+class StorageError(ConnectionError):
+    """A storage cannot be reached, or not any more.
+
+    ```python
+    >>> from linoss.search import StorageError
+    >>> issubclass(StorageError, OSError)
+    True
+
+    ```
+    """
+
+
+class Storage:
+    """A database of studies."""
+
+    def __init__(self, url: str, silence: int):
+        """Open it, or say within a bounded time that it cannot be reached.
+
+        **Arguments:**
+
+        - `url`: `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`.
+        - `silence`: seconds without a sign of life after which a worker counts as dead.
+        """
+        self._url = _parsed(url)
+        self._engine = self._make_engine()
+        within(_ANSWER, self._connect_once, lambda: self._unreachable("it does not answer"))
+        self.interval = max(1, silence // 4)
+        with self.alone(), quietly() as optuna:
+            try:
+                self.rdb = optuna.storages.RDBStorage(
+                    self._url.render_as_string(hide_password=False)
+                    .replace("{", "{{")
+                    .replace("}", "}}"),
+                    engine_kwargs=self._settings(),
+                    heartbeat_interval=self.interval,
+                    grace_period=silence,
+                )
+            except self._errors() as error:
+                raise self._unreachable(_first_line(error)) from None
+            except RuntimeError as error:  # of another version of Optuna
+                raise StorageError(f"{self.name}: {error}") from None
+
+    @property
+    def name(self) -> str:
+        """For people, without its password."""
+        return str(self._url.render_as_string(hide_password=True))
+
+    def close(self) -> None:
+        """Let all connections go."""
+        self.rdb.remove_session()
+        self.rdb.engine.dispose()
+        self._engine.dispose()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other workers from this part until its end, or this one's death."""
+        if self._url.get_backend_name() == "sqlite":
+            with _file_lock(Path(f"{self._url.database}.lock")):
+                yield
+            return
+        sqlalchemy = extra("sqlalchemy")
+        try:
+            connection = self._engine.connect()
+        except self._errors() as error:
+            raise self._unreachable(_first_line(error)) from None
+        with connection:
+            try:
+                connection.execute(sqlalchemy.text(f"SET lock_timeout = '{_TURN}s'"))
+                connection.execute(sqlalchemy.text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+            except self._errors() as error:
+                raise self._unreachable(_first_line(error)) from None
+            yield
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Call it again for a while if the storage is out of reach for a moment."""
+        for pause in (*_TRIES, None):
+            try:
+                with quietly():
+                    return call()
+            except self._errors() as error:
+                if pause is None and isinstance(error, StorageError):
+                    raise
+                if pause is None:
+                    raise self._unreachable(_first_line(error)) from None
+                time.sleep(pause)
+        raise AssertionError
+
+    # ---- Connections ----
+
+    def _make_engine(self) -> Any:
+        sqlalchemy = extra("sqlalchemy")
+        settings = {**self._settings(), "poolclass": sqlalchemy.pool.NullPool}
+        if self._url.get_backend_name() == "postgresql":
+            extra("psycopg")
+        return sqlalchemy.create_engine(self._url, **settings)
+
+    def _settings(self) -> dict[str, Any]:
+        if self._url.get_backend_name() == "sqlite":
+            return {"connect_args": {"timeout": _TURN}}
+        silent = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+        limits = {"connect_timeout": _CONNECT, "tcp_user_timeout": 30_000, **silent}
+        return {"connect_args": limits, "pool_pre_ping": True}
+
+    def _connect_once(self) -> None:
+        sqlalchemy = extra("sqlalchemy")
+        try:
+            with self._engine.connect() as connection:
+                connection.execute(sqlalchemy.text("SELECT 1"))
+        except self._errors() as error:
+            raise self._unreachable(_first_line(error)) from None
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        """What a storage raises that is out of reach."""
+        internal = extra("optuna").exceptions.StorageInternalError
+        return (extra("sqlalchemy.exc").SQLAlchemyError, internal, StorageError)
+
+    def _unreachable(self, why: str) -> StorageError:
+        password = self._url.password
+        if password:
+            why = why.replace(str(password), "***")
+        return StorageError(
+            f"the storage {self.name} cannot be reached: {why}; check that it is running, its "
+            "address, user and password"
+        )
+
+
+def without_password(url: str) -> str:
+    """A URL that may be shown.
+
+    ```python
+    >>> from linoss.search._storage import without_password
+    >>> without_password("postgresql://me:secret@host/studies")
+    'postgresql://me:***@host/studies'
+
+    ```
+    """
+    return re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:***@", url)
+
+
+def within(seconds: float, call: Callable[[], T], late: Callable[[], Exception]) -> T:
+    """What a call gives or raises, if it ends in time."""
+    answers: queue.Queue[tuple[bool, Any]] = queue.Queue()
+
+    def run() -> None:
+        try:
+            answers.put((True, call()))
+        except BaseException as error:
+            answers.put((False, error))
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        good, answer = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise late() from None
+    if not good:
+        raise answer
+    return answer
+
+
+def _parsed(url: str) -> Any:
+    """The URL of a storage, with the driver that is used here; it may hold a password."""
+    sqlalchemy = extra("sqlalchemy")
+    try:
+        parsed = sqlalchemy.engine.make_url(url)
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        raise ValueError(f"the storage cannot be understood, expected {_EXPECTED}") from None
+    kind = parsed.drivername.partition("+")[0]
+    if kind in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if kind != "sqlite":
+        raise ValueError(f"the storage is one of {kind}, expected {_EXPECTED}")
+    if parsed.database in (None, "", ":memory:"):
+        raise ValueError("the storage is in memory, where no other worker finds it, expected a "
+                         "file, such as sqlite:///study.db")  # fmt: skip
+    if not Path(parsed.database).resolve().parent.is_dir():
+        folder = Path(parsed.database).parent
+        raise StorageError(f"the storage {parsed.database} cannot be reached: there is no {folder}")
+    return parsed
+
+
+def _first_line(error: BaseException) -> str:
+    """What the database said, without where in the code."""
+    cause = getattr(error, "orig", None) or error.__cause__ or error
+    cause = getattr(cause, "orig", None) or cause
+    lines = str(cause).strip().splitlines()
+    return lines[0].strip().rstrip(".;:") if lines else type(cause).__name__
+
+
+@contextmanager
+def _file_lock(path: Path) -> Iterator[None]:
+    if fcntl is None:
+        yield
+        return
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
+    try:
+        end = time.monotonic() + _TURN
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise StorageError(f"{path}: another worker does not let it go") from None
+                time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,71 @@
+"""A worker: takes trials of a study and does them, until all are done by somebody."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from linoss.search._progress import Silence, Summary, summarize
+from linoss.search._records import COMPLETE, PRUNED
+from linoss.search._shared import Claim, Heartbeat, Pruned, SharedStudy, TakenAway
+from linoss.search._storage import StorageError
+from linoss.training import TrainingError
+
+_LOOK_EVERY = 1.0  # seconds, when all that is left is done by others
+
+Objective = Callable[[Claim], float]
+"""Does a trial, reports on its way, and gives the validation metric it came to."""
+
+
+def work(
+    study: SharedStudy, objective: Objective, trials: int, show: Silence, *, wait: bool = True
+) -> None:
+    """Do trials until each of so many is complete, pruned or given up; by this worker or another.
+
+    An error that is not of one trial alone leaves the trial to others, and is raised. Without
+    `wait`, trials that others are at are left to them.
+    """
+    while True:
+        claim = study.claim(trials)
+        if claim is not None:
+            _do(study, objective, claim, show)
+            continue
+        if not wait or summary_of(study, trials).ended >= trials:
+            return
+        show.live("waiting for other workers")
+        time.sleep(_LOOK_EVERY)
+
+
+def summary_of(study: SharedStudy, trials: int) -> Summary:
+    """Where the study stands."""
+    return summarize(study.trials(), trials, study.definition.higher_is_better)
+
+
+def _do(study: SharedStudy, objective: Objective, claim: Claim, show: Silence) -> None:
+    metric, name = study.definition.metric, f"trial {claim.number}"
+    try:
+        with Heartbeat(claim):
+            value = objective(claim)
+        counts = study.end(claim, COMPLETE, value)
+        show.ended(f"{name}: {metric} {value:.4g}" if counts else f"{name}: was done by another")
+    except Pruned:
+        study.end(claim, PRUNED)
+        show.ended(f"{name}: pruned")
+    except TakenAway:
+        show.ended(f"{name}: was taken over by another worker")
+    except TrainingError as error:
+        study.fail(claim, str(error), final=True)
+        show.ended(f"{name}: failed: {error}")
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+            _leave(study, claim)
+            raise
+        study.fail(claim, "out of memory", final=False)
+        show.ended(f"{name}: failed: out of memory")
+    except BaseException:
+        _leave(study, claim)
+        raise
+
+
+def _leave(study: SharedStudy, claim: Claim) -> None:
+    with suppress(StorageError):  # then its silence will tell
+        study.give_back(claim)

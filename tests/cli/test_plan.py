@@ -1,0 +1,74 @@
+"""`linoss plan`: what a step would cost, and where it would fit."""
+
+import pytest
+
+from linoss import LinOSSConfig
+from linoss.planning import plan
+
+
+def test_the_numbers_are_those_of_the_library(good_json):
+    found = good_json(
+        "plan --length 5000 --batch-size 16 --devices 2x4 --in-size 3 --out-size 5 "
+        "--hidden-size 32 --state-size 16 --num-blocks 3 --scheme im --no-damped"
+    )
+    config = LinOSSConfig(
+        in_size=3, out_size=5, hidden_size=32, state_size=16, num_blocks=3, norm="batch"
+    )
+    expected = plan(config, length=5000, batch=16, devices=(2, 4))
+    assert found["devices"] == [2, 4]
+    assert found["parameters"] == expected.parameters
+    for name in ("memory", "flops", "bytes_moved", "bytes_communicated"):
+        amounts = getattr(expected, name)
+        assert found[name] == {**amounts._asdict(), "total": amounts.total}
+
+
+def test_a_table_for_people(good):
+    text = good("plan --length 100000000 --batch-size 64 --devices 64x64")
+    assert "A training step on 4,096 devices, 64 x 64" in text
+    assert "1 x 1,562,500 steps" in text
+
+
+@pytest.mark.parametrize(
+    ("memory", "answer"),
+    [
+        (16, "It fits in 16 GB."),
+        (0.5, "It does not fit in 0.5 GB. The fewest devices on which it does: --devices 2, "),
+        (1e-4, "It does not fit in 0.0001 GB, however it is split: the model is too large."),
+    ],
+)
+def test_whether_it_fits(good, memory, answer):
+    text = good(f"plan --length 100000 --batch-size 8 --memory {memory}")
+    assert text.splitlines()[-1].startswith(answer)
+
+
+def test_the_smallest_mesh_as_json(good_json):
+    found = good_json("plan --length 100000 --batch-size 8 --memory 0.5")
+    assert found["fits"] is False
+    assert found["smallest_mesh"] == [2, 1]
+
+
+def test_tasks(good_json):
+    step = good_json("plan --length 96 --task regression --every 1 --out-size 4")
+    ahead = good_json("plan --length 96 --task forecasting --horizon 24")
+    assert step["steps"] == 96
+    assert ahead["steps"] == 120
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("plan --length 100 --batch-size 6 --devices 4", "batch is 6, expected a multiple of 4"),
+        ("plan --length 100 --model-option size=3", "expected a setting of LinOSSConfig"),
+        ("plan --length 100 --memory 0", "--memory is 0.0, expected a finite number > 0"),
+        ("plan --length 100 --memory -1", "--memory is -1.0, expected a finite number > 0"),
+    ],
+)
+def test_what_cannot_be_planned(failing, line, message):
+    assert message in failing(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["plan", "plan --length 9 --devices x", "plan --length 9 --every 2"]
+)
+def test_wrong_use(failing, line):
+    assert "Usage: linoss plan" in failing(line, code=2)

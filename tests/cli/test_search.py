@@ -1,0 +1,233 @@
+"""`linoss search`: what it prints, writes and refuses."""
+
+import inspect
+import json
+import re
+import socket
+import sys
+
+import numpy as np
+import pytest
+
+from linoss.cli import _options as options
+from linoss.cli._fit import fit
+from linoss.cli._search import search
+from linoss.cli._study_report import study_report
+from linoss.search import Study, Trial
+
+RANGES = "--range learning_rate=1e-3..1e-1 --range time_channel=no"
+
+
+@pytest.fixture(scope="module")
+def line(data, small):
+    """The command without its --out."""
+    return f"search {data} --task classification {small} {RANGES} --steps 4 --trials 2"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("search") / "out"
+
+
+@pytest.fixture(scope="module")
+def found(place, line, good_json):
+    """A search, as JSON."""
+    return good_json(f"{line} --out {place}")
+
+
+def test_it_tells_the_trials_and_the_best(found, place):
+    assert [trial["state"] for trial in found["trials"]] == ["complete", "complete"]
+    assert set(found["trials"][0]["parameters"]) == {"learning_rate", "time_channel"}
+    values = [trial["value"] for trial in found["trials"]]
+    assert found["trials"][found["best"]]["value"] == max(values)
+    assert found["run"] == str(place / "best")
+    assert found["test"]["cases"] == 12
+    assert found["metric"] == "accuracy"
+
+
+def test_a_directory_of_trials(found, place):
+    names = {"best", "report.html", "study.db", "study.db.lock", "study.json", "trials"}
+    assert {path.name for path in place.iterdir()} == names
+    assert {path.name for path in (place / "trials").iterdir()} == {"0", "1"}
+
+
+@pytest.mark.parametrize("run", ["best", "trials/0"])
+def test_trials_are_runs_as_of_fit(found, place, data, good_json, run):
+    assert {path.name for path in (place / run).iterdir()} == {
+        "columns.json",
+        "config.json",
+        "history.jsonl",
+        "report.html",
+        "state.safetensors",
+        "weights.safetensors",
+    }
+    score = good_json(f"evaluate {place / run} {data}")
+    assert score["cases"] == 12
+    if run == "best":
+        assert score == found["test"]
+
+
+def test_people_see_a_table(found, place, line, linoss_command):
+    result = linoss_command(f"{line} --out {place}")
+    assert result.exit_code == 0, result.output
+    assert "2 complete" in result.stdout
+    assert "learning_rate" in result.stdout
+    assert "Test, of the best: accuracy" in result.stdout
+    assert f"The best run is in {place / 'best'}; look at {place / 'report.html'}" in result.stdout
+
+
+def test_progress_is_on_stderr(tmp_path, line, linoss_command):
+    result = linoss_command(f"{line} --trials 1 --out {tmp_path / 'out'}")
+    assert re.search(r"^trial 0: accuracy \S+; 1/1 trials  best accuracy", result.stderr, re.M)
+
+
+def test_more_trials_are_added(tmp_path, line, good_json):
+    first = good_json(f"{line} --trials 1 --out {tmp_path / 'out'}")
+    second = good_json(f"{line} --trials 2 --out {tmp_path / 'out'}")
+    assert second["trials"][:1] == first["trials"]
+    assert len(second["trials"]) == 2
+
+
+def test_the_best_of_a_worker_elsewhere(found, tmp_path, place, line, linoss_command):
+    result = linoss_command(f"{line} --out {tmp_path} --storage sqlite:///{place / 'study.db'}")
+    assert result.exit_code == 0, result.output
+    assert "is where another worker keeps its" in result.stdout
+    assert not (tmp_path / "best").exists()
+
+
+def test_it_takes_the_options_of_fit():
+    mine, theirs = (set(inspect.signature(command).parameters) for command in (search, fit))
+    assert theirs - mine == {"resume", *options.MACHINES}
+
+
+def test_usual_ranges_leave_out_what_is_given(tmp_path, data, small, good_json):
+    place = f"--out {tmp_path / 'out'} --steps 1 --trials 1"
+    found = good_json(f"search {data} --task classification {small} {place} --dropout 0")
+    assert set(found["space"]) == {"learning_rate"}
+
+
+def test_forecasts(tmp_path, load, small, good_json):
+    settings = f"--horizon 6 --past 24 --known hour {small} --steps 2 --trials 1"
+    ranges = "--range learning_rate=0.001,0.01 --grid ranges"
+    line = f"search {load} --task forecasting --out {tmp_path / 'out'} {settings} {ranges}"
+    found = good_json(line)
+    assert found["metric"] == "mae"
+    assert (tmp_path / "out" / "best" / "report.html").exists()
+
+
+# ---- Report ----
+
+
+def test_the_report_shows_trials_and_pictures(found, place):
+    text = (place / "report.html").read_text()
+    for title in ("Best", "Course", "Learning curves", "Parameters", "Trials", "Environment"):
+        assert f"<h2>{title}</h2>" in text
+    assert text.count("<svg") == 3
+    assert "test accuracy" in text
+    assert not re.search(r"<(script|link|iframe|object|img)", text)
+    assert "url(" not in text.replace("url(#", "")
+    assert str(place) not in text
+
+
+STRANGE = "<script>$x$</script>"
+
+
+@pytest.mark.parametrize("trials", [0, 1, 3])
+def test_a_report_of_any_study(trials):
+    made = [
+        Trial(0, "complete", 0.5, {"norm": "batch", "rate": 0.1}, seconds=70.0, curve=[(1, 0.5)]),
+        Trial(1, "failed", parameters={"norm": None, "rate": 1.0}, error=STRANGE),
+        Trial(2, "pruned", 0.1, {"norm": None, "rate": 1.0}, curve=[(1, 0.2), (2, 0.1)]),
+    ]
+    space = {"norm": ["batch", None], "rate": {"low": 0.1, "high": 1.0, "log": True}}
+    study = Study(STRANGE, "mse", False, made[:trials], space, {"rate": 0.75, "norm": 0.25})
+    text = study_report(study, None)
+    assert "<script" not in text
+    if trials == 0:
+        assert "No trial is complete." in text
+    else:
+        assert "1 min 10 s" in text
+        assert "rate, 75 %" in text
+
+
+# ---- Wrong use ----
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--learning-rate 0.1", "--learning-rate and --range learning_rate: expected one"),
+        ("--grid paper", "--grid paper has ranges of its own"),
+        ("--trials 0", "--trials"),
+        ("--horizon 3", "--horizon is for forecasting, not for classification"),
+        ("--resume", "No such option: --resume"),
+    ],
+)
+def test_wrong_use(tmp_path, line, failing, option, message):
+    assert message in failing(f"{line} {option} --out {tmp_path / 'out'}", code=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_grid_of_no_ranges(tmp_path, data, failing):
+    line = f"search {data} --task classification --grid ranges --out {tmp_path / 'out'}"
+    assert "--grid ranges needs some --range" in failing(line, code=2)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--range width=3,4", "the range of 'width' is of no parameter"),
+        ("--range dropout", "the range 'dropout' cannot be understood"),
+        ("--silence 0", "silence is 0, expected at least 2 seconds"),
+        ("--storage mysql://me:sesame@host/x", "the storage is one of mysql"),
+        ("--scheme rk4", "scheme is 'rk4', expected one of"),
+    ],
+)
+def test_one_line_says_what_is_wrong(tmp_path, line, failing, option, message):
+    found = failing(f"{line} {option} --out {tmp_path / 'out'}")
+    assert message in found
+    assert "sesame" not in found
+
+
+def test_a_storage_that_cannot_be_reached_is_one_line(tmp_path, line, failing):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"postgresql://me:sesame@127.0.0.1:{probe.getsockname()[1]}/studies"
+    message = failing(f"{line} --out {tmp_path / 'out'} --storage {url}")
+    assert "cannot be reached" in message
+    assert "sesame" not in message
+
+
+def test_trials_that_all_fail(tmp_path, data, small, failing):
+    wild = "--norm none --clip-norm 0 --warmup 0 --steps 20 --dropout 0"
+    ranges = "--range learning_rate=1e29,1e30"
+    out = tmp_path / "out"
+    line = f"search {data} --task classification --out {out} {small} {wild} {ranges} --trials 1"
+    message = failing(line)
+    assert "no trial is complete (1 failed); trial 0: the loss of update" in message
+    assert json.loads((out / "study.json").read_text())["trials"][0]["state"] == "failed"
+
+
+def test_ctrl_c_says_how_to_go_on_and_no_password(tmp_path, line, linoss_command, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("linoss.search.search", interrupted)
+    url = "postgresql://me:sesame@host/studies"
+    monkeypatch.setattr(sys, "argv", ["linoss", "search", "data", "--storage", url])
+    result = linoss_command(f"{line} --out {tmp_path / 'out'} --storage {url}")
+    assert result.exit_code == 130
+    assert "the same command goes on:\n  linoss search data --storage" in result.stderr
+    assert "sesame" not in result.output
+
+
+def test_classes_are_no_numbers(tmp_path, data, failing):
+    message = failing(f"search {data} --task regression --out {tmp_path / 'out'}")
+    assert "a label is 'low', expected numbers for --task regression" in message
+
+
+def test_numbers(tmp_path, numbers, small, good_json):
+    options = f"{small} {RANGES} --steps 2 --trials 1 --out {tmp_path / 'out'}"
+    found = good_json(f"search {numbers} --task regression {options}")
+    assert found["metric"] == "mse"
+    assert np.isfinite(found["test"]["mae"])

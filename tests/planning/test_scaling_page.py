@@ -1,0 +1,37 @@
+"""The commands of `docs/scaling.md` run, and its table has what they print."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from linoss.cli import app
+from linoss.cli._plan import _bytes, _count
+
+PAGE = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text()
+ROWS = re.findall(r"^\| ([\d,]+) \| ([\d,]+) \| ([\dx]+) \| (.*) \|$", PAGE, re.MULTILINE)
+
+
+def linoss(line):
+    result = CliRunner().invoke(app, shlex.split(line))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_commands_run():
+    commands = re.findall(r"^\$ linoss (.*)$", PAGE, re.MULTILINE)
+    assert commands
+    for command in commands:
+        linoss(command)
+
+
+@pytest.mark.parametrize(("length", "batch", "devices", "amounts"), ROWS)
+def test_rows_of_the_table(length, batch, devices, amounts):
+    length, batch = length.replace(",", ""), batch.replace(",", "")
+    line = f"plan --length {length} --batch-size {batch} --devices {devices} --json"
+    found = json.loads(linoss(line))
+    shown = {"memory": _bytes, "flops": _count, "bytes_moved": _bytes, "bytes_communicated": _bytes}
+    assert amounts.split(" | ") == [show(found[name]["total"]) for name, show in shown.items()]
