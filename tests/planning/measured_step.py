@@ -33,7 +33,8 @@ def arguments_of(config, length, batch, devices, engine="native"):
     def shape(*sizes, dtype=jnp.float32, axes=("batch",)):
         return jax.ShapeDtypeStruct(sizes, dtype, sharding=NamedSharding(mesh, P(*axes)))
 
-    u = shape(batch, length, config.in_size, axes=("batch", "time"))
+    axes = ("batch", "time") if config.horizon is None else ("batch",)
+    u = shape(batch, length, config.in_size, axes=axes)
     if config.task == "classification":
         targets = (shape(batch, dtype=jnp.int32), shape(batch))
     else:

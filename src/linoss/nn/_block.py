@@ -200,7 +200,9 @@ class LinOSSBlock(eqx.Module):
             scale = jax.lax.rsqrt(variance + EPSILON)
         if state is None:
             state = layer.init_state(tuple(batch))
-        state = layer.start_of_piece((u - mean) * scale, state, mask, "native", split)
+        start = state.oscillators.reshape(-1, pairs, 2)
+        if split.time is not None:
+            start = layer.start_of_piece(u, mean, scale, start, mask, "native", split.time)
         out, final, means, moments = fused_block(
             0.0 if words is None else self.dropout,
             u.reshape(-1, time, hidden),
@@ -217,7 +219,7 @@ class LinOSSBlock(eqx.Module):
             jnp.zeros((0, 0), jnp.uint8)
             if mask is None
             else jnp.broadcast_to(mask, u.shape[:-1]).reshape(-1, time).astype(jnp.uint8),
-            state.oscillators.reshape(-1, pairs, 2),
+            start,
         )
         interval = last_interval(state.interval, u.shape[:-1], mask, None, 1)
         final = LayerState(final.reshape(*batch, pairs, 2), interval)

@@ -12,7 +12,12 @@ from linoss import _checks
 from linoss._checks import AnyArray
 from linoss.dynamics import Oscillators, Transition, VaryingTransition
 from linoss.nn._split import WHOLE, Split
-from linoss.scan import oscillator_scan, state_before_piece
+from linoss.scan import (
+    end_of_segments,
+    oscillator_scan,
+    state_before_piece,
+    state_before_regular_piece,
+)
 
 Feedthrough = Literal["vector", "dense", "none"]
 
@@ -134,26 +139,40 @@ class LinOSSLayer(eqx.Module):
 
     def start_of_piece(
         self,
-        u: Float[Array, "*batch time hidden"],
-        state: LayerState,
-        mask: Bool[Array, "*batch time"] | None,
+        u: Float[Array, "batch time hidden"],
+        mean: Float[Array, " hidden"],
+        scale: Float[Array, " hidden"],
+        state: Float[Array, "batch m 2"],
+        mask: Bool[Array, "batch time"] | None,
         engine: str,
-        split: Split,
-    ) -> LayerState:
-        """The state before this device's piece of regular samples, from that before the whole."""
-        if split.time is None:
-            return state
-        transition, force, state = self._forces(u, state, mask, None, 1, split)
-        oscillators = state_before_piece(
+        time_axis: str,
+    ) -> Float[Array, "batch m 2"]:
+        """Where time is split: the state before this device's piece of regular samples, whose input
+        is scale (u - mean); `state` is that before the whole. Not for Verlet."""
+        arrays, static = eqx.partition(self, eqx.is_array)
+        mask = None if mask is None else jnp.broadcast_to(mask, u.shape[:-1])
+
+        def advance(weights: Any, u: Array, mask: Array | None, state: Array) -> Array:
+            arrays, mean, scale = weights
+            layer: LinOSSLayer = eqx.combine(arrays, static)
+            x, start = (u - mean) * scale, LayerState(state, jnp.zeros(u.shape[:1], u.dtype))
+            transition, force, _ = layer._forces(x, start, mask, None, 1, WHOLE)
+            options = {"initial_state": state, "mask": mask, "engine": engine}
+            return oscillator_scan(transition, force, **options)[1]
+
+        rest = jnp.zeros_like(state)
+        end = end_of_segments(advance, (arrays, mean, scale), u, mask, rest)
+        copies = self.input_weight.shape[0] // self.oscillators.state_size
+        transition = self.oscillators.transition(None, copies)
+        assert isinstance(transition, Transition)
+        return state_before_regular_piece(
             transition,
-            force,
-            initial_state=state.oscillators,
+            end,
+            time=u.shape[1],
+            initial_state=state,
             mask=mask,
-            reverse=False,
-            engine=engine,
-            time_axis=split.time,
+            time_axis=time_axis,
         )
-        return LayerState(oscillators, state.interval)
 
     def _forces(
         self,

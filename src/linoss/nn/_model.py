@@ -348,27 +348,20 @@ def _whole(
     model: LinOSS, inputs: dict[str, Any], key: PRNGKeyArray | None, mesh: Mesh | None
 ) -> tuple[Array, tuple[Norm | None, ...]]:
     """Answers for whole sequences; in training (with a key) also the norms' new statistics."""
-    u, lengths, mask, intervals = (inputs[k] for k in ("u", "lengths", "mask", "intervals"))
-    head, past = model.head, u.shape[-2]
-    if isinstance(head, ForecastHead):
-        u = head.extend(u, inputs["future"], lengths)
-        added = [(0, 0)] * (u.ndim - 2) + [(0, head.horizon)]
-        mask = None if mask is None else jnp.pad(mask, added, constant_values=True)
-        intervals = None if intervals is None else jnp.pad(intervals, added, constant_values=1)
-        if lengths is not None and (mask is not None or intervals is not None):
-            ahead = jnp.arange(u.shape[-2]) >= lengths[..., None]
-            mask = None if mask is None else mask | ahead
-            intervals = None if intervals is None else jnp.where(ahead, 1, intervals)
-    if lengths is not None:
-        there = jnp.arange(u.shape[-2]) < lengths[..., None] + (u.shape[-2] - past)
-        mask = there if mask is None else mask & there
     arrays, static = eqx.partition(model, eqx.is_array)
-    split = Split.of(mesh)
+    split, head = Split.of(mesh), model.head
 
-    def answer(arrays: Any, words: Any, samples: Any, lengths: Any) -> tuple[Array, Any]:
+    def answer(arrays: Any, words: Any, samples: Any, sequences: Any) -> tuple[Array, Any]:
         """For all sequences, or those of a device."""
         model: LinOSS = eqx.combine(arrays, static)
-        u, mask, intervals = samples
+        (u, mask, intervals), (lengths, future) = samples, sequences
+        if isinstance(model.head, ForecastHead):
+            whole = _extended(model.head, u, mask, intervals, lengths, future)
+            u, mask, intervals = split.cut(whole)
+        elif lengths is not None:
+            before, _ = split.steps_before(u.shape[-2])
+            there = jnp.arange(u.shape[-2]) + before < lengths[..., None]
+            mask = there if mask is None else mask & there
         features, means, _, norms = _features(
             model, u, mask, intervals, inputs["engine"], states=None, words=words, split=split
         )
@@ -381,17 +374,41 @@ def _whole(
     words = None
     if key is not None:
         words = jax.vmap(key_words)(jax.random.split(key, len(model.blocks)))
-    arguments = (arrays, words, (u, mask, intervals), lengths)
+    samples = tuple(inputs[name] for name in ("u", "mask", "intervals"))
+    arguments = (arrays, words, samples, (inputs["lengths"], inputs["future"]))
     if mesh is None:
         return answer(*arguments)
+    # A forecast's sequences are whole on each device until the steps ahead are behind them.
+    along_time = split.sequences if isinstance(head, ForecastHead) else split.samples
     answers = split.samples if isinstance(head, StepHead) else split.sequences
     return jax.shard_map(
         answer,
         mesh=mesh,
-        in_specs=(P(), P(), split.samples, split.sequences),
+        in_specs=(P(), P(), along_time, split.sequences),
         out_specs=(answers, P()),
         check_vma=False,  # the kernels do not say what varies from device to device
     )(*arguments)
+
+
+def _extended(
+    head: ForecastHead,
+    u: Array,
+    mask: Array | None,
+    intervals: Array | None,
+    lengths: Array | None,
+    future: Array | None,
+) -> tuple[Array, Array | None, Array | None]:
+    """Samples, mask and intervals with the steps ahead."""
+    u = head.extend(u, future, lengths)
+    time = jnp.arange(u.shape[-2])
+    added = [(0, 0)] * (u.ndim - 2) + [(0, head.horizon)]
+    mask = None if mask is None else jnp.pad(mask, added, constant_values=True)
+    intervals = None if intervals is None else jnp.pad(intervals, added, constant_values=1)
+    if lengths is not None:
+        ahead, there = time >= lengths[..., None], time < lengths[..., None] + head.horizon
+        mask = there if mask is None else (mask | ahead) & there
+        intervals = None if intervals is None else jnp.where(ahead, 1, intervals)
+    return u, mask, intervals
 
 
 def run_piece(model: LinOSS, state: ModelState, inputs: dict[str, Any]) -> tuple[Array, ModelState]:

@@ -61,6 +61,18 @@ class Split(NamedTuple):
         """Over the pieces of the same sequences."""
         return x if self.time is None else jax.lax.psum(x, self.time)
 
+    def cut(self, tree: Any) -> Any:
+        """This device's piece of arrays (batch, time, ...) that are whole along time."""
+        if self.time is None:
+            return tree
+        here, pieces = jax.lax.axis_index(self.time), jax.lax.axis_size(self.time)
+
+        def piece(x: Array) -> Array:
+            size = x.shape[1] // pieces
+            return jax.lax.dynamic_slice_in_dim(x, here * size, size, axis=1)
+
+        return jax.tree.map(piece, tree)
+
     def first_sample(self, batch: int, time: int) -> UInt32[Array, "2"]:
         """The number of this piece's first sample, counted through the whole batch, and of the
         samples from one sequence to the next."""

@@ -6,8 +6,7 @@ from linoss.planning._sizes import NUMBER, Sizes
 
 
 class Communication(NamedTuple):
-    """Bytes that each device sends in a step. But for forecasts on pieces of time, none of it grows
-    with the length of sequences."""
+    """Bytes that each device sends in a step. None of it grows with the length of sequences."""
 
     gradients: int
     """Of the weights, summed over all devices."""
@@ -38,17 +37,16 @@ def communication(s: Sizes) -> Communication:
     """Gradients: p. Norms: 4 L H, a mean and a variance there and back. States: L times the end of
     each sequence's piece, 2 b P, and the product of M, 4 P, there and back. XLA's blocks go there
     once more, when they are computed again. Answers: b H there and back, for each answer of a
-    sequence; a forecast's sequences are cut anew with the steps ahead, n in.
+    sequence.
     """
     everyone, pieces = s.along_batch * s.along_time, s.along_time
     ways = 2 if s.fused else 3
     norms = 2 * ways * s.blocks * s.hidden if s.reads_statistics else 0
     states = ways * s.blocks * (2 * s.sequences * s.pairs + 4 * s.pairs)
     pooled = 0 if s.config.every is not None else s.answers * s.hidden
-    cut = 0 if s.config.horizon is None else s.samples * s.config.in_size
     return Communication(
         gradients=sum_over(everyone, s.parameters),
         norms=sum_over(everyone, norms),
         states=gather_from(pieces, states),
-        answers=2 * sum_over(pieces, pooled) + NUMBER * cut * (pieces - 1) // pieces,
+        answers=2 * sum_over(pieces, pooled),
     )

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from linoss.planning._sizes import NUMBER, TILE, Sizes, padded
+from linoss.planning._sizes import NUMBER, SEGMENT, TILE, Sizes, padded
 
 
 class Memory(NamedTuple):
@@ -47,11 +47,12 @@ def _weights(s: Sizes) -> int:
 
 def _batch(s: Sizes) -> int:
     """n in, and targets with weights, 2 out for each answer, or a class and a weight for each
-    sequence; targets are not split in time. A forecast's steps ahead are put behind a copy."""
+    sequence; targets are not split in time. A forecast's steps ahead are put behind a copy of the
+    whole sequences."""
     config = s.config
     pieces = 1 if config.every is None else s.along_time
     targets = s.answers * pieces * (1 if config.task == "classification" else config.out_size)
-    copies = 1 if config.horizon is None else 2
+    copies = 1 if config.horizon is None else 1 + s.along_time
     return copies * s.samples * config.in_size + 2 * targets
 
 
@@ -64,26 +65,23 @@ def _features(s: Sizes) -> int:
 
 def _states(s: Sizes) -> int:
     """L b (t / 64) 2 P for the kernels' blocks; only those of one block at a time where XLA runs
-    them, from segment to segment. Twice where time is split."""
+    them, from segment to segment."""
     if not s.fused:
         return s.sequences * -(-s.steps // (4 * TILE)) * 2 * s.pairs
-    passes = 1 if s.along_time == 1 else 2
-    return passes * s.blocks * s.sequences * -(-s.steps // TILE) * 2 * s.pairs
+    return s.blocks * s.sequences * -(-s.steps // TILE) * 2 * s.pairs
 
 
 def _pieces(s: Sizes) -> int:
-    """2 L n H + (L + 1) n P + n P: the input without its mean and normalised, and the forces, of
-    every block; positions and gradients of forces of one. Without a norm there is n H in place of
-    2 L n H. Where the head sends back a gradient of n H, it was in the place of the last n P.
-    XLA's blocks compute all of it again, so that it is n P."""
+    """2 n H, a gradient of a block's input and its sum with the other one, and what a segment of
+    1024 steps works in, 2 H + 3 P for each; the rest of n P for XLA's blocks, which keep forces of
+    one block."""
     if s.along_time == 1:
         return 0
     H, P = s.hidden, s.pairs
     if not s.fused:
         return s.samples * P
-    inputs = 1 if s.config.norm is None else 2 * s.blocks
-    last = P if s.pools_means else max(P - H, 0)
-    return s.samples * (inputs * H + (s.blocks + 1) * P + last)
+    segment = s.sequences * min(s.steps, SEGMENT)
+    return 2 * s.samples * H + segment * (2 * H + 3 * P)
 
 
 def _workspace(s: Sizes) -> int:

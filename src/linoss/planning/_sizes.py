@@ -10,6 +10,8 @@ NUMBER = 4
 """Bytes of a number."""
 TILE, PAD = 64, 16
 """Steps between two states that the kernels keep, and the unit of the rows in their memory."""
+SEGMENT = 1024
+"""Steps at a time of finding the state before a piece."""
 ENGINES = ("native", "sequential")
 
 

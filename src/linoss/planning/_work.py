@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from linoss.planning._sizes import NUMBER, TILE, Sizes
+from linoss.planning._sizes import NUMBER, SEGMENT, TILE, Sizes
 
 
 class Flops(NamedTuple):
@@ -44,10 +44,12 @@ def flops(s: Sizes) -> Flops:
     """A block's products B x, C y and W g take 2 n (2 H P + 2 H^2); forward, again in the backward
     pass, and twice in it for gradients: 16 n H (P + H). The recurrence takes 10 n P forward, 10
     again, and 23 for its adjoint. Where time is split, the recurrence runs once more, there and
-    back, 43 n P, and for the kernels' blocks B x, too, 6 n H P."""
+    back, 43 n P, and for the kernels' blocks B x, too, 6 n H P; of both, what comes first is
+    computed again for the way back, 10 n P and 2 n H P, if a piece has several segments."""
     n, H, P, L = s.samples, s.hidden, s.pairs, s.blocks
     split, config = s.along_time > 1, s.config
-    again = 6 * n * H * P if split and s.fused else 0
+    several = s.steps > SEGMENT
+    again = (8 if several else 6) * n * H * P if split and s.fused else 0
     dense = 8 * n * H * H if config.feedthrough == "dense" else 0
     blocks = L * (16 * n * H * (P + H) + dense + again)
     encoder = (6 if s.fused else 4) * n * H * config.in_size
@@ -55,7 +57,7 @@ def flops(s: Sizes) -> Flops:
     elementwise = L * n * H * ((200 if s.fused else 300) + (9 if again else 0))
     return Flops(
         products=blocks + encoder + head,
-        oscillators=(2 if split else 1) * L * 43 * n * P,
+        oscillators=L * n * P * (43 + (43 + 10 * (s.fused and several) if split else 0)),
         others=elementwise + _ADAM * s.parameters,
     )
 
@@ -63,14 +65,14 @@ def flops(s: Sizes) -> Flops:
 def traffic(s: Sizes) -> Traffic:
     """The kernels read a block's input and write its output, and read input and the output's
     gradient and write the input's: 5 n H, with states on the way. XLA's blocks move 126 n H +
-    30 n P, counted in compiled programs. Splitting time adds 15 n H + 11 n P, or 26 n P for XLA's
-    blocks. The update moves 12 numbers a weight."""
+    30 n P, counted in compiled programs. Splitting time adds 8 n H, where segments stay in cache,
+    or 26 n P for XLA's blocks. The update moves 12 numbers a weight."""
     n, H, P, L = s.samples, s.hidden, s.pairs, s.blocks
     ends = n * (2 * s.config.in_size + 2 * H) + 4 * s.answers * (H + s.config.out_size)
     if s.fused:
         saved = n * H if s.pools_means else 0
         blocks = L * (5 * n * H + 4 * n * P // TILE) - saved
-        pieces = L * n * (15 * H + 11 * P)
+        pieces = L * n * 8 * H
     else:
         blocks, pieces = L * n * (126 * H + 30 * P), L * n * 26 * P
     parts = (blocks + ends, pieces if s.along_time > 1 else 0, 12 * s.parameters)

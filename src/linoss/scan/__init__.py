@@ -6,6 +6,16 @@ from linoss.scan._scan import (
     oscillator_scan,
     resolve_engine,
     state_before_piece,
+    state_before_regular_piece,
 )
+from linoss.scan._segments import end_of_segments
 
-__all__ = ["engines", "nearest_before", "oscillator_scan", "resolve_engine", "state_before_piece"]
+__all__ = [
+    "end_of_segments",
+    "engines",
+    "nearest_before",
+    "oscillator_scan",
+    "resolve_engine",
+    "state_before_piece",
+    "state_before_regular_piece",
+]

@@ -29,23 +29,13 @@ Run = Callable[[Array, State], State]
 
 
 def join_pieces(
-    axis: str,
-    recurrence: Recurrence,
-    samples: Samples,
-    force: Array,
-    start: State,
-    run: Run,
-    *,
-    reverse: bool,
+    axis: str, product: Matrix, end: State, start: State, *, reverse: bool = False
 ) -> tuple[State, State]:
     """The state before this device's piece, and the one after the last piece.
 
-    `start` is the state before the first piece; `axis` names the mesh's axis of the pieces, which
-    `reverse` takes from its end. What is inside a piece is in its order already.
+    `product` and `end` are P and e of this piece, `start` is the state before the first; `axis`
+    names the mesh's axis of the pieces, which `reverse` takes from its end.
     """
-    rest = (jnp.zeros_like(start[0]), jnp.zeros_like(start[1]))
-    end = run(force, rest)
-    product = _product(recurrence, samples, force, run)
     products, ends = jax.lax.all_gather((product, end), axis)
 
     def join(state: State, piece: tuple[Matrix, State]) -> tuple[State, State]:
@@ -68,16 +58,25 @@ def nearest_before(axis: str, value: Array, *, reverse: bool = False) -> Array:
     return jnp.sum(jnp.where(index == nearest, offers, 0), axis=0)
 
 
-def _product(recurrence: Recurrence, samples: Samples, force: Array, run: Run) -> Matrix:
-    """The product of all M of a piece."""
-    time = force.shape[1]
+def end_from_rest(force: Array, start: State, run: Run) -> State:
+    """e: where a piece with these forces ends that starts at rest."""
+    return run(force, (jnp.zeros_like(start[0]), jnp.zeros_like(start[1])))
+
+
+def product_of_steps(recurrence: Recurrence, samples: Samples, force: Array, run: Run) -> Matrix:
+    """P: the product of all M of a piece."""
     if recurrence.scheme is None:
-        count = jnp.full((1, 1), time) if samples.mask is None else jnp.sum(samples.mask, axis=1)
-        return _power(time, recurrence.parameters.matrix, count)
+        return power_of_step(recurrence.parameters.matrix, samples.mask, force.shape[1])
     silence, one = jnp.zeros_like(force), jnp.ones_like(force[:, 0])
     zero = jnp.zeros_like(one)
     (zz, yz), (zy, yy) = run(silence, (one, zero)), run(silence, (zero, one))
     return (zz, zy), (yz, yy)
+
+
+def power_of_step(matrix: Matrix, mask: Array | None, time: int) -> Matrix:
+    """M to the number of the steps that are there, of `time`; the mask is (batch, time, 1)."""
+    count = jnp.full((1, 1), time) if mask is None else jnp.sum(mask, axis=1)
+    return _power(time, matrix, count)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -15,7 +15,13 @@ from linoss.dynamics._transition import Transition, VaryingTransition
 from linoss.dynamics._verlet import kick_weights
 from linoss.scan._adjoint import Piece, Plan, run, run_with_adjoint
 from linoss.scan._native import run_natively
-from linoss.scan._pieces import join_pieces, nearest_before
+from linoss.scan._pieces import (
+    end_from_rest,
+    join_pieces,
+    nearest_before,
+    power_of_step,
+    product_of_steps,
+)
 from linoss.scan._recurrence import Recurrence, Samples, State
 
 ENGINES = ("sequential", "chunked", "associative", "native")
@@ -154,10 +160,43 @@ def state_before_piece(
     if transition.onset != 1:
         b = _weigh(b, samples, 1.0, None, reverse=reverse)
     run = partial(_run, resolve_engine(engine), False, recurrence, samples)
-    start, _ = join_pieces(
-        time_axis, recurrence, samples, b, start, lambda b, x: run(b, x)[1], reverse=reverse
-    )
+    start, _ = _join(time_axis, recurrence, samples, b, start, run, reverse=reverse)
     return jnp.stack(start, axis=-1).reshape(initial_state.shape)
+
+
+def state_before_regular_piece(
+    transition: Transition,
+    end: Float[Array, "batch m 2"],
+    *,
+    time: int,
+    initial_state: Float[Array, "batch m 2"],
+    mask: Bool[Array, "batch time"] | None,
+    time_axis: str,
+) -> Float[Array, "batch m 2"]:
+    """The same for a piece of which `end` is known: where it ends if it starts at rest."""
+    mask = None if mask is None else mask[..., None]
+    product = power_of_step(transition.step.matrix, mask, time)
+    ends, starts = (end[..., 0], end[..., 1]), (initial_state[..., 0], initial_state[..., 1])
+    start, _ = join_pieces(time_axis, product, ends, starts)
+    return jnp.stack(start, axis=-1)
+
+
+def _join(
+    time_axis: str,
+    recurrence: Recurrence,
+    samples: Samples,
+    force: Array,
+    start: State,
+    run: Any,
+    *,
+    reverse: bool,
+) -> tuple[State, State]:
+    def end(force: Array, start: State) -> State:
+        return run(force, start)[1]
+
+    product = product_of_steps(recurrence, samples, force, end)
+    piece = (product, end_from_rest(force, start, end))
+    return join_pieces(time_axis, *piece, start, reverse=reverse)
 
 
 class _Problem(NamedTuple):
@@ -190,9 +229,7 @@ def _scan(
     run = partial(_run, engine, forward_mode, recurrence, samples)
     final = None
     if time_axis is not None:
-        start, final = join_pieces(
-            time_axis, recurrence, samples, b, start, lambda b, x: run(b, x)[1], reverse=reverse
-        )
+        start, final = _join(time_axis, recurrence, samples, b, start, run, reverse=reverse)
     positions, end = run(b, start)
     return _finish(positions, end if final is None else final, force, reverse)
 

@@ -149,9 +149,13 @@ class Devices:
     def place_arguments(
         self, arguments: dict[str, Any], rows: np.ndarray, count: int
     ) -> dict[str, Any]:
-        """The arguments of a model, each array where it belongs."""
+        """The arguments of a model, each array where it belongs.
+
+        Those of a forecast get their steps ahead first, and are then split in time where they are.
+        """
+        along_time = ("u", "mask", "intervals") if arguments["future"] is None else ()
         return {
-            name: self.place(x, rows, count, time=name in ("u", "mask", "intervals"))
+            name: self.place(x, rows, count, time=name in along_time)
             for name, x in arguments.items()
         }
 

@@ -1,0 +1,41 @@
+"""The end of a sequence, segment by segment, is that of the whole, and so is its derivative."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import linoss
+from linoss.scan import end_of_segments
+
+TRANSITION = linoss.discretize("imex", frequency=np.array([0.3, 1.0]), timestep=0.5, damping=0.01)
+
+
+def advance(weights, u, mask, state):
+    scale, weight = weights
+    force = jnp.tanh(u * scale) @ weight
+    options = {"initial_state": state, "mask": mask, "engine": "sequential"}
+    return linoss.oscillator_scan(TRANSITION, force, **options)[1]
+
+
+@pytest.mark.parametrize("time", [1, 1023, 1024, 2500])
+@pytest.mark.parametrize("masked", [False, True])
+def test_values_and_gradients(time, masked):
+    random = np.random.default_rng(time)
+    u, start = (jnp.asarray(random.normal(size=s)) for s in ((2, time, 3), (2, 2, 2)))
+    weights = tuple(jnp.asarray(random.normal(size=s)) for s in (3, (3, 2)))
+    mask = jnp.asarray(random.random((2, time)) < 0.7) if masked else None
+
+    def loss(run):
+        return lambda weights, u, start: jnp.sum(jnp.sin(run(weights, u, mask, start)))
+
+    for argument in range(3):
+        expected = jax.grad(loss(advance), argument)(weights, u, start)
+        found = jax.grad(loss(partial(end_of_segments, advance)), argument)(weights, u, start)
+        for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-10)
+    np.testing.assert_allclose(
+        end_of_segments(advance, weights, u, mask, start), advance(weights, u, mask, start)
+    )
