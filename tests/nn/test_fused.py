@@ -246,7 +246,7 @@ def test_a_wrong_buffer_is_an_error_from_python():
         jnp.zeros(4),
         block.glu.weight,
         block.glu.bias,
-        jnp.zeros(4, jnp.uint32),
+        jnp.zeros(6, jnp.uint32),
         jnp.zeros((0, 0), jnp.uint8),
         jnp.zeros((2, 6, 2)),
     ]

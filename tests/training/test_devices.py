@@ -21,7 +21,7 @@ def assert_same_curve(one, other):
 
 
 @pytest.mark.parametrize("devices", [2, 8, (1, 4), (2, 4)])
-@pytest.mark.parametrize(("lengths", "missing"), [((30, 30), 0.0), ((10, 40), 0.2)])
+@pytest.mark.parametrize(("lengths", "missing"), [((32, 32), 0.0), ((10, 40), 0.2)])
 def test_the_same_curve_as_on_one_device(make_problem, devices, lengths, missing):
     problem = make_problem(lengths, missing, dropout=0.2)
     one = train(**vars(problem))

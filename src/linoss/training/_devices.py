@@ -27,8 +27,8 @@ def make_mesh(devices: Shape | None) -> Mesh | None:
 
     ```python
     >>> from linoss.training import make_mesh
-    >>> make_mesh(1).shape
-    OrderedDict({'batch': 1, 'time': 1})
+    >>> dict(make_mesh((1, 1)).shape)
+    {'batch': 1, 'time': 1}
 
     ```
     """
@@ -65,11 +65,6 @@ class Devices:
 
     def __post_init__(self) -> None:
         Split.of(self.mesh)
-        if self.mesh is None and jax.process_count() > 1:
-            raise ValueError(
-                f"mesh is None, but there are {jax.process_count()} processes; pass "
-                "linoss.training.make_mesh(number of all devices)"
-            )
 
     @cached_property
     def split(self) -> Split:
@@ -188,6 +183,8 @@ class Devices:
 
     def total(self, *numbers: float) -> tuple[float, ...]:
         """Sums over all processes, in double precision."""
+        if not self.several_processes:
+            return numbers
         return tuple(gather(np.array(numbers)).sum(axis=0).tolist())
 
     def any_of(self, flag: bool) -> bool:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 
@@ -89,6 +90,11 @@ def train(
             _check_cases(name, cases, inputs, objective, model)
     if save_every is not None:
         _checks.number("save_every", save_every, "a number of seconds >= 0", lambda x: x >= 0)
+    if mesh is None and jax.process_count() > 1:
+        raise ValueError(
+            f"mesh is None, but there are {jax.process_count()} processes; pass "
+            "linoss.training.make_mesh(number of all devices)"
+        )
     devices = Devices(mesh)
     loop = Loop(
         model, inputs, objective, training_set, validation_set, config, on_progress, devices
