@@ -30,7 +30,7 @@ def test_the_same_curve_as_on_one_device(make_problem, devices, lengths, missing
 
 def test_forecasting_on_several_devices():
     series = np.sin(np.arange(200.0) / 5)[:, None]
-    windows = Windows([series], past=21, horizon=6)
+    windows = Windows([series], past=22, horizon=6)
     inputs = Inputs.from_sequences(windows)
     config = linoss.LinOSSConfig(
         in_size=1, out_size=1, hidden_size=4, state_size=4, task="forecasting", horizon=6
