@@ -33,6 +33,7 @@ def test_readme_example_has_a_dozen_lines():
         "docs/cli.md",
         "docs/scaling.md",
         "docs/search.md",
+        "docs/results.md",
     ],
 )
 def test_links_and_named_files_exist(page):
