@@ -161,7 +161,7 @@ class LinOSSLayer(eqx.Module):
             return oscillator_scan(transition, force, **options)[1]
 
         rest = jnp.zeros_like(state)
-        end = end_of_segments(advance, (arrays, mean, scale), u, mask, rest)
+        end: Any = end_of_segments(advance, (arrays, mean, scale), u, mask, rest)
         copies = self.input_weight.shape[0] // self.oscillators.state_size
         transition = self.oscillators.transition(None, copies)
         assert isinstance(transition, Transition)

@@ -39,11 +39,15 @@ def _forward(
     def run(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         state, starts = carry
         starts = starts.at[i].set(state)
-        return advance(weights, *_cut((u, mask), i * _SEGMENT, _SEGMENT), state), starts
+        segment, mask_here = _cut((u, mask), i * _SEGMENT, _SEGMENT)
+        return advance(weights, segment, mask_here, state), starts
 
     starts = jnp.zeros((whole, *start.shape), start.dtype)
     last, starts = _loop(whole, run, (start, starts))
-    end = advance(weights, *_cut((u, mask), whole * _SEGMENT, rest), last) if rest else last
+    end = last
+    if rest:
+        segment, mask_here = _cut((u, mask), whole * _SEGMENT, rest)
+        end = advance(weights, segment, mask_here, last)
     return end, (weights, u, mask, starts, last)
 
 

@@ -22,7 +22,7 @@ from jax._src import distributed  # the only way to its key-value store
 
 from linoss import _checks
 
-_FAILURE, _HERE = "linoss/failure", "linoss/here/{}"
+_FAILURE, _HERE, _HEARD = "linoss/failure", "linoss/here/{}", "linoss/heard/{}"
 _UNKNOWN = "?"
 _ROLL_CALL = 10  # seconds for others to say that they are there
 _PATIENCE = 1000  # milliseconds of a question to the coordinator
@@ -201,21 +201,13 @@ class _Watch(threading.Thread):
         """When this process ends; one that failed does not wait for the others."""
         self.over = True
         if self.exit_code is not None:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(self.exit_code)
+            self._leave_now(self.exit_code)
         self.join()  # a thread that is inside of C++ when Python ends takes the process down
 
     def _roll_call(self) -> str:
         """Who is not there any more, in words."""
         self.client.key_value_set(_HERE.format(self.here), "yes", True)
-        deadline, missing = time.monotonic() + _ROLL_CALL, []
-        for process in range(self.processes):
-            left = max(deadline - time.monotonic(), 0.1)
-            try:
-                self.client.blocking_key_value_get(_HERE.format(process), int(1000 * left))
-            except Exception:
-                missing.append(str(process))
+        missing = [str(process) for process in self._silent(_HERE)]
         if not missing:
             return f"the processes cannot reach each other any more; {_ADVICE}"
         gone = (
@@ -225,13 +217,33 @@ class _Watch(threading.Thread):
         )
         return f"{gone} gone; {_ADVICE}"
 
+    def _silent(self, question: str) -> list[int]:
+        """The processes that do not answer in time."""
+        deadline, silent = time.monotonic() + _ROLL_CALL, []
+        for process in range(self.processes):
+            left = max(deadline - time.monotonic(), 0.1)
+            try:
+                self.client.blocking_key_value_get(question.format(process), int(1000 * left))
+            except Exception:
+                silent.append(process)
+        return silent
+
     def _leave(self, message: str) -> None:
-        if self.over:
-            return
-        sys.stderr.write(f"\nError: {message}\n")
+        if not self.over:
+            sys.stderr.write(f"\nError: {message}\n")
+            self._leave_now(FAILED)
+
+    def _leave_now(self, code: int) -> None:
+        """The coordinator is the last: without it, nobody hears anything."""
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(FAILED)
+        try:
+            self.client.key_value_set(_HEARD.format(self.here), "yes", True)
+            if self.here == 0:
+                self._silent(_HEARD)
+        except Exception:  # it is gone already
+            pass
+        os._exit(code)
 
 
 def _is_of_connections(error: BaseException) -> bool:
