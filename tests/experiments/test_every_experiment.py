@@ -103,7 +103,10 @@ def test_weather(tmp_path, data):
     table = reproduce("weather", out=tmp_path, data_dir=data).read_text()
     assert "| LinOSS-IM | paper | 0.528 |" in table
     results = read_results(tmp_path / "weather")
-    assert [result.model for result in results] == ["im", "imex"]
+    runs = {(model, variant) for model in ("im", "imex") for variant in ("calendar", "values")}
+    assert {(result.model, result.variant) for result in results} == runs
+    assert len(results) == len(runs)
+    assert "| LinOSS-IM | here, paper, calendar | " in table
     assert results[0].outcome["metric"] == "mae"
     assert figures(tmp_path / "weather") == {"weather-paper"}
 

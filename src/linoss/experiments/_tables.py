@@ -82,12 +82,13 @@ def model_table(
     for model in unique([*paper, *(result.model for result in results)]):
         if model in paper:
             rows.append([NAMES[model], source_of(model), printed(paper[model], digits), "", "", ""])
-        for protocol in unique(result.protocol for result in results if result.model == model):
-            chosen = [r for r in results if (r.model, r.protocol) == (model, protocol)]
+        ours = [result for result in results if result.model == model]
+        for kind in unique((result.protocol, result.variant) for result in ours):
+            chosen = [r for r in ours if (r.protocol, r.variant) == kind]
             rows.append(
                 [
                     NAMES[model],
-                    f"here, {protocol}",
+                    ", ".join(filter(None, ("here", *kind))),
                     over_seeds(chosen, scale, digits),
                     span(r.outcome["steps"] for r in chosen),
                     span(r.outcome["best_step"] or math.nan for r in chosen),
