@@ -34,6 +34,7 @@ def test_readme_example_has_a_dozen_lines():
         "docs/scaling.md",
         "docs/search.md",
         "docs/results.md",
+        "docs/reproduce.md",
     ],
 )
 def test_links_and_named_files_exist(page):

@@ -71,7 +71,7 @@ def reproduce(
       `"damped-exact"`; by default those of the paper.
     - `data_sets`: of the UEA archive; by default those of the paper that are there.
     - `protocol`: `"paper"`, or `"quick"`: the same models and splits, with evaluations twenty
-      times as often, and an end twenty times as soon.
+      times as often (weather: ten times), and an end as much sooner.
     - `max_steps`: fewer training steps than the protocol has.
     - `resume`: go on with what is in `out`, without repeating what is finished.
     - `processes`: runs at a time.
