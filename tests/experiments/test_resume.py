@@ -99,6 +99,15 @@ class TestAgain:
         with pytest.raises(ValueError, match="steps is 4 in its result, but 3 now; go on with"):
             again(max_steps=3, resume=True)
 
+    def test_more_steps_go_on_from_where_it_ended(self, again, tmp_path, capsys):
+        (before,) = read_results(tmp_path / "out")
+        again(max_steps=8, resume=True)
+        (after,) = read_results(tmp_path / "out")
+        steps = len(before.history)
+        assert after.history[:steps] == before.history
+        assert (before.outcome["steps"], after.outcome["steps"]) == (4, 8)
+        assert "step 5/8" in capsys.readouterr().err
+
     def test_a_damaged_result_is_named(self, again, tmp_path):
         (path,) = (tmp_path / "out").rglob("result.json")
         path.write_text("{")

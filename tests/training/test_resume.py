@@ -257,6 +257,26 @@ def test_other_settings_are_refused_by_name(finished, problem, changes, message)
         run(problem, finished, resume=True, **changes)
 
 
+@pytest.mark.parametrize("first", [6, 9])
+def test_a_longer_run_at_a_constant_rate_goes_on(tmp_path, problem, read_run, first):
+    constant = {"schedule": "constant", "warmup": 2, "evaluate_every": 3}
+    run(problem, tmp_path / "long", steps=12, **constant)
+    run(problem, tmp_path / "short", steps=first, **constant)
+    before = read_run(tmp_path / "short")
+    run(problem, tmp_path / "short", steps=12, resume=True, **constant)
+    assert read_run(tmp_path / "short") == read_run(tmp_path / "long") != before
+
+
+def test_a_longer_run_is_refused_where_it_would_be_another(tmp_path, problem):
+    constant = {"schedule": "constant", "evaluate_every": 3}
+    run(problem, tmp_path / "odd", steps=7, **constant)
+    with pytest.raises(CheckpointError, match=r"training.steps is 7 in the run, but 12 now"):
+        run(problem, tmp_path / "odd", steps=12, resume=True, **constant)
+    run(problem, tmp_path / "even", steps=9, **constant)
+    with pytest.raises(CheckpointError, match=r"training.steps is 9 in the run, but 6 now"):
+        run(problem, tmp_path / "even", steps=6, resume=True, **constant)
+
+
 def test_another_model_is_refused_by_name(finished, problem, make_problem):
     with pytest.raises(CheckpointError, match=r"model.hidden_size is 4 in the run, but 5 now"):
         run(problem, finished, resume=True, model=make_problem(hidden_size=5).model)

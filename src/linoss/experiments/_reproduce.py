@@ -73,7 +73,8 @@ def reproduce(
     - `protocol`: `"paper"`, or `"quick"`: the same models and splits, with evaluations twenty
       times as often (weather: ten times), and an end as much sooner.
     - `max_steps`: fewer training steps than the protocol has.
-    - `resume`: go on with what is in `out`, without repeating what is finished.
+    - `resume`: go on with what is in `out`, without repeating what is finished; with more
+      `max_steps` than before, also with runs that ended there.
     - `processes`: runs at a time.
     - `storage`: for `"uea-search"` on several machines that share `out`, the URL of a PostgreSQL
       where they meet.

@@ -96,7 +96,8 @@ def machine() -> str:
         memory = f", {pages / 2**30:.0f} GB"
     except (OSError, ValueError):  # not Linux
         pass
-    return f"{name}, {_cores()} cores{memory}"
+    cores = _cores()
+    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}{memory}"
 
 
 def _cores() -> int:

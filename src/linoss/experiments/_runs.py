@@ -268,10 +268,16 @@ def is_finished(run: Run, options: Options) -> bool:
             "or choose another --out"
         )
     result = read_result(folder)
-    if result is None:
+    if result is None or _goes_on(result, run):
         return False
     refuse_difference(folder, result.settings, run.settings)
     return True
+
+
+def _goes_on(result: Result, run: Run) -> bool:
+    """Whether the run ended only because it was to have so many steps, and is to have more now."""
+    ended = result.outcome.get("stopped_early") or "error" in result.outcome
+    return not ended and run.training.goes_on(result.settings.get("training"))
 
 
 def refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

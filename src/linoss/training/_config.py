@@ -1,7 +1,7 @@
 """The settings of a training run: a plain record that can be written down."""
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -74,6 +74,32 @@ class TrainingConfig:
         if unknown:
             raise ValueError(f"{min(unknown)!r} is not a setting of TrainingConfig")
         return cls(**plain)
+
+    def goes_on(self, before: Any) -> bool:
+        """Whether these settings only lengthen a run whose settings were `before`, from `to_dict`.
+
+        At a constant learning rate they do, if the longer run also evaluates where the other ended:
+        up to there, it would be the same.
+
+        ```python
+        >>> from linoss.training import TrainingConfig
+        >>> short = TrainingConfig(steps=500, schedule="constant", evaluate_every=50)
+        >>> longer = TrainingConfig(steps=800, schedule="constant", evaluate_every=50)
+        >>> longer.goes_on(short.to_dict()), short.goes_on(longer.to_dict())
+        (True, False)
+
+        ```
+        """
+        try:
+            shorter = self.from_dict(before)
+        except (TypeError, ValueError):
+            return False  # from a file that was written by somebody else
+        return (
+            self.schedule == "constant"
+            and shorter.steps < self.steps
+            and shorter.steps % self.evaluate_every == 0
+            and replace(shorter, steps=self.steps) == self
+        )
 
 
 def _whole_number(name: str, value: Any, low: int, high: int, bound: str) -> None:

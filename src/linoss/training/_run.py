@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from linoss.nn import LinOSS
+from linoss.training._config import TrainingConfig
 from linoss.training._errors import CheckpointError
 from linoss.training._files import (
     NOT_UNDERSTOOD,
@@ -107,10 +108,17 @@ class RunDirectory:
         if not any((self.folder / name).exists() for name in FILES):
             self.create(description, fresh)
             return fresh, []
-        _check_same(config, read_json(config, "linoss"), description)
+        before = read_json(config, "linoss")
+        training = description["training"]
+        longer = TrainingConfig.from_dict(training).goes_on(before.get("training"))
+        if longer:
+            before["training"] = training
+        _check_same(config, before, description)
         state, digest = self._read_state(fresh)
         history = self._cut_history(state.records, digest)
         self._write_weights(state)
+        if longer:
+            write_json(config, "linoss", description)
         return state, history
 
     def save(self, state: RunState, history: list[Record]) -> None:

@@ -55,7 +55,8 @@ def train(
     - `directory`: where to write the model and the history, and a checkpoint at each evaluation.
       One that holds a run already is refused, unless `resume`.
     - `resume`: go on with the run in `directory`, which must have the same settings; begin it if
-      there is none.
+      there is none. At a constant learning rate there may be more `steps` than before, see
+      [`linoss.training.TrainingConfig.goes_on`][].
     - `on_progress`: is called with a [`linoss.training.Progress`][] a few times a second at most.
     - `save_every`: seconds after which to write a checkpoint between evaluations, too.
     - `extra`: anything that JSON can hold; [`linoss.training.load_model`][] gives it back.
