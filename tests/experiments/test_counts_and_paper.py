@@ -5,7 +5,9 @@ import statistics
 import pytest
 
 from linoss.experiments import _paper, reproduce
-from linoss.experiments._results import read_results
+from linoss.experiments._results import Result, read_results
+from linoss.experiments._tables import judged
+from linoss.experiments.uea import published_accuracy
 
 
 def test_all_twelve_counts_are_exact(tmp_path):
@@ -28,6 +30,17 @@ def test_published_seeds_give_the_papers_mean_and_deviation(key):
         spread, mean_error, deviation_error = _paper.ACCURACY[model][data_set], 0.1, 0.1
     assert statistics.fmean(found) == pytest.approx(spread.mean, abs=mean_error)
     assert statistics.pstdev(found) == pytest.approx(spread.deviation, abs=deviation_error)
+
+
+@pytest.mark.parametrize(
+    ("test", "words"), [(0.84, "-1.4 deviations"), (0.86, "within one deviation"), (None, "–")]
+)
+def test_a_mean_is_judged_by_the_published_seeds(test, words):
+    result = Result(experiment="uea", data_set="SelfRegulationSCP1", model="im")
+    result.outcome["test"] = test
+    spread = published_accuracy("SelfRegulationSCP1", "im")
+    assert judged([result], spread, scale=100) == words
+    assert published_accuracy("SelfRegulationSCP2", "im") == (58.2, 6.9)  # as printed
 
 
 @pytest.mark.parametrize(("model", "average"), [("im", 67.8), ("imex", 65.0), ("damped", 68.0)])
