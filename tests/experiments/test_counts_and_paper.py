@@ -7,7 +7,7 @@ import pytest
 from linoss.experiments import _paper, reproduce
 from linoss.experiments._results import Result, read_results
 from linoss.experiments._tables import judged
-from linoss.experiments.uea import published_accuracy
+from linoss.experiments.uea import published_accuracy, seed_table
 
 
 def test_all_twelve_counts_are_exact(tmp_path):
@@ -41,6 +41,19 @@ def test_a_mean_is_judged_by_the_published_seeds(test, words):
     spread = published_accuracy("SelfRegulationSCP1", "im")
     assert judged([result], spread, scale=100) == words
     assert published_accuracy("SelfRegulationSCP2", "im") == (58.2, 6.9)  # as printed
+
+
+def test_the_standard_error_is_that_of_all_answers():
+    """Of 100 answers 50 are right: 5 points."""
+    results = [
+        Result(
+            experiment="uea", data_set="SelfRegulationSCP2", model="im", seed=seed,
+            outcome={"test": test, "cases": [1, 1, cases], "steps": 7},
+        )
+        for seed, cases, test in ((2345, 40, 0.2), (3456, 60, 0.7), (4567, 60, None))
+    ]  # fmt: skip
+    (table,) = seed_table(results)
+    assert "| SCP2 | LinOSS-IM | here, None | 0.200 | 0.700 | – | – | – | 7 | 5.0 |" in table
 
 
 @pytest.mark.parametrize(("model", "average"), [("im", 67.8), ("imex", 65.0), ("damped", 68.0)])

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import statistics
 from pathlib import Path
 
@@ -134,7 +135,8 @@ def report(results: list[Result], figures: Figures) -> str:
         "",
         *accuracy_table(results),
         "",
-        "Seed by seed, with what was published with the paper's code:",
+        "Seed by seed, with what was published with the paper's code. Test parts are small: the "
+        "standard error, in points, is what chance does to the mean over that many answers.",
         "",
         *seed_table(results),
         "",
@@ -203,6 +205,7 @@ def seed_table(results: list[Result]) -> list[str]:
                 f"here, {protocol}",
                 *(ABSENT if tests.get(s) is None else f"{tests[s]:.3f}" for s in seeds),
                 span(r.outcome["steps"] for r in chosen),
+                _standard_error(chosen),
                 judged(chosen, published_accuracy(data_set, model), scale=100),
             ]
         )
@@ -210,6 +213,16 @@ def seed_table(results: list[Result]) -> list[str]:
         if published is not None:
             known = dict(zip(_paper.SEEDS, published, strict=True))
             cells = [f"{known[s]:.3f}" if s in known else ABSENT for s in seeds]
-            rows.append([_paper.UEA[data_set].short, NAMES[model], "published", *cells, "", ""])
-    head = ["set", "model", "", *map(str, seeds), "steps", "mean, against the paper's"]
-    return [table(head, rows)]
+            rows.append([_paper.UEA[data_set].short, NAMES[model], "published", *cells, "", "", ""])
+    head = ["set", "model", "", *map(str, seeds), "steps", "standard error"]
+    return [table([*head, "mean, against the paper's"], rows)]
+
+
+def _standard_error(results: list[Result]) -> str:
+    """Of a share of right answers, in points: as if each were drawn by itself."""
+    answers = [(r.outcome["cases"][2], r.outcome["test"]) for r in results]
+    total = sum(cases for cases, test in answers if test is not None)
+    if not total:
+        return ABSENT
+    share = sum(cases * test for cases, test in answers if test is not None) / total
+    return f"{100 * math.sqrt(share * (1 - share) / total):.1f}"
