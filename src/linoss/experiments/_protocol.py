@@ -115,8 +115,9 @@ def training_config(
 
 
 def hyperparameters(data_set: str, model: str) -> _paper.Hyperparameters:
-    """The paper's best: IM's for the schemes that forget by themselves, IMEX's for the others."""
-    return _paper.BEST[data_set, "im" if model in ("im", "damped-im") else "imex"]
+    """The paper's best: LinOSS-IM's for what forgets, be it by scheme or by damping; IMEX's else."""
+    forgets = model == "im" or MODELS[model].get("damped", False)
+    return _paper.BEST[data_set, "im" if forgets else "imex"]
 
 
 def as_path(path: str | os.PathLike[str] | None) -> Path | None:
