@@ -115,7 +115,7 @@ def training_config(
 
 
 def hyperparameters(data_set: str, model: str) -> _paper.Hyperparameters:
-    """The paper's best: LinOSS-IM's for what forgets, be it by scheme or by damping; IMEX's else."""
+    """The paper's best: LinOSS-IM's for what forgets, by scheme or by damping; else IMEX's."""
     forgets = model == "im" or MODELS[model].get("damped", False)
     return _paper.BEST[data_set, "im" if forgets else "imex"]
 
