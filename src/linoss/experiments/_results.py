@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 import linoss
+from linoss.experiments._protocol import MODELS
 
 RESULT, MISSING = "result.json", "missing.json"
 
@@ -57,9 +58,13 @@ def read_result(folder: Path) -> Result | None:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """All results below a directory, in the order of their paths."""
+    """All results below a directory, by protocol, data set and model, then by their paths."""
     found = (read_result(path.parent) for path in sorted(folder.rglob(RESULT)))
-    return [result for result in found if result is not None]
+    order = {model: place for place, model in enumerate(MODELS)}
+    return sorted(
+        (result for result in found if result is not None),
+        key=lambda r: (r.protocol or "", r.data_set, order.get(r.model, len(order))),
+    )
 
 
 def write_text(path: Path, text: str) -> None:
