@@ -12,7 +12,7 @@ TIME, SIZE = 24, 3
 MESH = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("pieces",))
 
 
-def problem(scheme, kind):
+def problem(kind):
     """Frequencies, forces, state, mask and timesteps; all of one piece is missing."""
     random = np.random.default_rng(0)
     mask = random.random((2, TIME)) < 0.6
@@ -58,7 +58,7 @@ def split_scan(scheme, given, *, reverse):
 )
 @pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
 def test_it_is_the_scan_of_the_whole(scheme, kind, reverse):
-    given = problem(scheme, kind)
+    given = problem(kind)
     floats = {k: v for k, v in given.items() if v is not None and v.dtype == jnp.float64}
 
     def loss(run):
