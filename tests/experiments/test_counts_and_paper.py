@@ -20,6 +20,18 @@ def test_all_twelve_counts_are_exact(tmp_path):
     assert table.count("| yes |") == 12
 
 
+def test_damping_adds_a_number_for_every_oscillator(tmp_path):
+    table = reproduce("parameters", models=["damped"], out=tmp_path).read_text()
+    results = read_results(tmp_path / "parameters")
+    assert len(results) == 6
+    for result in results:
+        best = _paper.BEST[result.data_set, "im"]
+        more = best.num_blocks * best.state_size
+        assert result.outcome["parameters"] == _paper.PARAMETERS["im"][result.data_set] + more
+    assert "| yes |" not in table
+    assert "| no |" not in table
+
+
 @pytest.mark.parametrize("key", _paper.PER_SEED, ids="-".join)
 def test_published_seeds_give_the_papers_mean_and_deviation(key):
     data_set, model = key

@@ -102,7 +102,7 @@ def run(options: Options) -> None:
 
 def expected() -> list[tuple[str, str]]:
     """The data sets and models that a full record has."""
-    return [(data_set, model) for data_set in DATA_SETS for model in MODELS]
+    return [(data_set, model) for data_set in DATA_SETS for model in (*MODELS, "damped")]
 
 
 def compare(size: Size, repeats: int) -> dict[str, dict[str, float] | None]:
@@ -255,7 +255,7 @@ def report(results: list[Result], figures: Figures) -> str:
         "",
     ]
     rows, ratios = [], []
-    for result in sorted(results, key=lambda r: (DATA_SETS.index(r.data_set), r.model)):
+    for result in sorted(results, key=lambda r: DATA_SETS.index(r.data_set)):
         textbook, ours = (result.outcome[method] for method in METHODS)
         paper = (numbers.get(result.model, {}) for numbers in (_paper.RUN_TIME, _paper.MEMORY))
         seconds, megabytes = (numbers.get(result.data_set) for numbers in paper)

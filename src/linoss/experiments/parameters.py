@@ -36,7 +36,7 @@ def run(options: Options) -> None:
                 model=model,
                 settings={"model": {"in_size": config.in_size, **_sizes(chosen)}},
                 outcome=count(config),
-                made=made_by(f"linoss reproduce {NAME}", 0.0),
+                made=made_by(options.command(NAME), 0.0),
             )
             write_result(options.out / NAME / data_set / model, result)
 
@@ -47,7 +47,7 @@ def _sizes(chosen: _paper.Hyperparameters) -> dict[str, int]:
 
 def expected() -> list[tuple[str, str]]:
     """The data sets and models that a full record has."""
-    return [(data_set, model) for data_set in _paper.UEA for model in MODELS]
+    return [(data_set, model) for data_set in _paper.UEA for model in (*MODELS, "damped")]
 
 
 def count(config: LinOSSConfig) -> dict[str, int]:
@@ -63,7 +63,7 @@ def count(config: LinOSSConfig) -> dict[str, int]:
 def report(results: list[Result], figures: Figures) -> str:
     """Each count beside the paper's."""
     rows = []
-    for result in sorted(results, key=lambda r: (list(_paper.UEA).index(r.data_set), r.model)):
+    for result in sorted(results, key=lambda r: list(_paper.UEA).index(r.data_set)):
         paper = _paper.PARAMETERS.get(result.model, {}).get(result.data_set)
         ours = result.outcome["parameters"]
         rows.append(
@@ -72,7 +72,7 @@ def report(results: list[Result], figures: Figures) -> str:
                 NAMES[result.model],
                 f"{ours:,}",
                 ABSENT if paper is None else f"{paper:,}",
-                "yes" if ours == paper else "no",
+                ABSENT if paper is None else "yes" if ours == paper else "no",
                 f"{result.outcome['learned']:,}",
             ]
         )
