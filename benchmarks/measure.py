@@ -8,7 +8,8 @@
 - `stream`: a sample at a time.
 
 Times are medians of repeats that take turns. For `step` and `length` each method has a process of
-its own (`work`), whose memory is its peak above what it held before the first step.
+its own, whose memory is its peak above what it held before the first step; `step` is what
+`linoss reproduce efficiency` measures, with the floor beside it.
 """
 
 import argparse
@@ -18,27 +19,32 @@ import importlib
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 import linoss
 from linoss import _kernels
+from linoss.experiments import _textbook, efficiency
 
-sys.path.insert(0, str(Path(__file__).parent))
-import textbook
-from configurations import SIZES
-
-METHODS = ("textbook", "linoss")
+SIZES = {
+    name: efficiency.size_of(data_set, "im")
+    for name, data_set in {
+        "heartbeat": "Heartbeat",
+        "ethanol": "EthanolConcentration",
+        "worms": "EigenWorms",
+        "motor": "MotorImagery",
+        "scp1": "SelfRegulationSCP1",
+        "ppg": "PPG",
+    }.items()
+}
+"""Of LinOSS-IM in the published runs."""
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -49,7 +55,7 @@ def layer_functions(size_name: str) -> tuple[dict[str, Callable[..., Any]], tupl
     layer = linoss.LinOSSLayer(
         size.hidden_size, size.state_size, timestep="learned", key=jax.random.key(1)
     )
-    u = jax.random.normal(key, (size.batch, size.length, size.hidden_size))
+    u = jax.random.normal(key, (size.batch_size, size.length, size.hidden_size))
 
     def backward(run: Callable[..., Any]) -> Callable[..., Any]:
         def loss(layer: Any, u: jax.Array, d: jax.Array) -> jax.Array:
@@ -61,43 +67,12 @@ def layer_functions(size_name: str) -> tuple[dict[str, Callable[..., Any]], tupl
         return (u @ layer.input_weight.T) @ layer.output_weight.T
 
     functions = {
-        "textbook": backward(lambda layer, u: jax.vmap(lambda one: textbook.layer(layer, one))(u)),
+        "textbook": backward(lambda layer, u: jax.vmap(lambda one: _textbook.layer(layer, one))(u)),
         "products alone": backward(products),
     }
     for engine in linoss.engines():
         functions[engine] = backward(lambda layer, u, e=engine: layer(u, engine=e)[0])
     return functions, (layer, u, jnp.ones_like(u))
-
-
-def training_step(size_name: str, method: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Forward, backward and Adam for a whole model."""
-    size = SIZES[size_name]
-    model = size.model(jax.random.key(0))
-    weights, rest = eqx.partition(model, linoss.trainable(model))
-    optimizer = optax.adam(1e-3)
-    u, target = size.batch_of_data(jax.random.key(1))
-
-    def loss(weights: Any, rest: Any, u: jax.Array, target: jax.Array, key: jax.Array) -> Any:
-        model = eqx.combine(weights, rest)
-        if method == "textbook":
-            answers, norms = textbook.model(model, u, key), None
-        else:
-            answers, norms = model.train(u, key=key)
-        if size.every is None:
-            losses = optax.softmax_cross_entropy_with_integer_labels(answers, target)
-        else:
-            losses = (answers - target) ** 2
-        return jnp.mean(losses), norms
-
-    @eqx.filter_jit
-    def step(weights: Any, rest: Any, state: Any, u: Any, target: Any, key: Any) -> Any:
-        (value, _), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(
-            weights, rest, u, target, key
-        )
-        updates, state = optimizer.update(gradient, state)
-        return eqx.apply_updates(weights, updates), state, value
-
-    return step, (weights, rest, optimizer.init(weights), u, target, jax.random.key(2))
 
 
 def seconds(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
@@ -146,7 +121,7 @@ def blas_pointer() -> ctypes.c_void_p:
 def floor(library: ctypes.CDLL, size_name: str, blas: Any = None) -> float:
     """Seconds for the products of a training step: three forward and six backward in each block."""
     size = SIZES[size_name]
-    tiles = size.batch * -(-size.length // 64)
+    tiles = size.batch_size * -(-size.length // 64)
     one = library.products(
         ctypes.c_int64(size.hidden_size),
         ctypes.c_int64(2 * size.state_size),
@@ -170,24 +145,20 @@ def report_products(sizes: list[str], repeats: int) -> None:
         print(f"| {name} | {1e3 * times['own']:.0f} ms | {1e3 * times['blas']:.0f} ms |")
 
 
-def one_long_sequence(length: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A training step at PPG's widths on one sequence."""
-    SIZES["one"] = dataclasses.replace(SIZES["ppg"], batch=1, length=length)
-    return training_step("one", "linoss")
-
-
 def report_length(sizes: list[str], repeats: int) -> None:
     print("| steps of one sequence | a training step | a step of sequence | peak memory |")
     print("|---|---|---|---|")
     for length in (1_024, 10_240, 102_400, 1_024_000):
-        worker = Worker("--length", str(length))
+        size = dataclasses.replace(SIZES["ppg"], batch_size=1, length=length)
+        worker = efficiency.Worker("linoss", size)
         worker.step()
         median = statistics.median(worker.step() for _ in range(repeats))
         print(
             f"| {length:,} | {1e3 * median:.0f} ms | {1e6 * median / length:.2f} us "
-            f"| {worker.end():.0f} MB |",
+            f"| {worker.memory():.0f} MB |",
             flush=True,
         )
+        worker.end()
 
 
 def report_stream(sizes: list[str], repeats: int) -> None:
@@ -195,66 +166,11 @@ def report_stream(sizes: list[str], repeats: int) -> None:
     print("|---|---|")
     for name in sizes:
         size = SIZES[name]
-        listen = linoss.Stream(size.model(jax.random.key(0)))
+        listen = linoss.Stream(efficiency.make_model(size))
         samples = np.random.default_rng(0).normal(size=(2000, size.in_size)).astype(np.float32)
         listen(samples[0])
         times = [seconds(listen, (sample,)) for sample in samples]
         print(f"| {name} | {1e6 * statistics.median(times):.0f} us |")
-
-
-class Worker:
-    """A training step in a process of its own, which leaves the other method's memory alone."""
-
-    def __init__(self, *options: str):
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "work", *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def ask(self, line: str) -> float:
-        """Its answer, a number."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        print(line, file=self.process.stdin, flush=True)
-        return float(self.process.stdout.readline())
-
-    def step(self) -> float:
-        """Seconds of one step."""
-        return self.ask("step")
-
-    def turn(self) -> float:
-        """Seconds of a step that follows another one, as in training.
-
-        The first one of a turn still waits for the system to take back what the other method's
-        last step had of memory.
-        """
-        self.step()
-        return self.step()
-
-    def end(self) -> float:
-        """Peak memory of all steps, in megabytes above that before the first."""
-        memory = self.ask("memory")
-        self.process.communicate()
-        return memory
-
-
-def work(run: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
-    """What a worker does: a step for each line, and its seconds."""
-    function, arguments = run
-    jax.block_until_ready(arguments)
-    before = status("VmRSS")
-    for line in sys.stdin:
-        answer = seconds(function, arguments) if line == "step\n" else status("VmHWM") - before
-        print(answer, flush=True)
-
-
-def status(field: str) -> float:
-    """A field of this process's status, in megabytes: memory in use (VmRSS) or its peak (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith(field))
-    return int(line.split()[1]) / 1024
 
 
 def report_layer(sizes: list[str], repeats: int) -> None:
@@ -274,19 +190,21 @@ def report_step(sizes: list[str], repeats: int) -> None:
     print("|---|---|---|---|---|---|---|")
     ratios = []
     for name in sizes:
-        workers = {method: Worker("--sizes", name, "--method", method) for method in METHODS}
-        first = {method: worker.step() for method, worker in workers.items()}
-        turns = [{m: worker.turn() for m, worker in workers.items()} for _ in range(repeats)]
         lowest = floor(library, name) if library else float("nan")
-        median = {m: statistics.median(turn[m] for turn in turns) for m in METHODS}
-        for method, worker in workers.items():
-            ratio = median["textbook"] / median[method]
+        measured = efficiency.compare(SIZES[name], repeats)
+        textbook = measured["textbook"]
+        for method, found in measured.items():
+            if textbook is None or found is None:
+                print(f"| {name} | {method} | has ended | | | | |", flush=True)
+                continue
+            ratio = textbook["step"] / found["step"]
             print(
-                f"| {name} | {method} | {first[method]:.1f} s | {1e3 * median[method]:.0f} ms "
-                f"| {ratio:.1f} | {median[method] / lowest:.1f} | {worker.end():.0f} MB |",
+                f"| {name} | {method} | {found['first_step']:.1f} s | {1e3 * found['step']:.0f} ms "
+                f"| {ratio:.1f} | {found['step'] / lowest:.1f} | {found['memory']:.0f} MB |",
                 flush=True,
             )
-        ratios.append(median["textbook"] / median["linoss"])
+            if method == "linoss":
+                ratios.append(ratio)
     print(f"\nGeometric mean of textbook / linoss: {statistics.geometric_mean(ratios):.1f}")
 
 
@@ -303,18 +221,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=(*REPORTS, "work"))
+    parser.add_argument("what", choices=REPORTS)
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--method", choices=METHODS, default="linoss", help="for work")
-    parser.add_argument("--length", type=int, help="for work: one sequence")
     options = parser.parse_args()
-    if options.what != "work":
-        REPORTS[options.what](options.sizes, options.repeats)
-    elif options.length:
-        work(one_long_sequence(options.length))
-    else:
-        work(training_step(options.sizes[0], options.method))
+    REPORTS[options.what](options.sizes, options.repeats)
 
 
 if __name__ == "__main__":

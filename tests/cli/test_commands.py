@@ -112,7 +112,7 @@ def test_out_of_memory(failing, monkeypatch, run, error):
         raise error
 
     monkeypatch.setattr("linoss.estimators.load", broken)
-    assert "out of memory; try a smaller --batch-size" in failing(f"inspect {run}")
+    assert "out of memory; try smaller batches" in failing(f"inspect {run}")
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"label": 3}', '{"label": null, "channels": [1]}'])

@@ -169,11 +169,12 @@ def small(monkeypatch):
     monkeypatch.setattr(harmonic_motion, "CASES", (40, 8, 8))
     monkeypatch.setattr(harmonic_motion, "STEPS", 40)
     monkeypatch.setattr(harmonic_motion, "_SIZES", dataclasses.replace(SMALL, include_time=False))
-    monkeypatch.setattr(timestep, "TIMESTEPS", (0.01, 1.0))
+    two = {name: timestep.VARIANTS[name] for name in ("timestep-0.01", "timestep-1")}
+    monkeypatch.setattr(timestep, "VARIANTS", two)
     monkeypatch.setattr(weather, "PROTOCOLS", {"paper": few, "quick": few})
     monkeypatch.setattr(weather, "PAST", 12)
     monkeypatch.setattr(weather, "HORIZON", 6)
-    monkeypatch.setattr(ppg, "SUBJECTS", 1)
+    monkeypatch.setattr(_paper, "SUBJECTS", 1)
     monkeypatch.setattr(ppg, "ANSWERS", 4)
     monkeypatch.setattr(ppg, "STRIDE", 2)
 

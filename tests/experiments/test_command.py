@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from linoss import cli
-from linoss.experiments import _protocol
+from linoss.experiments import _protocol, reproduce
 from linoss.experiments._results import read_results
 
 pytestmark = pytest.mark.usefixtures("small", "single_precision")
@@ -52,7 +52,7 @@ def test_the_data_directory_may_come_from_the_environment(
 MISSING = {
     ("uea", "--data-set", "Heartbeat"): ("Heartbeat_{TRAIN,TEST}.ts (or .arff)", "timeseriesclass"),
     ("uea",): ("EigenWorms_{TRAIN,TEST}.ts (or .arff)", "timeseriesclassification.com"),
-    ("ppg",): ("PPG_FieldStudy/S1/S1.pkl (and S2 to S15 likewise)", "archive.ics.uci.edu"),
+    ("ppg",): ("PPG_FieldStudy/S1/S1.pkl", "archive.ics.uci.edu"),
     ("weather",): ("WTH/WTH.csv", "github.com/zhouhaoyi/Informer2020"),
     ("timestep",): ("SelfRegulationSCP1_{TRAIN,TEST}.ts", "timeseriesclassification.com"),
 }
@@ -95,6 +95,41 @@ def test_wrong_options_are_one_line(tmp_path, run, words, message):
     code, _, said = run("uea", "--data-dir", tmp_path, "--out", tmp_path / "out", *words)
     assert code == 1
     assert message in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("efficiency", "--data-set", "Weather"), "data set is 'Weather', expected one of"),
+        (("parameters", "--data-set", "PPG"), "data set is 'PPG', expected one of"),
+        (("harmonic-motion", "--data-set", "PPG"), "expected one of 'harmonic-motion'"),
+        (
+            ("parameters", "--seeds", "1"),
+            "seeds are given, expected none: parameters draws",
+        ),
+    ],
+)
+def test_what_an_experiment_does_not_have_is_refused(tmp_path, run, words, message):
+    code, _, said = run(*words, "--out", tmp_path / "out")
+    assert code == 1
+    assert message in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_asked_for_twice_is_done_once(tmp_path):
+    table = reproduce(
+        "parameters", out=tmp_path, models=["im", "im"], data_sets=["Heartbeat", "Heartbeat"]
+    ).read_text()
+    assert table.count("| Heartbeat | LinOSS-IM |") == 1
+    (result,) = read_results(tmp_path)
+    assert "--data-set Heartbeat --model im --protocol" in result.made["command"]
+
+
+def test_results_are_kept_in_a_directory_of_that_name_by_default(tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, _ = run("parameters", "--data-set", "Heartbeat")
+    assert code == 0
+    assert len(read_results(tmp_path / "results")) == 2
 
 
 def test_a_process_says_it_in_one_line(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from linoss.data import DataError
-from linoss.experiments._pickles import Pickled, array_at, read_pickle
+from linoss.experiments._pickles import Pickled, _Type, array_at, read_pickle
 
 
 @pytest.fixture
@@ -79,6 +79,7 @@ HOSTILE = {
     "another encoding": b"c_codecs\nencode\n(S'x'\nS'rot13'\ntR.",
     "a persistent object": b"S'x'\nQ.",
     "an extension": b"\x82\x01.",
+    "a type without its code": b"\x80\x02cnumpy\ndtype\n)\x81}b.",
 }
 
 
@@ -101,12 +102,20 @@ def test_names_that_arrays_use_stay_as_they_are(read, python2_pickle):
     assert read(python2_pickle({"x": np.arange(3.0)}))["x"].array().tolist() == [0, 1, 2]
 
 
+def test_an_array_without_content_is_refused_when_it_is_made(read):
+    made = read(b"\x80\x02cnumpy.core.multiarray\n_reconstruct\n)\x81.")
+    with pytest.raises(DataError, match="has no content"):
+        made.array()
+
+
 @pytest.mark.parametrize(
     ("state", "message"),
     [
         (None, "has no content"),
         ((1, (3,), None, False, b""), "content of another kind"),
         ((1, (3,), "f8", False, [object]), "content of another kind"),
+        ((1, (1,), _Type.__new__(_Type), False, b"x"), "an array has type None, expected numbers"),
+        ((1, (1,), _Type("u1"), False, "\u2603"), "does not fit its content"),
     ],
 )
 def test_strange_content_of_an_array_is_refused(state, message):
@@ -131,7 +140,7 @@ def test_a_shape_that_does_not_fit_is_refused(read, python2_pickle):
 
 def test_damage_is_refused(read, python2_pickle):
     content = python2_pickle({"x": np.arange(30.0), "y": {"a": 1}})
-    random = np.random.default_rng(0)
+    random, refused = np.random.default_rng(0), 0
     for _ in range(300):
         damaged = bytearray(content[: random.integers(1, len(content) + 1)])
         for place in random.integers(0, len(damaged), 3):
@@ -141,7 +150,8 @@ def test_damage_is_refused(read, python2_pickle):
             if isinstance(found, dict) and isinstance(found.get("x"), Pickled):
                 found["x"].array()
         except DataError:
-            pass
+            refused += 1
+    assert refused > 200
 
 
 def test_what_is_asked_for_must_be_there(read, tmp_path):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from linoss.data import DataError
-from linoss.experiments import ppg
+from linoss.experiments import _paper, ppg, reproduce
+from linoss.experiments._protocol import Options
+from linoss.experiments._runs import make_run
 
 pytestmark = pytest.mark.usefixtures("single_precision")
 
@@ -84,7 +86,7 @@ def test_windows_at_the_papers_size():
 
 
 def test_all_subjects_come_together(tmp_path, write_recordings, monkeypatch):
-    monkeypatch.setattr(ppg, "SUBJECTS", 3)
+    monkeypatch.setattr(_paper, "SUBJECTS", 3)
     monkeypatch.setattr(ppg, "ANSWERS", 4)
     monkeypatch.setattr(ppg, "STRIDE", 2)
     contents = write_recordings(tmp_path, 3, labels=57)
@@ -97,15 +99,30 @@ def test_all_subjects_come_together(tmp_path, write_recordings, monkeypatch):
         assert len(seen & set(pieces)) == 26
 
 
-def test_a_missing_subject_is_named(tmp_path, write_recordings, monkeypatch):
-    monkeypatch.setattr(ppg, "SUBJECTS", 2)
+def test_missing_subjects_are_named_before_any_is_read(tmp_path, write_recordings, monkeypatch):
+    monkeypatch.setattr(_paper, "SUBJECTS", 3)
     write_recordings(tmp_path, 1, labels=57)
-    with pytest.raises(DataError, match=r"S2.pkl: cannot be read"):
-        ppg.read_windows(tmp_path / "PPG_FieldStudy")
+    words = r"PPG is missing: get it from https://.* at .*S2/S2.pkl \(likewise S3\)"
+    with pytest.raises(DataError, match=words):
+        reproduce("ppg", out=tmp_path / "out", data_dir=tmp_path)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_problem_is_as_published(tmp_path, write_recordings):
+    (content,) = write_recordings(tmp_path, 1, labels=57)
+    folder = tmp_path / "PPG_FieldStudy"
+    run = make_run("ppg", Options(out=tmp_path), "PPG", "im", 2345)
+    problem = ppg.make_problem(folder, run)
+    steps = 4 * 128
+    signals = np.float32(brute_signals(content)[0])
+    (u,) = problem.inputs(problem.training.batch([0]), masked=False)["u"]
+    pieces = [signals[i : i + steps] for i in range(0, len(signals) - steps + 1, 128)]
+    assert any(np.allclose(u[:, 1:], piece, atol=1e-6) for piece in pieces)
+    np.testing.assert_allclose(u[:, 0], np.arange(steps) / steps, rtol=1e-6)
 
 
 def test_too_short_recordings_are_refused(tmp_path, write_recordings, monkeypatch):
-    monkeypatch.setattr(ppg, "SUBJECTS", 1)
+    monkeypatch.setattr(_paper, "SUBJECTS", 1)
     write_recordings(tmp_path, 1, labels=57)
     with pytest.raises(DataError, match="no recording is long enough for a window of training"):
         ppg.read_windows(tmp_path / "PPG_FieldStudy")

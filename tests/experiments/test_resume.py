@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,6 @@ def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive):
     first.send_signal(signal.SIGKILL)
     first.communicate()
     runs = tmp_path / "killed" / "uea" / "paper" / "Heartbeat" / "im"
-    assert {path.name for path in runs.glob("*/result.json")} == {"result.json"}
     assert [path.parent.name for path in runs.glob("*/result.json")] == ["2345"]
     assert (runs / "3456" / "state.safetensors").exists()
     finished = files_of(runs / "2345")
@@ -134,6 +134,23 @@ class TestAgain:
         result = read_results(tmp_path / "out")[-1]
         assert result.outcome["error"] == "the loss is nan"
         assert 0 <= result.outcome["test"] <= 1
+
+
+def test_ctrl_c_ends_all_processes(tmp_path):
+    script = Path(__file__).with_name("interrupted_together.py")
+    process = subprocess.Popen(
+        [sys.executable, script, tmp_path],
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    while len(list(tmp_path.iterdir())) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)  # until none has the end of the pipe
+    assert said.rstrip().endswith("KeyboardInterrupt")
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs to choose cores")

@@ -21,7 +21,7 @@ def hours(monkeypatch):
     monkeypatch.setattr(weather, "HORIZON", 6)
 
 
-@pytest.mark.parametrize("variant", weather.VARIANTS)
+@pytest.mark.parametrize("variant", weather.SCOPE.variants)
 @pytest.mark.parametrize("model", ["im", "imex"])
 @pytest.mark.usefixtures("hours")
 def test_windows_and_scaling_against_brute_force(tmp_path, write_weather, model, variant):
@@ -44,6 +44,9 @@ def test_windows_and_scaling_against_brute_force(tmp_path, write_weather, model,
             past = arguments["u"][0][:, first : first + 12]
             np.testing.assert_allclose(past, scaled[hour - 12 : hour], atol=1e-5)
             assert not arguments["future"][0][:, first : first + 12].any()
+            if first:
+                times = np.concatenate([arguments["u"][0][:, 0], arguments["future"][0][:, 0]])
+                np.testing.assert_allclose(times, np.arange(18) / 12, rtol=1e-6)
             targets, weights = problem.objective.targets(batch)
             np.testing.assert_allclose(targets[0], scaled[hour : hour + 6], atol=1e-5)
             assert weights.all()

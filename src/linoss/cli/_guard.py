@@ -53,5 +53,5 @@ def _of_training(error: RuntimeError | MemoryError) -> str:
     if isinstance(error, TrainingError):
         return str(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        return "out of memory; try a smaller --batch-size, or a smaller model"
+        return "out of memory; try smaller batches, or a smaller model"
     raise error

@@ -15,7 +15,9 @@ def reproduce(
     experiment: Annotated[
         experiments.Experiment, typer.Argument(help="Which of the paper's experiments.")
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory to keep results in.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory to keep results in.")] = Path(
+        "results"
+    ),
     data_dir: Annotated[
         Path | None,
         typer.Option(
@@ -24,7 +26,7 @@ def reproduce(
     ] = None,
     data_set: Annotated[
         list[str] | None,
-        typer.Option(help="A set of the UEA archive; may be repeated. By default those there."),
+        typer.Option(help="One of the experiment's; repeatable. By default those there."),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -39,7 +41,9 @@ def reproduce(
         Literal["paper", "quick"],
         typer.Option(help="quick: the same models and splits, looked at more often, ended sooner."),
     ] = "paper",
-    max_steps: Annotated[int | None, typer.Option(help="Training steps of a run, at most.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="End a run after so many training steps.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what is in DIR; repeat nothing finished.")
     ] = False,

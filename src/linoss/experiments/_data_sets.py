@@ -46,8 +46,11 @@ def find(data_set: str, data_dir: Path) -> Path:
         return place
     if data_set == "PPG":
         place = data_dir / "PPG_FieldStudy"
-        if not (place / "S1" / "S1.pkl").exists():
-            raise MissingData(data_set, place / "S1" / "S1.pkl (and S2 to S15 likewise)")
+        subjects = [f"S{number}" for number in range(1, _paper.SUBJECTS + 1)]
+        missing = [name for name in subjects if not (place / name / f"{name}.pkl").exists()]
+        if missing:
+            others = f" (likewise {', '.join(missing[1:])})" if missing[1:] else ""
+            raise MissingData(data_set, place / missing[0] / f"{missing[0]}.pkl{others}")
         return place
     place = data_dir / data_set
     for suffix in (".ts", ".arff"):

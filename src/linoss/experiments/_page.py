@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from linoss.experiments._figures import Figures
-from linoss.experiments._protocol import NAMES
+from linoss.experiments._protocol import NAMES, Scope
 from linoss.experiments._results import MISSING, Result, read_results, unique, write_text
 from linoss.training._progress import duration
 
 _HEAD = """# Results
 
-Made from result files by `python -m linoss.experiments.results_page`; no number was typed.
+Made from result files by `python -m linoss.experiments.results_page`; no number in a table was
+typed.
 """
 
 
@@ -21,7 +22,8 @@ def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) ->
     """Write the page from all result files below a directory, figures in a directory beside it.
 
     The file `notes.json` there, if there is one, has words to add: for an experiment (`"uea"`), and
-    for what was not run (`"uea/Heartbeat/im"`, `"uea/Heartbeat"`, `"uea/*"`).
+    for what was not run (`"uea/Heartbeat/im/variant"`, `"uea/Heartbeat/im"`, `"uea/Heartbeat"`,
+    `"*/Heartbeat"` for every experiment, `"uea/*"`).
 
     ```python
     >>> import pathlib, tempfile
@@ -39,66 +41,74 @@ def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) ->
 
     source, page = Path(results), Path(page)
     notes = _read_words(source / "notes.json")
-    missing: dict[str, str] = {}
-    for file in sorted(source.glob(f"*/{MISSING}")):
-        missing |= _read_words(file)
     figures = Figures(page.parent / page.stem, f"{page.stem}/")
     sections = [_HEAD]
     for experiment in EXPERIMENTS:
         module = module_of(experiment)
         found = read_results(source / experiment)
+        missing = _read_words(source / experiment / MISSING)
         lines = [f"## {module.TITLE}", ""]
         if experiment in notes:
             lines += [notes[experiment], ""]
         if found:
             lines += [*_provenance(found), "", module.report(found, figures).rstrip(), ""]
-        lines += _not_run(experiment, module.expected(), found, missing, notes)
+        lines += _not_run(experiment, module.SCOPE, found, missing, notes)
         sections.append("\n".join(lines).rstrip() + "\n")
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, "\n".join(sections))
 
 
 def _provenance(results: list[Result]) -> list[str]:
-    """Commands, seeds, time, commit and machine."""
+    """Commands, seeds and time; and for each, from which commit and on what machine."""
     lines = []
-    for command in unique(result.made["command"] for result in results):
-        chosen = [result for result in results if result.made["command"] == command]
+    ways = unique(_way(result) for result in results)
+    for way in ways:
+        chosen = [result for result in results if _way(result) == way]
+        command, commit, machine, jax = way
         seeds = sorted({result.seed for result in chosen if result.seed is not None})
         seconds = [result.made["seconds"] for result in chosen]
         facts = [f"{len(chosen)} {'run' if len(chosen) == 1 else 'runs'}"]
         if seeds:
-            facts.append(f"seeds {', '.join(map(str, seeds))}")
+            facts.append(f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}")
         if sum(seconds) >= 1:
             each = f", {duration(statistics.fmean(seconds))} each" if len(seconds) > 1 else ""
             facts.append(f"{duration(sum(seconds))} of wall time{each}")
+        facts += [f"commit {commit[:10]}" if commit else "of no commit", machine, f"jax {jax}"]
+        dates = sorted({result.made["date"][:10] for result in chosen})
+        facts.append(" to ".join(unique((dates[0], dates[-1]))))
         lines.append(f"- `{command}`: {'; '.join(facts)}")
-    for name in ("commit", "machine", "jax"):
-        values = unique(str(result.made[name]) for result in results if result.made[name])
-        if values:
-            lines.append(f"- {name}: {'; '.join(values)}")
-    dates = sorted(result.made["date"][:10] for result in results)
-    lines.append(f"- date: {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else ""))
     return lines
+
+
+def _way(result: Result) -> tuple[str, str | None, str, str]:
+    made = result.made
+    return made["command"], made["commit"], made["machine"], made["jax"]
 
 
 def _not_run(
     experiment: str,
-    expected: list[tuple[str, str]],
+    scope: Scope,
     results: list[Result],
     missing: dict[str, str],
     notes: dict[str, str],
 ) -> list[str]:
     """What there is no result of, with the reason."""
-    there = {(result.data_set, result.model) for result in results}
+    there = {(result.data_set, result.model, result.variant) for result in results}
+    there |= {(data_set, model, None) for data_set, model, _ in there}
+    absent = [cell for cell in scope.cells() if cell not in there]
     reasons: dict[str, dict[str, list[str]]] = {}
-    for data_set, model in expected:
-        if (data_set, model) in there:
-            continue
-        keys = (f"{experiment}/{data_set}/{model}", f"{experiment}/{data_set}", f"{experiment}/*")
+    for data_set, model, variant in absent:
+        names = (data_set, model, variant or "")
+        keys = ["/".join((experiment, *names[:size])) for size in (3, 2, 1)]
+        keys += [f"*/{data_set}", f"{experiment}/*"]
         reason = next((notes[key] for key in keys if key in notes), "no reason is given")
         if data_set in missing:
             reason = f"the data set was not at hand; it can be had from {missing[data_set]}"
-        reasons.setdefault(reason, {}).setdefault(data_set, []).append(NAMES[model])
+        whole = (data_set, model, None) not in there
+        name = NAMES[model] if whole else f"{NAMES[model]}, {variant}"
+        cells = reasons.setdefault(reason, {}).setdefault(data_set, [])
+        if name not in cells:
+            cells.append(name)
     lines = [] if results else [f"There is no result of `linoss reproduce {experiment}`.", ""]
     if reasons:
         lines += ["Not run:", ""]

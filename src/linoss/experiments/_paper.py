@@ -42,6 +42,8 @@ DATA_SETS = {
     "Weather": DataSet("Weather", 12, 12, 1440),
 }
 """All of the paper's data sets."""
+SUBJECTS = 15
+"""Of PPG-DaLiA."""
 
 
 @dataclass(frozen=True)

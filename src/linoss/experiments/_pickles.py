@@ -19,8 +19,11 @@ _NUMBERS = re.compile(r"[biuf][1248]")
 class _Type:
     """What a pickle says of a dtype."""
 
+    code: Any = None
+    order: Any = "="
+
     def __init__(self, code: Any, *rest: Any):
-        self.code, self.order = code, "="
+        self.code = code
 
     def __setstate__(self, state: Any) -> None:
         self.order = state[1]
@@ -36,8 +39,10 @@ class _Type:
 class Pickled:
     """What a pickle says of an array; `array` makes it."""
 
+    state: Any = None
+
     def __init__(self, *rest: Any):
-        self.state: Any = None
+        """As NumPy calls what it stands for; all that matters comes as its state."""
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
@@ -48,13 +53,13 @@ class Pickled:
             _, shape, kind, column_major, content = self.state
         except (TypeError, ValueError):
             raise DataError("an array has no content, expected a shape, a type and bytes") from None
-        if isinstance(content, str):  # of Python 2
-            content = content.encode("latin1")
-        if not isinstance(kind, _Type) or not isinstance(content, bytes):
+        if not isinstance(kind, _Type) or not isinstance(content, (bytes, str)):
             raise DataError("an array has content of another kind, expected the bytes of numbers")
-        order = "F" if column_major else "C"
+        dtype, order = kind.dtype(), "F" if column_major else "C"
         try:
-            return np.frombuffer(content, kind.dtype()).reshape(shape, order=order)
+            if isinstance(content, str):  # of Python 2
+                content = content.encode("latin1")
+            return np.frombuffer(content, dtype).reshape(shape, order=order)
         except (TypeError, ValueError) as error:
             raise DataError(f"an array does not fit its content ({error})") from None
 
@@ -121,9 +126,9 @@ def read_pickle(path: Path) -> Any:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     except Exception as error:
         # Damaged bytes can end in any error of the operations that they are read as.
+        reason = str(error) or type(error).__name__
         raise DataError(
-            f"{path}: is not read: {error or type(error).__name__}; expected a pickle of NumPy "
-            "arrays, and nothing else"
+            f"{path}: is not read: {reason}; expected a pickle of NumPy arrays, and nothing else"
         ) from None
 
 

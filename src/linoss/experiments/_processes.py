@@ -3,6 +3,7 @@
 import concurrent.futures
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,14 +16,18 @@ def together(
     processes: int,
     finished: Callable[[Any, Any, str, float], None],
 ) -> None:
-    """Call a function with each item, and `finished` with (item, result, "3/7", seconds left)."""
+    """Call a function with each item, and `finished` with (item, result, "3/7", seconds left).
+
+    When this process is interrupted, or one of the calls fails, all others end at once.
+    """
     context = multiprocessing.get_context("spawn")
     shares = context.Queue()
     for share in core_shares(processes):
         shares.put(share)
+    hear, speak = context.Pipe(duplex=False)
     start = time.monotonic()
     with concurrent.futures.ProcessPoolExecutor(
-        processes, context, initializer=_begin, initargs=(shares,)
+        processes, context, initializer=_begin, initargs=(shares, hear)
     ) as pool:
         waiting = {pool.submit(function, item): item for item in items}
         try:
@@ -30,8 +35,9 @@ def together(
                 left = (time.monotonic() - start) / done * (len(items) - done)
                 finished(waiting[future], future.result(), f"{done}/{len(items)}", left)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            speak.close()
             raise
+    speak.close()
 
 
 def core_shares(processes: int) -> list[list[int]]:
@@ -44,16 +50,15 @@ def core_shares(processes: int) -> list[list[int]]:
     return [cores[i::processes] for i in range(processes)]
 
 
-def _begin(shares: Any) -> None:
+def _begin(shares: Any, hear: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is heard by the first process alone
     share = shares.get()
     if share:
         os.sched_setaffinity(0, share)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with, args=(hear,), daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    """Leave nothing running when whoever asked for it was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _end_with(hear: Any) -> None:
+    """Leave nothing running when whoever asked for it gives up, or was killed."""
+    hear.poll(None)  # until the other end is closed
+    os._exit(1)

@@ -1,5 +1,6 @@
 """What can be chosen of an experiment: models, seeds, data sets, protocol."""
 
+import itertools
 import os
 import shlex
 from collections.abc import Iterable
@@ -32,6 +33,32 @@ NAMES = {
     "damped-exact": "damped, exact",
 }
 """How tables call them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """What an experiment covers."""
+
+    data_sets: tuple[str, ...]
+    models: tuple[str, ...]
+    """Those of the paper."""
+    beside: tuple[str, ...] = ()
+    """Those that a full record has beside them."""
+    variants: tuple[str | None, ...] = (None,)
+    seeds: tuple[int, ...] = ()
+    """By default; none where nothing is drawn."""
+
+    def cells(self) -> list[tuple[str, str, str | None]]:
+        """Data set, model and variant of all that a full record has."""
+        models = (*self.models, *self.beside)
+        return list(itertools.product(self.data_sets, models, self.variants))
+
+    def refuse(self, experiment: str, options: "Options") -> None:
+        """Refuse what an experiment could not do, or would silently not do."""
+        for data_set in options.data_sets or ():
+            _checks.one_of("data set", data_set, self.data_sets)
+        if options.seeds and not self.seeds:
+            raise ValueError(f"seeds are given, expected none: {experiment} draws nothing")
 
 
 @dataclass(frozen=True)
@@ -71,8 +98,6 @@ class Options:
         _checks.one_of("protocol", self.protocol, PROTOCOLS)
         for model in self.models or ():
             _checks.one_of("model", model, MODELS)
-        for data_set in self.data_sets or ():
-            _checks.one_of("data set", data_set, _paper.DATA_SETS)
         if self.max_steps is not None:
             _checks.positive_integer("max-steps", self.max_steps)
         _checks.positive_integer("processes", self.processes)
@@ -126,6 +151,5 @@ def as_path(path: str | os.PathLike[str] | None) -> Path | None:
 
 
 def chosen(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
-    """What was chosen, as a tuple; nothing chosen is None."""
-    values = tuple(values or ())
-    return values or None
+    """What was chosen, each once, as a tuple; nothing chosen is None."""
+    return tuple(dict.fromkeys(values or ())) or None

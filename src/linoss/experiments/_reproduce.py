@@ -27,7 +27,7 @@ EXPERIMENTS: tuple[str, ...] = Experiment.__args__
 
 
 def module_of(experiment: str) -> Any:
-    """The module of an experiment; each has `run`, `report` and `expected`."""
+    """The module of an experiment; each has `SCOPE`, `run` and `report`."""
     _checks.one_of("experiment", experiment, EXPERIMENTS)
     return importlib.import_module(f"linoss.experiments.{experiment.replace('-', '_')}")
 
@@ -71,8 +71,8 @@ def reproduce(
       `"damped-exact"`; by default those of the paper.
     - `data_sets`: of the UEA archive; by default those of the paper that are there.
     - `protocol`: `"paper"`, or `"quick"`: the same models and splits, with evaluations twenty
-      times as often (weather: ten times), and an end as much sooner.
-    - `max_steps`: fewer training steps than the protocol has.
+      times as often (weather: ten times), of which as many in a row without a gain end a run.
+    - `max_steps`: after so many training steps a run ends, instead of after the protocol's.
     - `resume`: go on with what is in `out`, without repeating what is finished; with more
       `max_steps` than before, also with runs that ended there.
     - `processes`: runs at a time.
@@ -92,6 +92,7 @@ def reproduce(
         processes=processes,
         storage=storage,
     )
+    module.SCOPE.refuse(experiment, options)
     module.run(options)
     folder = options.out / experiment
     text = module.report(read_results(folder), Figures(folder))

@@ -1,6 +1,7 @@
 """Trainings in directories of their own: begun, gone on with after a kill, never repeated."""
 
 import functools
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -161,7 +162,7 @@ def _execute_in_turn(
         say(f"[{place + 1}/{len(todo)}] {run.name}")
         result = execute_one(run, problem, options, measure, live=True)
         left = (time.monotonic() - start) / (place + 1) * (len(todo) - place - 1)
-        say(f"  {_summary(result)}{_left(left)}")
+        say(f"  {_summary(result)}{left_for_all(left)}")
 
 
 def execute_one(
@@ -174,7 +175,7 @@ def execute_one(
         out_size=parts.objective.out_size,
         **{**parts.settings, **run.model_settings},
     )
-    # The second of four keys, as in the published runs; the first drew the split.
+    # The second of four keys; the first one draws the split.
     model = LinOSS(config, key=jax.random.split(jax.random.key(run.seed), 4)[1])
     error = None
     with _progress(parts.objective.metric, live) as show:
@@ -205,8 +206,14 @@ def execute_one(
         "cases": [len(part) for part in (parts.training, parts.validation, parts.test)],
     }
     if trained.best_metric is not None:
-        outcome["test"] = evaluate(trained.model, parts.inputs, parts.objective, parts.test)
-        outcome.update(measure(trained.model, parts))
+        test = evaluate(trained.model, parts.inputs, parts.objective, parts.test)
+        if math.isfinite(test):
+            outcome["test"] = test
+            outcome.update(measure(trained.model, parts))
+        else:
+            error = error or f"the test {parts.objective.metric} is {test}"
+    elif error is None:
+        error = f"the validation {parts.objective.metric} was never finite"
     if error is not None:
         outcome["error"] = error
     seconds = trained.history[-1]["seconds"] if trained.history else 0.0
@@ -233,10 +240,11 @@ def say(message: str) -> None:
 
 
 def _say_finished(run: Run, result: Result, place: str, left: float) -> None:
-    say(f"[{place}] {run.name}: {_summary(result)}{_left(left)}")
+    say(f"[{place}] {run.name}: {_summary(result)}{left_for_all(left)}")
 
 
-def _left(seconds: float) -> str:
+def left_for_all(seconds: float) -> str:
+    """How long all that is to be done will still take, in words."""
     return f"; about {duration(seconds)} left for all" if seconds else ""
 
 

@@ -53,12 +53,12 @@ def over_seeds(results: Iterable[Result], scale: float = 1.0, digits: int = 1) -
 
 
 def judged(results: Sequence[Result], spread: Spread | None, scale: float = 1.0) -> str:
-    """Where the mean of the test metric lies, seen from the paper's mean ± deviation."""
+    """The mean of the test metric, from the paper's mean, in the paper's deviations."""
     found = [scale * r.outcome["test"] for r in results if r.outcome["test"] is not None]
     if spread is None or spread.deviation is None or not found:
         return ABSENT
     distance = (statistics.fmean(found) - spread.mean) / spread.deviation
-    return "within one deviation" if abs(distance) <= 1 else f"{distance:+.1f} deviations"
+    return f"{distance:+.2f} deviations"
 
 
 def span(values: Iterable[float]) -> str:
@@ -95,4 +95,4 @@ def model_table(
                     judged(chosen, paper.get(model), scale),
                 ]
             )
-    return table(["model", "", "error", "steps", "best at", "mean, against the paper's"], rows)
+    return table(["model", "", "error", "steps", "best at", "mean, from the paper's"], rows)

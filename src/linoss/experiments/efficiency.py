@@ -7,7 +7,9 @@ training step, and `memory` with its peak above what it held before the first, i
 """
 
 import contextlib
+import itertools
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -25,19 +27,18 @@ import optax
 from linoss.experiments import _paper, _textbook
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import MODELS as SETTINGS
-from linoss.experiments._protocol import NAMES, Options, hyperparameters
-from linoss.experiments._results import Result, made_by, read_result, write_result
-from linoss.experiments._runs import refuse_difference, say
+from linoss.experiments._protocol import NAMES, Options, Scope, hyperparameters
+from linoss.experiments._results import Result, made_by, read_result, unique, write_result
+from linoss.experiments._runs import left_for_all, refuse_difference, say
 from linoss.experiments._tables import ABSENT, table
 from linoss.nn import LinOSS, LinOSSConfig, trainable
 
 NAME, TITLE = "efficiency", "Memory and run time"
-MODELS = ("im", "imex")
 METHODS = ("textbook", "linoss")
-DATA_SETS = (*_paper.UEA, "PPG")
+SCOPE = Scope(data_sets=(*_paper.UEA, "PPG"), models=("im", "imex"), beside=("damped",))
 REPEATS = {"paper": 5, "quick": 2}
 Method = Literal["textbook", "linoss"]
-_ENDED = "ended by the system"
+_ENDED = "has ended"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,18 +74,21 @@ def size_of(data_set: str, model: str) -> Size:
 
 def run(options: Options) -> None:
     """Measure both methods at every size, taking turns."""
-    data_sets = options.data_sets or DATA_SETS
-    todo = [(data_set, model) for data_set in data_sets for model in options.models or MODELS]
+    data_sets = options.data_sets or SCOPE.data_sets
     repeats = options.max_steps or REPEATS[options.protocol]
-    for place, (data_set, model) in enumerate(todo, start=1):
+    todo = []
+    for data_set, model in itertools.product(data_sets, options.models or SCOPE.models):
         folder = options.out / NAME / options.protocol / data_set / model
         settings = {"size": asdict(size_of(data_set, model)), "measured": {"repeats": repeats}}
         before = read_result(folder)
-        if before is not None:
-            if not options.resume:
-                raise ValueError(f"{folder}: is there already; pass --resume, or another --out")
+        if before is None:
+            todo.append((data_set, model, folder, settings))
+        elif options.resume:
             refuse_difference(folder, before.settings, settings)
-            continue
+        else:
+            raise ValueError(f"{folder}: is there already; pass --resume, or another --out")
+    begin = time.monotonic()
+    for place, (data_set, model, folder, settings) in enumerate(todo, start=1):
         start = time.monotonic()
         outcome = compare(size_of(data_set, model), repeats)
         result = Result(
@@ -97,30 +101,27 @@ def run(options: Options) -> None:
             made=made_by(options.command(NAME), time.monotonic() - start),
         )
         write_result(folder, result)
-        say(f"[{place}/{len(todo)}] {data_set}, {NAMES[model]}: {_faster(outcome)} times faster")
+        left = (time.monotonic() - begin) / place * (len(todo) - place)
+        say(
+            f"[{place}/{len(todo)}] {data_set}, {NAMES[model]}: {_faster(outcome)} times faster"
+            f"{left_for_all(left)}"
+        )
 
 
-def expected() -> list[tuple[str, str]]:
-    """The data sets and models that a full record has."""
-    return [(data_set, model) for data_set in DATA_SETS for model in (*MODELS, "damped")]
+def compare(size: Size, repeats: int) -> dict[str, dict[str, Any] | None]:
+    """For each method the first step, the median of the turns that follow, and the peak memory.
 
-
-def compare(size: Size, repeats: int) -> dict[str, dict[str, float] | None]:
-    """For each method the first step, the median of the others, and the peak memory.
-
-    None for a method whose process was ended, as systems do with one that needs too much memory.
+    None for a method whose process has ended, as systems do with one that needs too much memory;
+    and for memory where the system does not tell.
     """
     workers = {method: Worker(method, size) for method in METHODS}
-    times: dict[str, list[float]] = {method: [] for method in METHODS}
-    peaks: dict[str, float] = {}
+    asks = [Worker.step, *[Worker.turn] * repeats, Worker.memory]
+    answers: dict[str, list[float]] = {method: [] for method in METHODS}
     try:
-        for turn in range(repeats + 2):
+        for ask in asks:
             for method, worker in list(workers.items()):
                 try:
-                    if turn <= repeats:
-                        times[method].append(worker.ask("step"))
-                    else:
-                        peaks[method] = worker.ask("memory")
+                    answers[method].append(ask(worker))
                 except EndedError as error:
                     say(f"  {error}")
                     workers.pop(method).end()
@@ -129,13 +130,13 @@ def compare(size: Size, repeats: int) -> dict[str, dict[str, float] | None]:
             worker.end()
     return {
         method: {
-            "first_step": times[method][0],
-            "step": statistics.median(times[method][1:]),
-            "memory": peaks[method],
+            "first_step": found[0],
+            "step": statistics.median(found[1:-1]),
+            "memory": None if math.isnan(found[-1]) else found[-1],
         }
-        if method in peaks
+        if len(found) == len(asks)
         else None
-        for method in METHODS
+        for method, found in answers.items()
     }
 
 
@@ -149,7 +150,13 @@ class Worker:
     def __init__(self, method: str, size: Size):
         self.method = method
         self.process = subprocess.Popen(
-            [sys.executable, "-m", __name__, method, json.dumps(asdict(size))],
+            [
+                sys.executable,
+                "-m",
+                "linoss.experiments.efficiency",
+                method,
+                json.dumps(asdict(size)),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -165,9 +172,26 @@ class Worker:
         except (BrokenPipeError, ValueError):
             code = self.process.wait()
             raise EndedError(
-                f"the process that measures {self.method} has ended (code {code}), perhaps for "
-                "want of memory"
+                f"the process that measures {self.method} has ended (code {code})"
+                + (", killed by the system, perhaps for want of memory" if code < 0 else "")
             ) from None
+
+    def step(self) -> float:
+        """Seconds of a step."""
+        return self.ask("step")
+
+    def turn(self) -> float:
+        """Seconds of a step that follows another one, as in training.
+
+        The first one of a turn still waits for the system to take back what the other method's
+        last step had of memory.
+        """
+        self.step()
+        return self.step()
+
+    def memory(self) -> float:
+        """Peak memory of all steps, in megabytes above that before the first."""
+        return self.ask("memory")
 
     def end(self) -> None:
         """End it."""
@@ -179,8 +203,8 @@ class Worker:
         self.process.stdout.close()
 
 
-def training_step(method: Method, size: Size) -> Callable[[], None]:
-    """Forward, backward and Adam for a whole model, on random data."""
+def make_model(size: Size) -> LinOSS:
+    """The paper's model of a size."""
     config = LinOSSConfig.published(
         in_size=size.in_size,
         out_size=size.out_size,
@@ -191,7 +215,12 @@ def training_step(method: Method, size: Size) -> Callable[[], None]:
         every=size.every,
         **SETTINGS[size.model],
     )
-    model = LinOSS(config, key=jax.random.key(0))
+    return LinOSS(config, key=jax.random.key(0))
+
+
+def training_step(method: Method, size: Size) -> Callable[[], None]:
+    """Forward, backward and Adam for a whole model, on random data."""
+    model = make_model(size)
     weights, rest = eqx.partition(model, trainable(model))
     optimizer = optax.adam(1e-3)
     key = jax.random.key(1)
@@ -205,18 +234,22 @@ def training_step(method: Method, size: Size) -> Callable[[], None]:
     def loss(weights: Any, rest: Any, u: jax.Array, target: jax.Array, key: jax.Array) -> Any:
         model = eqx.combine(weights, rest)
         if method == "textbook":
-            answers = _textbook.model(model, u, key)
+            answers, norms = _textbook.model(model, u, key), None
         else:
-            answers, _ = model.train(u, key=key)
+            answers, norms = model.train(u, key=key)
         if size.every is None:
-            return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(answers, target))
-        return jnp.mean((answers - target) ** 2)
+            losses = optax.softmax_cross_entropy_with_integer_labels(answers, target)
+        else:
+            losses = (answers - target) ** 2
+        return jnp.mean(losses), norms
 
     @eqx.filter_jit
     def step(weights: Any, rest: Any, state: Any, u: Any, target: Any, key: Any) -> Any:
-        value, gradient = eqx.filter_value_and_grad(loss)(weights, rest, u, target, key)
+        (value, norms), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(
+            weights, rest, u, target, key
+        )
         updates, state = optimizer.update(gradient, state)
-        return eqx.apply_updates(weights, updates), state, value
+        return eqx.apply_updates(weights, updates), state, value, norms
 
     arguments = (weights, rest, optimizer.init(weights), u, target, jax.random.key(2))
     jax.block_until_ready(arguments)
@@ -240,7 +273,7 @@ def memory(field: str) -> float:
     """Of this process in megabytes: in use (VmRSS), or at its peak (VmHWM); where Linux tells."""
     path = Path("/proc/self/status")
     if not path.exists():
-        return 0.0
+        return math.nan
     (line,) = (line for line in path.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024
 
@@ -254,34 +287,49 @@ def report(results: list[Result], figures: Figures) -> str:
         "matrix repeated for every sample, `jax.lax.associative_scan`.",
         "",
     ]
-    rows, ratios = [], []
-    for result in sorted(results, key=lambda r: DATA_SETS.index(r.data_set)):
-        textbook, ours = (result.outcome[method] for method in METHODS)
+    for protocol in unique(result.protocol for result in results):
+        chosen = [result for result in results if result.protocol == protocol]
+        head = ["set", "model", "textbook", "linoss", "faster", "paper, GPU"]
+        lines += [table([*head, "textbook", "linoss", "paper, GPU"], _rows(chosen)), ""]
+        both = [r.outcome for r in chosen if all(r.outcome[method] for method in METHODS)]
+        if both:
+            mean = statistics.geometric_mean(map(_ratio, both))
+            lines += [f"Geometric mean ({protocol}): {mean:.1f} times faster.", ""]
+    return "\n".join(lines)
+
+
+def _rows(results: list[Result]) -> list[list[str]]:
+    rows = []
+    for result in sorted(results, key=lambda r: SCOPE.data_sets.index(r.data_set)):
+        measured = [result.outcome[method] for method in METHODS]
         paper = (numbers.get(result.model, {}) for numbers in (_paper.RUN_TIME, _paper.MEMORY))
         seconds, megabytes = (numbers.get(result.data_set) for numbers in paper)
-        if textbook and ours:
-            ratios.append(textbook["step"] / ours["step"])
         rows.append(
             [
                 _paper.DATA_SETS[result.data_set].short,
                 NAMES[result.model],
-                *(f"{1000 * m['step']:.0f} s" if m else _ENDED for m in (textbook, ours)),
+                *(_number(m, "step", 1000, "s") for m in measured),
                 _faster(result.outcome),
                 ABSENT if seconds is None else f"{seconds} s",
-                *(f"{m['memory']:.0f} MB" if m else _ENDED for m in (textbook, ours)),
+                *(_number(m, "memory", 1, "MB") for m in measured),
                 ABSENT if megabytes is None else f"{megabytes} MB",
             ]
         )
-    head = ["set", "model", "textbook", "linoss", "faster", "paper, GPU"]
-    lines += [table([*head, "textbook", "linoss", "paper, GPU"], rows), ""]
-    if ratios:
-        lines.append(f"Geometric mean: {statistics.geometric_mean(ratios):.1f} times faster.")
-    return "\n".join(lines)
+    return rows
+
+
+def _number(measured: dict[str, Any] | None, name: str, scale: int, unit: str) -> str:
+    if measured is None:
+        return _ENDED
+    return ABSENT if measured[name] is None else f"{scale * measured[name]:.0f} {unit}"
+
+
+def _ratio(outcome: dict[str, Any]) -> float:
+    return outcome["textbook"]["step"] / outcome["linoss"]["step"]
 
 
 def _faster(outcome: dict[str, Any]) -> str:
-    textbook, ours = (outcome[method] for method in METHODS)
-    return f"{textbook['step'] / ours['step']:.1f}" if textbook and ours else ABSENT
+    return f"{_ratio(outcome):.1f}" if all(outcome[method] for method in METHODS) else ABSENT
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from linoss.data import Sequences
 from linoss.experiments import _paper
 from linoss.experiments._figures import Figures, learning_curves
 from linoss.experiments._protocol import MODELS as SETTINGS
-from linoss.experiments._protocol import NAMES, Options
+from linoss.experiments._protocol import NAMES, Options, Scope
 from linoss.experiments._results import Result, unique
 from linoss.experiments._runs import Problem, Run, execute
 from linoss.experiments._tables import ABSENT, table
@@ -29,7 +29,12 @@ from linoss.training import Inputs, Regression, TrainingConfig, predict, train
 from linoss.training._progress import ProgressLine
 
 NAME, TITLE = "harmonic-motion", "Simple harmonic motion"
-MODELS = ("im", "imex", "verlet")
+SCOPE = Scope(
+    data_sets=(NAME,),
+    models=("im", "imex", "verlet"),
+    beside=("damped",),
+    seeds=_paper.SEEDS[:1],
+)
 TIMESTEP = 0.1
 CASES = (2000, 500, 500)
 """For training, validation and testing."""
@@ -55,15 +60,10 @@ def run(options: Options) -> None:
             training=training_config(updates, seed=seed),
             changes=_CHANGES,
         )
-        for model in options.models or MODELS
-        for seed in options.seeds or _paper.SEEDS[:1]
+        for model in options.models or SCOPE.models
+        for seed in options.seeds or SCOPE.seeds
     ]
     execute(runs, make_problem, options, measure)
-
-
-def expected() -> list[tuple[str, str]]:
-    """The data sets and models that a full record has."""
-    return [(NAME, model) for model in (*MODELS, "damped")]
 
 
 def simple_harmonic_motion(

@@ -5,37 +5,34 @@ from typing import Any
 
 from linoss.experiments import _paper
 from linoss.experiments._figures import Figures, learning_curves
-from linoss.experiments._protocol import NAMES, Options
+from linoss.experiments._protocol import NAMES, Options, Scope
 from linoss.experiments._results import Result, unique
 from linoss.experiments._runs import execute, make_run
 from linoss.experiments._tables import over_seeds, printed, span, table
 from linoss.experiments.uea import available, make_problem
 
 NAME, TITLE = "parameterization", "Parameterisation and initialisation of A"
-MODELS = ("im",)
 VARIANTS: dict[str, dict[str, Any]] = {
     "relu": {"parameterization": "relu", "frequency_init": "uniform"},
     "squared": {"parameterization": "squared", "frequency_init": "uniform"},
     "squared-normal": {"parameterization": "squared", "frequency_init": "normal"},
 }
+SCOPE = Scope(
+    data_sets=tuple(_paper.UEA), models=("im",), variants=tuple(VARIANTS), seeds=_paper.SEEDS
+)
 
 
 def run(options: Options) -> None:
-    """Train each variant with every seed, by default on SelfRegulationSCP1."""
-    data_dir, data_sets = available(options, NAME, ("SelfRegulationSCP1",))
+    """Train each variant with every seed, on every data set that is there."""
+    data_dir, data_sets = available(options, NAME, SCOPE)
     runs = [
         make_run(NAME, options, data_set, model, seed, variant=variant, changes=changes)
         for data_set in data_sets
-        for model in options.models or MODELS
+        for model in options.models or SCOPE.models
         for variant, changes in VARIANTS.items()
-        for seed in options.seeds or _paper.SEEDS
+        for seed in options.seeds or SCOPE.seeds
     ]
     execute(runs, functools.partial(make_problem, data_dir), options)
-
-
-def expected() -> list[tuple[str, str]]:
-    """The data sets and models that a full record has."""
-    return [(data_set, model) for data_set in _paper.UEA for model in MODELS]
 
 
 def report(results: list[Result], figures: Figures) -> str:

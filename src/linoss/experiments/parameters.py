@@ -8,19 +8,19 @@ import numpy as np
 from linoss.experiments import _paper
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import MODELS as SETTINGS
-from linoss.experiments._protocol import NAMES, Options, hyperparameters
+from linoss.experiments._protocol import NAMES, Options, Scope, hyperparameters
 from linoss.experiments._results import Result, made_by, write_result
 from linoss.experiments._tables import ABSENT, table
 from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 
 NAME, TITLE = "parameters", "Numbers of parameters"
-MODELS = ("im", "imex")
+SCOPE = Scope(data_sets=tuple(_paper.UEA), models=("im", "imex"), beside=("damped",))
 
 
 def run(options: Options) -> None:
     """Count all."""
-    for data_set in options.data_sets or _paper.UEA:
-        for model in options.models or MODELS:
+    for data_set in options.data_sets or SCOPE.data_sets:
+        for model in options.models or SCOPE.models:
             sizes, chosen = _paper.UEA[data_set], hyperparameters(data_set, model)
             config = LinOSSConfig.published(
                 in_size=sizes.channels + chosen.include_time,
@@ -43,11 +43,6 @@ def run(options: Options) -> None:
 
 def _sizes(chosen: _paper.Hyperparameters) -> dict[str, int]:
     return {n: getattr(chosen, n) for n in ("hidden_size", "state_size", "num_blocks")}
-
-
-def expected() -> list[tuple[str, str]]:
-    """The data sets and models that a full record has."""
-    return [(data_set, model) for data_set in _paper.UEA for model in (*MODELS, "damped")]
 
 
 def count(config: LinOSSConfig) -> dict[str, int]:

@@ -5,38 +5,33 @@ import statistics
 
 from linoss.experiments import _paper
 from linoss.experiments._figures import Figures, learning_curves
-from linoss.experiments._protocol import NAMES, Options
+from linoss.experiments._protocol import NAMES, Options, Scope
 from linoss.experiments._results import Result, unique
 from linoss.experiments._runs import execute, make_run
 from linoss.experiments._tables import over_seeds, printed, span, table
 from linoss.experiments.uea import available, make_problem
 
 NAME, TITLE = "timestep", "Sensitivity to the timestep"
-MODELS = ("im",)
-DATA_SETS = ("SelfRegulationSCP1", "Heartbeat", "MotorImagery")
-"""Those of the paper's figure."""
-TIMESTEPS = (1e-3, 1e-2, 1e-1, 1.0)
+VARIANTS = {f"timestep-{timestep:g}": {"timestep": timestep} for timestep in (1e-3, 1e-2, 0.1, 1.0)}
+SCOPE = Scope(
+    data_sets=("SelfRegulationSCP1", "Heartbeat", "MotorImagery"),  # those of the figure
+    models=("im",),
+    variants=tuple(VARIANTS),
+    seeds=_paper.SEEDS,
+)
 
 
 def run(options: Options) -> None:
     """Train with each timestep and every seed, on those of the figure's sets that are there."""
-    data_dir, data_sets = available(options, NAME, DATA_SETS)
+    data_dir, data_sets = available(options, NAME, SCOPE)
     runs = [
-        make_run(
-            NAME, options, data_set, model, seed,
-            variant=f"timestep-{timestep:g}", changes={"timestep": timestep},
-        )
+        make_run(NAME, options, data_set, model, seed, variant=variant, changes=changes)
         for data_set in data_sets
-        for model in options.models or MODELS
-        for timestep in TIMESTEPS
-        for seed in options.seeds or _paper.SEEDS
-    ]  # fmt: skip
+        for model in options.models or SCOPE.models
+        for variant, changes in VARIANTS.items()
+        for seed in options.seeds or SCOPE.seeds
+    ]
     execute(runs, functools.partial(make_problem, data_dir), options)
-
-
-def expected() -> list[tuple[str, str]]:
-    """The data sets and models that a full record has."""
-    return [(data_set, model) for data_set in DATA_SETS for model in MODELS]
 
 
 def report(results: list[Result], figures: Figures) -> str:

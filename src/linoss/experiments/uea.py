@@ -3,17 +3,15 @@
 import functools
 import json
 import math
-import statistics
 from pathlib import Path
 
 import numpy as np
 
-from linoss import _checks
 from linoss.data import DataError, Sequences, read_parts
 from linoss.experiments import _paper
 from linoss.experiments._data_sets import MissingData, data_directory, find
 from linoss.experiments._figures import Figures, learning_curves
-from linoss.experiments._protocol import NAMES, Options
+from linoss.experiments._protocol import NAMES, Options, Scope
 from linoss.experiments._results import MISSING, Result, unique, write_text
 from linoss.experiments._runs import Problem, Run, execute, make_run, say
 from linoss.experiments._splits import published_split
@@ -21,38 +19,32 @@ from linoss.experiments._tables import ABSENT, judged, over_seeds, printed, sour
 from linoss.training import Classification, Inputs
 
 NAME, TITLE = "uea", "Six data sets of the UEA archive"
-MODELS = ("im", "imex")
+SCOPE = Scope(
+    data_sets=tuple(_paper.UEA), models=("im", "imex"), beside=("damped",), seeds=_paper.SEEDS
+)
 
 
 def run(options: Options) -> None:
     """Train every model on every data set that is there, with every seed."""
-    data_dir, data_sets = available(options, NAME)
+    data_dir, data_sets = available(options, NAME, SCOPE)
     runs = [
         make_run(NAME, options, data_set, model, seed)
         for data_set in data_sets
-        for model in options.models or MODELS
-        for seed in options.seeds or _paper.SEEDS
+        for model in options.models or SCOPE.models
+        for seed in options.seeds or SCOPE.seeds
     ]
     execute(runs, functools.partial(make_problem, data_dir), options)
 
 
-def expected() -> list[tuple[str, str]]:
-    """The data sets and models that a full record has."""
-    return [(data_set, model) for data_set in _paper.UEA for model in (*MODELS, "damped")]
-
-
-def available(
-    options: Options, experiment: str, data_sets: tuple[str, ...] = tuple(_paper.UEA)
-) -> tuple[Path, list[str]]:
+def available(options: Options, experiment: str, scope: Scope) -> tuple[Path, list[str]]:
     """The data sets to take: all of those asked for, or, if nothing was, those that are there."""
     data_dir = data_directory(options.data_dir)
     if options.data_sets is not None:
         for data_set in options.data_sets:
-            _checks.one_of("data set", data_set, _paper.UEA)
             find(data_set, data_dir)
         return data_dir, list(options.data_sets)
     there, missing = [], []
-    for data_set in data_sets:
+    for data_set in scope.data_sets:
         try:
             find(data_set, data_dir)
             there.append(data_set)
@@ -136,7 +128,9 @@ def report(results: list[Result], figures: Figures) -> str:
         *accuracy_table(results),
         "",
         "Seed by seed, with what was published with the paper's code. Test parts are small: the "
-        "standard error, in points, is what chance does to the mean over that many answers.",
+        "standard error, in points, is what chance does to the mean over that many answers. Beside "
+        "it, the mean difference to the published results of the same seeds, in points, and the "
+        "distance from the paper's mean in deviations as the paper prints them.",
         "",
         *seed_table(results),
         "",
@@ -181,15 +175,6 @@ def _average(results: list[Result]) -> str:
     return f"{100 * sum(means) / len(means):.1f}"
 
 
-def published_accuracy(data_set: str, model: str) -> _paper.Spread | None:
-    """Mean and deviation in percent: of the published seeds where these are known, for what the
-    paper prints is rounded."""
-    seeds = _paper.PER_SEED.get((data_set, model))
-    if seeds is None:
-        return _paper.ACCURACY.get(model, {}).get(data_set)
-    return _paper.Spread(100 * statistics.fmean(seeds), 100 * statistics.pstdev(seeds))
-
-
 def seed_table(results: list[Result]) -> list[str]:
     """Each seed's test accuracy, ours and the published one."""
     rows = []
@@ -206,16 +191,29 @@ def seed_table(results: list[Result]) -> list[str]:
                 *(ABSENT if tests.get(s) is None else f"{tests[s]:.3f}" for s in seeds),
                 span(r.outcome["steps"] for r in chosen),
                 _standard_error(chosen),
-                judged(chosen, published_accuracy(data_set, model), scale=100),
+                _paired(chosen),
+                judged(chosen, _paper.ACCURACY.get(model, {}).get(data_set), scale=100),
             ]
         )
         published = _paper.PER_SEED.get((data_set, model))
         if published is not None:
             known = dict(zip(_paper.SEEDS, published, strict=True))
             cells = [f"{known[s]:.3f}" if s in known else ABSENT for s in seeds]
-            rows.append([_paper.UEA[data_set].short, NAMES[model], "published", *cells, "", "", ""])
-    head = ["set", "model", "", *map(str, seeds), "steps", "standard error"]
-    return [table([*head, "mean, against the paper's"], rows)]
+            rows.append([_paper.UEA[data_set].short, NAMES[model], "published", *cells, *[""] * 4])
+    head = ["set", "model", "", *map(str, seeds), "steps", "standard error", "by seeds"]
+    return [table([*head, "mean, from the paper's"], rows)]
+
+
+def _paired(results: list[Result]) -> str:
+    """The mean difference to the published accuracy of the same seed, in points."""
+    published = _paper.PER_SEED.get((results[0].data_set, results[0].model), ())
+    known = dict(zip(_paper.SEEDS, published, strict=False))
+    both = [
+        r.outcome["test"] - known[r.seed]
+        for r in results
+        if r.seed in known and r.outcome["test"] is not None
+    ]
+    return f"{100 * sum(both) / len(both):+.1f}" if both else ABSENT
 
 
 def _standard_error(results: list[Result]) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 from linoss.experiments import _paper
 from linoss.experiments._figures import Figures
 from linoss.experiments._processes import together
-from linoss.experiments._protocol import NAMES, Options
+from linoss.experiments._protocol import NAMES, Options, Scope
 from linoss.experiments._results import Result, read_result, unique
 from linoss.experiments._runs import Run, execute_one, is_finished, make_run, no_more, say
 from linoss.experiments._tables import ABSENT, table
-from linoss.experiments.uea import MODELS, available, make_problem
+from linoss.experiments.uea import available, make_problem
 from linoss.search._progress import Silence
 from linoss.search._shared import Claim, Definition, SharedStudy
 from linoss.search._space import Values
@@ -27,6 +27,7 @@ from linoss.search._worker import summary_of, work
 from linoss.training import TrainingError
 
 NAME, TITLE = "uea-search", "The search for hyperparameters"
+SCOPE = Scope(data_sets=tuple(_paper.UEA), models=("im", "imex"), seeds=_paper.SEEDS[:1])
 _SHOWN = 5
 _SILENCE = 60  # seconds without a sign of life after which a process counts as dead
 
@@ -51,7 +52,7 @@ class Search:
 
 def run(options: Options) -> None:
     """Train with every point of the grid. By default on the split of the first seed."""
-    data_dir, data_sets = available(options, NAME)
+    data_dir, data_sets = available(options, NAME, SCOPE)
     searches = [
         Search(
             tuple(
@@ -60,8 +61,8 @@ def run(options: Options) -> None:
             )
         )
         for data_set in data_sets
-        for model in options.models or MODELS
-        for seed in options.seeds or _paper.SEEDS[:1]
+        for model in options.models or SCOPE.models
+        for seed in options.seeds or SCOPE.seeds
     ]
     runs = [run for search in searches for run in search.runs]
     finished = sum(is_finished(run, options) for run in runs)
@@ -132,11 +133,6 @@ class _Lines(Silence):
 
 def _no_word(item: Any, result: Any, place: str, left: float) -> None:
     """Processes speak for themselves."""
-
-
-def expected() -> list[tuple[str, str]]:
-    """The data sets and models that a full record has."""
-    return [(data_set, model) for data_set in _paper.UEA for model in MODELS]
 
 
 def title(point: _paper.Hyperparameters) -> str:

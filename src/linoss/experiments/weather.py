@@ -24,14 +24,13 @@ from linoss.data import DataError, Table, read_table
 from linoss.experiments import _paper
 from linoss.experiments._data_sets import data_directory, find
 from linoss.experiments._figures import Figures, learning_curves
-from linoss.experiments._protocol import Options, Protocol
+from linoss.experiments._protocol import Options, Protocol, Scope
 from linoss.experiments._results import Result, unique
 from linoss.experiments._runs import Problem, Run, execute, make_run
 from linoss.experiments._tables import model_table
 from linoss.training import Forecasting, Inputs, Windows
 
 NAME, TITLE = "weather", "Weather, 720 steps ahead"
-MODELS = ("im", "imex")
 PAST = HORIZON = 720
 PROTOCOLS = {
     "paper": Protocol(steps=100_000, evaluate_every=1000, patience=11),
@@ -39,8 +38,13 @@ PROTOCOLS = {
 }
 """The paper says nothing of this experiment's; an epoch has 722 steps, an evaluation 2789 windows,
 so that looking at them every 50 steps would not be quick."""
-VARIANTS = ("calendar", "values")
-"""What models are given."""
+SCOPE = Scope(
+    data_sets=("Weather",),
+    models=("im", "imex"),
+    beside=("damped",),
+    variants=("calendar", "values"),
+    seeds=_paper.SEEDS[:1],
+)
 _DAY, _YEAR = 24, 24 * 365.25  # hours
 
 
@@ -49,16 +53,11 @@ def run(options: Options) -> None:
     path = find("Weather", data_directory(options.data_dir))
     runs = [
         make_run(NAME, options, "Weather", model, seed, variant=variant, protocols=PROTOCOLS)
-        for variant in VARIANTS
-        for model in options.models or MODELS
-        for seed in options.seeds or _paper.SEEDS[:1]
+        for variant in SCOPE.variants
+        for model in options.models or SCOPE.models
+        for seed in options.seeds or SCOPE.seeds
     ]
     execute(runs, functools.partial(make_problem, path), options)
-
-
-def expected() -> list[tuple[str, str]]:
-    """The data sets and models that a full record has."""
-    return [("Weather", model) for model in (*MODELS, "damped")]
 
 
 def make_problem(path: Path, run: Run) -> Problem:
