@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from linoss.experiments import write_page
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -16,6 +18,12 @@ def test_python_blocks_run(page):
     blocks = BLOCK.findall((ROOT / page).read_text())
     assert blocks
     exec(compile("\n".join(blocks), page, "exec"), {})
+
+
+def test_the_page_of_results_is_made_of_its_files(tmp_path):
+    write_page(ROOT / "docs" / "results" / "runs", tmp_path / "results.md")
+    made = (tmp_path / "results.md").read_text()
+    assert made == (ROOT / "docs" / "results.md").read_text()
 
 
 def test_readme_example_has_a_dozen_lines():

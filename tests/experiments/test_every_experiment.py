@@ -114,7 +114,7 @@ def test_weather(tmp_path, data):
 def test_harmonic_motion(tmp_path):
     table = reproduce("harmonic-motion", out=tmp_path, max_steps=2).read_text()
     for name in ("LinOSS-IM", "LinOSS-IMEX", "LinOSS-VV"):
-        assert f"| {name} | paper | 1 |" in table
+        assert f"| {name} | paper | 1 | 2 |" in table
     results = read_results(tmp_path / "harmonic-motion")
     for result in results:
         assert len(result.outcome["error_over_time"]) == 40

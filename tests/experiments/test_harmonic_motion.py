@@ -1,4 +1,4 @@
-"""The README's main job: data, training, errors, picture."""
+"""Simple harmonic motion: data, training, errors."""
 
 import jax
 import numpy as np
@@ -6,7 +6,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from linoss import LinOSS, LinOSSConfig
-from linoss.experiments import harmonic_motion
+from linoss.experiments import harmonic_motion, reproduce
+from linoss.experiments._results import read_results
 
 
 def test_the_data_solve_the_equation():
@@ -22,13 +23,14 @@ def test_the_data_solve_the_equation():
 
 
 @pytest.mark.usefixtures("single_precision")
-def test_training_lowers_the_error():
-    motion = harmonic_motion.simple_harmonic_motion(jax.random.key(0), cases=64, steps=100)
-    cases = harmonic_motion.sequences(motion)
-    models = [harmonic_motion.fit("imex", cases, updates=updates) for updates in (1, 60)]
-    before, after = (harmonic_motion.error_over_time(model, cases) for model in models)
-    assert before.shape == (100,)
-    assert np.mean(after) < 0.5 * np.mean(before)
+def test_training_lowers_the_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(harmonic_motion, "CASES", (64, 16, 16))
+    monkeypatch.setattr(harmonic_motion, "STEPS", 100)
+    reproduce("harmonic-motion", out=tmp_path, models=["imex"], max_steps=60)
+    (result,) = read_results(tmp_path)
+    assert len(result.outcome["error_over_time"]) == 100
+    variance = 1 / 12  # of an initial value, and so of the motion at each time
+    assert result.outcome["test"] < 0.5 * variance
 
 
 @pytest.mark.usefixtures("single_precision")
@@ -47,14 +49,3 @@ def test_parts_are_the_first_the_middle_and_the_last_tenth():
     error = np.arange(1000.0)
     expected = [np.mean(error[:100]), np.mean(error[450:550]), np.mean(error[900:]), error.mean()]
     assert harmonic_motion.parts(error) == expected
-
-
-@pytest.mark.usefixtures("small", "single_precision")
-def test_the_command_prints_both_errors(monkeypatch, capsys, tmp_path):
-    picture = tmp_path / "errors.png"
-    monkeypatch.setattr("sys.argv", ["harmonic_motion", "--updates", "1", "--plot", str(picture)])
-    harmonic_motion.main()
-    printed = capsys.readouterr().out
-    assert "LinOSS-IMEX" in printed
-    assert "LinOSS-IM " in printed
-    assert picture.read_bytes().startswith(b"\x89PNG")

@@ -289,8 +289,9 @@ def report(results: list[Result], figures: Figures) -> str:
     ]
     for protocol in unique(result.protocol for result in results):
         chosen = [result for result in results if result.protocol == protocol]
-        head = ["set", "model", "textbook", "linoss", "faster", "paper, GPU"]
-        lines += [table([*head, "textbook", "linoss", "paper, GPU"], _rows(chosen)), ""]
+        head = ["set", "model", "time, textbook", "time, linoss", "faster", "time, paper, GPU"]
+        head += ["memory, textbook", "memory, linoss", "memory, paper, GPU"]
+        lines += [table(head, _rows(chosen)), ""]
         both = [r.outcome for r in chosen if all(r.outcome[method] for method in METHODS)]
         if both:
             mean = statistics.geometric_mean(map(_ratio, both))

@@ -1,13 +1,10 @@
 """Dissipative against conservative: LinOSS-IM and LinOSS-IMEX learn simple harmonic motion.
 
-    python -m linoss.experiments.harmonic_motion
-
 A sequence tells the model the initial position A and velocity B of y'' = -y (the paper's text has
 lost the minus sign) at every step; the model answers with y(t) at each of the steps. How the models
 were trained the paper does not say: here by Adam with a cosine schedule, without norm and dropout.
 """
 
-import argparse
 from typing import Any
 
 import jax
@@ -19,14 +16,12 @@ from jaxtyping import Float, PRNGKeyArray
 from linoss.data import Sequences
 from linoss.experiments import _paper
 from linoss.experiments._figures import Figures, learning_curves
-from linoss.experiments._protocol import MODELS as SETTINGS
 from linoss.experiments._protocol import NAMES, Options, Scope
 from linoss.experiments._results import Result, unique
 from linoss.experiments._runs import Problem, Run, execute
-from linoss.experiments._tables import ABSENT, table
-from linoss.nn import LinOSS, LinOSSConfig
-from linoss.training import Inputs, Regression, TrainingConfig, predict, train
-from linoss.training._progress import ProgressLine
+from linoss.experiments._tables import ABSENT, span, table
+from linoss.nn import LinOSS
+from linoss.training import Inputs, Regression, TrainingConfig, predict
 
 NAME, TITLE = "harmonic-motion", "Simple harmonic motion"
 SCOPE = Scope(
@@ -93,12 +88,12 @@ def make_problem(run: Run) -> Problem:
     return Problem(inputs, Regression(every=1), training, validation, test, _HEAD)
 
 
-def training_config(updates: int, *, learning_rate: float = 3e-3, seed: int = 0) -> TrainingConfig:
+def training_config(updates: int, *, seed: int = 0) -> TrainingConfig:
     """How models learn the motion."""
     return TrainingConfig(
         steps=updates,
         batch_size=32,
-        learning_rate=learning_rate,
+        learning_rate=_SIZES.learning_rate,
         warmup=updates // 10,
         schedule="cosine",
         clip_norm=1.0,
@@ -112,25 +107,6 @@ def measure(model: LinOSS, problem: Problem) -> dict[str, Any]:
     assert isinstance(problem.test, Sequences)
     error = error_over_time(model, problem.test)
     return {"error_over_time": [float(f"{value:.6g}") for value in error]}
-
-
-def fit(
-    model_name: str, cases: Sequences, *, updates: int, seed: int = 0, show: Any = None
-) -> LinOSS:
-    """A model trained on the mean squared error."""
-    config = LinOSSConfig.published(
-        in_size=2,
-        out_size=1,
-        hidden_size=_SIZES.hidden_size,
-        state_size=_SIZES.state_size,
-        num_blocks=_SIZES.num_blocks,
-        **{**_HEAD, **_CHANGES, **SETTINGS[model_name]},
-    )
-    model = LinOSS(config, key=jax.random.key(seed))
-    inputs = Inputs.from_sequences(cases, scale=False, indicators=False)
-    training = training_config(updates, seed=seed)
-    result = train(model, inputs, Regression(every=1), cases, None, training, on_progress=show)
-    return result.model
 
 
 def error_over_time(model: LinOSS, cases: Sequences) -> Float[np.ndarray, " steps"]:
@@ -165,8 +141,11 @@ def report(results: list[Result], figures: Figures) -> str:
             seeds = sum(result.model == model for result in chosen)
             factor = ABSENT if last is None else f"{parts(error)[2] / last:.3g}"
             cells = [f"{value:.1e}" for value in parts(error)]
-            rows.append([NAMES[model], protocol or "", str(seeds), *cells, factor])
-        head = ["model", "protocol", "seeds", "first", "middle", "last", "all"]
+            steps = (r.outcome["steps"] for r in chosen if r.model == model)
+            best = (r.outcome["best_step"] for r in chosen if r.model == model)
+            trained = [span(steps), span(best)]
+            rows.append([NAMES[model], protocol or "", str(seeds), *trained, *cells, factor])
+        head = ["model", "protocol", "seeds", "steps", "best at", "first", "middle", "last", "all"]
         lines += [table([*head, "last, by LinOSS-IMEX's"], rows), ""]
         alt = "Error over time on simple harmonic motion."
         with figures.draw(f"{NAME}-{protocol}", alt, lines) as axes:
@@ -186,37 +165,3 @@ def _draw(axes: Any, errors: dict[str, np.ndarray]) -> None:
         axes.semilogy(TIMESTEP * np.arange(1, len(error) + 1), error, label=name, linewidth=1)
     axes.set(xlabel="time t", ylabel="mean squared error", title="Simple harmonic motion, held out")
     axes.figure.legend(loc="outside lower center", ncols=len(errors), frameon=False)
-
-
-def plot(errors: dict[str, np.ndarray], path: str) -> None:
-    """The errors over time, as in the paper's figure, into one file."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 3), layout="constrained")
-    _draw(figure.subplots(), errors)
-    figure.savefig(path, dpi=150)
-
-
-def main() -> None:
-    """Train both models and print their errors."""
-    parser = argparse.ArgumentParser(prog="python -m linoss.experiments.harmonic_motion")
-    parser.add_argument("--updates", type=int, default=300, help="training steps for each model")
-    parser.add_argument("--plot", metavar="FILE", help="draw the errors over time into this file")
-    options = parser.parse_args()
-    train_key, test_key = jax.random.split(jax.random.key(2345))
-    cases = sequences(simple_harmonic_motion(train_key, CASES[0], STEPS))
-    test = sequences(simple_harmonic_motion(test_key, CASES[2], STEPS))
-    errors = {}
-    for model_name in ("imex", "im"):
-        with ProgressLine("mse") as line:
-            model = fit(model_name, cases, updates=options.updates, show=line)
-        errors[NAMES[model_name]] = error_over_time(model, test)
-    print(f"{'mean squared error':20}{'t <= 10':>12}{'45 to 55':>12}{'90 to 100':>12}{'all':>12}")
-    for name, error in errors.items():
-        print(f"{name:20}" + "".join(f"{part:12.1e}" for part in parts(error)))
-    if options.plot:
-        plot(errors, options.plot)
-
-
-if __name__ == "__main__":
-    main()
