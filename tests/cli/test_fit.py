@@ -54,7 +54,8 @@ def test_options_become_parameters(tmp_path, data, small, good):
         f"fit {data} --task classification --out {out} {small} --steps 3 --scheme imex --damped "
         "--norm none --time-channel --model-option pooling=last --model-option min_radius=0.5 "
         "--class-weight balanced --label-smoothing 0.1 --clip-norm 0 --schedule constant "
-        "--warmup 1 --weight-decay 0 --patience 3 --evaluate-every 1 --seed 7"
+        "--warmup 1 --weight-decay 0 --patience 3 --evaluate-every 1 --seed 7 "
+        "--validation-fraction 0.25"
     )
     saved = load_model(out)
     assert saved.training is not None

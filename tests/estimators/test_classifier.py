@@ -141,6 +141,27 @@ class TestErrors:
         with pytest.raises(ValueError, match="X has 1 channels, expected 2, as in fit"):
             fitted.predict(waves[0][:, :1])
 
+    def test_times_that_the_model_knows_nothing_of(self, fitted, waves):
+        times = np.cumsum(np.random.default_rng(0).uniform(0.1, 3, size=(2, 40)), axis=1)
+        with pytest.raises(DataError, match="times are not evenly spaced, but those of fit were"):
+            fitted.predict(waves[0][:2], times=times)
+        even = np.tile(np.arange(40.0), (2, 1))
+        assert np.array_equal(
+            fitted.predict(waves[0][:2], times=even), fitted.predict(waves[0][:2])
+        )
+
+    def test_missing_channels_that_the_model_knows_nothing_of(self, fitted, waves):
+        cases = waves[0][:2].copy()
+        cases[0, :, 5] = np.nan  # a whole step is left out, which is no guess
+        fitted.predict(cases)
+        cases[0, 1, 7] = np.nan
+        with pytest.warns(UserWarning, match="takes these for the mean of their channel"):
+            fitted.predict(cases)
+
+    def test_patience_with_nothing_to_see_it_by(self, small, waves):
+        with pytest.raises(ValueError, match="patience is 1, but nothing is held out"):
+            LinOSSClassifier(**small, patience=1).fit(*waves)
+
     def test_labels_and_cases_differ_in_number(self, small, waves):
         cases = list(waves[0])
         with pytest.raises(ValueError, match="y has 47 labels, expected 48"):

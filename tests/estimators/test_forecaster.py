@@ -143,3 +143,17 @@ class TestErrors:
     def test_a_horizon_that_is_no_number(self, fitted):
         with pytest.raises(ValueError, match="horizon"):
             fitted.predict(0)
+
+
+def test_columns_of_an_array_may_be_known_in_advance(tide):
+    small = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 2, "random_state": 0}
+    forecaster = LinOSSForecaster(horizon=4, past=8, known_in_advance=[1], **small).fit(tide)
+    assert forecaster.known_ == (1,)
+    assert forecaster.predict(future=tide[:4, 1:2]).shape == (4, tide.shape[1] - 1)
+    with pytest.raises(ValueError, match="known_in_advance has 9, expected variables of the data"):
+        LinOSSForecaster(horizon=4, past=8, known_in_advance=[9], **small).fit(tide)
+
+
+def test_series_in_the_place_of_the_horizon_are_named(fitted, tide):
+    with pytest.raises(ValueError, match=r"horizon has shape \(.*pass series as data="):
+        fitted.predict(tide)

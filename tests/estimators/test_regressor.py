@@ -76,3 +76,8 @@ def test_targets_of_the_wrong_number_are_named(small, sums):
     targets = [*targets[:5], targets[5][:-1], *targets[6:]]
     with pytest.raises(ValueError, match=r"labels\[5\]"):
         LinOSSRegressor(**small, every=10).fit(cases, targets)
+
+
+def test_classes_are_no_targets(small, waves):
+    with pytest.raises(ValueError, match="y is 'slow' for case 0, expected numbers; for classes"):
+        LinOSSRegressor(**small).fit(*waves)

@@ -191,6 +191,11 @@ def finish(
         show_score(score)
     elif best is not None:
         show_line(f"Validation: {metric} {number(best)} (there is no test part)")
+    else:
+        show_line(
+            "No score: nothing was held out. Use --validation-fraction 0.2, or linoss evaluate "
+            "with other data"
+        )
     show_line(f"The run is in {out}; look at {out / REPORT}")
 
 

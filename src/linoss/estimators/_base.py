@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from linoss.training import (
     save_model,
     train,
 )
+from linoss.training._inputs import evenly_spaced
 from linoss.training._progress import ProgressLine
 
 OnProgress = Callable[[Progress], None]
@@ -133,6 +135,11 @@ class SequenceEstimator(BaseEstimator):
             }
         )
         settings = self._training_config(seed)
+        if self.patience is not None and validation_set is None:
+            raise ValueError(
+                f"patience is {self.patience}, but nothing is held out to see an improvement by; "
+                "set validation_fraction, such as 0.2"
+            )
         line = ProgressLine(objective.metric) if self.verbose else nullcontext()
         report = run.on_progress
         with jax.enable_x64(False), line as shown:
@@ -216,6 +223,17 @@ class SequenceEstimator(BaseEstimator):
         """The objective's view of the model's answers."""
         check_is_fitted(self)
         cases, _ = self._sequences(X, None, times, reset=False)
+        if cases.times is not None and not self.inputs_.irregular and not evenly_spaced(cases):
+            raise DataError(
+                "times are not evenly spaced, but those of fit were, or there were none, so that "
+                "the model knows of no times; fit with such times"
+            )
+        if not self.inputs_.indicators and any(map(_partly_missing, cases.values)):
+            warnings.warn(
+                "X has steps where some of the channels are missing; fit had none, so that the "
+                "model takes these for the mean of their channel. Fit with such cases, too",
+                stacklevel=3,
+            )
         with jax.enable_x64(False):
             found = predict(self.model_, self.inputs_, cases)
         if isinstance(found, list):
@@ -318,6 +336,12 @@ def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:
         report(progress)
 
     return tell
+
+
+def _partly_missing(case: Any) -> bool:
+    """Whether a case has steps of which something is there, and something is not."""
+    missing = np.isnan(case)
+    return bool((missing.any(axis=-1) & ~missing.all(axis=-1)).any())
 
 
 def _is_table(X: Any) -> bool:

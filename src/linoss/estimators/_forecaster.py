@@ -131,7 +131,9 @@ class LinOSSForecaster(SequenceEstimator):
         _checks.positive_integer("horizon", self.horizon)
         data = data if isinstance(data, Table) else table(data)
         self.names_ = data.names
-        self.known_ = tuple(self._column(name, data) for name in self.known_in_advance)
+        known = self.known_in_advance
+        known = [known] if isinstance(known, str) else known
+        self.known_ = tuple(self._column(name, data) for name in known)
         self.past_ = self._past(data)
         self.context_ = _last(data, self.past_)
         training, validation = self._split(data)
@@ -167,6 +169,9 @@ class LinOSSForecaster(SequenceEstimator):
         """
         check_is_fitted(self)
         horizon = self.horizon if horizon is None else horizon
+        if np.ndim(horizon):
+            shape = np.shape(horizon)
+            raise ValueError(f"horizon has shape {shape}, expected a number; pass series as data=")
         _checks.positive_integer("horizon", horizon)
         context = self.context_ if data is None else _last(self._table(data), self.past_)
         given = self._future(context, future, horizon)
@@ -188,6 +193,9 @@ class LinOSSForecaster(SequenceEstimator):
 
     def score(self, data: Any, y: None = None, *, scaled: bool = False, stride: int = 1) -> float:
         """The mean absolute error over all windows of `data`: lower is better.
+
+        `GridSearchCV` and the like choose what is higher: give them
+        `scoring=lambda forecaster, data, y=None: -forecaster.score(data)`.
 
         **Arguments:**
 
@@ -223,6 +231,8 @@ class LinOSSForecaster(SequenceEstimator):
     def _column(self, name: Any, data: Table) -> int:
         if name in data.names:
             return data.names.index(name)
+        if data.kind == "array" and name in range(len(data.names)):
+            return int(name)
         known = ", ".join(repr(n) for n in data.names)
         raise ValueError(f"known_in_advance has {name!r}, expected variables of the data: {known}")
 

@@ -110,9 +110,10 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
         **Arguments:** as for [`linoss.LinOSSClassifier.fit`][], but
 
         - `y`: `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, answers)`,
-          `(cases, answers, n)`, or a list of `(answers,)` or `(answers, n)` arrays. NaN there
+          `(cases, answers, n)`, or a list of `(answers,)` or `(answers, n)` arrays, where NaN
           means that a target is not known.
         """
+        _refuse_words(y)
         checks = {"multi_output": True, "y_numeric": True} if self.every is None else {}
         targets = None if self.every is not None or isinstance(X, Sequences) else y
         cases, checked = self._sequences(X, targets, times, reset=True, **checks)
@@ -172,3 +173,13 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
     def _restore(self, fitted: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._restore(fitted, arrays)
         self.one_number_ = bool(fitted["one_number"])
+
+
+def _refuse_words(y: Any) -> None:
+    """Refuse targets that are text."""
+    for case, target in enumerate(() if y is None else y):
+        if isinstance(target, str):
+            raise ValueError(
+                f"y is {str(target)!r} for case {case}, expected numbers; for classes there is "
+                "LinOSSClassifier"
+            )

@@ -257,7 +257,9 @@ def _facts(X: Any) -> dict[str, Any]:
         return {"cases": len(X), "samples": int(np.sum(X.lengths))}
     if isinstance(X, Table):
         return {"series": len(X.series), "samples": sum(len(series) for series in X.series)}
-    return {}
+    if isinstance(X, list | tuple):
+        return {"cases": len(X), "samples": sum(np.size(case) for case in X)}
+    return {"shape": list(np.shape(X))}
 
 
 def _with_best(study: Study, folder: Path) -> Study:

@@ -244,6 +244,11 @@ def _usual_interval(times: Any) -> tuple[float, bool]:
     return usual, all(bool(np.all(np.abs(step - usual) <= _EVEN * usual)) for step in steps)
 
 
+def evenly_spaced(cases: Any) -> bool:
+    """Whether the times of cases, which have some, are all about one interval apart."""
+    return _usual_interval(cases.times)[1]
+
+
 def _intervals(time: np.ndarray, there: np.ndarray) -> np.ndarray:
     """Time since the sample before that is there; 1 for the first one, and where none is."""
     seen = np.maximum.accumulate(np.where(there, time, -np.inf), axis=1)

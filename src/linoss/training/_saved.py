@@ -163,7 +163,7 @@ def refuse_files(folder: Path) -> None:
         if (folder / name).exists():
             raise CheckpointError(
                 f"{folder / name}: is there already, and nothing is overwritten; choose another "
-                "directory, or, to go on with a run, pass resume=True, or --resume"
+                "directory, or, to go on with a run, fit with resume=True, or --resume"
             )
 
 
