@@ -41,6 +41,14 @@ def test_people_are_told_the_score_and_where_the_run_is(tmp_path, data, small, l
     assert "step 2/2" in result.stderr
 
 
+def test_with_nothing_held_out_it_says_so(tmp_path, data, small, good):
+    out = tmp_path / "run"
+    printed = good(
+        f"fit {data / 'Waves_TRAIN.csv'} --task classification --out {out} {small} --steps 2"
+    )
+    assert "No score: nothing was held out. Use --validation-fraction 0.2" in printed
+
+
 def test_without_a_test_part_the_score_is_that_of_validation(tmp_path, data, small, good):
     out = tmp_path / "run"
     options = f"{small} --steps 2 --validation-fraction 0.25"

@@ -56,6 +56,11 @@ def test_the_study_is_written_down(found, place):
     assert [trial["value"] for trial in record["trials"]] == [t.value for t in found.trials]
 
 
+def test_data_of_another_size_are_refused(found, place, waves):
+    with pytest.raises(ValueError, match="shape"):
+        search(small(), waves[0][:20], waves[1][:20], out=place, space=RATES, trials=3)
+
+
 def test_the_same_again_does_nothing(found, place, waves):
     before = {path: path.stat().st_mtime_ns for path in place.glob("*/**/*")}
     assert search(small(), *waves, out=place, space=RATES, trials=3).trials == found.trials

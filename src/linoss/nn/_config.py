@@ -60,7 +60,7 @@ class LinOSSConfig:
     damped: bool = False
     """With learned damping, started on a ring of eigenvalues."""
     min_radius: int | float = 0.9
-    """Smallest eigenvalue of that ring."""
+    """Smallest modulus of these eigenvalues."""
     timestep: int | float | Literal["learned"] = "learned"
     """The timestep of all oscillators, or `"learned"`, one for each."""
 
