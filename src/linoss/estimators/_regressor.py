@@ -176,8 +176,12 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
 
 
 def _refuse_words(y: Any) -> None:
-    """Refuse targets that are text."""
-    for case, target in enumerate(() if y is None else y):
+    """Refuse targets that are text; what else is no target, others say."""
+    try:
+        targets = iter(y)
+    except TypeError:
+        return
+    for case, target in enumerate(targets):
         if isinstance(target, str):
             raise ValueError(
                 f"y is {str(target)!r} for case {case}, expected numbers; for classes there is "
