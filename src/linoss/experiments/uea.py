@@ -200,7 +200,7 @@ def seed_table(results: list[Result]) -> list[str]:
             known = dict(zip(_paper.SEEDS, published, strict=True))
             cells = [f"{known[s]:.3f}" if s in known else ABSENT for s in seeds]
             rows.append([_paper.UEA[data_set].short, NAMES[model], "published", *cells, *[""] * 4])
-    head = ["set", "model", "", *map(str, seeds), "steps", "standard error", "by seeds"]
+    head = ["set", "model", "", *map(str, seeds), "steps", "standard error", "from the same seeds"]
     return [table([*head, "mean, from the paper's"], rows)]
 
 
