@@ -59,11 +59,15 @@ def test_the_standard_error_is_that_of_all_answers():
         Result(
             experiment="uea", data_set="SelfRegulationSCP2", model="im", seed=seed,
             outcome={"test": test, "cases": [1, 1, cases], "steps": 7},
+            history=[{"metric": value} for value in (None, test or 0.3, 0.4)],
         )
         for seed, cases, test in ((2345, 40, 0.2), (3456, 60, 0.7), (4567, 60, None))
     ]  # fmt: skip
     (table,) = seed_table(results)
-    assert "| SCP2 | LinOSS-IM | here, None | 0.200 | 0.700 | – | – | – | 7 | 5.0 |" in table
+    assert (
+        "| SCP2 | LinOSS-IM | here, None | 0.200 | 0.700 | – | – | – | 7 | 5.0 | – | 40.0 |"
+        in table
+    )
 
 
 @pytest.mark.parametrize(("model", "average"), [("im", 67.8), ("imex", 65.0), ("damped", 68.0)])
