@@ -70,6 +70,16 @@ def test_the_standard_error_is_that_of_all_answers():
     )
 
 
+def test_the_difference_is_to_the_same_seeds():
+    """Of 100 answers 50 are right, where 0.561 of them were: two such shares differ by chance."""
+    result = Result(
+        experiment="uea", data_set="SelfRegulationSCP2", model="imex", seed=2345,
+        outcome={"test": 0.5, "cases": [1, 1, 100], "steps": 7},
+    )  # fmt: skip
+    error = 100 * ((0.5 * 0.5 + 0.561 * 0.439) / 100) ** 0.5
+    assert f"| 5.0 | -6.1 ± {error:.1f} | – |" in seed_table([result])[0]
+
+
 @pytest.mark.parametrize(("model", "average"), [("im", 67.8), ("imex", 65.0), ("damped", 68.0)])
 def test_averages_over_the_six_sets(model, average):
     means = [spread.mean for spread in _paper.ACCURACY[model].values()]

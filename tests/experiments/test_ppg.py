@@ -126,3 +126,20 @@ def test_too_short_recordings_are_refused(tmp_path, write_recordings, monkeypatc
     write_recordings(tmp_path, 1, labels=57)
     with pytest.raises(DataError, match="no recording is long enough for a window of training"):
         ppg.read_windows(tmp_path / "PPG_FieldStudy")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda label: np.append(label[1:], np.nan), "label has values that are not finite"),
+        (lambda label: label[:-20], r"has 40 labels for .* minutes of signals, expected one for"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(
+    tmp_path, write_recordings, python2_pickle, change, words
+):
+    (content,) = write_recordings(tmp_path, 1, labels=57)
+    path = tmp_path / "PPG_FieldStudy" / "S1" / "S1.pkl"
+    path.write_bytes(python2_pickle({**content, "label": change(content["label"])}))
+    with pytest.raises(DataError, match=words):
+        ppg.read_subject(path)

@@ -136,6 +136,16 @@ class TestAgain:
         assert 0 <= result.outcome["test"] <= 1
 
 
+@pytest.mark.usefixtures("single_precision")
+def test_a_test_metric_that_is_not_finite_is_a_result(again, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(_runs, "evaluate", lambda *arguments: float("inf"))
+    again(seeds=[3456], resume=True)
+    result = read_results(tmp_path / "out")[-1]
+    assert result.outcome["test"] is None
+    assert result.outcome["error"] == "the test accuracy is inf"
+    assert "failed: the test accuracy is inf" in capsys.readouterr().err
+
+
 def test_ctrl_c_ends_all_processes(tmp_path):
     script = Path(__file__).with_name("interrupted_together.py")
     process = subprocess.Popen(

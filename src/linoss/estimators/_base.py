@@ -32,7 +32,6 @@ from linoss.training import (
     save_model,
     train,
 )
-from linoss.training._inputs import evenly_spaced
 from linoss.training._progress import ProgressLine
 
 OnProgress = Callable[[Progress], None]
@@ -223,7 +222,7 @@ class SequenceEstimator(BaseEstimator):
         """The objective's view of the model's answers."""
         check_is_fitted(self)
         cases, _ = self._sequences(X, None, times, reset=False)
-        if cases.times is not None and not self.inputs_.irregular and not evenly_spaced(cases):
+        if self.inputs_.ignores_times(cases):
             raise DataError(
                 "times are not evenly spaced, but those of fit were, or there were none, so that "
                 "the model knows of no times; fit with such times"

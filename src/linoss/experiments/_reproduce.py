@@ -69,7 +69,7 @@ def reproduce(
     - `seeds`: by default those of the published runs; where the paper has one run, the first.
     - `models`: `"im"`, `"imex"`, `"verlet"`, `"exact"`, `"damped"` (IMEX), `"damped-im"`,
       `"damped-exact"`; by default those of the paper.
-    - `data_sets`: of the UEA archive; by default those of the paper that are there.
+    - `data_sets`: of those that the experiment has; by default all that are there.
     - `protocol`: `"paper"`, or `"quick"`: the same models and splits, with evaluations twenty
       times as often (weather: ten times), of which as many in a row without a gain end a run.
     - `max_steps`: after so many training steps a run ends, instead of after the protocol's.

@@ -153,7 +153,7 @@ class Worker:
             [
                 sys.executable,
                 "-m",
-                "linoss.experiments.efficiency",
+                __name__,
                 method,
                 json.dumps(asdict(size)),
             ],

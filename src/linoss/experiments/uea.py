@@ -129,7 +129,7 @@ def report(results: list[Result], figures: Figures) -> str:
         "",
         "Seed by seed, with what was published with the paper's code. Test parts are small: the "
         "standard error, in points, is what chance does to the mean over that many answers. Beside "
-        "it: the mean difference to the published results of the same seeds, in points; the "
+        "it: the difference to the published results of the same seeds and its standard error; the "
         "accuracy on the validation part, as large as the test part and drawn likewise, the mean "
         "over all evaluations, so that nothing was chosen by it; and how far the mean of the tests "
         "is from the paper's, in deviations as the paper prints them.",
@@ -185,6 +185,7 @@ def seed_table(results: list[Result]) -> list[str]:
         data_set, model, protocol = key
         chosen = [r for r in results if (r.data_set, r.model, r.protocol) == key]
         tests = {r.seed: r.outcome["test"] for r in chosen}
+        answers, published = _answers(chosen), _published(data_set, model)
         rows.append(
             [
                 _paper.UEA[data_set].short,
@@ -192,28 +193,18 @@ def seed_table(results: list[Result]) -> list[str]:
                 f"here, {protocol}",
                 *(ABSENT if tests.get(s) is None else f"{tests[s]:.3f}" for s in seeds),
                 span(r.outcome["steps"] for r in chosen),
-                _standard_error(chosen),
-                _paired(chosen),
+                f"{100 * _share(answers)[1]:.1f}" if answers else ABSENT,
+                _difference(chosen, published),
                 _validation(chosen),
                 judged(chosen, _paper.ACCURACY.get(model, {}).get(data_set), scale=100),
             ]
         )
-        published = _paper.PER_SEED.get((data_set, model))
-        if published is not None:
-            known = dict(zip(_paper.SEEDS, published, strict=True))
-            cells = [f"{known[s]:.3f}" if s in known else ABSENT for s in seeds]
+        if published:
+            cells = [f"{published[s]:.3f}" if s in published else ABSENT for s in seeds]
             rows.append([_paper.UEA[data_set].short, NAMES[model], "published", *cells, *[""] * 5])
-    head = [
-        "set",
-        "model",
-        "",
-        *map(str, seeds),
-        "steps",
-        "standard error",
-        "from the same seeds",
-        "validation",
-    ]
-    return [table([*head, "tests, from the paper's"], rows)]
+    head = ["set", "model", "", *map(str, seeds), "steps", "standard error"]
+    head += ["from the same seeds", "validation", "tests, from the paper's"]
+    return [table(head, rows)]
 
 
 def _validation(results: list[Result]) -> str:
@@ -223,23 +214,29 @@ def _validation(results: list[Result]) -> str:
     return f"{100 * sum(means) / len(means):.1f}" if means else ABSENT
 
 
-def _paired(results: list[Result]) -> str:
-    """The mean difference to the published accuracy of the same seed, in points."""
-    published = _paper.PER_SEED.get((results[0].data_set, results[0].model), ())
-    known = dict(zip(_paper.SEEDS, published, strict=False))
-    both = [
-        r.outcome["test"] - known[r.seed]
-        for r in results
-        if r.seed in known and r.outcome["test"] is not None
-    ]
-    return f"{100 * sum(both) / len(both):+.1f}" if both else ABSENT
+def _published(data_set: str, model: str) -> dict[int, float]:
+    """The published test accuracy of each seed, where it is known."""
+    return dict(zip(_paper.SEEDS, _paper.PER_SEED.get((data_set, model), ()), strict=False))
 
 
-def _standard_error(results: list[Result]) -> str:
-    """Of a share of right answers, in points: as if each were drawn by itself."""
-    answers = [(r.outcome["cases"][2], r.outcome["test"]) for r in results]
-    total = sum(cases for cases, test in answers if test is not None)
-    if not total:
+def _difference(results: list[Result], published: dict[int, float]) -> str:
+    """To the published answers on the same splits, in points, with its standard error."""
+    both = [r for r in results if r.seed in published and r.outcome["test"] is not None]
+    if not both:
         return ABSENT
-    share = sum(cases * test for cases, test in answers if test is not None) / total
-    return f"{100 * math.sqrt(share * (1 - share) / total):.1f}"
+    theirs = [(r.outcome["cases"][2], published[r.seed or 0]) for r in both]
+    (ours, our_error), (them, their_error) = (_share(a) for a in (_answers(both), theirs))
+    return f"{100 * (ours - them):+.1f} ± {100 * math.hypot(our_error, their_error):.1f}"
+
+
+def _answers(results: list[Result]) -> list[tuple[int, float]]:
+    """How many there are in each test part, and the share of right ones."""
+    tests = [(r.outcome["cases"][2], r.outcome["test"]) for r in results]
+    return [(cases, test) for cases, test in tests if test is not None]
+
+
+def _share(answers: list[tuple[int, float]]) -> tuple[float, float]:
+    """Of right answers in all of them, and its standard error: as if each were drawn by itself."""
+    total = sum(cases for cases, _ in answers)
+    share = sum(cases * test for cases, test in answers) / total
+    return share, math.sqrt(share * (1 - share) / total)

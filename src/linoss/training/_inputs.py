@@ -141,6 +141,11 @@ class Inputs:
         """Whether the model is told the intervals between samples."""
         return self.interval is not None
 
+    def ignores_times(self, cases: Cases) -> bool:
+        """Whether cases have times that are not evenly spaced, of which the model is not told."""
+        times = getattr(cases, "times", None)
+        return times is not None and not self.irregular and not _usual_interval(times)[1]
+
     @cached_property
     def _plain(self) -> bool:
         """Whether nothing was padded or missing in training."""
@@ -242,11 +247,6 @@ def _usual_interval(times: Any) -> tuple[float, bool]:
         return 1.0, True
     usual = float(np.median([np.median(step) for step in steps]))
     return usual, all(bool(np.all(np.abs(step - usual) <= _EVEN * usual)) for step in steps)
-
-
-def evenly_spaced(cases: Any) -> bool:
-    """Whether the times of cases, which have some, are all about one interval apart."""
-    return _usual_interval(cases.times)[1]
 
 
 def _intervals(time: np.ndarray, there: np.ndarray) -> np.ndarray:
