@@ -11,9 +11,9 @@ from linoss.dynamics import (
     eigenvalues,
     expected_eigenvalue_power,
     hamiltonian,
-    oscillating_frequencies,
+    oscillating_stiffness,
     spectral_radius,
-    stable_frequencies,
+    stable_stiffness,
 )
 from linoss.nn import (
     LinOSS,
@@ -49,10 +49,10 @@ __all__ = [
     "engines",
     "expected_eigenvalue_power",
     "hamiltonian",
-    "oscillating_frequencies",
+    "oscillating_stiffness",
     "oscillator_scan",
     "spectral_radius",
-    "stable_frequencies",
+    "stable_stiffness",
     "trainable",
 ]
 

@@ -99,7 +99,7 @@ def process():
 
 
 def _waves(cases, length=40, seed=0):
-    """Two channels, of which the first has another frequency in each class."""
+    """Two channels, of which the first has another stiffness in each class."""
     draw = np.random.default_rng(seed)
     labels = np.arange(cases) % 2
     x = np.sin(np.arange(length) * (0.3 + 0.5 * labels[:, None]) + draw.uniform(0, 6, (cases, 1)))

@@ -28,10 +28,10 @@ def test_one_axis_is_one_variable():
     assert table([1.0, 2.0, 3.0]).series[0].shape == (3, 1)
 
 
-FREQUENCIES = ["15min", "h", "D", "B", "W-WED", "MS", "ME", "QS", "YS", "YE", "7s", "2D"]
+STIFFNESSES = ["15min", "h", "D", "B", "W-WED", "MS", "ME", "QS", "YS", "YE", "7s", "2D"]
 
 
-@pytest.mark.parametrize("freq", FREQUENCIES)
+@pytest.mark.parametrize("freq", STIFFNESSES)
 def test_dates_go_on_as_pandas_goes_on(freq):
     dates = pd.date_range("2023-12-31", periods=30, freq=freq)
     frame = pd.DataFrame({"load": np.arange(25.0)}, index=dates[:25])

@@ -24,11 +24,11 @@ def refused(*words):
     "call",
     [
         lambda scheme: linoss.discretize(scheme, [1.0], 1.0),
-        lambda scheme: linoss.stable_frequencies(scheme, 1.0),
-        lambda scheme: linoss.oscillating_frequencies(scheme, 1.0),
+        lambda scheme: linoss.stable_stiffness(scheme, 1.0),
+        lambda scheme: linoss.oscillating_stiffness(scheme, 1.0),
         lambda scheme: linoss.Oscillators(3, scheme=scheme, key=jax.random.key(0)),
     ],
-    ids=["discretize", "stable_frequencies", "oscillating_frequencies", "Oscillators"],
+    ids=["discretize", "stable_stiffness", "oscillating_stiffness", "Oscillators"],
 )
 def test_unknown_scheme(call, scheme):
     with refused("scheme is", repr(scheme), "'im', 'imex', 'verlet', 'exact'"):
@@ -37,8 +37,8 @@ def test_unknown_scheme(call, scheme):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("shape", [(), (2, 3), (1, 1, 1)])
-def test_frequency_of_wrong_rank(scheme, shape):
-    with refused("frequency has shape", str(shape), "expected (m,)"):
+def test_stiffness_of_wrong_rank(scheme, shape):
+    with refused("stiffness has shape", str(shape), "expected (m,)"):
         linoss.discretize(scheme, np.ones(shape), 1.0)
 
 
@@ -63,9 +63,9 @@ WRONG_DTYPES = {
 
 
 @pytest.mark.parametrize("dtype", WRONG_DTYPES)
-@pytest.mark.parametrize("argument", ["frequency", "timestep", "damping"])
+@pytest.mark.parametrize("argument", ["stiffness", "timestep", "damping"])
 def test_wrong_dtype(argument, dtype):
-    arguments = {"frequency": np.ones(3), "timestep": 1.0, argument: WRONG_DTYPES[dtype]}
+    arguments = {"stiffness": np.ones(3), "timestep": 1.0, argument: WRONG_DTYPES[dtype]}
     with refused(f"{argument} has dtype {dtype}", "expected a floating-point array"):
         linoss.discretize("imex", **arguments)
 
@@ -73,16 +73,16 @@ def test_wrong_dtype(argument, dtype):
 @pytest.mark.parametrize(
     ("value", "found"), [("1.0", "str"), (True, "bool"), (1j, "complex"), (object(), "object")]
 )
-@pytest.mark.parametrize("argument", ["frequency", "timestep", "damping"])
+@pytest.mark.parametrize("argument", ["stiffness", "timestep", "damping"])
 def test_not_an_array(argument, value, found):
-    arguments = {"frequency": np.ones(3), "timestep": 1.0, argument: value}
+    arguments = {"stiffness": np.ones(3), "timestep": 1.0, argument: value}
     with refused(f"{argument} has {found}", "expected a floating-point array"):
         linoss.discretize("imex", **arguments)
 
 
 def test_none_is_no_damping_but_nothing_else():
     assert linoss.discretize("im", [1.0], 1.0, None).state_size == 1
-    with refused("frequency has NoneType", "floating-point"):
+    with refused("stiffness has NoneType", "floating-point"):
         linoss.discretize("im", None, 1.0)
     with refused("timestep has NoneType", "floating-point"):
         linoss.discretize("im", [1.0], None)
@@ -90,16 +90,16 @@ def test_none_is_no_damping_but_nothing_else():
 
 @pytest.mark.parametrize("value", [[[1.0, 2.0], [3.0]], ["a", "b"], [None], {1.0}])
 def test_ragged_or_other_lists(value):
-    with refused("frequency"):
+    with refused("stiffness"):
         linoss.discretize("im", value, 1.0)
 
 
 @pytest.mark.parametrize("value", [-0.5, np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("argument", ["frequency", "timestep", "damping"])
+@pytest.mark.parametrize("argument", ["stiffness", "timestep", "damping"])
 @pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
 def test_negative_or_missing_entry(scheme, argument, value):
     array = np.array([1.0, value, 1.0])
-    arguments = {"frequency": np.ones(3), "timestep": 1.0, argument: array}
+    arguments = {"stiffness": np.ones(3), "timestep": 1.0, argument: array}
     with refused(f"{argument} is {value!s} at index (1,)", "expected every entry finite and >"):
         linoss.discretize(scheme, **arguments)
 
@@ -109,7 +109,7 @@ def test_lone_timestep_out_of_range(value):
     with refused(f"timestep is {value!s}", "finite and > 0"):
         linoss.discretize("exact", [1.0], value)
     with refused(f"timestep is {value!s}", "finite and > 0"):
-        linoss.stable_frequencies("exact", value)
+        linoss.stable_stiffness("exact", value)
 
 
 def test_timestep_per_sample_out_of_range():
@@ -145,7 +145,7 @@ def test_verlet_has_no_damping(damping):
     linoss.discretize("verlet", [1.0, 1.0], 1.0, 0.0)
 
 
-@pytest.mark.parametrize("region", [linoss.stable_frequencies, linoss.oscillating_frequencies])
+@pytest.mark.parametrize("region", [linoss.stable_stiffness, linoss.oscillating_stiffness])
 def test_regions_refuse_what_discretize_refuses(region):
     with refused("damping is -1.0", "finite and >= 0"):
         region("im", 1.0, -1.0)
@@ -153,13 +153,13 @@ def test_regions_refuse_what_discretize_refuses(region):
         region("im", np.ones(2, int))
 
 
-@pytest.mark.parametrize("region", [linoss.stable_frequencies, linoss.oscillating_frequencies])
+@pytest.mark.parametrize("region", [linoss.stable_stiffness, linoss.oscillating_stiffness])
 def test_verlet_has_no_region_with_damping(region):
     with refused("damping", "'verlet'"):
         region("verlet", 1.0, 0.5)
 
 
-@pytest.mark.parametrize("region", [linoss.stable_frequencies, linoss.oscillating_frequencies])
+@pytest.mark.parametrize("region", [linoss.stable_stiffness, linoss.oscillating_stiffness])
 def test_regions_of_shapes_that_do_not_fit(region):
     with refused("damping has shape", "(3,)", "(2,)"):
         region("imex", np.ones(2), np.ones(3))
@@ -180,7 +180,7 @@ def test_hamiltonian_of_a_wrong_state(state):
 
 
 @pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf, "1"])
-@pytest.mark.parametrize("argument", ["timestep", "max_frequency"])
+@pytest.mark.parametrize("argument", ["timestep", "max_stiffness"])
 def test_moment_of_a_wrong_spectrum(argument, value):
     with refused(f"{argument} is {value!r}", "expected a finite number > 0"):
         linoss.expected_eigenvalue_power(2, **{argument: value})
@@ -194,11 +194,11 @@ WRONG_OPTIONS = [
     ("parameterization", "exp", "'relu', 'squared'"),
     ("parameterization", None, "'relu', 'squared'"),
     ("init", "zeros", "'uniform', 'normal'"),
-    ("max_frequency", 0.0, "finite number > 0"),
-    ("max_frequency", -1.0, "finite number > 0"),
-    ("max_frequency", float("nan"), "finite number > 0"),
-    ("max_frequency", float("inf"), "finite number > 0"),
-    ("max_frequency", "1", "finite number > 0"),
+    ("max_stiffness", 0.0, "finite number > 0"),
+    ("max_stiffness", -1.0, "finite number > 0"),
+    ("max_stiffness", float("nan"), "finite number > 0"),
+    ("max_stiffness", float("inf"), "finite number > 0"),
+    ("max_stiffness", "1", "finite number > 0"),
     ("min_radius", 0.0, "number in (0, 1]"),
     ("min_radius", 1.5, "number in (0, 1]"),
     ("min_radius", float("nan"), "number in (0, 1]"),
@@ -226,13 +226,13 @@ def test_damped_verlet_bank():
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize(
-    ("frequency", "timestep"), [(-1.0, 1.0), (np.nan, 1.0), (np.inf, 1.0), (1.0, -1.0), (1.0, 0.0)]
+    ("stiffness", "timestep"), [(-1.0, 1.0), (np.nan, 1.0), (np.inf, 1.0), (1.0, -1.0), (1.0, 0.0)]
 )
-def test_traced_values_cannot_be_refused(scheme, frequency, timestep):
-    def matrix(frequency, timestep):
-        return linoss.discretize(scheme, frequency, timestep).matrix
+def test_traced_values_cannot_be_refused(scheme, stiffness, timestep):
+    def matrix(stiffness, timestep):
+        return linoss.discretize(scheme, stiffness, timestep).matrix
 
-    arguments = jnp.array([frequency]), jnp.array(timestep)
+    arguments = jnp.array([stiffness]), jnp.array(timestep)
     with refused("expected every entry finite"):
         matrix(*arguments)
     assert jax.jit(matrix)(*arguments).shape == (1, 2, 2)
@@ -248,13 +248,13 @@ def test_traced_values_past_the_bound_cannot_be_refused(scheme):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_traced_shapes_and_dtypes_are_refused(scheme):
     run = jax.jit(lambda *arguments: linoss.discretize(scheme, *arguments).matrix)
-    with refused("frequency has shape (2, 3)", "expected (m,)"):
+    with refused("stiffness has shape (2, 3)", "expected (m,)"):
         run(jnp.ones((2, 3)), 1.0)
     with refused("timestep has shape (2,)", "(m,) = (3,)"):
         run(jnp.ones(3), jnp.ones(2))
     with refused("damping has shape (2,)", "(m,) = (3,)"):
         run(jnp.ones(3), 1.0, jnp.ones(2))
-    with refused("frequency has dtype int64"):
+    with refused("stiffness has dtype int64"):
         run(jnp.ones(3, int), 1.0)
 
 

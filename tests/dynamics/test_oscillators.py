@@ -25,7 +25,7 @@ def assert_uniform(sample, low, high):
 def spectrum(bank, steps_from_equations):
     """Radius and angle of each oscillator from independent matrices."""
     matrices, _ = steps_from_equations(
-        bank.scheme, *(np.asarray(x) for x in (bank.frequency, bank.timestep, bank.damping))
+        bank.scheme, *(np.asarray(x) for x in (bank.stiffness, bank.timestep, bank.damping))
     )
     eigenvalues = np.linalg.eigvals(matrices)
     largest = np.take_along_axis(eigenvalues, eigenvalues.imag.argmax(-1)[:, None], -1)[:, 0]
@@ -36,29 +36,29 @@ def spectrum(bank, steps_from_equations):
 @pytest.mark.parametrize("highest", [1.0, 7.0])
 @pytest.mark.parametrize("parameterization", ["relu", "squared"])
 def test_stiffness_is_uniform(parameterization, highest, scheme):
-    oscillators = bank(parameterization=parameterization, max_frequency=highest, scheme=scheme)
-    assert_uniform(oscillators.frequency, 0, highest)
+    oscillators = bank(parameterization=parameterization, max_stiffness=highest, scheme=scheme)
+    assert_uniform(oscillators.stiffness, 0, highest)
 
 
 def test_relu_parameterization():
     """A = max(raw, 0): a negative weight makes a free particle."""
     raw = jnp.array([-2.0, 0.0, 0.3])
-    oscillators = eqx.tree_at(lambda x: x.raw_frequency, bank(3), raw)
-    np.testing.assert_allclose(oscillators.frequency, [0, 0, 0.3])
+    oscillators = eqx.tree_at(lambda x: x.raw_stiffness, bank(3), raw)
+    np.testing.assert_allclose(oscillators.stiffness, [0, 0, 0.3])
 
 
 def test_squared_parameterization():
     raw = jnp.array([-2.0, 0.0, 0.3])
     oscillators = bank(3, parameterization="squared")
-    oscillators = eqx.tree_at(lambda x: x.raw_frequency, oscillators, raw)
-    np.testing.assert_allclose(oscillators.frequency, [4, 0, 0.09])
+    oscillators = eqx.tree_at(lambda x: x.raw_stiffness, oscillators, raw)
+    np.testing.assert_allclose(oscillators.stiffness, [4, 0, 0.09])
 
 
 def test_normal_init():
-    raw = bank(init="normal", parameterization="squared").raw_frequency
+    raw = bank(init="normal", parameterization="squared").raw_stiffness
     assert scipy.stats.kstest(raw, "norm").pvalue > 0.01
     oscillators = bank(init="normal", parameterization="squared")
-    assert scipy.stats.kstest(oscillators.frequency, "chi2", args=(1,)).pvalue > 0.01
+    assert scipy.stats.kstest(oscillators.stiffness, "chi2", args=(1,)).pvalue > 0.01
 
 
 def test_learned_timestep():
@@ -96,7 +96,7 @@ def test_ring_init_of_the_reference():
     S = 1 / r**2
     np.testing.assert_allclose(oscillators.damping, (1 - r**2) / (h * r**2), rtol=1e-9)
     A = (1 + S - 2 * np.sqrt(S) * np.cos(theta)) / h**2
-    np.testing.assert_allclose(oscillators.frequency, A, rtol=1e-9)
+    np.testing.assert_allclose(oscillators.stiffness, A, rtol=1e-9)
 
 
 def test_ring_init_of_the_implicit_scheme(steps_from_equations):
@@ -116,26 +116,26 @@ def test_ring_init_close_to_the_unit_circle_in_single_precision(scheme, paramete
     oscillators = bank(
         100_000, scheme=scheme, parameterization=parameterization, damped=True, min_radius=0.999
     )
-    assert np.isfinite(oscillators.raw_frequency).all()
-    assert (oscillators.raw_frequency >= 0).all()
+    assert np.isfinite(oscillators.raw_stiffness).all()
+    assert (oscillators.raw_stiffness >= 0).all()
     assert (oscillators.raw_damping >= 0).all()
 
 
 def pushed(oscillators, value=1e6):
-    raw = jnp.full_like(oscillators.raw_frequency, value)
-    return eqx.tree_at(lambda x: x.raw_frequency, oscillators, raw)
+    raw = jnp.full_like(oscillators.raw_stiffness, value)
+    return eqx.tree_at(lambda x: x.raw_stiffness, oscillators, raw)
 
 
 @pytest.mark.parametrize("parameterization", ["relu", "squared"])
 @pytest.mark.parametrize("timestep", ["learned", 1.0, 0.1])
 @pytest.mark.parametrize(("scheme", "damped"), [("imex", False), ("imex", True), ("verlet", False)])
-def test_frequencies_past_the_bound_act_as_the_bound(scheme, damped, timestep, parameterization):
+def test_stiffnesses_past_the_bound_act_as_the_bound(scheme, damped, timestep, parameterization):
     oscillators = pushed(
         bank(50, scheme=scheme, damped=damped, timestep=timestep, parameterization=parameterization)
     )
-    high = linoss.stable_frequencies(scheme, oscillators.timestep, oscillators.damping).high
-    assert (oscillators.frequency < high).all()
-    np.testing.assert_allclose(oscillators.frequency, high, rtol=1.001e-5)
+    high = linoss.stable_stiffness(scheme, oscillators.timestep, oscillators.damping).high
+    assert (oscillators.stiffness < high).all()
+    np.testing.assert_allclose(oscillators.stiffness, high, rtol=1.001e-5)
     # Next to the bound the eigenvalue -1 is all but double: sqrt(eps) is what numbers allow.
     assert linoss.spectral_radius(oscillators.transition()).max() <= 1 + 1e-7
 
@@ -143,7 +143,7 @@ def test_frequencies_past_the_bound_act_as_the_bound(scheme, damped, timestep, p
 @pytest.mark.usefixtures("single_precision")
 @pytest.mark.parametrize("timestep", ["learned", 0.1])
 @pytest.mark.parametrize(("scheme", "damped"), [("imex", False), ("imex", True), ("verlet", False)])
-def test_clamped_frequencies_are_stable_in_single_precision(scheme, damped, timestep):
+def test_clamped_stiffnesses_are_stable_in_single_precision(scheme, damped, timestep):
     """|tr M| <= 1 + det M for the rounded entries themselves, in double precision.
 
     An excess e in h^2 A means a growth of 1 + sqrt(e) a step: e^35 over a sequence of 50 000.
@@ -166,7 +166,7 @@ def test_clamped_oscillators_stay_bounded_over_a_long_sequence():
 
 @pytest.mark.parametrize("scheme", ["im", "exact"])
 def test_unbounded_schemes_are_not_clamped(scheme):
-    np.testing.assert_array_equal(pushed(bank(3, scheme=scheme)).frequency, np.full(3, 1e6))
+    np.testing.assert_array_equal(pushed(bank(3, scheme=scheme)).stiffness, np.full(3, 1e6))
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -175,7 +175,7 @@ def test_gradients_are_finite(scheme, precision):
     """Inside, at and past both ends: free particles, the bound, no damping."""
     oscillators = bank(6, scheme=scheme, timestep="learned", damped=scheme != "verlet")
     raw = jnp.array([-1.0, 0.0, 1e-8, 0.5, 4.0, 1e6])
-    oscillators = eqx.tree_at(lambda x: x.raw_frequency, oscillators, raw)
+    oscillators = eqx.tree_at(lambda x: x.raw_stiffness, oscillators, raw)
     if scheme != "verlet":
         damping = jnp.array([0.0, -1.0, 0.0, 1.0, 4.0, 0.0])
         oscillators = eqx.tree_at(lambda x: x.raw_damping, oscillators, damping)
@@ -188,13 +188,13 @@ def test_gradients_are_finite(scheme, precision):
     gradient = jax.jit(jax.grad(loss))(oscillators)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
     assert np.abs(gradient.raw_timestep).max() > 0
-    assert gradient.raw_frequency[3] != 0
+    assert gradient.raw_stiffness[3] != 0
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_transition_is_the_step_of_its_parameters(scheme, steps_from_equations):
     oscillators = bank(8, scheme=scheme, timestep="learned", damped=scheme != "verlet")
-    parameters = (oscillators.frequency, oscillators.timestep, oscillators.damping)
+    parameters = (oscillators.stiffness, oscillators.timestep, oscillators.damping)
     matrix, forcing = steps_from_equations(scheme, *(np.asarray(x) for x in parameters))
     step = oscillators.transition()
     np.testing.assert_allclose(step.matrix, matrix, rtol=1e-11, atol=1e-13)
@@ -213,14 +213,14 @@ def test_intervals_are_in_units_of_the_timestep(scheme):
     rng = np.random.default_rng(0)
     intervals, force = rng.uniform(0.5, 1.5, 20), rng.normal(size=(20, 3))
     found, _ = linoss.oscillator_scan(oscillators.transition(jnp.asarray(intervals)), force)
-    step = linoss.discretize(scheme, oscillators.frequency, 0.4 * intervals[:, None])
+    step = linoss.discretize(scheme, oscillators.stiffness, 0.4 * intervals[:, None])
     np.testing.assert_allclose(found, linoss.oscillator_scan(step, force)[0], rtol=1e-12)
 
 
 def test_same_key_same_bank():
     first, second, other = (bank(9, seed=s, timestep="learned", damped=True) for s in (0, 0, 1))
     assert eqx.tree_equal(first, second)
-    assert not np.allclose(first.raw_frequency, other.raw_frequency)
+    assert not np.allclose(first.raw_stiffness, other.raw_stiffness)
 
 
 @pytest.mark.usefixtures("single_precision")

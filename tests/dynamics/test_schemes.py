@@ -142,9 +142,9 @@ def verlet_case():
 @pytest.mark.parametrize("h", TIMESTEPS)
 def test_verlet_gives_the_positions_of_the_papers_matrices(h, verlet_case):
     """x_n = H^VV x_{n-1} + F^VV_n with F^VV = [h^2/2 b_n, -h^3/4 A b_n + h/2 (b_{n+1} + b_n)]."""
-    frequency, force = verlet_case
-    y, _ = linoss.oscillator_scan(linoss.discretize("verlet", frequency, h), force)
-    for k, A in enumerate(frequency):
+    stiffness, force = verlet_case
+    y, _ = linoss.oscillator_scan(linoss.discretize("verlet", stiffness, h), force)
+    for k, A in enumerate(stiffness):
         H = np.array(
             [[1 - h**2 / 2 * A, h], [-h * A * (1 - h**2 / 4 * A), 1 - h**2 / 2 * A]],
         )
@@ -218,7 +218,7 @@ def test_layer_runs_irregular_verlet_in_two_pieces(irregular, verlet_case):
         4, 4, scheme="verlet", complex_projections=False, feedthrough="none", key=jax.random.key(0)
     )
     weights = (jnp.asarray(A), jnp.eye(4), jnp.eye(4))
-    places = lambda x: (x.oscillators.raw_frequency, x.input_weight, x.output_weight)  # noqa: E731
+    places = lambda x: (x.oscillators.raw_stiffness, x.input_weight, x.output_weight)  # noqa: E731
     layer = eqx.tree_at(places, layer, weights)
     first, state = layer(force[:17], intervals=jnp.asarray(irregular[:17]))
     second, _ = layer(force[17:], intervals=jnp.asarray(irregular[17:]), state=state)
@@ -232,7 +232,7 @@ def test_lone_numbers_take_the_precision_of_the_array(scheme, dtype):
     step = linoss.discretize(scheme, jnp.ones(3, dtype), 1)
     assert step.matrix.dtype == step.forcing.dtype == dtype
     varying = linoss.discretize(scheme, jnp.ones(3, dtype), jnp.ones((5, 1), dtype))
-    assert varying.intervals.dtype == varying.frequency.dtype == dtype
+    assert varying.intervals.dtype == varying.stiffness.dtype == dtype
 
 
 @pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])

@@ -79,7 +79,7 @@ def test_eigenvalues_of_every_step_of_a_varying_transition(scheme, steps_from_eq
     )
 
 
-def test_low_frequencies_keep_their_angle_in_single_precision():
+def test_low_stiffnesses_keep_their_angle_in_single_precision():
     """The angle is h sqrt(A): trace and determinant alone would lose it below sqrt(eps)."""
     A = np.geomspace(1e-12, 1e-2, 11).astype(np.float32)
     found = linoss.eigenvalues(linoss.discretize("imex", A, 1.0))[:, 0]
@@ -91,7 +91,7 @@ def test_low_frequencies_keep_their_angle_in_single_precision():
 @pytest.mark.parametrize("h", [0.2, 1.0])
 def test_damped_implicit_explicit_radius(h, G):
     """|lambda|^2 = 1/S = 1/(1 + h G) wherever the pair is complex."""
-    low, high = linoss.oscillating_frequencies("imex", h, G)
+    low, high = linoss.oscillating_stiffness("imex", h, G)
     A = np.linspace(float(low), float(high), 9)[1:-1]
     step = linoss.discretize("imex", A, h, G)
     np.testing.assert_allclose(linoss.spectral_radius(step) ** 2, 1 / (1 + h * G), rtol=1e-12)
@@ -111,7 +111,7 @@ def test_exact_spectrum_is_that_of_the_differential_equation(G):
 @pytest.mark.parametrize("h", [0.1, 1.0])
 @pytest.mark.parametrize(("scheme", "G"), [case for case in CASES if case[0] in ("imex", "verlet")])
 def test_bounded_stability_region_ends_where_it_says(scheme, h, G, steps_from_equations):
-    low, high = (float(x) for x in linoss.stable_frequencies(scheme, h, G))
+    low, high = (float(x) for x in linoss.stable_stiffness(scheme, h, G))
     assert low == 0
     inside, outside = (
         np.abs(np.linalg.eigvals(steps_from_equations(scheme, A, h, G)[0])).max()
@@ -124,7 +124,7 @@ def test_bounded_stability_region_ends_where_it_says(scheme, h, G, steps_from_eq
 @pytest.mark.parametrize("G", [0.0, 0.3, 4.0])
 @pytest.mark.parametrize("scheme", ["im", "exact"])
 def test_unbounded_stability_region(scheme, G, steps_from_equations):
-    low, high = linoss.stable_frequencies(scheme, 0.7, G)
+    low, high = linoss.stable_stiffness(scheme, 0.7, G)
     assert (low, high) == (0, np.inf)
     matrices, _ = steps_from_equations(scheme, np.geomspace(1e-6, 1e3, 10), 0.7, G)
     assert np.abs(np.linalg.eigvals(matrices)).max() <= 1 + 1e-12
@@ -134,7 +134,7 @@ def test_unbounded_stability_region(scheme, G, steps_from_equations):
 @pytest.mark.parametrize(("scheme", "G"), CASES)
 def test_oscillating_region_ends_where_it_says(scheme, h, G, steps_from_equations):
     """Inside, the eigenvalues are a complex pair; outside, real."""
-    low, high = (float(x) for x in linoss.oscillating_frequencies(scheme, h, G))
+    low, high = (float(x) for x in linoss.oscillating_stiffness(scheme, h, G))
 
     def imaginary_part(A):
         return np.abs(np.imag(np.linalg.eigvals(steps_from_equations(scheme, A, h, G)[0]))).max()
@@ -154,7 +154,7 @@ def test_oscillating_region_ends_where_it_says(scheme, h, G, steps_from_equation
 
 def test_regions_work_element_by_element():
     h, G = np.array([0.1, 0.5, 1.0]), np.array([0.0, 1.0, 2.0])
-    for region in (linoss.stable_frequencies, linoss.oscillating_frequencies):
+    for region in (linoss.stable_stiffness, linoss.oscillating_stiffness):
         one_by_one = [region("imex", float(x), float(g)) for x, g in zip(h, G, strict=True)]
         np.testing.assert_allclose(region("imex", h, G), np.transpose(one_by_one), rtol=1e-14)
 
@@ -163,7 +163,7 @@ def test_regions_work_element_by_element():
 def test_damping_never_raises_the_radius_above_one(scheme):
     rng = np.random.default_rng(0)
     h, G = rng.uniform(0.01, 1, 500), rng.uniform(0, 20, 500)
-    high = np.minimum(linoss.stable_frequencies(scheme, h, G).high, 1e4)
+    high = np.minimum(linoss.stable_stiffness(scheme, h, G).high, 1e4)
     step = linoss.discretize(scheme, rng.uniform(0, 1, 500) * high, h, G)
     assert linoss.spectral_radius(step).max() <= 1 + 1e-12
 

@@ -45,7 +45,7 @@ def encoder(h):
     readout = np.diag(np.append(A[:-1], 1.0))
     weights = (A, B, readout, 0.5 * (np.arange(m) == m - 1))
     return eqx.tree_at(
-        lambda x: (x.oscillators.raw_frequency, x.input_weight, x.output_weight, x.bias),
+        lambda x: (x.oscillators.raw_stiffness, x.input_weight, x.output_weight, x.bias),
         layer,
         tuple(jnp.asarray(x, float) for x in weights),
     )

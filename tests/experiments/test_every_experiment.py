@@ -131,7 +131,7 @@ def test_parameterization(tmp_path, data):
     results = read_results(tmp_path / "parameterization")
     settings = {r.variant: r.settings["model"] for r in results}
     assert settings["relu"]["parameterization"] == "relu"
-    assert settings["squared-normal"]["frequency_init"] == "normal"
+    assert settings["squared-normal"]["stiffness_init"] == "normal"
     assert len(results) == 3 * 2  # on both sets that are there
 
 

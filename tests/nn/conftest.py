@@ -43,7 +43,7 @@ def _oscillator_loop(scheme, A, G, h, b):
 def _layer_loop(layer, u, intervals=None):
     """x = Re(C y) + D u for one series, with complex numbers where B and C are complex."""
     bank, m = layer.oscillators, layer.oscillators.state_size
-    raw = np.asarray(bank.raw_frequency)
+    raw = np.asarray(bank.raw_stiffness)
     A = np.maximum(raw, 0) if bank.parameterization == "relu" else raw**2
     G = np.zeros(m) if bank.raw_damping is None else np.maximum(bank.raw_damping, 0)
     dt = bank.fixed_timestep if bank.raw_timestep is None else expit(np.asarray(bank.raw_timestep))

@@ -171,10 +171,10 @@ def make_transition():
 
     def make(scheme, width, *, seed=0, timestep=0.4):
         random = np.random.default_rng(seed)
-        frequency = random.uniform(0.01, 4.0, width)
+        stiffness = random.uniform(0.01, 4.0, width)
         damping = np.where(np.arange(width) % 2, random.uniform(0, 0.2, width), 0.0)
         return linoss.discretize(
-            scheme, jnp.asarray(frequency), timestep, None if scheme == "verlet" else damping
+            scheme, jnp.asarray(stiffness), timestep, None if scheme == "verlet" else damping
         )
 
     return make

@@ -91,8 +91,8 @@ def test_jvp_is_finite_differences(engine, problem):
 def test_hessian_is_the_finite_difference_of_gradients(engine, draw):
     force, _, cotangents = draw((), 6, 2)
 
-    def loss(frequency, **options):
-        step = linoss.discretize("imex", frequency, 0.4)
+    def loss(stiffness, **options):
+        step = linoss.discretize("imex", stiffness, 0.4)
         return weigh(linoss.oscillator_scan(step, force, engine=engine, **options), cotangents)
 
     point = jnp.array([0.5, 2.0])
@@ -175,10 +175,10 @@ def test_vmap_over_transitions_is_one_after_the_other(engine, make_transition, d
 def test_vmap_over_timesteps_is_a_leading_axis(engine, draw):
     force, _, _ = draw((2,), TIME, WIDTH)
     timestep = np.random.default_rng(0).uniform(0.1, 0.6, (2, TIME, 1))
-    frequency = jnp.array([0.3, 1.0, 2.0])
+    stiffness = jnp.array([0.3, 1.0, 2.0])
 
     def run(timestep, force):
-        step = linoss.discretize("imex", frequency, timestep)
+        step = linoss.discretize("imex", stiffness, timestep)
         return linoss.oscillator_scan(step, force, engine=engine)
 
     found, expected = jax.vmap(run)(timestep, force), run(timestep, force)

@@ -20,24 +20,24 @@ pytestmark = pytest.mark.skipif(
 
 def compare(scheme, batch, time, m, *, varying=False, masked=False, reverse=False, tolerance):
     generator = np.random.default_rng(0)
-    frequency = jnp.asarray(generator.uniform(0, 1, m))
+    stiffness = jnp.asarray(generator.uniform(0, 1, m))
     timestep = generator.uniform(0.3, 1, (batch, time, 1) if varying else ())
     force = jnp.asarray(generator.normal(size=(batch, time, m)))
     start = jnp.asarray(generator.normal(size=(batch, m, 2)))
     mask = jnp.asarray(generator.uniform(size=(batch, time)) < 0.8) if masked else None
     cotangents = (jnp.asarray(generator.normal(size=force.shape)), jnp.cos(start))
 
-    def run(engine, frequency, timestep, force, start):
-        def scan(frequency, timestep, force, start):
-            step = linoss.discretize(scheme, frequency, timestep)
+    def run(engine, stiffness, timestep, force, start):
+        def scan(stiffness, timestep, force, start):
+            step = linoss.discretize(scheme, stiffness, timestep)
             options = {"initial_state": start, "mask": mask, "reverse": reverse}
             return linoss.oscillator_scan(step, force, engine=engine, **options)
 
-        values, pull_back = jax.vjp(scan, frequency, timestep, force, start)
+        values, pull_back = jax.vjp(scan, stiffness, timestep, force, start)
         dtype = values[0].dtype
         return values, pull_back(jax.tree.map(lambda x: x.astype(dtype), cotangents))
 
-    arguments = (frequency, jnp.asarray(timestep), force, start)
+    arguments = (stiffness, jnp.asarray(timestep), force, start)
     expected = jax.jit(run, static_argnums=0)("sequential", *arguments)
     found = jax.jit(run, static_argnums=0)("native", *arguments)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
@@ -75,13 +75,13 @@ def test_an_empty_batch():
 def test_vmap_over_transitions():
     force = jax.random.normal(jax.random.key(0), (50, 3))
 
-    def run(frequency, engine):
-        step = linoss.discretize("im", frequency, 1.0)
+    def run(stiffness, engine):
+        step = linoss.discretize("im", stiffness, 1.0)
         return linoss.oscillator_scan(step, force, engine=engine)[0]
 
-    frequencies = jax.random.uniform(jax.random.key(1), (4, 3))
+    stiffnesses = jax.random.uniform(jax.random.key(1), (4, 3))
     found, expected = (
-        jax.vmap(lambda f, e=engine: run(f, e))(frequencies) for engine in ("native", "sequential")
+        jax.vmap(lambda f, e=engine: run(f, e))(stiffnesses) for engine in ("native", "sequential")
     )
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 

@@ -10,7 +10,7 @@ import pytest
 import linoss
 from linoss.scan import end_of_segments
 
-TRANSITION = linoss.discretize("imex", frequency=np.array([0.3, 1.0]), timestep=0.5, damping=0.01)
+TRANSITION = linoss.discretize("imex", stiffness=np.array([0.3, 1.0]), timestep=0.5, damping=0.01)
 
 
 def advance(weights, u, mask, state):

@@ -13,13 +13,13 @@ MESH = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("pieces",))
 
 
 def problem(kind):
-    """Frequencies, forces, state, mask and timesteps; all of one piece is missing."""
+    """Stiffnesses, forces, state, mask and timesteps; all of one piece is missing."""
     random = np.random.default_rng(0)
     mask = random.random((2, TIME)) < 0.6
     mask[0, :8] = False
     steps = random.uniform(0.2, 0.6, (2, TIME, 1))
     return {
-        "frequency": jnp.asarray(random.uniform(0.5, 2.0, SIZE)),
+        "stiffness": jnp.asarray(random.uniform(0.5, 2.0, SIZE)),
         "force": jnp.asarray(random.normal(size=(2, TIME, SIZE))),
         "state": None if kind == "from rest" else jnp.asarray(random.normal(size=(2, SIZE, 2))),
         "mask": jnp.asarray(mask) if kind in ("masked", "irregular") else None,
@@ -28,7 +28,7 @@ def problem(kind):
 
 
 def scan(scheme, given, *, reverse, time_axis=None):
-    step = linoss.discretize(scheme, frequency=given["frequency"], timestep=given["timestep"])
+    step = linoss.discretize(scheme, stiffness=given["stiffness"], timestep=given["timestep"])
     return linoss.oscillator_scan(
         step,
         given["force"],

@@ -12,7 +12,7 @@ by_every_engine = pytest.mark.parametrize(
     ("engine", "time"), [("sequential", 600), ("chunked", 600), ("associative", 13)]
 )
 of_every_scheme = pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
-FREQUENCY = np.array([0.0, 0.6, 2.7])
+STIFFNESS = np.array([0.0, 0.6, 2.7])
 DAMPING = np.array([0.05, 0.0, 0.1])
 
 
@@ -96,7 +96,7 @@ def damping_of(scheme):
 
 def discretize(scheme, timestep):
     damping = None if scheme == "verlet" else DAMPING
-    return linoss.discretize(scheme, jnp.asarray(FREQUENCY), timestep, damping)
+    return linoss.discretize(scheme, jnp.asarray(STIFFNESS), timestep, damping)
 
 
 def uneven(*shape, seed=0):
@@ -115,7 +115,7 @@ def test_every_sample_takes_its_own_step(
     transition = discretize(scheme, timestep)
     start = None if at_rest else start
     found, _ = scan(transition, force, cotangents, start=start, engine=engine)
-    steps = STEPS[scheme](FREQUENCY, np.broadcast_to(timestep, force.shape), damping_of(scheme))
+    steps = STEPS[scheme](STIFFNESS, np.broadcast_to(timestep, force.shape), damping_of(scheme))
     weight = kick_weights(scheme, timestep, at_rest=at_rest)
     start = np.zeros((3, 2)) if at_rest else start
     assert_same(found, reference(*steps, force, start, cotangents, weight), 1e-11)
@@ -138,8 +138,8 @@ def test_gradients_of_parameters_and_timesteps_are_finite_differences(
             zs[-1] * d_final[:, 0] + ys[-1] * d_final[:, 1]
         ).sum()
 
-    point = (FREQUENCY, timestep, damping_of(scheme))
-    slopes = (gradient.frequency, gradient.intervals, gradient.damping)
+    point = (STIFFNESS, timestep, damping_of(scheme))
+    slopes = (gradient.stiffness, gradient.intervals, gradient.damping)
     for i, slope in enumerate(slopes[:2] if scheme == "verlet" else slopes):
         direction = np.random.default_rng(i).normal(size=slope.shape)
         expected = difference(loss, point, i, direction)
@@ -165,7 +165,7 @@ def test_single_precision_errs_by_the_rounding_of_the_steps_only(
     """The steps are rounded once each, to 6e-8, and 13 of them add up to some 1e-6."""
     timestep, (force, start, cotangents) = uneven(13, 3).astype(np.float32), draw((), 13, 3)
     found, _ = scan(discretize("imex", timestep), force, cotangents, start=start, engine=engine)
-    A, h, G = (np.float64(np.float32(x)) for x in (FREQUENCY, timestep, DAMPING))
+    A, h, G = (np.float64(np.float32(x)) for x in (STIFFNESS, timestep, DAMPING))
     expected = reference(*STEPS["imex"](A, h, G), force, start, cotangents)
     assert found.positions.dtype == jnp.float32
     assert_same(found, expected, 1e-5)
@@ -222,7 +222,7 @@ def test_verlet_weighs_a_force_after_a_gap_by_the_last_sample_that_is_there(
     found, _ = scan(
         discretize("verlet", timestep), force, cotangents, mask=jnp.asarray(mask), engine=engine
     )
-    matrix, forcing = verlet_steps(FREQUENCY, np.broadcast_to(timestep, (13, 3)), 0.0)
+    matrix, forcing = verlet_steps(STIFFNESS, np.broadcast_to(timestep, (13, 3)), 0.0)
     matrix[~mask], forcing[~mask] = np.eye(2), 0.0
     weight = kick_weights("verlet", timestep, at_rest=True, mask=mask)
     expected = reference(matrix, forcing, force, np.zeros((3, 2)), cotangents, weight)

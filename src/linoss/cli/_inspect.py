@@ -86,7 +86,7 @@ def _span(quantiles: dict[str, float] | None) -> str:
 def _record(bank: Bank) -> dict[str, Any]:
     return {
         **bank.summary(),
-        "frequencies": bank.frequency,
+        "stiffness": bank.stiffness,
         "periods": bank.periods,
         "decay_times": bank.decay_times,
     }

@@ -13,7 +13,7 @@ class Bank:
     """The oscillators of one layer."""
 
     name: str
-    frequency: np.ndarray
+    stiffness: np.ndarray
     """(m,), A."""
     eigenvalues: np.ndarray
     """(m, 2), of one step."""
@@ -36,7 +36,7 @@ class Bank:
     @property
     def free(self) -> np.ndarray:
         """(m,), True for free particles, on which no spring pulls: A = 0."""
-        return self.frequency == 0
+        return self.stiffness == 0
 
     def summary(self) -> dict[str, Any]:
         """In numbers."""
@@ -44,7 +44,7 @@ class Bank:
         decaying = np.isfinite(self.decay_times)
         return {
             "name": self.name,
-            "oscillators": len(self.frequency),
+            "oscillators": len(self.stiffness),
             "oscillating": int(oscillating.sum()),
             "free_particles": int(self.free.sum()),
             "without_decay": int((~decaying).sum()),
@@ -71,7 +71,7 @@ def banks(model: Any) -> list[Bank]:
                     lambda x: jnp.asarray(np.asarray(x, np.float64)), layer.oscillators
                 )
                 values = linoss.eigenvalues(bank.transition())
-                found.append(Bank(name, np.asarray(bank.frequency), np.asarray(values)))
+                found.append(Bank(name, np.asarray(bank.stiffness), np.asarray(values)))
     return found
 
 

@@ -4,7 +4,7 @@ The words used in signatures, and the symbols next to equations:
 
 | in signatures | in equations | meaning |
 |---|---|---|
-| `frequency` | A | diagonal stiffness, >= 0 |
+| `stiffness` | A | diagonal, >= 0; omega^2 of the undamped oscillator |
 | `damping` | G | >= 0, the paper's models have 0 |
 | `timestep` | dt, h | time between samples |
 | `matrix`, `forcing` | M, F | one step: x_n = M x_{n-1} + F b_n |
@@ -20,9 +20,9 @@ from linoss.dynamics._spectrum import (
     eigenvalues,
     expected_eigenvalue_power,
     hamiltonian,
-    oscillating_frequencies,
+    oscillating_stiffness,
     spectral_radius,
-    stable_frequencies,
+    stable_stiffness,
 )
 from linoss.dynamics._transition import Transition, VaryingTransition, discretize
 
@@ -34,7 +34,7 @@ __all__ = [
     "eigenvalues",
     "expected_eigenvalue_power",
     "hamiltonian",
-    "oscillating_frequencies",
+    "oscillating_stiffness",
     "spectral_radius",
-    "stable_frequencies",
+    "stable_stiffness",
 ]

@@ -14,13 +14,13 @@ _SMALL_DAMPING = 2.0  # h G
 _NEAR_CRITICAL = 0.25  # |h omega|^2
 
 
-def step(frequency: Values, timestep: Values, damping: Values) -> Step:
+def step(stiffness: Values, timestep: Values, damping: Values) -> Step:
     """[z, y]' = [[-G, -A], [1, 0]] [z, y] + [b, 0], solved over one timestep.
 
     Everything follows from the response to a unit force from rest, velocity F_z and position F_y:
     a state [z, 0] is that force's impulse, a state [0, y] the rest position A^-1 b left behind.
     """
-    A, G = frequency, damping
+    A, G = stiffness, damping
     F_z, F_y = _unit_response(A, timestep, G)
     M = (
         (1 - A * F_y - G * F_z, -A * F_z),
@@ -37,15 +37,17 @@ def _unit_response(A: Values, h: Values, G: Values) -> tuple[Values, Values]:
     so three forms share the work; where they meet, they agree. Each is given harmless numbers
     where another one is used, to keep infinities out of the derivatives.
     """
-    stiffness, friction = h**2 * A, h * G
-    squared_angle = stiffness - friction**2 / 4
-    small = (stiffness <= _SMALL_STIFFNESS) & (friction <= _SMALL_DAMPING)
-    over = ~small & (squared_angle < -jnp.maximum(_NEAR_CRITICAL, friction**2 / 16))
+    scaled_stiffness, scaled_damping = h**2 * A, h * G
+    squared_angle = scaled_stiffness - scaled_damping**2 / 4
+    small = (scaled_stiffness <= _SMALL_STIFFNESS) & (scaled_damping <= _SMALL_DAMPING)
+    over = ~small & (squared_angle < -jnp.maximum(_NEAR_CRITICAL, scaled_damping**2 / 16))
     plain = ~small & ~over
 
-    series = _series(jnp.where(small, stiffness, 0), jnp.where(small, friction, 0))
-    apart = _two_exponentials(jnp.where(over, stiffness, 0.5), jnp.where(over, friction, 4.0))
-    direct = _direct(jnp.where(plain, stiffness, 4.0), jnp.where(plain, friction, 0.5))
+    series = _series(jnp.where(small, scaled_stiffness, 0), jnp.where(small, scaled_damping, 0))
+    apart = _two_exponentials(
+        jnp.where(over, scaled_stiffness, 0.5), jnp.where(over, scaled_damping, 4.0)
+    )
+    direct = _direct(jnp.where(plain, scaled_stiffness, 4.0), jnp.where(plain, scaled_damping, 0.5))
 
     def choose(position: int) -> Values:
         return jnp.where(
@@ -55,22 +57,22 @@ def _unit_response(A: Values, h: Values, G: Values) -> tuple[Values, Values]:
     return h * choose(0), h**2 * choose(1)
 
 
-def _series(stiffness: Values, friction: Values) -> tuple[Values, Values]:
+def _series(scaled_stiffness: Values, scaled_damping: Values) -> tuple[Values, Values]:
     """y = sum d_n over n >= 2, h z = sum n d_n, from y'' = 1 - G y' - A y term by term."""
-    before, term = jnp.zeros_like(stiffness), jnp.full_like(stiffness, 0.5)
+    before, term = jnp.zeros_like(scaled_stiffness), jnp.full_like(scaled_stiffness, 0.5)
     velocity, position = 2 * term, term
     for n in range(3, 24):
-        after = -(friction * (n - 1) * term + stiffness * before) / (n * (n - 1))
+        after = -(scaled_damping * (n - 1) * term + scaled_stiffness * before) / (n * (n - 1))
         before, term = term, after
         velocity, position = velocity + n * term, position + term
     return velocity, position
 
 
-def _two_exponentials(stiffness: Values, friction: Values) -> tuple[Values, Values]:
+def _two_exponentials(scaled_stiffness: Values, scaled_damping: Values) -> tuple[Values, Values]:
     """Decay rates a -+ kappa; the slow one as A / (a + kappa), where nothing cancels."""
-    kappa = jnp.sqrt(friction**2 / 4 - stiffness)
-    fast = friction / 2 + kappa
-    slow = stiffness / fast
+    kappa = jnp.sqrt(scaled_damping**2 / 4 - scaled_stiffness)
+    fast = scaled_damping / 2 + kappa
+    slow = scaled_stiffness / fast
     velocity = (jnp.exp(-slow) - jnp.exp(-fast)) / (2 * kappa)
     position = (_decay_mean(slow) - _decay_mean(fast)) / (2 * kappa)
     return velocity, position
@@ -86,10 +88,10 @@ def _decay_mean(rate: Values) -> Values:
     return jnp.where(near, series, -jnp.expm1(-safe) / safe)
 
 
-def _direct(stiffness: Values, friction: Values) -> tuple[Values, Values]:
+def _direct(scaled_stiffness: Values, scaled_damping: Values) -> tuple[Values, Values]:
     """The formula as it stands, with E c and E s for each kind of omega."""
-    a = friction / 2
-    squared_angle = stiffness - a**2
+    a = scaled_damping / 2
+    squared_angle = scaled_stiffness - a**2
     oscillating, over = squared_angle > _NEAR_CRITICAL, squared_angle < -_NEAR_CRITICAL
     angle = jnp.sqrt(jnp.where(oscillating, squared_angle, 1.0))
     kappa = jnp.sqrt(jnp.where(over, -squared_angle, 1.0))
@@ -102,7 +104,7 @@ def _direct(stiffness: Values, friction: Values) -> tuple[Values, Values]:
 
     Ec = choose(jnp.cos(angle), (slow + fast) / 2, _alternating(x, first=0))
     Es = choose(jnp.sin(angle) / angle, (slow - fast) / (2 * kappa), _alternating(x, first=1))
-    return Es, (1 - (Ec + a * Es)) / stiffness
+    return Es, (1 - (Ec + a * Es)) / scaled_stiffness
 
 
 def _alternating(x: Values, first: int) -> Values:

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from linoss.dynamics._scheme import Interval, Scheme, Step, Values
 
 
-def step(frequency: Values, timestep: Values, damping: Values) -> Step:
+def step(stiffness: Values, timestep: Values, damping: Values) -> Step:
     """z_n = z_{n-1} + h (-A y_n - G z_n + b_n),   y_n = y_{n-1} + h z_n."""
-    A, h, G = frequency, timestep, damping
+    A, h, G = stiffness, timestep, damping
     S = 1 / (1 + h * G + h**2 * A)
     M = (
         (S, -h * A * S),

@@ -20,13 +20,13 @@ from linoss.dynamics._transition import (
 _MARGIN = 1e-5
 
 Parameterization = Literal["relu", "squared"]
-FrequencyInit = Literal["uniform", "normal"]
+StiffnessInit = Literal["uniform", "normal"]
 
 
 class Oscillators(eqx.Module):
     """A, G and dt of m oscillators, free to be learned: A and G stay at least 0, dt in (0, 1).
 
-    A frequency that training pushes past the scheme's stability bound acts as the bound.
+    A stiffness that training pushes past the scheme's stability bound acts as the bound.
 
     ```python
     >>> import jax, linoss
@@ -37,7 +37,7 @@ class Oscillators(eqx.Module):
     ```
     """
 
-    raw_frequency: Float[Array, " m"]
+    raw_stiffness: Float[Array, " m"]
     raw_damping: Float[Array, " m"] | None
     raw_timestep: Float[Array, " m"] | None
     scheme: str = eqx.field(static=True)
@@ -50,8 +50,8 @@ class Oscillators(eqx.Module):
         *,
         scheme: str = "im",
         parameterization: Parameterization = "relu",
-        init: FrequencyInit = "uniform",
-        max_frequency: int | float = 1.0,
+        init: StiffnessInit = "uniform",
+        max_stiffness: int | float = 1.0,
         damped: bool = False,
         min_radius: int | float = 0.9,
         timestep: int | float | Literal["learned"] = 1.0,
@@ -62,7 +62,7 @@ class Oscillators(eqx.Module):
         - `state_size`: number of oscillators, m.
         - `scheme`: see [`linoss.discretize`][].
         - `parameterization`: `"relu"`, A = max(raw, 0), or `"squared"`, A = raw^2.
-        - `init`: `"uniform"`, A on [0, `max_frequency`], or `"normal"`, raw standard normal, which
+        - `init`: `"uniform"`, A on [0, `max_stiffness`], or `"normal"`, raw standard normal, which
           wants `"squared"`: rectified, half of the oscillators would start as free particles.
         - `damped`: with a learned G. Then A and G start such that the eigenvalues lie on the ring
           between `min_radius` and 1, uniform in area, and `init` does not matter.
@@ -73,7 +73,7 @@ class Oscillators(eqx.Module):
         _checks.positive_integer("state_size", state_size)
         _checks.one_of("parameterization", parameterization, ("relu", "squared"))
         _checks.one_of("init", init, ("uniform", "normal"))
-        _checks.positive_number("max_frequency", max_frequency)
+        _checks.positive_number("max_stiffness", max_stiffness)
         _checks.number("min_radius", min_radius, "a number in (0, 1]", lambda r: 0 < r <= 1)
         _checks.boolean_option("damped", damped)
         if damped and not rule.damped:
@@ -82,21 +82,21 @@ class Oscillators(eqx.Module):
 
         self.scheme, self.parameterization = scheme, parameterization
         self.fixed_timestep = None if timestep == "learned" else float(timestep)
-        frequency_key, angle_key, timestep_key = jax.random.split(key, 3)
+        stiffness_key, angle_key, timestep_key = jax.random.split(key, 3)
         self.raw_timestep = (
             jax.random.uniform(timestep_key, (state_size,)) if timestep == "learned" else None
         )
         if damped:
-            area = jax.random.uniform(frequency_key, (state_size,), minval=min_radius**2)
+            area = jax.random.uniform(stiffness_key, (state_size,), minval=min_radius**2)
             angle = jax.random.uniform(angle_key, (state_size,), maxval=jnp.pi)
-            frequency, self.raw_damping = rule.ring(jnp.sqrt(area), angle, self._timestep(area))
+            stiffness, self.raw_damping = rule.ring(jnp.sqrt(area), angle, self._timestep(area))
         else:
-            frequency = max_frequency * jax.random.uniform(frequency_key, (state_size,))
+            stiffness = max_stiffness * jax.random.uniform(stiffness_key, (state_size,))
             self.raw_damping = None
         if init == "normal" and not damped:
-            self.raw_frequency = jax.random.normal(frequency_key, (state_size,))
+            self.raw_stiffness = jax.random.normal(stiffness_key, (state_size,))
         else:
-            self.raw_frequency = frequency if parameterization == "relu" else jnp.sqrt(frequency)
+            self.raw_stiffness = stiffness if parameterization == "relu" else jnp.sqrt(stiffness)
 
     def _timestep(self, like: Array) -> Array:
         if self.raw_timestep is not None:
@@ -107,27 +107,27 @@ class Oscillators(eqx.Module):
     @property
     def state_size(self) -> int:
         """Number of oscillators."""
-        return self.raw_frequency.shape[0]
+        return self.raw_stiffness.shape[0]
 
     @property
     def timestep(self) -> Float[Array, " m"]:
         """dt of each oscillator."""
-        return self._timestep(self.raw_frequency)
+        return self._timestep(self.raw_stiffness)
 
     @property
     def damping(self) -> Float[Array, " m"]:
         """G of each oscillator."""
         if self.raw_damping is None:
-            return jnp.zeros_like(self.raw_frequency)
+            return jnp.zeros_like(self.raw_stiffness)
         return jax.nn.relu(self.raw_damping)
 
     @property
-    def frequency(self) -> Float[Array, " m"]:
+    def stiffness(self) -> Float[Array, " m"]:
         """A of each oscillator."""
-        raw = self.raw_frequency
-        frequency = jax.nn.relu(raw) if self.parameterization == "relu" else raw**2
+        raw = self.raw_stiffness
+        stiffness = jax.nn.relu(raw) if self.parameterization == "relu" else raw**2
         highest = find_scheme(self.scheme).stable(self.timestep, self.damping).high
-        return jnp.minimum(frequency, (1 - _MARGIN) * highest)
+        return jnp.minimum(stiffness, (1 - _MARGIN) * highest)
 
     def transition(
         self, intervals: Float[Array, "*batch time"] | None = None, copies: int = 1
@@ -137,6 +137,6 @@ class Oscillators(eqx.Module):
         `intervals`, for irregular sampling, is the time since the sample before, in units of the
         usual one.
         """
-        A, h, G = (jnp.tile(x, copies) for x in (self.frequency, self.timestep, self.damping))
+        A, h, G = (jnp.tile(x, copies) for x in (self.stiffness, self.timestep, self.damping))
         varying = None if intervals is None else intervals[..., None]
         return make_transition(self.scheme, A, h, G, varying)

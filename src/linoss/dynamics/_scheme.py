@@ -18,7 +18,7 @@ class Step(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """The frequencies A from `low` to `high` for which something holds."""
+    """The stiffnesses A from `low` to `high` for which something holds."""
 
     low: Values
     high: Values
@@ -28,18 +28,18 @@ class Interval(NamedTuple):
 class Scheme:
     """A discretisation of z' = -A y - G z + b, y' = z.
 
-    Its functions take `timestep` and `damping` (and `frequency`, or a wanted eigenvalue) and work
+    Its functions take `timestep` and `damping` (and `stiffness`, or a wanted eigenvalue) and work
     element by element, so that one scheme serves constant and varying timesteps alike.
     """
 
     step: Callable[[Values, Values, Values], Step]
-    """(frequency, timestep, damping) to one step."""
+    """(stiffness, timestep, damping) to one step."""
     stable: Callable[[Values, Values], Interval]
-    """(timestep, damping) to the frequencies with |eigenvalue| <= 1."""
+    """(timestep, damping) to the stiffnesses with |eigenvalue| <= 1."""
     oscillating: Callable[[Values, Values], Interval]
-    """(timestep, damping) to the frequencies whose eigenvalues are a complex pair."""
+    """(timestep, damping) to the stiffnesses whose eigenvalues are a complex pair."""
     ring: Callable[[Values, Values, Values], tuple[Values, Values]]
-    """(radius, angle, timestep) to the (frequency, damping) with that eigenvalue."""
+    """(radius, angle, timestep) to the (stiffness, damping) with that eigenvalue."""
     damped: bool = True
     """Whether the scheme knows damping."""
     onset: float = 1.0

@@ -51,12 +51,12 @@ def spectral_radius(transition: Transition | VaryingTransition) -> Float[Array, 
     return jnp.max(jnp.abs(eigenvalues(transition)), axis=-1)
 
 
-def stable_frequencies(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval:
-    """The frequencies A for which no eigenvalue leaves the unit disc, as (low, high).
+def stable_stiffness(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval:
+    """The stiffnesses A for which no eigenvalue leaves the unit disc, as (low, high).
 
     ```python
     >>> import linoss
-    >>> float(linoss.stable_frequencies("imex", timestep=0.5).high)
+    >>> float(linoss.stable_stiffness("imex", timestep=0.5).high)
     16.0
 
     ```
@@ -64,12 +64,12 @@ def stable_frequencies(scheme: str, timestep: Any, damping: Any = 0.0) -> Interv
     return _region("stable", scheme, timestep, damping)
 
 
-def oscillating_frequencies(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval:
-    """The frequencies A between whose bounds the eigenvalues are a complex pair, as (low, high).
+def oscillating_stiffness(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval:
+    """The stiffnesses A between whose bounds the eigenvalues are a complex pair, as (low, high).
 
     ```python
     >>> import linoss
-    >>> float(linoss.oscillating_frequencies("exact", timestep=1.0, damping=2.0).low)
+    >>> float(linoss.oscillating_stiffness("exact", timestep=1.0, damping=2.0).low)
     1.0
 
     ```
@@ -95,7 +95,7 @@ def _region(kind: str, scheme: str, timestep: Any, damping: Any) -> Interval:
 
 def hamiltonian(
     state: Float[AnyArray, "*batch m 2"],
-    frequency: Float[AnyArray, " m"],
+    stiffness: Float[AnyArray, " m"],
     force: Float[AnyArray, "*batch m"] | float = 0.0,
 ) -> Float[Array, "*batch"]:
     """H = 1/2 sum_k (A_k y_k^2 + z_k^2 - 2 b_k y_k), the energy of [z, y] under a force b.
@@ -108,18 +108,18 @@ def hamiltonian(
     ```
     """
     state = _checks.floating("state", state)
-    frequency, force = _checks.floating("frequency", frequency), _checks.floating("force", force)
-    _checks.shape("frequency", frequency, ("m",))
-    _checks.shape("state", state, ("...", frequency.shape[0], 2))
-    if force.ndim > 0 and force.shape[-1] != frequency.shape[0]:
-        raise ValueError(f"force has shape {force.shape}, expected (..., {frequency.shape[0]})")
+    stiffness, force = _checks.floating("stiffness", stiffness), _checks.floating("force", force)
+    _checks.shape("stiffness", stiffness, ("m",))
+    _checks.shape("state", state, ("...", stiffness.shape[0], 2))
+    if force.ndim > 0 and force.shape[-1] != stiffness.shape[0]:
+        raise ValueError(f"force has shape {force.shape}, expected (..., {stiffness.shape[0]})")
     velocity, position = state[..., 0], state[..., 1]
-    energy = frequency * position**2 + velocity**2 - 2 * force * position
+    energy = stiffness * position**2 + velocity**2 - 2 * force * position
     return jnp.sum(energy, axis=-1) / 2
 
 
 def expected_eigenvalue_power(
-    power: int | float, timestep: int | float = 1.0, max_frequency: int | float = 1.0
+    power: int | float, timestep: int | float = 1.0, max_stiffness: int | float = 1.0
 ) -> float:
     """E |lambda|^N of LinOSS-IM at initialisation, A uniform on [0, A_max].
 
@@ -135,7 +135,7 @@ def expected_eigenvalue_power(
     """
     _checks.number("power", power, "a finite number >= 0", lambda n: 0 <= n < math.inf)
     _checks.positive_number("timestep", timestep)
-    _checks.positive_number("max_frequency", max_frequency)
-    reach, exponent = timestep**2 * max_frequency, 1 - power / 2
+    _checks.positive_number("max_stiffness", max_stiffness)
+    reach, exponent = timestep**2 * max_stiffness, 1 - power / 2
     log = math.log1p(reach)
     return log / reach if exponent == 0 else math.expm1(exponent * log) / (reach * exponent)

@@ -47,7 +47,7 @@ class VaryingTransition(eqx.Module):
     Holds the parameters rather than the matrices, which are made piece by piece while a scan runs.
     """
 
-    frequency: Float[Array, " m"]
+    stiffness: Float[Array, " m"]
     timestep: Float[Array, " m"]
     damping: Float[Array, " m"]
     intervals: Float[Array, "*batch time #m"]
@@ -56,7 +56,7 @@ class VaryingTransition(eqx.Module):
     @property
     def state_size(self) -> int:
         """Number of oscillators."""
-        return self.frequency.shape[-1]
+        return self.stiffness.shape[-1]
 
     @property
     def onset(self) -> float:
@@ -67,7 +67,7 @@ class VaryingTransition(eqx.Module):
     def step(self) -> Step:
         """All steps, entry by entry."""
         rule = SCHEMES[self.scheme]
-        return rule.step(self.frequency, self.timestep * self.intervals, self.damping)
+        return rule.step(self.stiffness, self.timestep * self.intervals, self.damping)
 
     @property
     def matrix(self) -> Float[Array, "*batch time m 2 2"]:
@@ -104,7 +104,7 @@ def check_damping(scheme: str, damping: Array) -> None:
 
 
 def discretize(
-    scheme: str, frequency: Any, timestep: Any, damping: Any = None
+    scheme: str, stiffness: Any, timestep: Any, damping: Any = None
 ) -> Transition | VaryingTransition:
     """Turn y'' = -A y - G y' + b into a recurrence.
 
@@ -112,7 +112,7 @@ def discretize(
 
     - `scheme`: `"im"` (implicit, dissipative), `"imex"` (implicit-explicit, symplectic),
       `"verlet"` (velocity Verlet, symplectic, second order) or `"exact"` (zero-order hold).
-    - `frequency`: A, the stiffness of each oscillator, shape `(m,)`, at least 0.
+    - `stiffness`: A, the stiffness of each oscillator, shape `(m,)`, at least 0.
     - `timestep`: the time between samples. Shape `()` or `(m,)` for regular sampling;
       `(..., time, 1)` or `(..., time, m)` for a timestep per sample: the time since the sample
       before, but for `"verlet"`, whose forces act at the start of a step, until the next.
@@ -126,7 +126,7 @@ def discretize(
 
     ```python
     >>> import linoss
-    >>> step = linoss.discretize("imex", frequency=[1.0, 4.0], timestep=0.5)
+    >>> step = linoss.discretize("imex", stiffness=[1.0, 4.0], timestep=0.5)
     >>> step.matrix[1]
     Array([[ 1. , -2. ],
            [ 0.5,  0. ]], dtype=float32)
@@ -134,11 +134,11 @@ def discretize(
     ```
     """
     rule = find_scheme(scheme)
-    frequency = _checks.floating("frequency", frequency)
+    stiffness = _checks.floating("stiffness", stiffness)
     timestep = _checks.floating("timestep", timestep)
     damping = _checks.floating("damping", 0.0 if damping is None else damping)
-    _checks.shape("frequency", frequency, ("m",))
-    m = frequency.shape[0]
+    _checks.shape("stiffness", stiffness, ("m",))
+    m = stiffness.shape[0]
     if damping.shape not in ((), (m,)):
         raise ValueError(f"damping has shape {damping.shape}, expected () or (m,) = ({m},)")
     varying = timestep.ndim >= 2
@@ -147,51 +147,51 @@ def discretize(
             f"timestep has shape {timestep.shape}, expected () or (m,) = ({m},), or for a timestep "
             f"per sample (..., time, 1) or (..., time, {m})"
         )
-    _checks.nonnegative("frequency", frequency)
+    _checks.nonnegative("stiffness", stiffness)
     _checks.nonnegative("timestep", timestep, allow_zero=False)
     _checks.nonnegative("damping", damping)
     check_damping(scheme, damping)
-    _check_stable(scheme, rule, frequency, timestep, damping)
+    _check_stable(scheme, rule, stiffness, timestep, damping)
 
-    dtype = jnp.result_type(frequency, timestep, damping)
+    dtype = jnp.result_type(stiffness, timestep, damping)
     damping = jnp.broadcast_to(damping, (m,)).astype(dtype)
     if varying:
         ones = jnp.ones(m, dtype)
-        return make_transition(scheme, frequency.astype(dtype), ones, damping, timestep)
+        return make_transition(scheme, stiffness.astype(dtype), ones, damping, timestep)
     timestep = jnp.broadcast_to(timestep, (m,)).astype(dtype)
-    return make_transition(scheme, frequency.astype(dtype), timestep, damping)
+    return make_transition(scheme, stiffness.astype(dtype), timestep, damping)
 
 
 def make_transition(
     scheme: str,
-    frequency: Float[Array, " m"],
+    stiffness: Float[Array, " m"],
     timestep: Float[Array, " m"],
     damping: Float[Array, " m"],
     intervals: Float[Array, "*batch time #m"] | None = None,
 ) -> Transition | VaryingTransition:
     """`discretize` for values that are known to be good."""
     if intervals is not None:
-        intervals = intervals.astype(frequency.dtype)
-        return VaryingTransition(frequency, timestep, damping, intervals, scheme)
+        intervals = intervals.astype(stiffness.dtype)
+        return VaryingTransition(stiffness, timestep, damping, intervals, scheme)
     rule = SCHEMES[scheme]
-    return Transition(*_stack(rule.step(frequency, timestep, damping)), rule.onset)
+    return Transition(*_stack(rule.step(stiffness, timestep, damping)), rule.onset)
 
 
 def _check_stable(
-    name: str, rule: Scheme, frequency: Array, timestep: Array, damping: Array
+    name: str, rule: Scheme, stiffness: Array, timestep: Array, damping: Array
 ) -> None:
-    if not all(_checks.is_concrete(value) for value in (frequency, timestep, damping)):
+    if not all(_checks.is_concrete(value) for value in (stiffness, timestep, damping)):
         return
     with jax.ensure_compile_time_eval():
         highest = np.asarray(rule.stable(timestep, damping).high)
-    excess = np.asarray(frequency) > highest * (1 + 4 * np.finfo(highest.dtype).eps)
+    excess = np.asarray(stiffness) > highest * (1 + 4 * np.finfo(highest.dtype).eps)
     if not excess.any():
         return
     index = tuple(np.argwhere(excess)[0])
     shape = excess.shape
-    A, h, bound = (np.broadcast_to(x, shape)[index] for x in (frequency, timestep, highest))
+    A, h, bound = (np.broadcast_to(x, shape)[index] for x in (stiffness, timestep, highest))
     raise ValueError(
-        f"timestep {h:g} is past the stability bound of scheme {name!r}: with it, frequency may be "
+        f"timestep {h:g} is past the stability bound of scheme {name!r}: with it, stiffness may be "
         f"{bound:g} at most, and is {A:g} for oscillator {index[-1]}; use a smaller timestep, or "
         f"'im' or 'exact', which have no bound"
     )

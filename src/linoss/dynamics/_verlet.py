@@ -26,12 +26,12 @@ from jaxtyping import Bool, Float
 from linoss.dynamics._scheme import Interval, Scheme, Step, Values
 
 
-def step(frequency: Values, timestep: Values, damping: Values) -> Step:
+def step(stiffness: Values, timestep: Values, damping: Values) -> Step:
     """w_n = w_{n-1} + h b_n - h/2 A (y_n + y_{n-1}).
 
     y_n = y_{n-1} + h (w_{n-1} + h b_n - h/2 A y_{n-1}).
     """
-    A, h = frequency, timestep
+    A, h = stiffness, timestep
     half = 1 - h**2 * A / 2
     M = (
         (half, -h * A * (1 - h**2 * A / 4)),

@@ -13,9 +13,9 @@ from linoss.experiments.uea import available, make_problem
 
 NAME, TITLE = "parameterization", "Parameterisation and initialisation of A"
 VARIANTS: dict[str, dict[str, Any]] = {
-    "relu": {"parameterization": "relu", "frequency_init": "uniform"},
-    "squared": {"parameterization": "squared", "frequency_init": "uniform"},
-    "squared-normal": {"parameterization": "squared", "frequency_init": "normal"},
+    "relu": {"parameterization": "relu", "stiffness_init": "uniform"},
+    "squared": {"parameterization": "squared", "stiffness_init": "uniform"},
+    "squared-normal": {"parameterization": "squared", "stiffness_init": "normal"},
 }
 SCOPE = Scope(
     data_sets=tuple(_paper.UEA), models=("im",), variants=tuple(VARIANTS), seeds=_paper.SEEDS

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from linoss import _checks
-from linoss.dynamics._oscillators import FrequencyInit, Parameterization
+from linoss.dynamics._oscillators import Parameterization, StiffnessInit
 from linoss.dynamics._transition import SCHEMES
 from linoss.nn._heads import Pooling
 from linoss.nn._layer import Feedthrough
@@ -16,7 +16,7 @@ _CHOICES = {
     "task": get_args(Task),
     "scheme": tuple(SCHEMES),
     "parameterization": get_args(Parameterization),
-    "frequency_init": get_args(FrequencyInit),
+    "stiffness_init": get_args(StiffnessInit),
     "feedthrough": get_args(Feedthrough),
     "norm": (None, *get_args(NormKind)),
     "pooling": get_args(Pooling),
@@ -53,9 +53,9 @@ class LinOSSConfig:
     """Discretisation, see [`linoss.discretize`][]."""
     parameterization: Parameterization = "relu"
     """How A is kept at least 0: `"relu"` or `"squared"`."""
-    frequency_init: FrequencyInit = "uniform"
-    """How A starts: `"uniform"` on [0, `max_frequency`], or `"normal"`."""
-    max_frequency: int | float = 1.0
+    stiffness_init: StiffnessInit = "uniform"
+    """How A starts: `"uniform"` on [0, `max_stiffness`], or `"normal"`."""
+    max_stiffness: int | float = 1.0
     """Largest A at the start."""
     damped: bool = False
     """With learned damping, started on a ring of eigenvalues."""
@@ -104,7 +104,7 @@ class LinOSSConfig:
             _checks.one_of(name, getattr(self, name), choices)
         if self.damped and not SCHEMES[self.scheme].damped:
             raise ValueError(f"damped is True, but scheme {self.scheme!r} has no damping")
-        _checks.positive_number("max_frequency", self.max_frequency)
+        _checks.positive_number("max_stiffness", self.max_stiffness)
         _checks.number("min_radius", self.min_radius, "a number in (0, 1]", lambda r: 0 < r <= 1)
         _checks.number("dropout", self.dropout, "a number in [0, 1)", lambda rate: 0 <= rate < 1)
         _checks.timestep_option("timestep", self.timestep)

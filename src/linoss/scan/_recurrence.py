@@ -36,7 +36,7 @@ class Samples(eqx.Module):
 class Recurrence(eqx.Module):
     """How to make M and F for given samples: from parameters that all samples share.
 
-    With a scheme, the parameters are (frequency, timestep, damping); without, the step itself.
+    With a scheme, the parameters are (stiffness, timestep, damping); without, the step itself.
     """
 
     parameters: Any
@@ -47,8 +47,8 @@ class Recurrence(eqx.Module):
         if self.scheme is None:
             step = self.parameters
         else:
-            frequency, timestep, damping = self.parameters
-            step = SCHEMES[self.scheme].step(frequency, timestep * samples.intervals, damping)
+            stiffness, timestep, damping = self.parameters
+            step = SCHEMES[self.scheme].step(stiffness, timestep * samples.intervals, damping)
         return step if samples.mask is None else _masked(step, samples.mask)
 
     def adjoint_step(self, samples: Samples) -> Step:

@@ -105,7 +105,7 @@ def oscillator_scan(
 
     ```python
     >>> import jax.numpy as jnp, linoss
-    >>> step = linoss.discretize("im", frequency=[1.0], timestep=1.0)
+    >>> step = linoss.discretize("im", stiffness=[1.0], timestep=1.0)
     >>> positions, state = linoss.oscillator_scan(step, jnp.ones((3, 1)))
     >>> positions[:, 0]
     Array([0.5 , 1.  , 1.25], dtype=float32)
@@ -246,7 +246,7 @@ def _prepare(
     if isinstance(transition, Transition):
         recurrence, intervals = Recurrence(transition.step, None), None
     else:
-        parameters = (transition.frequency, transition.timestep, transition.damping)
+        parameters = (transition.stiffness, transition.timestep, transition.damping)
         recurrence, intervals = Recurrence(parameters, transition.scheme), transition.intervals
     dtype = jnp.promote_types(force.dtype, jax.tree.leaves(transition)[0].dtype)
     recurrence = jax.tree.map(lambda x: x.astype(dtype), recurrence)
