@@ -24,9 +24,10 @@ from linoss.dynamics._spectrum import (
     spectral_radius,
     stable_stiffness,
 )
-from linoss.dynamics._transition import Transition, VaryingTransition, discretize
+from linoss.dynamics._transition import SCHEMES, Transition, VaryingTransition, discretize
 
 __all__ = [
+    "SCHEMES",
     "Oscillators",
     "Transition",
     "VaryingTransition",

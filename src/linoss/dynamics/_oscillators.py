@@ -9,6 +9,7 @@ from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
 from linoss import _checks
+from linoss._settings import Parameterization, StiffnessInit
 from linoss.dynamics._transition import (
     Transition,
     VaryingTransition,
@@ -18,9 +19,6 @@ from linoss.dynamics._transition import (
 
 # At the bound itself the eigenvalue -1 is double, and rounding would push it outside.
 _MARGIN = 1e-5
-
-Parameterization = Literal["relu", "squared"]
-StiffnessInit = Literal["uniform", "normal"]
 
 
 class Oscillators(eqx.Module):

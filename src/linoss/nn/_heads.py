@@ -4,20 +4,18 @@ A head answers in two ways: once for a whole sequence (`__call__`), and at every
 been seen until then (`run`), carrying a state. The last running answer is the whole one's.
 """
 
-from typing import Literal
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from linoss._settings import Pooling
 from linoss.nn._split import WHOLE, Split
 from linoss.scan import nearest_before
 
 Features = Float[Array, "*batch time hidden"]
 Mask = Bool[Array, "*batch time"] | None
-Pooling = Literal["mean", "last"]
 
 
 def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:

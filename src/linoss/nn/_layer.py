@@ -1,6 +1,6 @@
 """One LinOSS layer: y'' = -A y + B u + b, x = C y + D u."""
 
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 
 from linoss import _checks
 from linoss._checks import AnyArray
+from linoss._settings import Feedthrough
 from linoss.dynamics import Oscillators, Transition, VaryingTransition
 from linoss.nn._split import WHOLE, Split
 from linoss.scan import (
@@ -18,8 +19,6 @@ from linoss.scan import (
     state_before_piece,
     state_before_regular_piece,
 )
-
-Feedthrough = Literal["vector", "dense", "none"]
 
 
 class LayerState(eqx.Module):

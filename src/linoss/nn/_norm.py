@@ -8,12 +8,11 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
+from linoss._settings import NormKind
 from linoss.nn._split import WHOLE, Split, present
 
 EPSILON = 1e-5
 _KEEP = {"running": 0.99, "batch": 0.9}
-
-NormKind = Literal["layer", "batch", "running"]
 
 
 class LayerNorm(eqx.Module):
