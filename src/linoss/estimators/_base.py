@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from linoss import _checks
+from linoss._settings import SequenceSettings
 from linoss.data import DataError, Sequences, sequences
 from linoss.estimators._listener import Listener
 from linoss.nn import LinOSS, LinOSSConfig
@@ -49,59 +49,8 @@ class Run:
     on_progress: OnProgress | None = None
 
 
-class SequenceEstimator(BaseEstimator):
-    """Parameters and training, for all tasks."""
-
-    def __init__(
-        self,
-        *,
-        hidden_size: int,
-        state_size: int,
-        num_blocks: int,
-        scheme: str,
-        damped: bool | None,
-        bidirectional: bool,
-        norm: str | None,
-        dropout: float,
-        time_channel: bool,
-        model_options: dict[str, Any] | None,
-        steps: int,
-        batch_size: int,
-        learning_rate: float,
-        warmup: int | None,
-        schedule: str,
-        weight_decay: float,
-        clip_norm: float | None,
-        validation_fraction: float | None,
-        evaluate_every: int | None,
-        patience: int | None,
-        devices: int | tuple[int, int] | None,
-        random_state: Any,
-        verbose: int,
-    ):
-        self.hidden_size = hidden_size
-        self.state_size = state_size
-        self.num_blocks = num_blocks
-        self.scheme = scheme
-        self.damped = damped
-        self.bidirectional = bidirectional
-        self.norm = norm
-        self.dropout = dropout
-        self.time_channel = time_channel
-        self.model_options = model_options
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.warmup = warmup
-        self.schedule = schedule
-        self.weight_decay = weight_decay
-        self.clip_norm = clip_norm
-        self.validation_fraction = validation_fraction
-        self.evaluate_every = evaluate_every
-        self.patience = patience
-        self.devices = devices
-        self.random_state = random_state
-        self.verbose = verbose
+class SequenceEstimator(SequenceSettings, BaseEstimator):
+    """Training, validation of inputs and files, for all tasks."""
 
     # ---- Training ----
 
@@ -113,27 +62,12 @@ class SequenceEstimator(BaseEstimator):
         validation_set: Cases | None,
         seed: int,
         run: Run,
-        **head: Any,
     ) -> None:
         """Fit a model, and keep it in `model_`."""
-        config = LinOSSConfig(
-            **{
-                "in_size": inputs.in_size,
-                "out_size": objective.out_size,
-                "task": objective.task,
-                "hidden_size": self.hidden_size,
-                "state_size": self.state_size,
-                "num_blocks": self.num_blocks,
-                "scheme": self.scheme,
-                "damped": self.scheme != "verlet" if self.damped is None else self.damped,
-                "bidirectional": self.bidirectional,
-                "norm": self.norm,
-                "dropout": self.dropout,
-                **head,
-                **(self.model_options or {}),
-            }
+        config = LinOSSConfig.from_settings(
+            self, in_size=inputs.in_size, out_size=objective.out_size, task=objective.task
         )
-        settings = self._training_config(seed)
+        training = TrainingConfig.from_settings(self, seed)
         if self.patience is not None and validation_set is None:
             raise ValueError(
                 f"patience is {self.patience}, but nothing is held out to see an improvement by; "
@@ -148,7 +82,7 @@ class SequenceEstimator(BaseEstimator):
                 objective,
                 training_set,
                 validation_set,
-                settings,
+                training,
                 directory=run.directory,
                 resume=run.resume,
                 on_progress=shown if report is None else _both(report, shown),
@@ -159,23 +93,6 @@ class SequenceEstimator(BaseEstimator):
         self.model_, self.inputs_, self.objective_ = result.model, inputs, objective
         self.history_, self.n_steps_ = result.history, result.steps
         self.best_metric_ = result.best_metric
-
-    def _training_config(self, seed: int) -> TrainingConfig:
-        _checks.positive_integer("steps", self.steps)
-        every = self.evaluate_every
-        warmup = self.warmup
-        return TrainingConfig(
-            steps=self.steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            warmup=min(100, self.steps // 10) if warmup is None else warmup,
-            schedule=self.schedule,  # pyright: ignore[reportArgumentType]
-            weight_decay=self.weight_decay,
-            clip_norm=self.clip_norm,
-            evaluate_every=max(self.steps // 20, 1) if every is None else every,
-            patience=self.patience,
-            seed=seed,
-        )
 
     def _seed(self) -> int:
         """A whole number that decides all that is drawn."""
@@ -188,9 +105,6 @@ class SequenceEstimator(BaseEstimator):
         fraction = self.validation_fraction
         if fraction is None:
             fraction = 0.0 if cases < _FEW else 0.1
-        _checks.number(
-            "validation_fraction", fraction, "None or a number in [0, 1)", lambda x: 0 <= x < 1
-        )
         return min(round(fraction * cases), cases - 1)
 
     # ---- Data ----

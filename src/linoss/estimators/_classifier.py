@@ -11,12 +11,15 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from linoss._declare import check_settings, documented
+from linoss._settings import ClassifierSettings
 from linoss.data import DataError, Sequences
 from linoss.estimators._base import OnProgress, Run, SequenceEstimator
 from linoss.training import Classification, Inputs
 
 
-class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
+@documented
+class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
     """A LinOSS model that learns classes of sequences, with scikit-learn's manners.
 
     ```python
@@ -31,85 +34,6 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
 
     ```
     """
-
-    def __init__(
-        self,
-        *,
-        hidden_size: int = 64,
-        state_size: int = 64,
-        num_blocks: int = 2,
-        scheme: str = "exact",
-        damped: bool | None = None,
-        bidirectional: bool = False,
-        norm: str | None = "batch",
-        dropout: float = 0.2,
-        time_channel: bool = False,
-        model_options: dict[str, Any] | None = None,
-        class_weight: Any = None,
-        label_smoothing: float = 0.0,
-        steps: int = 1000,
-        batch_size: int = 32,
-        learning_rate: float = 3e-3,
-        warmup: int | None = None,
-        schedule: str = "cosine",
-        weight_decay: float = 0.01,
-        clip_norm: float | None = 1.0,
-        validation_fraction: float | None = None,
-        evaluate_every: int | None = None,
-        patience: int | None = None,
-        devices: int | tuple[int, int] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        """**Arguments:**
-
-        - `hidden_size`, `state_size`, `num_blocks`, `scheme`, `bidirectional`, `norm`, `dropout`:
-          the model, see [`linoss.LinOSSConfig`][].
-        - `damped`: with learned damping; by default if the scheme has it.
-        - `time_channel`: with a channel that tells the time since the start.
-        - `model_options`: further settings of [`linoss.LinOSSConfig`][].
-        - `class_weight`: None, `"balanced"`, or a weight for each class.
-        - `label_smoothing`: this share of each target is spread over all classes.
-        - `steps`, `batch_size`, `learning_rate`, `schedule`, `weight_decay`, `clip_norm`: see
-          [`linoss.training.TrainingConfig`][].
-        - `warmup`: steps of it; by default a tenth of `steps`, at most 100.
-        - `validation_fraction`: the share of cases that is held out to choose the best weights; by
-          default a tenth, but none of fewer than 500 cases.
-        - `evaluate_every`: steps between evaluations of that part; by default a twentieth of
-          `steps`.
-        - `patience`: stop after so many evaluations without improvement; None to never stop.
-        - `devices`: train on so many, each with its part of a batch, or on `(batch, time)` of them,
-          which split sequences, too; None for JAX's default device.
-        - `random_state`: a whole number for results that can be had again.
-        - `verbose`: 1 for a live line of progress.
-        """
-        super().__init__(
-            hidden_size=hidden_size,
-            state_size=state_size,
-            num_blocks=num_blocks,
-            scheme=scheme,
-            damped=damped,
-            bidirectional=bidirectional,
-            norm=norm,
-            dropout=dropout,
-            time_channel=time_channel,
-            model_options=model_options,
-            steps=steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            warmup=warmup,
-            schedule=schedule,
-            weight_decay=weight_decay,
-            clip_norm=clip_norm,
-            validation_fraction=validation_fraction,
-            evaluate_every=evaluate_every,
-            patience=patience,
-            devices=devices,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
-        self.label_smoothing = label_smoothing
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -140,6 +64,7 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
         - `resume`: go on with the run in `directory`.
         - `on_progress`: is called with a [`linoss.training.Progress`][], twice a second at most.
         """
+        check_settings(self)
         cases, y = self._sequences(X, y, times, reset=True)
         y = cases.labels if y is None else y
         if y is None:

@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from linoss import _checks
+from linoss._declare import check_settings, documented
+from linoss._settings import ForecasterSettings
 from linoss.data import DataError, Table, table
 from linoss.estimators._base import OnProgress, Run, SequenceEstimator
 from linoss.estimators._listener import ForecastListener
@@ -18,7 +20,8 @@ _VALIDATION_WINDOWS = 256
 _AT_ONCE = 256  # windows of a score
 
 
-class LinOSSForecaster(SequenceEstimator):
+@documented
+class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
     """A LinOSS model that forecasts one series of several variables, or many series.
 
     As in the paper: the model reads the past, then `horizon` steps without values, and answers at
@@ -37,75 +40,6 @@ class LinOSSForecaster(SequenceEstimator):
 
     ```
     """
-
-    def __init__(
-        self,
-        *,
-        horizon: int = 24,
-        past: int | None = None,
-        known_in_advance: Any = (),
-        hidden_size: int = 64,
-        state_size: int = 64,
-        num_blocks: int = 2,
-        scheme: str = "exact",
-        damped: bool | None = None,
-        bidirectional: bool = False,
-        norm: str | None = "batch",
-        dropout: float = 0.1,
-        time_channel: bool = False,
-        model_options: dict[str, Any] | None = None,
-        steps: int = 1000,
-        batch_size: int = 32,
-        learning_rate: float = 2e-3,
-        warmup: int | None = None,
-        schedule: str = "cosine",
-        weight_decay: float = 0.01,
-        clip_norm: float | None = 1.0,
-        validation_fraction: float | None = None,
-        evaluate_every: int | None = None,
-        patience: int | None = None,
-        devices: int | tuple[int, int] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        """**Arguments:** as for [`linoss.LinOSSClassifier`][], and
-
-        - `horizon`: steps ahead that the model learns to forecast.
-        - `past`: steps that it reads before them; by default three times `horizon`, at least 96,
-          fewer if the series are short.
-        - `known_in_advance`: variables (names, or columns of an array) that are known for the
-          future, such as a calendar or a plan. They are inputs, and are not forecast.
-        - `validation_fraction`: the last part of each series, held out to choose the best weights;
-          by default a tenth.
-        """
-        super().__init__(
-            hidden_size=hidden_size,
-            state_size=state_size,
-            num_blocks=num_blocks,
-            scheme=scheme,
-            damped=damped,
-            bidirectional=bidirectional,
-            norm=norm,
-            dropout=dropout,
-            time_channel=time_channel,
-            model_options=model_options,
-            steps=steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            warmup=warmup,
-            schedule=schedule,
-            weight_decay=weight_decay,
-            clip_norm=clip_norm,
-            validation_fraction=validation_fraction,
-            evaluate_every=evaluate_every,
-            patience=patience,
-            devices=devices,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.horizon = horizon
-        self.past = past
-        self.known_in_advance = known_in_advance
 
     def fit(
         self,
@@ -128,7 +62,7 @@ class LinOSSForecaster(SequenceEstimator):
         - `resume`: go on with the run in `directory`.
         - `on_progress`: is called with a [`linoss.training.Progress`][], twice a second at most.
         """
-        _checks.positive_integer("horizon", self.horizon)
+        check_settings(self)
         data = data if isinstance(data, Table) else table(data)
         self.names_ = data.names
         known = self.known_in_advance
@@ -144,15 +78,8 @@ class LinOSSForecaster(SequenceEstimator):
         if validation is not None:
             every = self._windows(validation)
             held_out = replace(every, stride=max(1, len(every) // _VALIDATION_WINDOWS))
-        self._train(
-            inputs,
-            objective,
-            windows,
-            held_out,
-            self._seed(),
-            Run(directory, resume, on_progress),
-            horizon=self.horizon,
-        )
+        run = Run(directory, resume, on_progress)
+        self._train(inputs, objective, windows, held_out, self._seed(), run)
         return self
 
     def predict(self, horizon: int | None = None, *, data: Any = None, future: Any = None) -> Any:
@@ -245,7 +172,6 @@ class LinOSSForecaster(SequenceEstimator):
             )
         if self.past is None:
             return max(1, min(max(3 * self.horizon, 96), (longest - self.horizon) // 2))
-        _checks.positive_integer("past", self.past)
         return self.past
 
     def _windows(self, data: Table) -> Windows:
@@ -256,9 +182,6 @@ class LinOSSForecaster(SequenceEstimator):
     def _split(self, data: Table) -> tuple[Table, Table | None]:
         """All but the last part of each series; and that, with the past that it needs."""
         fraction = 0.1 if self.validation_fraction is None else self.validation_fraction
-        _checks.number(
-            "validation_fraction", fraction, "None or a number in [0, 1)", lambda x: 0 <= x < 1
-        )
         if fraction == 0:
             return data, None
         first, second = [], []

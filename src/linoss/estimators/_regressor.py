@@ -8,12 +8,15 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
+from linoss._declare import check_settings, documented
+from linoss._settings import RegressorSettings
 from linoss.data import DataError, Sequences
 from linoss.estimators._base import OnProgress, Run, SequenceEstimator
 from linoss.training import Inputs, Regression
 
 
-class LinOSSRegressor(RegressorMixin, SequenceEstimator):
+@documented
+class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
     """A LinOSS model that learns numbers from sequences, with scikit-learn's manners.
 
     ```python
@@ -27,66 +30,6 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
 
     ```
     """
-
-    def __init__(
-        self,
-        *,
-        hidden_size: int = 64,
-        state_size: int = 64,
-        num_blocks: int = 2,
-        scheme: str = "exact",
-        damped: bool | None = None,
-        bidirectional: bool = False,
-        norm: str | None = "batch",
-        dropout: float = 0.1,
-        time_channel: bool = False,
-        model_options: dict[str, Any] | None = None,
-        every: int | None = None,
-        steps: int = 1000,
-        batch_size: int = 32,
-        learning_rate: float = 3e-3,
-        warmup: int | None = None,
-        schedule: str = "cosine",
-        weight_decay: float = 0.01,
-        clip_norm: float | None = 1.0,
-        validation_fraction: float | None = None,
-        evaluate_every: int | None = None,
-        patience: int | None = None,
-        devices: int | tuple[int, int] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        """**Arguments:** as for [`linoss.LinOSSClassifier`][], and
-
-        - `every`: None for one answer a sequence (of one number or several), or k for an answer at
-          every k-th step: the targets of a case are then `(length // k,)` or `(length // k, n)`.
-        """
-        super().__init__(
-            hidden_size=hidden_size,
-            state_size=state_size,
-            num_blocks=num_blocks,
-            scheme=scheme,
-            damped=damped,
-            bidirectional=bidirectional,
-            norm=norm,
-            dropout=dropout,
-            time_channel=time_channel,
-            model_options=model_options,
-            steps=steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            warmup=warmup,
-            schedule=schedule,
-            weight_decay=weight_decay,
-            clip_norm=clip_norm,
-            validation_fraction=validation_fraction,
-            evaluate_every=evaluate_every,
-            patience=patience,
-            devices=devices,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.every = every
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -113,6 +56,7 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
           `(cases, answers, n)`, or a list of `(answers,)` or `(answers, n)` arrays, where NaN
           means that a target is not known.
         """
+        check_settings(self)
         _refuse_words(y)
         checks = {"multi_output": True, "y_numeric": True} if self.every is None else {}
         targets = None if self.every is not None or isinstance(X, Sequences) else y
@@ -141,7 +85,7 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
         inputs = Inputs.from_sequences(training_set, time_channel=self.time_channel)
         objective = Regression.from_labels(training_set.labels, every=self.every)
         run = Run(directory, resume, on_progress)
-        self._train(inputs, objective, training_set, validation_set, seed, run, every=self.every)
+        self._train(inputs, objective, training_set, validation_set, seed, run)
         return self
 
     def predict(self, X: Any, *, times: Any = None) -> Any:

@@ -80,9 +80,9 @@ class LinOSSConfig:
 
         ```
         """
+        check_settings(chosen)
         values = shared_with(chosen, cls)
         if chosen.damped is None:
-            declared(cls)["scheme"].check(chosen.scheme)
             values["damped"] = SCHEMES[chosen.scheme].damped
         further = chosen.model_options or {}
         known = [name for name in declared(cls) if name not in _FROM_DATA]

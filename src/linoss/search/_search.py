@@ -21,7 +21,7 @@ from linoss.search._shared import Claim, Definition, SharedStudy
 from linoss.search._space import default_ranges, grid_points, make_space
 from linoss.search._storage import Storage
 from linoss.search._worker import summary_of, work
-from linoss.training import CheckpointError, Progress
+from linoss.training import CheckpointError, Progress, TrainingConfig
 from linoss.training._progress import progress_text
 
 TRIALS, BEST, DATABASE = "trials", "best", "study.db"
@@ -207,9 +207,8 @@ def _prepared(estimator: Any, seed: int) -> Any:
         changes["random_state"] = seed
     if given["validation_fraction"] is None:
         changes["validation_fraction"] = _HELD_OUT
-    _checks.positive_integer("steps", given["steps"])
     if given["evaluate_every"] is None:
-        changes["evaluate_every"] = max(given["steps"] // 20, 1)
+        changes["evaluate_every"] = TrainingConfig.from_settings(estimator, seed).evaluate_every
     return _changed_to(estimator, changes)
 
 

@@ -53,6 +53,7 @@ class TrainingConfig:
 
         ```
         """
+        check_settings(chosen)
         values = shared_with(chosen, cls)
         if chosen.warmup is None:
             values["warmup"] = min(100, chosen.steps // 10)
