@@ -51,7 +51,7 @@ class Declared:
     """Alternatives of the type: classes, and the values of a `Literal`."""
     default: Any
     """`dataclasses.MISSING` if there is none."""
-    setting: Setting
+    about: Setting
 
     @property
     def required(self) -> bool:
@@ -66,8 +66,8 @@ class Declared:
     @property
     def choices(self) -> tuple[str, ...]:
         """The names allowed; none if it is not a choice."""
-        if self.setting.choices is not None:
-            module, _, attribute = self.setting.choices.partition(":")
+        if self.about.choices is not None:
+            module, _, attribute = self.about.choices.partition(":")
             return tuple(getattr(importlib.import_module(module), attribute))
         return tuple(kind for kind in self.kinds if isinstance(kind, str))
 
@@ -86,9 +86,9 @@ class Declared:
         return any(self._is_instance(value, kind) for kind in self.kinds)
 
     def _within(self, value: Any) -> bool:
-        if self.setting.within is None:
+        if self.about.within is None:
             return True
-        low, high, above, below = _interval(self.setting.within)
+        low, high, above, below = _interval(self.about.within)
         return (value > low if above else value >= low) and (
             value < high if below else value <= high
         )
@@ -124,17 +124,17 @@ class Declared:
         names = [word(name) for name in ((None,) if self.optional else ()) + self.choices]
         parts = [f"one of {', '.join(names)}"] if len(names) > 2 or self.choices[1:] else names
         if bool in self.kinds and int not in self.kinds:
-            parts.append("yes or no" if plain else "True or False")
+            parts += ["yes", "no"] if plain else ["True", "False"]
         if {int, float} & set(self.kinds):
-            parts.append(_numbers(self.setting.within, whole=float not in self.kinds))
-        if self.setting.other is not None and not plain:
-            parts.append(self.setting.other)
-        return " or ".join(parts)
+            parts.append(_numbers(self.about.within, whole=float not in self.kinds))
+        if self.about.other is not None and not plain:
+            parts.append(self.about.other)
+        return " or ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
     def default_text(self) -> str:
         """The default in words; what None stands for."""
-        if self.default is None:
-            return self.setting.none
+        if self.default is None or self.default == ():
+            return self.about.none
         if isinstance(self.default, bool):
             return "yes" if self.default else "no"
         return str(self.default)
@@ -176,9 +176,9 @@ def documented(record: _Class) -> _Class:
 
 
 def _line(setting: Declared) -> str:
-    text = f"- `{setting.name}`: {setting.setting.help} Expects {setting.expected()}"
+    text = f"- `{setting.name}`: {setting.about.help} Expects {setting.expected()}"
     if not setting.required:
-        means = f", {setting.setting.none}" if setting.default is None else ""
+        means = f", {setting.about.none}" if setting.default is None else ""
         text += f"; by default {setting.default!r}{means}"
     return textwrap.fill(f"{text}.", 96, subsequent_indent="  ", break_on_hyphens=False)
 

@@ -35,9 +35,8 @@ _POSITIVE = "(0, inf)"
 
 # ---- The model ----
 
-Task = Annotated[
-    Literal["classification", "regression", "forecasting"], Setting("What the model learns.")
-]
+TaskName = Literal["classification", "regression", "forecasting"]
+Task = Annotated[TaskName, Setting("What the model learns.")]
 InSize = Annotated[int, Setting("Number of channels of the input.", within=_COUNT)]
 OutSize = Annotated[
     int, Setting("Number of classes, of numbers to predict, or of variables.", within=_COUNT)
@@ -274,8 +273,8 @@ class ForecasterSettings(SequenceSettings):
     known_in_advance: Annotated[
         Collection[Any],
         _training(
-            "Variables that are known for the future, such as a calendar: names, or columns of an "
-            "array. They are inputs and are not forecast.",
+            "Variables that are known for the future, such as a calendar, by name or column; they "
+            "are inputs and are not forecast.",
             other="names of variables",
             option="known",
         ),

@@ -21,9 +21,9 @@ PAPER: dict[str, Any] = {
 }
 """The grid of the paper's own search."""
 DEFAULT: dict[str, Any] = {
-    name: setting.setting.search
+    name: setting.about.search
     for name, setting in declared(SequenceSettings).items()
-    if setting.setting.search is not None
+    if setting.about.search is not None
 }
 """What is tried where nothing else was said: settings that are declared with a range to search."""
 _DECIDE_THE_SCORE = frozenset(
@@ -144,7 +144,7 @@ def plain(space: Space) -> dict[str, Any]:
 def _searchable(setting: Declared) -> bool:
     """Whether a setting has values that a search can try: numbers, names, yes and no, and None."""
     plain = all(isinstance(kind, str) or kind in _PLAIN for kind in setting.kinds)
-    return plain and setting.setting.group is not None and setting.name not in _DECIDE_THE_SCORE
+    return plain and setting.about.group is not None and setting.name not in _DECIDE_THE_SCORE
 
 
 def _range(setting: Declared, given: Any) -> Range:
