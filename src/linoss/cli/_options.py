@@ -195,7 +195,9 @@ def record(task: str, found: dict[str, Any], label: str | None = None) -> Sequen
     """The settings of a task's estimator; refuses options of other tasks."""
     for name in found:
         tasks = tasks_of(name)
-        if tasks and task not in tasks:
+        if not tasks:  # in the files of a run, written by another version
+            raise ValueError(f"{name} is not a setting of an estimator; train in another directory")
+        if task not in tasks:
             option = (settings()[name].about.option or name).replace("_", "-")
             raise typer.BadParameter(f"--{option} is for {' and '.join(tasks)}, not for {task}")
     if label is not None and task == "forecasting":

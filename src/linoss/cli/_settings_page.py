@@ -17,7 +17,7 @@ _TEXT = """# Settings
 This page is made from the declarations of the library, and a test keeps it up to date.
 
 A setting is a parameter of the estimators and an option of `linoss fit`, `linoss search` and, where
-it concerns the model, `linoss plan`: `hidden_size` is `--hidden-size`. Options with another name are
+it concerns the model, `linoss plan`: `hidden_size` is `--hidden-size`. Options with another name:
 {spelled}.
 On the command line None is `none`, and what is True or False is an option with and without `no-`,
 such as `--no-damped`.
