@@ -89,9 +89,10 @@ class Declared:
         if self.about.within is None:
             return True
         low, high, above, below = _interval(self.about.within)
-        return (value > low if above else value >= low) and (
+        inside = (value > low if above else value >= low) and (
             value < high if below else value <= high
         )
+        return bool(inside)
 
     def _is_instance(self, value: Any, kind: Any) -> bool:
         origin = typing.get_origin(kind) or kind
@@ -127,7 +128,9 @@ class Declared:
             parts += ["yes", "no"] if plain else ["True", "False"]
         if {int, float} & set(self.kinds):
             parts.append(_numbers(self.about.within, whole=float not in self.kinds))
-        if self.about.other is not None and not plain:
+        if str in self.kinds and not self.choices:
+            parts.append("text")
+        if self.about.other is not None and not (plain and parts):
             parts.append(self.about.other)
         return " or ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
@@ -160,9 +163,16 @@ def check_settings(record: Any) -> None:
 
 
 def shared_with(record: Any, other: type) -> dict[str, Any]:
-    """The values of a record, by name, for the settings that another record has, too."""
+    """The values of a record, by name, for the settings that another record has, too.
+
+    Numbers of NumPy, which searches of scikit-learn draw, become numbers of Python.
+    """
     names = declared(type(record)).keys() & declared(other).keys()
-    return {name: getattr(record, name) for name in names}
+    values = {name: getattr(record, name) for name in names}
+    return {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in values.items()
+    }
 
 
 def documented(record: _Class) -> _Class:

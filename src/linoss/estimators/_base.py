@@ -1,9 +1,9 @@
-"""What the estimators share: from parameters to a trained model, to a directory and back."""
+"""Training, validation of inputs, streaming and files, for all estimators."""
 
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -37,12 +37,13 @@ from linoss.training._progress import ProgressLine
 OnProgress = Callable[[Progress], None]
 Kind = TypeVar("Kind", bound="SequenceEstimator")
 
-_FEW = 500  # cases: below, all of them are needed for training
+_FEW = 500  # cases: below, none are held out by default
+_PAIRS = "pairs"
 
 
 @dataclass(frozen=True)
 class Run:
-    """Where a fit keeps its files, if anywhere, and to whom it reports."""
+    """Directory of a fit, whether it is resumed, and a callback for its progress."""
 
     directory: str | os.PathLike[str] | None = None
     resume: bool = False
@@ -50,7 +51,7 @@ class Run:
 
 
 class SequenceEstimator(SequenceSettings, BaseEstimator):
-    """Training, validation of inputs and files, for all tasks."""
+    """Base class of the estimators. Their parameters are declared in `linoss._settings`."""
 
     # ---- Training ----
 
@@ -63,7 +64,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         seed: int,
         run: Run,
     ) -> None:
-        """Fit a model, and keep it in `model_`."""
+        """Train a model and set the fitted attributes."""
         config = LinOSSConfig.from_settings(
             self, in_size=inputs.in_size, out_size=objective.out_size, task=objective.task
         )
@@ -95,13 +96,13 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         self.best_metric_ = result.best_metric
 
     def _seed(self) -> int:
-        """A whole number that decides all that is drawn."""
+        """Seed of the fit, drawn from `random_state` unless it is a whole number."""
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31))
 
     def _held_out(self, cases: int) -> int:
-        """How many of so many cases are kept for validation."""
+        """Number of cases to hold out for validation."""
         fraction = self.validation_fraction
         if fraction is None:
             fraction = 0.0 if cases < _FEW else 0.1
@@ -110,16 +111,14 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
     # ---- Data ----
 
     def _sequences(self, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any) -> Any:
-        """Cases from what a user has; an array that is not a list is looked at as others do."""
-        validate: Any = validate_data  # whose types do not know arrays
+        """Convert X to sequences; arrays are validated by scikit-learn first."""
+        validate: Any = validate_data  # its type hints do not include arrays
         if isinstance(X, Sequences):
             cases = X
         else:
             if not isinstance(X, list | tuple) or _is_table(X):
                 allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
-                if (
-                    y is None and getattr(X, "ndim", None) == 3
-                ):  # whose lengths may differ from those of fit
+                if y is None and getattr(X, "ndim", None) == 3:  # of any length
                     X = check_array(X, estimator=self, **allowed)
                 elif y is None:
                     X = validate(self, X, reset=reset, **allowed)
@@ -133,7 +132,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         return cases, y
 
     def _answers(self, X: Any, times: Any) -> Any:
-        """The objective's view of the model's answers."""
+        """Predict, in the units and shape of the targets."""
         check_is_fitted(self)
         cases, _ = self._sequences(X, None, times, reset=False)
         if self.inputs_.ignores_times(cases):
@@ -157,9 +156,9 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         return hasattr(self, "model_")
 
     def stream(self) -> Listener:
-        """The trained estimator, to listen to one sample at a time, in constant memory.
+        """Return a function that takes one sample at a time, in constant memory.
 
-        The answer after each sample is the prediction for the sequence so far.
+        It returns the prediction for the sequence so far.
 
         ```python
         >>> import numpy as np
@@ -181,11 +180,11 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
     # ---- Files ----
 
     def _extra(self) -> dict[str, Any]:
-        """What a directory holds beside the model."""
-        parameters = self.get_params(deep=False)
-        del parameters["devices"]  # a run may go on with others
-        if not isinstance(parameters["random_state"], int | None):
-            parameters["random_state"] = None  # it has been used up
+        """Return what a directory holds beside the model, as JSON values."""
+        parameters = {name: _named(value) for name, value in self.get_params(deep=False).items()}
+        del parameters["devices"]  # a run may be resumed on others
+        if not isinstance(parameters["random_state"], int | np.integer | None):
+            parameters["random_state"] = None  # its state has changed
         parameters = json.loads(json.dumps(parameters, default=_plain))
         return {
             "estimator": type(self).__name__,
@@ -194,27 +193,27 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         }
 
     def _fitted(self) -> dict[str, Any]:
-        """Learned attributes that are neither in the model nor in its inputs or objective."""
+        """Return fitted attributes besides the model, its inputs and its objective."""
         return {"n_features_in": getattr(self, "n_features_in_", None)}
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Likewise, arrays."""
+        """Return fitted arrays besides the weights."""
         return {}
 
     def _restore(self, fitted: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of `_fitted` and `_arrays`."""
+        """Set the attributes that `_fitted` and `_arrays` returned."""
         if fitted["n_features_in"] is not None:
             self.n_features_in_ = fitted["n_features_in"]
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the trained estimator into a directory of its own: JSON and safetensors."""
+        """Write the fitted estimator to a new directory, as JSON and safetensors."""
         check_is_fitted(self)
         model = (self.model_, self.inputs_, self.objective_)
         save_model(directory, *model, extra=self._extra(), arrays=self._arrays())
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
-        """The estimator that [`save`][], or `fit(..., directory=...)`, wrote."""
+        """Read the estimator that [`save`][] or `fit(..., directory=...)` wrote."""
         with jax.enable_x64(False):
             saved = load_model(directory)
         kind = saved.extra.get("estimator")
@@ -227,13 +226,14 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
 
     @classmethod
     def of(cls: type[Kind], saved: Saved, directory: str | os.PathLike[str]) -> Kind:
-        """The estimator in what was read from a directory."""
+        """Make the estimator from what was read from a directory."""
         try:
-            estimator = cls(**saved.extra["parameters"])
+            parameters = saved.extra["parameters"].items()
+            estimator = cls(**{name: _unnamed(value) for name, value in parameters})
             estimator.model_, estimator.inputs_ = saved.model, saved.inputs
             estimator.objective_, estimator.history_ = saved.objective, saved.history
             estimator._restore(saved.extra["fitted"], saved.arrays)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{os.fspath(directory)}: the estimator in it cannot be understood: {error!r}"
             ) from None
@@ -241,7 +241,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
 
 
 def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:
-    """Whoever asked, and the live line."""
+    """Combine two callbacks."""
 
     def tell(progress: Progress) -> None:
         if shown is not None:
@@ -252,18 +252,31 @@ def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:
 
 
 def _partly_missing(case: Any) -> bool:
-    """Whether a case has steps of which something is there, and something is not."""
+    """Whether some channels are missing at a step, and others are not."""
     missing = np.isnan(case)
     return bool((missing.any(axis=-1) & ~missing.all(axis=-1)).any())
 
 
 def _is_table(X: Any) -> bool:
-    """Whether a list is a table of numbers, a row for each case, and not a list of arrays."""
+    """Whether a list has a list for each case, and not an array."""
     return len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
 
 
+def _named(value: Any) -> Any:
+    """A mapping as pairs unless its keys are names, the only keys that JSON keeps."""
+    if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
+        return {_PAIRS: [[key, entry] for key, entry in value.items()]}
+    return value
+
+
+def _unnamed(value: Any) -> Any:
+    """The inverse of `_named`."""
+    pairs = value.get(_PAIRS) if isinstance(value, dict) else None
+    return dict(pairs) if isinstance(pairs, list) else value
+
+
 def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, for JSON."""
+    """Convert numbers and arrays of NumPy for JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{value!r} cannot be written as JSON")

@@ -1,4 +1,4 @@
-"""Classes of sequences."""
+"""Classification of sequences."""
 
 import os
 from typing import Any
@@ -20,7 +20,7 @@ from linoss.training import Classification, Inputs
 
 @documented
 class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
-    """A LinOSS model that learns classes of sequences, with scikit-learn's manners.
+    """A scikit-learn classifier of sequences.
 
     ```python
     >>> import numpy as np
@@ -51,18 +51,20 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
         resume: bool = False,
         on_progress: OnProgress | None = None,
     ) -> "LinOSSClassifier":
-        """Learn from labelled sequences.
+        """Train on labelled sequences.
 
         **Arguments:**
 
         - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
           unequal length, or [`linoss.data.Sequences`][]. NaN means missing: such values are masked.
-        - `y`: a label for each case.
-        - `times`: for irregular sampling, when samples were taken: `(time,)`, `(cases, time)` or a
+        - `y`: a label for each case; None for the labels of [`linoss.data.Sequences`][].
+        - `times`: sampling times, if the sampling is irregular: `(time,)`, `(cases, time)` or a
           list of `(length,)` arrays.
-        - `directory`: where to keep the run, with checkpoints.
-        - `resume`: go on with the run in `directory`.
-        - `on_progress`: is called with a [`linoss.training.Progress`][], twice a second at most.
+        - `directory`: directory of the run and its checkpoints; None to keep none.
+        - `resume`: resume the run in `directory`.
+        - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
+
+        Raises a `ValueError` that names the setting or the argument that is wrong.
         """
         check_settings(self)
         cases, y = self._sequences(X, y, times, reset=True)
@@ -79,7 +81,7 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
         cases = Sequences(cases.values, y, cases.times, cases.names, cases.ids)
         seed = self._seed()
         training_set, validation_set = self._split(cases, y, seed)
-        inputs = Inputs.from_sequences(training_set, time_channel=self.time_channel)
+        inputs = Inputs.from_sequences(training_set, time_channel=bool(self.time_channel))
         objective = Classification(
             classes=tuple(self.classes_.tolist()),
             class_weights=self._class_weights(y),
@@ -92,7 +94,7 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
     def _split(
         self, cases: Sequences, y: np.ndarray, seed: int
     ) -> tuple[Sequences, Sequences | None]:
-        """Training and validation part, the latter with its share of every class."""
+        """Split into training and validation cases, stratified by class."""
         held_out = self._held_out(len(cases))
         _, counts = np.unique(y, return_counts=True)
         held_out = max(held_out, len(counts)) if held_out else 0
@@ -111,18 +113,18 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
         return tuple(float(weight) for weight in weights)
 
     def predict_proba(self, X: Any, *, times: Any = None) -> np.ndarray:
-        """The probability of each class, in the order of `classes_`."""
+        """Probabilities `(cases, classes)`, in the order of `classes_`."""
         return self._answers(X, times)
 
     def predict(self, X: Any, *, times: Any = None) -> np.ndarray:
-        """The likeliest class of each sequence."""
+        """Most probable class of each sequence."""
         likeliest = np.argmax(self.predict_proba(X, times=times), axis=1)
         return self.classes_[likeliest]
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
-        """The accuracy; `y` may be left out where X has labels."""
+        """Accuracy; `y` may be left out if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
         return float(accuracy_score(y, self.predict(X, times=times), sample_weight=sample_weight))
 

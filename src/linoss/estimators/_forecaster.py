@@ -1,4 +1,4 @@
-"""What comes after a series."""
+"""Forecasts of series."""
 
 import os
 from dataclasses import dataclass, replace
@@ -22,10 +22,10 @@ _AT_ONCE = 256  # windows of a score
 
 @documented
 class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
-    """A LinOSS model that forecasts one series of several variables, or many series.
+    """A forecaster of one series of several variables, or of many series.
 
-    As in the paper: the model reads the past, then `horizon` steps without values, and answers at
-    those. Variables are scaled by their mean and deviation, which travel with the model.
+    As in the paper, the model reads the past and then `horizon` steps without values, for which it
+    answers. Variables are scaled by their mean and deviation, which are saved with the model.
 
     ```python
     >>> import numpy as np
@@ -50,17 +50,19 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         resume: bool = False,
         on_progress: OnProgress | None = None,
     ) -> "LinOSSForecaster":
-        """Learn from the past.
+        """Train on all windows of the series.
 
         **Arguments:**
 
         - `data`: an array `(time, variables)`, a wide pandas frame (a column for each variable), a
           long one (`unique_id`, `ds`, `y`, and variables known in advance), or
           [`linoss.data.Table`][]. NaN means missing.
-        - `y`: is not used.
-        - `directory`: where to keep the run, with checkpoints.
-        - `resume`: go on with the run in `directory`.
-        - `on_progress`: is called with a [`linoss.training.Progress`][], twice a second at most.
+        - `y`: not used.
+        - `directory`: directory of the run and its checkpoints; None to keep none.
+        - `resume`: resume the run in `directory`.
+        - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
+
+        Raises a `ValueError` that names the setting or the argument that is wrong.
         """
         check_settings(self)
         data = data if isinstance(data, Table) else table(data)
@@ -72,7 +74,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         self.context_ = _last(data, self.past_)
         training, validation = self._split(data)
         windows = self._windows(training)
-        inputs = Inputs.from_sequences(windows, time_channel=self.time_channel)
+        inputs = Inputs.from_sequences(windows, time_channel=bool(self.time_channel))
         objective = Forecasting.from_windows(windows, inputs)
         held_out = None
         if validation is not None:
@@ -83,15 +85,14 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         return self
 
     def predict(self, horizon: int | None = None, *, data: Any = None, future: Any = None) -> Any:
-        """What comes next, as what the data was: an array or a frame whose index goes on.
+        """Forecast, as an array or as a frame whose index continues that of the data.
 
         **Arguments:**
 
-        - `horizon`: steps ahead; by default those of the model. For more, forecasts are read as if
-          they had been seen.
-        - `data`: the series to go on from, of the kind that `fit` was given; by default those of
-          `fit`.
-        - `future`: the variables known in advance, for each of these steps: `(horizon, variables)`
+        - `horizon`: number of steps; by default that of the model. For more, the model reads its
+          own forecasts as if they were data.
+        - `data`: the series to continue, of the same kind as in `fit`; by default those of `fit`.
+        - `future`: the variables known in advance at each of these steps: `(horizon, variables)`
           or a frame with their columns.
         """
         check_is_fitted(self)
@@ -119,17 +120,17 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         return context.restore([array[-horizon:, targets] for array in series], names)
 
     def score(self, data: Any, y: None = None, *, scaled: bool = False, stride: int = 1) -> float:
-        """The mean absolute error over all windows of `data`: lower is better.
+        """Mean absolute error over all windows of `data`; lower is better.
 
-        `GridSearchCV` and the like choose what is higher: give them
+        `GridSearchCV` and others choose the highest score; give them
         `scoring=lambda forecaster, data, y=None: -forecaster.score(data)`.
 
         **Arguments:**
 
-        - `data`: as in `fit`; each window has `past_` steps before those that are forecast.
-        - `y`: is not used.
-        - `scaled`: in deviations of each variable in training, not in its own units.
-        - `stride`: steps from one window to the next.
+        - `data`: as in `fit`; each window has `past_` steps before the forecast.
+        - `y`: not used.
+        - `scaled`: divide errors by the deviation of each variable in training.
+        - `stride`: number of steps from one window to the next.
         """
         check_is_fitted(self)
         windows = replace(self._windows(self._table(data)), stride=stride)
@@ -149,7 +150,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         return total / count if count else float("nan")
 
     def stream(self) -> ForecastListener:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The trained forecaster, to listen to one sample at a time: after each, a forecast."""
+        """Return a function that takes one sample at a time and returns a forecast after each."""
         check_is_fitted(self)
         return ForecastListener(self)
 
@@ -180,7 +181,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         )
 
     def _split(self, data: Table) -> tuple[Table, Table | None]:
-        """All but the last part of each series; and that, with the past that it needs."""
+        """Split off the end of each series for validation, with the past that it needs."""
         fraction = 0.1 if self.validation_fraction is None else self.validation_fraction
         if fraction == 0:
             return data, None
@@ -206,7 +207,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         return data
 
     def _ahead(self, series: list[np.ndarray], lengths: list[int], done: int) -> list[np.ndarray]:
-        """The next forecasts of each series, after `done` of them."""
+        """Forecast each series once more, after `done` steps."""
         rows = []
         for array, length in zip(series, lengths, strict=True):
             until = length + done + self.horizon
@@ -225,7 +226,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         return [self.objective_.decode(answer) for answer in answers]
 
     def _future(self, context: Table, future: Any, horizon: int) -> list[np.ndarray]:
-        """The variables known in advance, for each series (horizon, variables)."""
+        """Variables known in advance, `(horizon, variables)` for each series."""
         names = [self.names_[i] for i in self.known_]
         if not names:
             if future is not None:
@@ -273,7 +274,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         }
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """The end of each series, from which a forecast goes on."""
+        """Return the end of each series, which a forecast continues."""
         arrays = {f"series.{i}": array for i, array in enumerate(self.context_.series)}
         for i, index in enumerate(self.context_.index):
             arrays[f"index.{i}"] = index.astype(np.int64)
@@ -301,7 +302,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
 
 @dataclass(frozen=True, eq=False)
 class _Some:
-    """Some of the windows."""
+    """A subset of windows."""
 
     windows: Windows
     chosen: np.ndarray
@@ -326,7 +327,7 @@ class _Some:
 
 
 def _last(data: Table, past: int) -> Table:
-    """The end of each series."""
+    """Keep the last `past` steps of each series."""
     return replace(
         data,
         series=[array[-past:] for array in data.series],

@@ -1,4 +1,4 @@
-"""Numbers from sequences: one or several for each, or at every k-th step."""
+"""Regression: one or several numbers for each sequence, or at every k-th step."""
 
 import os
 from typing import Any
@@ -17,7 +17,10 @@ from linoss.training import Inputs, Regression
 
 @documented
 class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
-    """A LinOSS model that learns numbers from sequences, with scikit-learn's manners.
+    """A scikit-learn regressor of sequences.
+
+    With `every=k` it predicts targets at every k-th step, `(length // k,)` or `(length // k, n)`
+    for each case.
 
     ```python
     >>> import numpy as np
@@ -48,13 +51,13 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
         resume: bool = False,
         on_progress: OnProgress | None = None,
     ) -> "LinOSSRegressor":
-        """Learn from sequences and their targets.
+        """Train on sequences and their targets.
 
         **Arguments:** as for [`linoss.LinOSSClassifier.fit`][], but
 
         - `y`: `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, answers)`,
           `(cases, answers, n)`, or a list of `(answers,)` or `(answers, n)` arrays, where NaN
-          means that a target is not known.
+          means that a target is unknown.
         """
         check_settings(self)
         _refuse_words(y)
@@ -82,14 +85,14 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
                 cases.select(np.sort(first)),
                 cases.select(np.sort(second)),
             )
-        inputs = Inputs.from_sequences(training_set, time_channel=self.time_channel)
+        inputs = Inputs.from_sequences(training_set, time_channel=bool(self.time_channel))
         objective = Regression.from_labels(training_set.labels, every=self.every)
         run = Run(directory, resume, on_progress)
         self._train(inputs, objective, training_set, validation_set, seed, run)
         return self
 
     def predict(self, X: Any, *, times: Any = None) -> Any:
-        """The targets, in the shape that they had in `fit`; a list where their numbers differ."""
+        """Targets in the shape that they had in `fit`; a list if their numbers differ."""
         answers = self._answers(X, times)
         if not self.one_number_:
             return answers
@@ -98,7 +101,7 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
-        """R² over all targets that are known; `y` may be left out where X has labels."""
+        """R² over all known targets; `y` may be left out if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
         found = self.predict(X, times=times)
         if self.every is None:
@@ -120,7 +123,7 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
 
 
 def _refuse_words(y: Any) -> None:
-    """Refuse targets that are text; what else is no target, others say."""
+    """Raise a ValueError for targets that are text."""
     try:
         targets = iter(y)
     except TypeError:
