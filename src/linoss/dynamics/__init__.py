@@ -1,6 +1,6 @@
 """The physics of one oscillator: schemes, spectrum, parameters and their initialisation.
 
-The words used in signatures, and the symbols next to equations:
+Names in signatures and symbols in equations:
 
 | in signatures | in equations | meaning |
 |---|---|---|
@@ -16,6 +16,7 @@ The words used in signatures, and the symbols next to equations:
 """
 
 from linoss.dynamics._oscillators import Oscillators
+from linoss.dynamics._scheme import Scheme, Step
 from linoss.dynamics._spectrum import (
     eigenvalues,
     expected_eigenvalue_power,
@@ -29,6 +30,8 @@ from linoss.dynamics._transition import SCHEMES, Transition, VaryingTransition, 
 __all__ = [
     "SCHEMES",
     "Oscillators",
+    "Scheme",
+    "Step",
     "Transition",
     "VaryingTransition",
     "discretize",
