@@ -140,7 +140,7 @@ void oscillate(const Packed& p, int64_t rows, const uint8_t* mask, Tile& t) {
     }
     auto at = [&](int64_t n, int k) { return n * P + j + k * D; };
     run<K>(
-        rows, mask, x, [&](int64_t, int k) { return step[k]; },
+        rows, mask, x, [&](int64_t, int k) -> const Step& { return step[k]; },
         [&](int64_t n, int k) { return load_wide(t.b + at(n, k)); },
         [&](int64_t n, int k, State x) {
           if (kKeep) store_narrow(t.z + at(n, k), x.z);
@@ -163,7 +163,7 @@ void oscillate_back(const Packed& p, int64_t rows, const uint8_t* mask, Tile& t,
     vd d_bias = {};
     auto at = [&](int64_t n) { return n * P + j; };
     pull_back(
-        rows, mask, x, [&](int64_t) { return step; },
+        rows, mask, x, [&](int64_t) -> const Step& { return step; },
         [&](int64_t n) { return State{load_wide(t.z - P + at(n)), load_wide(t.y - P + at(n))}; },
         [&](int64_t n) { return load_wide(t.b + at(n)); },
         [&](int64_t n) { return load_wide(t.dy + at(n)); },
@@ -450,34 +450,28 @@ ffi::Error backward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, F32 
   shapes.check("moments", moments, {2, hidden}), shapes.check("d_moments", d_moments, {2, hidden});
   if (shapes.wrong()) return shapes.error();
   on_large_pages(d_u);
-  const int64_t groups = std::min<int64_t>(batch, 16), row = 2 * padded(hidden);
+  const int64_t row = 2 * padded(hidden), tile = Tile(p.sizes, nullptr).parts.size;
   const int64_t size = Gradients(p.sizes, nullptr).parts.size;
   Memory<float> packed(Packed(p.sizes, nullptr).parts.size), pull(row);
-  Memory<float> sums(std::max<int64_t>(groups, 1) * size);
+  Memory<float> sums(groups_of(batch) * size);
   if (!packed.at || !pull.at || !sums.at) return out_of_memory();
   p.pack(packed.at);
   pull_of_moments(hidden, present(p.mask, batch * time), moments, d_moments, pull.at);
-  const int64_t tile = Tile(p.sizes, nullptr).parts.size;
-  auto work = [&](int64_t group, float* workspace) {
+  auto work = [&](int64_t i, float* workspace, float* sums) {
     const Sizes& s = p.sizes;
-    float* pull_here = workspace + tile;
-    for (int64_t i = group; i < s.batch; i += groups) {
-      const int64_t at = i * s.time * s.hidden, ends = i * s.state * 2;
-      const int64_t count = std::max<int64_t>(present(p.mask_of(i), s.time), 1);
-      std::memcpy(pull_here, pull.at, row * sizeof(float));
-      for (int64_t h = 0; h < s.hidden; ++h)
-        pull_here[h] += d_means.typed_data()[i * s.hidden + h] / count;
-      kernels().backward(s, p.dropout,
-                         {packed.at, i, u.typed_data() + at, p.mask_of(i),
-                          const_cast<float*>(kept.typed_data()) + p.in_kept(i), workspace},
-                         d_out_or_null ? d_out_or_null + at : nullptr,
-                         d_final.typed_data() + ends, pull_here, d_u->typed_data() + at,
-                         d_start->typed_data() + ends, sums.at + group * size);
-    }
+    const int64_t at = i * s.time * s.hidden, ends = i * s.state * 2;
+    const int64_t count = std::max<int64_t>(present(p.mask_of(i), s.time), 1);
+    float* pull_here = workspace + tile;  // with that of the mean over the sequence
+    std::memcpy(pull_here, pull.at, row * sizeof(float));
+    for (int64_t h = 0; h < s.hidden; ++h)
+      pull_here[h] += d_means.typed_data()[i * s.hidden + h] / count;
+    kernels().backward(s, p.dropout,
+                       {packed.at, i, u.typed_data() + at, p.mask_of(i),
+                        const_cast<float*>(kept.typed_data()) + p.in_kept(i), workspace},
+                       d_out_or_null ? d_out_or_null + at : nullptr, d_final.typed_data() + ends,
+                       pull_here, d_u->typed_data() + at, d_start->typed_data() + ends, sums);
   };
-  ffi::Error error = parallel(threads, groups, tile + row, work);
-  for (int64_t group = 1; group < groups; ++group)
-    for (int64_t k = 0; k < size; ++k) sums.at[k] += sums.at[group * size + k];
+  ffi::Error error = parallel_sums(threads, batch, tile + row, size, sums.at, work);
   const Gradients g(p.sizes, sums.at);
   give_rows(state, hidden, g.input, g.H, d_input->typed_data());
   give_rows(hidden, state, g.output, g.P, d_output->typed_data());

@@ -153,27 +153,21 @@ ffi::Error backward(Threads threads, F32 u, F32 weight, F32 bias, U8 mask, F32 m
   shapes.check("d_weight", *d_weight, {p.hidden, p.in});
   shapes.check("d_bias", *d_bias, {p.hidden});
   if (shapes.wrong()) return shapes.error();
-  const int64_t row = padded(p.in), groups = std::min<int64_t>(p.shares, 16);
-  const int64_t size = padded(p.hidden) * (row + 1);
+  const int64_t row = padded(p.in), bias_at = padded(p.hidden) * row;
+  const int64_t size = bias_at + padded(p.hidden);
   Memory<float> packed(p.packed_size()), pull(2 * padded(p.hidden));
-  Memory<float> sums(std::max<int64_t>(groups, 1) * size);
+  Memory<float> sums(groups_of(p.shares) * size);
   if (!packed.at || !pull.at || !sums.at) return out_of_memory();
   const Encoder encoder = p.pack(packed.at);
   pull_of_moments(p.hidden, present(p.mask, p.samples), moments, d_moments, pull.at);
-  auto work = [&](int64_t group, float* workspace) {
-    float* sum = sums.at + group * size;
-    for (int64_t i = group; i < p.shares; i += groups) {
-      const int64_t at = i * kShare;
-      kernels().backward(encoder, p.size(i), u.typed_data() + at * p.in, p.mask_of(i),
-                         d_out.typed_data() + at * p.hidden, pull.at, sum,
-                         sum + padded(p.hidden) * row, workspace);
-    }
+  auto work = [&](int64_t i, float* workspace, float* sum) {
+    kernels().backward(encoder, p.size(i), u.typed_data() + i * kShare * p.in, p.mask_of(i),
+                       d_out.typed_data() + i * kShare * p.hidden, pull.at, sum, sum + bias_at,
+                       workspace);
   };
-  ffi::Error error = parallel(threads, groups, p.workspace(), work);
-  for (int64_t group = 1; group < groups; ++group)
-    for (int64_t k = 0; k < size; ++k) sums.at[k] += sums.at[group * size + k];
+  ffi::Error error = parallel_sums(threads, p.shares, p.workspace(), size, sums.at, work);
   give_rows(p.hidden, p.in, sums.at, row, d_weight->typed_data());
-  give_rows(1, p.hidden, sums.at + padded(p.hidden) * row, p.hidden, d_bias->typed_data());
+  give_rows(1, p.hidden, sums.at + bias_at, p.hidden, d_bias->typed_data());
   return error;
 }
 

@@ -2,7 +2,9 @@
 //
 // All arithmetic is in double precision: errors would add up over the sequence. Where numbers lie, in
 // which precision, and whether steps vary with time is the caller's: it passes functions of the
-// sample n, which are inlined. A sample that is masked leaves the state as it is.
+// sample n, which are inlined. Those that give a constant step return a reference, and local variables
+// hold what changes: a copy of a whole struct goes through memory. A sample that is masked leaves the
+// state as it is.
 #pragma once
 
 #include "vector.h"
@@ -43,7 +45,7 @@ inline void run(int64_t rows, const uint8_t* mask, State (&x)[K], StepAt step, F
 #pragma GCC unroll 4
     for (int k = 0; k < K; ++k) {
       if (!mask || mask[n]) {
-        const Step s = step(n, k);
+        const Step& s = step(n, k);
         const vd b = force(n, k);
         const vd z = s.zz * x[k].z + (s.zy * x[k].y + s.fz * b);
         x[k].y = s.yz * x[k].z + (s.yy * x[k].y + s.fy * b);
@@ -66,8 +68,8 @@ inline void pull_back(int64_t rows, const uint8_t* mask, State& d, StepAt step, 
       give(n, vd{}, Step{});
       continue;
     }
-    const Step s = step(n);
-    const State x = before(n);
+    const Step& s = step(n);
+    const State& x = before(n);
     const vd b = force(n);
     give(n, s.fz * dz + s.fy * dy, Step{dz * x.z, dz * x.y, dy * x.z, dy * x.y, dz * b, dy * b});
     d.z = s.zz * dz + s.yz * dy, d.y = s.zy * dz + s.yy * dy;

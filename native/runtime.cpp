@@ -93,6 +93,17 @@ ffi::Error parallel(Threads& threads, int64_t count, int64_t floats,
   return ffi::Error::Success();
 }
 
+ffi::Error parallel_sums(Threads& threads, int64_t count, int64_t floats, int64_t size, float* sums,
+                         const std::function<void(int64_t, float*, float*)>& work) {
+  const int64_t groups = groups_of(count);
+  ffi::Error error = parallel(threads, groups, floats, [&](int64_t group, float* memory) {
+    for (int64_t i = group; i < count; i += groups) work(i, memory, sums + group * size);
+  });
+  for (int64_t group = 1; group < groups; ++group)
+    for (int64_t k = 0; k < size; ++k) sums[k] += sums[group * size + k];
+  return error;
+}
+
 }  // namespace linoss
 
 NB_MODULE(_native, m) {

@@ -142,6 +142,13 @@ void on_large_pages(Buffer& buffer) {
 ffi::Error parallel(Threads& threads, int64_t count, int64_t floats,
                     const std::function<void(int64_t, float*)>& work);
 
+// The same for work that adds to `size` sums, work(i, memory, sums). Each of at most kGroups groups of
+// work has sums of its own; in the end the first `size` of `sums`, zero at first, hold the total.
+constexpr int64_t kGroups = 16;
+inline int64_t groups_of(int64_t count) { return std::clamp<int64_t>(count, 1, kGroups); }
+ffi::Error parallel_sums(Threads& threads, int64_t count, int64_t floats, int64_t size, float* sums,
+                         const std::function<void(int64_t, float*, float*)>& work);
+
 }  // namespace linoss
 
 template <>

@@ -19,13 +19,14 @@ struct Part {
   T* kept;                      // tiles x 2 x state, the state at each tile's start
 };
 
+// For constant and for varying steps.
 template <typename T>
 struct Kernels {
   // start, final: state x 2. positions: time x state.
-  void (*forward)(const Part<T>&, const T* start, T* positions, T* final);
+  void (*forward[2])(const Part<T>&, const T* start, T* positions, T* final);
   // d_step: like step.
-  void (*backward)(const Part<T>&, const T* d_positions, const T* d_final, T* d_force, T* d_step,
-                   T* d_start);
+  void (*backward[2])(const Part<T>&, const T* d_positions, const T* d_final, T* d_force, T* d_step,
+                      T* d_start);
 };
 
 struct Table {
@@ -74,7 +75,10 @@ inline void forward_tile(const Part<T>& p, int64_t from, int64_t j, State* state
   }
   run<K>(
       smaller(kTile, p.time - from), p.mask ? p.mask + from : nullptr, x,
-      [&](int64_t n, int k) { return kVarying ? step_at(n, k) : constant[k]; },
+      [&](int64_t n, int k) -> decltype(auto) {
+        if constexpr (kVarying) return step_at(n, k);
+        else return (constant[k]);
+      },
       [&](int64_t n, int k) { return load_wide(p.force + at(n, k), lanes); },
       [&](int64_t n, int k, State x) { store_narrow(positions + at(n, k), x.y, lanes); });
   for (int k = 0; k < K; ++k) state[k] = x[k];
@@ -106,23 +110,29 @@ inline void backward_tile(const Part<T>& p, int64_t from, int64_t j, const T* d_
   auto at = [&](int64_t n) { return (from + n) * p.state + j; };
   auto step_at = [&](int64_t n) { return (from + n) * p.step_time + j; };
   const Step constant = load_step(p.step + step_at(0), p.step_row, lanes);
-  auto step = [&](int64_t n, int = 0) {
-    return kVarying ? load_step(p.step + step_at(n), p.step_row, lanes) : constant;
+  auto step = [&](int64_t n, int = 0) -> decltype(auto) {
+    if constexpr (kVarying) return load_step(p.step + step_at(n), p.step_row, lanes);
+    else return (constant);
   };
   auto force = [&](int64_t n, int = 0) { return load_wide(p.force + at(n), lanes); };
   State x[1] = {{load_wide(kept, lanes), load_wide(kept + p.state, lanes)}}, before[kTile];
+  State d_state = d;
+  Step d_sum = d_constant;
   before[0] = x[0];
-  run<1>(rows - 1, mask, x, step, force, [&](int64_t n, int, State x) { before[n + 1] = x; });
+  run<1>(rows - 1, mask, x, step, force, [&](int64_t n, int, const State& x) {
+    before[n + 1].z = x.z, before[n + 1].y = x.y;
+  });
   pull_back(
-      rows, mask, d, step, [&](int64_t n) { return before[n]; }, force,
+      rows, mask, d_state, step, [&](int64_t n) -> const State& { return before[n]; }, force,
       [&](int64_t n) { return load_wide(d_positions + at(n), lanes); },
       [&](int64_t n, vd d_b, const Step& d_here) {
         store_narrow(d_force + at(n), d_b, lanes);
         if (kVarying)
           store_step(d_step + step_at(n), p.step_row, d_here, lanes);
         else
-          d_constant += d_here;
+          d_sum += d_here;
       });
+  d = d_state, d_constant = d_sum;
 }
 
 template <bool kVarying, typename T>
@@ -146,21 +156,13 @@ void backward(const Part<T>& p, const T* d_positions, const T* d_final, T* d_for
 }
 
 template <typename T>
-void choose_forward(const Part<T>& p, const T* start, T* positions, T* final) {
-  (p.step_time ? forward<true, T> : forward<false, T>)(p, start, positions, final);
-}
-template <typename T>
-void choose_backward(const Part<T>& p, const T* d_positions, const T* d_final, T* d_force,
-                     T* d_step, T* d_start) {
-  (p.step_time ? backward<true, T> : backward<false, T>)(p, d_positions, d_final, d_force, d_step,
-                                                         d_start);
-}
+constexpr Kernels<T> both = {{forward<false, T>, forward<true, T>},
+                             {backward<false, T>, backward<true, T>}};
 
 }  // namespace
 
 namespace LINOSS_ISA {
-extern const Table kernels = {{choose_forward<float>, choose_backward<float>},
-                              {choose_forward<double>, choose_backward<double>}};
+extern const Table kernels = {both<float>, both<double>};
 }
 }  // namespace linoss::scan
 
@@ -240,9 +242,9 @@ struct Handlers {
     shapes.check("kept", *kept, {p.batch, tiles(p.time), 2, p.state});
     if (shapes.wrong()) return shapes.error();
     return p.run(threads, kept->typed_data(), [&](const Part<T>& part, int64_t i, int64_t first) {
-      chosen().forward(part, start.typed_data() + p.ends(i, first),
-                       positions->typed_data() + p.at(i, first),
-                       final->typed_data() + p.ends(i, first));
+      chosen().forward[p.varying](part, start.typed_data() + p.ends(i, first),
+                                  positions->typed_data() + p.at(i, first),
+                                  final->typed_data() + p.ends(i, first));
     });
   }
 
@@ -262,11 +264,11 @@ struct Handlers {
     if (!sums.at) return out_of_memory();
     T *total = d_step->typed_data(), *unchanged = const_cast<T*>(kept.typed_data());
     ffi::Error error = p.run(threads, unchanged, [&](const Part<T>& part, int64_t i, int64_t first) {
-      chosen().backward(part, d_positions.typed_data() + p.at(i, first),
-                        d_final.typed_data() + p.ends(i, first),
-                        d_force->typed_data() + p.at(i, first),
-                        p.varying ? total + p.at(i, first) : sums.at + i * size + first,
-                        d_start->typed_data() + p.ends(i, first));
+      chosen().backward[p.varying](part, d_positions.typed_data() + p.at(i, first),
+                                   d_final.typed_data() + p.ends(i, first),
+                                   d_force->typed_data() + p.at(i, first),
+                                   p.varying ? total + p.at(i, first) : sums.at + i * size + first,
+                                   d_start->typed_data() + p.ends(i, first));
     });
     std::fill_n(total, size, T(0));
     for (int64_t i = 0; i < p.batch; ++i)
