@@ -1,13 +1,14 @@
 """The native kernels, where they were built, made known to XLA."""
 
 import importlib
+from importlib import metadata
 from typing import Any
 
 import jax
 
 try:
     native: Any = importlib.import_module("linoss._native")
-except ImportError:  # a pure Python install: no compiler was found
+except ImportError:  # a pure Python install: the kernels could not be built
     native = None
 else:
     for name, handler in native.handlers().items():
@@ -17,6 +18,24 @@ else:
 def usable() -> bool:
     """Whether the kernels are there and JAX runs where they do, on a CPU."""
     return native is not None and jax.default_backend() == "cpu"
+
+
+def instruction_set() -> str | None:
+    """The instruction set that the kernels were chosen for, such as "x86-64-v3"; None without them."""
+    return None if native is None else native.instruction_set()
+
+
+def build_failure() -> str | None:
+    """The last lines of the native build, where it failed when this package was installed.
+
+    None where the kernels are there, and where nobody tried to build them.
+    """
+    if native is not None:
+        return None
+    try:
+        return metadata.distribution("linoss").read_text("native_build.txt")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:

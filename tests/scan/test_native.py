@@ -105,6 +105,28 @@ def test_a_wrong_buffer_is_an_error_from_python():
                 jax.block_until_ready(call(*good[:i], wrong, *good[i + 1 :]))
 
 
+def test_varying_steps_with_a_mask_are_constant_ones_repeated():
+    from linoss.scan._native import _scan
+
+    generator = np.random.default_rng(0)
+    batch, time, m = 2, 150, 5
+    step = jnp.asarray(generator.uniform(-0.5, 0.5, (6, m)))
+    mask = jnp.asarray(generator.uniform(size=(batch, time)) < 0.7, jnp.uint8)
+    force, start = (jnp.asarray(generator.normal(size=s)) for s in ((batch, time, m), (batch, m, 2)))
+
+    def run(step):
+        repeated = jnp.broadcast_to(step[:, None, None], (6, batch, time, m))
+        for steps in (step, repeated):
+            values, pull_back = jax.vjp(_scan, steps, mask, force, start)
+            yield values, pull_back(jax.tree.map(jnp.cos, values))
+
+    (expected, (d_step, _, *others)), (found, (d_steps, _, *found_others)) = run(step)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    jax.tree.map(np.testing.assert_array_equal, found_others, others)
+    assert np.all(np.asarray(d_steps)[:, np.asarray(mask) == 0] == 0)
+    np.testing.assert_allclose(d_steps.sum((1, 2)), d_step, rtol=1e-12)
+
+
 def test_forward_mode_is_refused_by_name():
     step = linoss.discretize("im", jnp.ones(3), 1.0)
     with pytest.raises(ValueError, match=r"engine is 'native'.*forward_mode"):
