@@ -20,7 +20,7 @@ _WORDS = {"yes": True, "true": True, "no": False, "false": False, "none": None, 
 _Class = TypeVar("_Class", bound=type)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Setting:
     """What an annotated type does not say about a setting."""
 
@@ -40,6 +40,9 @@ class Setting:
     """The default range of a search, (low, high) or a list of values; None if it has none."""
     option: str | None = None
     """The option's name if it is not that of the setting."""
+
+    def __repr__(self) -> str:
+        return f"Setting({self.help!r})"  # short, for signatures
 
 
 @dataclass(frozen=True)
@@ -143,16 +146,23 @@ class Declared:
         return str(self.default)
 
 
+def check_value(name: str, value: Any, hint: Any) -> None:
+    """Raise a ValueError unless a value is one of a declared type, such as `Dropout | None`."""
+    about, kinds = _parts(hint)
+    assert about is not None
+    Declared(name, kinds, MISSING, about).check(value)
+
+
 @functools.cache
 def declared(record: type) -> dict[str, Declared]:
     """The settings of a dataclass or its instances, by name."""
     hints = typing.get_type_hints(record, include_extras=True)
     found = {}
     for field in fields(record):
-        setting, kinds = _parts(hints[field.name])
-        if setting is None:
+        about, kinds = _parts(hints[field.name])
+        if about is None:
             raise TypeError(f"{record.__name__}.{field.name} is not annotated with a Setting")
-        found[field.name] = Declared(field.name, kinds, field.default, setting)
+        found[field.name] = Declared(field.name, kinds, field.default, about)
     return found
 
 
