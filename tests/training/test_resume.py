@@ -141,7 +141,12 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path, problem, finished, read_run, step,
 
 def test_ctrl_c_anywhere(tmp_path, problem, finished, read_run, monkeypatch):
     """In the middle of an evaluation, and in the middle of writing the checkpoint."""
-    for place in ("_loop.evaluate", "_run.write_after", "_run.write_tensors", "_run.write_file"):
+    for place in (
+        "_loop.evaluate",
+        "_run_directory.write_after",
+        "_run_directory.write_tensors",
+        "_run_directory.write_file",
+    ):
         directory = tmp_path / place
         with monkeypatch.context() as patch:
             path = f"linoss.training.{place}"

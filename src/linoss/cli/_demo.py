@@ -55,7 +55,7 @@ def demo(
     import linoss.data
     from linoss.cli._fit import finish
     from linoss.cli._guard import say
-    from linoss.cli._runs import Columns, holds_a_run, write_columns
+    from linoss.cli._run_settings import ColumnNames, holds_a_run, write_column_names
     from linoss.cli._scores import score_cases
     from linoss.estimators import LinOSSClassifier
 
@@ -80,7 +80,7 @@ def demo(
     )
     say("Training on 480 recordings of three bells, 1500 samples each, in noise ...")
     if out is not None:
-        write_columns(out, Columns())
+        write_column_names(out, ColumnNames())
     classifier.fit(training, directory=out)
     score = score_cases(classifier, test)
     if not json:
@@ -122,7 +122,7 @@ def _panel(console: Any, values: np.ndarray, title: str, good: bool) -> None:
     from rich.panel import Panel
     from rich.text import Text
 
-    from linoss.cli._terminal import braille
+    from linoss.cli._braille import braille
 
     width = len(values) // 2
     text, name = Text("\n".join(braille(values, width, height=5))), Text(title, "bold")

@@ -12,14 +12,14 @@ from linoss.cli._evaluate import show_score
 from linoss.cli._guard import INTERRUPTED, say
 from linoss.cli._machines import join_machines
 from linoss.cli._output import number, show_json, show_line
-from linoss.cli._runs import (
+from linoss.cli._run_settings import (
     REPORT,
     TASKS,
-    Columns,
+    ColumnNames,
     holds_a_run,
-    read_columns,
+    read_column_names,
     read_settings,
-    write_columns,
+    write_column_names,
 )
 from linoss.cli._scores import Score, last_forecasts, score_cases, score_table
 from linoss.cli._sources import read_cases, read_tables
@@ -115,7 +115,7 @@ def _decided(
         if task not in (None, settings.task):
             raise ValueError(f"{out}: holds a run of {settings.task}, but --task is {task}")
         task = settings.task
-        label = label or read_columns(out).label
+        label = label or read_column_names(out).label
         parameters = {**settings.parameters, **parameters}
     elif task is None:
         raise typer.BadParameter(f"expected one of {', '.join(TASKS)}", param_hint="--task")
@@ -146,7 +146,7 @@ def fitted(
         _refuse_classes(training.labels)
     estimator = getattr(linoss.estimators, TASKS[task])(**parameters)
     if task != "forecasting" and speaks and not holds_a_run(out):
-        write_columns(out, Columns(label, training.names))
+        write_column_names(out, ColumnNames(label, training.names))
     estimator.fit(training, directory=out, resume=resume)
     if not speaks:
         return

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from linoss.cli._evaluate import Run
+from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import show_json, show_line, write_text
 from linoss.cli._predict import Out
 
 
 def forecast(
-    run: Run,
+    run: RunArgument,
     horizon: Annotated[
         int | None, typer.Option(min=1, help="Steps ahead.", show_default="that of the run")
     ] = None,

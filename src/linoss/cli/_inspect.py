@@ -5,14 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from linoss.cli._evaluate import Run
+from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import number, show_json, show_line, show_table
 from linoss.cli._spectrum import Bank, banks
 
 
 def inspect(
-    run: Run,
+    run: RunArgument,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the spectrum into this file (.png, .svg, .pdf).")
     ] = None,

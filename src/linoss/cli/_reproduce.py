@@ -85,7 +85,7 @@ def reproduce(
         show_line(f"Results are in {table.parent}")
 
 
-def _record(result: experiments.Result) -> dict[str, Any]:
+def _record(result: experiments.ExperimentResult) -> dict[str, Any]:
     """A result without its history, which its file has."""
     return {name: value for name, value in asdict(result).items() if name != "history"}
 

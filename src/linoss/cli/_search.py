@@ -13,7 +13,7 @@ from linoss.cli import _options as options
 from linoss.cli._fit import _refuse_classes, _refuse_unknown, fit
 from linoss.cli._guard import INTERRUPTED, say
 from linoss.cli._output import show_json, show_line, show_table
-from linoss.cli._runs import REPORT, TASKS, Columns, holds_a_run, write_columns
+from linoss.cli._run_settings import REPORT, TASKS, ColumnNames, holds_a_run, write_column_names
 from linoss.cli._scores import Score, score_of
 from linoss.cli._sources import read_cases, read_tables
 
@@ -148,7 +148,7 @@ def _searched(
 
     def begin(run: Path) -> None:
         if task != "forecasting" and not holds_a_run(run):
-            write_columns(run, Columns(label, training.names))
+            write_column_names(run, ColumnNames(label, training.names))
 
     def finish(trained: Any, run: Path) -> None:
         write_report(run / REPORT, trained, *score_of(trained, task, training, test))

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from linoss.data._arrays import class_name
 from linoss.data._errors import DataError, optional
-from linoss.data._files import listed, refusing, shown, text_lines
-from linoss.data._memory import class_name
+from linoss.data._raw_files import listed, refusing, shown, text_lines
 from linoss.data._sequences import Sequences
 from linoss.data._stored import as_case
 

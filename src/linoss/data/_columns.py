@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from linoss.data._errors import DataError
-from linoss.data._files import shown
+from linoss.data._raw_files import shown
 
 ID_NAMES = ("case", "case_id", "id", "unique_id")
 TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")

@@ -10,7 +10,7 @@ import numpy as np
 
 from linoss.data._columns import NAMES_OF_TEXT, Chooser, Columns, check_names
 from linoss.data._errors import DataError
-from linoss.data._files import shown, text_lines
+from linoss.data._raw_files import shown, text_lines
 
 _MISSING = ("", "nan", "na", "?")
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from linoss.data._columns import NAMES_OF_TEXT, Chooser, Columns, check_names
 from linoss.data._errors import DataError, optional
-from linoss.data._files import check_expansion, refusing, shown
+from linoss.data._raw_files import check_expansion, refusing, shown
 
 _PANDAS_INDEX = "__index_level_0__"
 """What pandas calls an index without a name in a .parquet file."""

@@ -20,10 +20,10 @@ import re
 
 import numpy as np
 
+from linoss.data._arrays import case_times, class_name
 from linoss.data._columns import ID_NAMES, LABEL_NAMES, TIME_NAMES, Columns, is_missing, named
 from linoss.data._errors import DataError
-from linoss.data._files import listed, shown
-from linoss.data._memory import case_times, class_name
+from linoss.data._raw_files import listed, shown
 from linoss.data._sequences import Sequences
 from linoss.data._stored import as_float32
 from linoss.data._times import time_column

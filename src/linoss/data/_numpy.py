@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from linoss.data._arrays import as_labels, case_times, from_array
 from linoss.data._errors import DataError
-from linoss.data._files import check_expansion, listed, refusing, regular_file
-from linoss.data._memory import as_labels, case_times, from_array
+from linoss.data._raw_files import check_expansion, listed, refusing, regular_file
 from linoss.data._sequences import Sequences
 
 _LONGEST_HEADER = 10_000

@@ -8,10 +8,10 @@ from linoss.data._archive import read_arff, read_ts
 from linoss.data._columns import Chooser, Columns
 from linoss.data._csv import read_csv
 from linoss.data._errors import DataError
-from linoss.data._files import listed, regular_file, shown
 from linoss.data._frames import read_parquet
 from linoss.data._layouts import other_names, sequences_of
 from linoss.data._numpy import read_npy, read_npz
+from linoss.data._raw_files import listed, regular_file, shown
 from linoss.data._sequences import Sequences
 
 ARRAYS: dict[str, Callable[[Path], Sequences]] = {

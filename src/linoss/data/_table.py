@@ -8,7 +8,7 @@ import numpy as np
 
 from linoss.data._calendar import go_on
 from linoss.data._errors import DataError, optional
-from linoss.data._files import shown
+from linoss.data._raw_files import shown
 
 
 @dataclass(frozen=True, eq=False)

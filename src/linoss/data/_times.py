@@ -7,7 +7,7 @@ import numpy as np
 
 from linoss.data._columns import Columns, is_missing
 from linoss.data._errors import DataError, optional
-from linoss.data._files import refusing, shown
+from linoss.data._raw_files import refusing, shown
 
 
 def time_column(columns: Columns, name: str) -> np.ndarray:

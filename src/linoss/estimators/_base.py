@@ -41,7 +41,7 @@ _FEW = 500  # cases: below, all of them are needed for training
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOptions:
     """Where a fit keeps its files, if anywhere, and to whom it reports."""
 
     directory: str | os.PathLike[str] | None = None
@@ -112,7 +112,7 @@ class SequenceEstimator(BaseEstimator):
         training_set: Cases,
         validation_set: Cases | None,
         seed: int,
-        run: Run,
+        run: RunOptions,
         **head: Any,
     ) -> None:
         """Fit a model, and keep it in `model_`."""

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import OnProgress, Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
 from linoss.training import Classification, Inputs
 
 
@@ -160,7 +160,7 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
             class_weights=self._class_weights(y),
             smoothing=self.label_smoothing,
         )
-        run = Run(directory, resume, on_progress)
+        run = RunOptions(directory, resume, on_progress)
         self._train(inputs, objective, training_set, validation_set, seed, run)
         return self
 

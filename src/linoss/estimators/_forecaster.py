@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from linoss import _checks
 from linoss.data import DataError, Table, table
-from linoss.estimators._base import OnProgress, Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
 from linoss.estimators._listener import ForecastListener
 from linoss.training import Forecasting, Inputs, Windows, predict
 
@@ -150,7 +150,7 @@ class LinOSSForecaster(SequenceEstimator):
             windows,
             held_out,
             self._seed(),
-            Run(directory, resume, on_progress),
+            RunOptions(directory, resume, on_progress),
             horizon=self.horizon,
         )
         return self

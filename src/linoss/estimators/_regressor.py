@@ -9,7 +9,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import OnProgress, Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
 from linoss.training import Inputs, Regression
 
 
@@ -140,7 +140,7 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
             )
         inputs = Inputs.from_sequences(training_set, time_channel=self.time_channel)
         objective = Regression.from_labels(training_set.labels, every=self.every)
-        run = Run(directory, resume, on_progress)
+        run = RunOptions(directory, resume, on_progress)
         self._train(inputs, objective, training_set, validation_set, seed, run, every=self.every)
         return self
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from linoss.experiments._protocol import NAMES
-from linoss.experiments._results import Result, unique
+from linoss.experiments._results import ExperimentResult, unique
 
 _REPRODUCIBLE: dict[Any, Any] = {"svg.hashsalt": "linoss", "svg.fonttype": "none"}
 
@@ -35,7 +35,7 @@ class Figures:
 
 
 def learning_curves(
-    results: Sequence[Result], figures: Figures, name: str, title: str
+    results: Sequence[ExperimentResult], figures: Figures, name: str, title: str
 ) -> list[str]:
     """The validation metric over the steps of each run, a colour for each model and variant."""
     lines: list[str] = []

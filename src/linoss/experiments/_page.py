@@ -8,7 +8,7 @@ from typing import Any
 
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import NAMES, Scope
-from linoss.experiments._results import MISSING, Result, read_results, unique, write_text
+from linoss.experiments._results import MISSING, ExperimentResult, read_results, unique, write_text
 from linoss.training._progress import duration
 
 _HEAD = """# Results
@@ -58,7 +58,7 @@ def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) ->
     write_text(page, "\n".join(sections))
 
 
-def _provenance(results: list[Result]) -> list[str]:
+def _provenance(results: list[ExperimentResult]) -> list[str]:
     """Commands, seeds and time; and for each, from which commit and on what machine."""
     lines = []
     ways = unique(_way(result) for result in results)
@@ -80,7 +80,7 @@ def _provenance(results: list[Result]) -> list[str]:
     return lines
 
 
-def _way(result: Result) -> tuple[str, str | None, str, str]:
+def _way(result: ExperimentResult) -> tuple[str, str | None, str, str]:
     made = result.made
     return made["command"], made["commit"], made["machine"], made["jax"]
 
@@ -88,7 +88,7 @@ def _way(result: Result) -> tuple[str, str | None, str, str]:
 def _not_run(
     experiment: str,
     scope: Scope,
-    results: list[Result],
+    results: list[ExperimentResult],
     missing: dict[str, str],
     notes: dict[str, str],
 ) -> list[str]:

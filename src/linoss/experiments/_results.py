@@ -20,7 +20,7 @@ RESULT, MISSING = "result.json", "missing.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class ExperimentResult:
     """The outcome of one run, or of one measurement."""
 
     experiment: str
@@ -40,24 +40,24 @@ class Result:
     """How: command, seconds, commit, versions, machine, date."""
 
 
-def write_result(folder: Path, result: Result) -> None:
+def write_result(folder: Path, result: ExperimentResult) -> None:
     """Write a result, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / RESULT, json.dumps(asdict(result), indent=1, allow_nan=False) + "\n")
 
 
-def read_result(folder: Path) -> Result | None:
+def read_result(folder: Path) -> ExperimentResult | None:
     """The result in a directory, if there is one."""
     path = folder / RESULT
     if not path.exists():
         return None
     try:
-        return Result(**json.loads(path.read_text()))
+        return ExperimentResult(**json.loads(path.read_text()))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: is no result of an experiment ({error}); remove it") from None
 
 
-def read_results(folder: Path) -> list[Result]:
+def read_results(folder: Path) -> list[ExperimentResult]:
     """All results below a directory, by protocol, data set and model, then by their paths."""
     found = (read_result(path.parent) for path in sorted(folder.rglob(RESULT)))
     order = {model: place for place, model in enumerate(MODELS)}

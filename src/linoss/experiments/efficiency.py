@@ -25,12 +25,12 @@ import jax.numpy as jnp
 import optax
 
 from linoss.experiments import _paper, _textbook
+from linoss.experiments._execute import left_for_all, refuse_difference, say
 from linoss.experiments._figures import Figures
+from linoss.experiments._markdown import ABSENT, table
 from linoss.experiments._protocol import MODELS as SETTINGS
 from linoss.experiments._protocol import NAMES, Options, Scope, hyperparameters
-from linoss.experiments._results import Result, made_by, read_result, unique, write_result
-from linoss.experiments._runs import left_for_all, refuse_difference, say
-from linoss.experiments._tables import ABSENT, table
+from linoss.experiments._results import ExperimentResult, made_by, read_result, unique, write_result
 from linoss.nn import LinOSS, LinOSSConfig, trainable
 
 NAME, TITLE = "efficiency", "Memory and run time"
@@ -91,7 +91,7 @@ def run(options: Options) -> None:
     for place, (data_set, model, folder, settings) in enumerate(todo, start=1):
         start = time.monotonic()
         outcome = compare(size_of(data_set, model), repeats)
-        result = Result(
+        result = ExperimentResult(
             experiment=NAME,
             data_set=data_set,
             model=model,
@@ -278,7 +278,7 @@ def memory(field: str) -> float:
     return int(line.split()[1]) / 1024
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """Both methods beside the paper's GPU."""
     lines = [
         "A training step (forward, backward, Adam), as the seconds that 1000 of them take, and the "
@@ -299,7 +299,7 @@ def report(results: list[Result], figures: Figures) -> str:
     return "\n".join(lines)
 
 
-def _rows(results: list[Result]) -> list[list[str]]:
+def _rows(results: list[ExperimentResult]) -> list[list[str]]:
     rows = []
     for result in sorted(results, key=lambda r: SCOPE.data_sets.index(r.data_set)):
         measured = [result.outcome[method] for method in METHODS]

@@ -12,17 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from linoss.experiments import _paper
+from linoss.experiments._execute import (
+    ExperimentRun,
+    execute_one,
+    is_finished,
+    make_run,
+    no_more,
+    say,
+)
 from linoss.experiments._figures import Figures
-from linoss.experiments._processes import together
+from linoss.experiments._markdown import ABSENT, table
 from linoss.experiments._protocol import NAMES, Options, Scope
-from linoss.experiments._results import Result, read_result, unique
-from linoss.experiments._runs import Run, execute_one, is_finished, make_run, no_more, say
-from linoss.experiments._tables import ABSENT, table
+from linoss.experiments._results import ExperimentResult, read_result, unique
+from linoss.experiments._worker_pool import together
 from linoss.experiments.uea import available, make_problem
-from linoss.search._progress import Silence
 from linoss.search._shared import Claim, Definition, SharedStudy
 from linoss.search._space import Values
 from linoss.search._storage import Storage
+from linoss.search._summary import Silence
 from linoss.search._worker import summary_of, work
 from linoss.training import TrainingError
 
@@ -36,7 +43,7 @@ _SILENCE = 60  # seconds without a sign of life after which a process counts as 
 class Search:
     """A run for each point of the grid."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[ExperimentRun, ...]
 
     @property
     def name(self) -> str:
@@ -152,7 +159,7 @@ def title(point: _paper.Hyperparameters) -> str:
     )
 
 
-def ranked(results: list[Result]) -> list[tuple[_paper.Hyperparameters, float, float]]:
+def ranked(results: list[ExperimentResult]) -> list[tuple[_paper.Hyperparameters, float, float]]:
     """Points of the grid with their mean validation and test metric, the best first."""
     found = []
     for variant in unique(result.variant for result in results):
@@ -166,7 +173,7 @@ def ranked(results: list[Result]) -> list[tuple[_paper.Hyperparameters, float, f
     return sorted(found, key=lambda entry: -entry[1])
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """The best few points of each search, and the paper's."""
     lines = [
         f"The best {_SHOWN} points of the grid of {len(_paper.GRID)}, by accuracy on the "

@@ -15,11 +15,11 @@ from sklearn.base import clone
 
 from linoss import _checks
 from linoss.data import Sequences, Table
-from linoss.search._progress import Silence, StudyLine
 from linoss.search._records import Study, refuse_other, write_study
 from linoss.search._shared import Claim, Definition, SharedStudy
 from linoss.search._space import default_ranges, grid_points, make_space
 from linoss.search._storage import Storage
+from linoss.search._summary import Silence, StudyLine
 from linoss.search._worker import summary_of, work
 from linoss.training import CheckpointError, Progress
 from linoss.training._progress import progress_text

@@ -4,20 +4,20 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from linoss.search._progress import Silence, Summary, summarize
 from linoss.search._records import COMPLETE, PRUNED
 from linoss.search._shared import Claim, Heartbeat, Pruned, SharedStudy, TakenAway
 from linoss.search._storage import StorageError
+from linoss.search._summary import Silence, Summary, summarize
 from linoss.training import TrainingError
 
 _LOOK_EVERY = 1.0  # seconds, when all that is left is done by others
 
-Objective = Callable[[Claim], float]
+TrialFunction = Callable[[Claim], float]
 """Does a trial, reports on its way, and gives the validation metric it came to."""
 
 
 def work(
-    study: SharedStudy, objective: Objective, trials: int, show: Silence, *, wait: bool = True
+    study: SharedStudy, objective: TrialFunction, trials: int, show: Silence, *, wait: bool = True
 ) -> None:
     """Do trials until each of so many is complete, pruned or given up; by this worker or another.
 
@@ -40,7 +40,7 @@ def summary_of(study: SharedStudy, trials: int) -> Summary:
     return summarize(study.trials(), trials, study.definition.higher_is_better)
 
 
-def _do(study: SharedStudy, objective: Objective, claim: Claim, show: Silence) -> None:
+def _do(study: SharedStudy, objective: TrialFunction, claim: Claim, show: Silence) -> None:
     metric, name = study.definition.metric, f"trial {claim.number}"
     try:
         with Heartbeat(claim):

@@ -18,9 +18,9 @@ from linoss.training._devices import Devices
 from linoss.training._errors import TrainingError
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Objective
+from linoss.training._outcome import Progress, Record, TrainingResult
 from linoss.training._predict import evaluate
-from linoss.training._result import Progress, Record, Result
-from linoss.training._run import FACTS, RunDirectory, RunState
+from linoss.training._run_directory import FACTS, RunDirectory, RunState
 from linoss.training._step import Carry, LearningRates, StepSettings, first_carry, update
 
 _LOOK_EVERY = 0.5  # seconds: how often the loss is fetched from the device
@@ -68,7 +68,7 @@ class Loop:
         self.files: RunDirectory | None = None
         self.clock = time.monotonic()
 
-    def run(self, save_every: int | float | None) -> Result:
+    def run(self, save_every: int | float | None) -> TrainingResult:
         """From the state as it is to the end."""
         self._take_places()
         config, self.good = self.config, self.state
@@ -190,9 +190,9 @@ class Loop:
             self.state = replace(state, seconds=time.monotonic() - self.clock)
             self.save()
 
-    def result(self, state: RunState) -> Result:
+    def result(self, state: RunState) -> TrainingResult:
         """As of that state."""
-        return Result(
+        return TrainingResult(
             model=self.devices.at_home(state.model),
             history=self.history[: state.records],
             best_step=state.best_step,

@@ -4,7 +4,7 @@ import sys
 from types import TracebackType
 from typing import TextIO
 
-from linoss.training._result import Progress
+from linoss.training._outcome import Progress
 
 
 class ProgressLine:

@@ -14,7 +14,10 @@ import linoss
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training._config import TrainingConfig
 from linoss.training._errors import CheckpointError
-from linoss.training._files import (
+from linoss.training._inputs import Inputs
+from linoss.training._objectives import Objective, objective_from_dict
+from linoss.training._outcome import Record
+from linoss.training._verified_files import (
     NOT_UNDERSTOOD,
     cannot_write,
     named,
@@ -27,9 +30,6 @@ from linoss.training._files import (
     write_json,
     write_tensors,
 )
-from linoss.training._inputs import Inputs
-from linoss.training._objectives import Objective, objective_from_dict
-from linoss.training._result import Record
 
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 STATE, HISTORY = "state.safetensors", "history.jsonl"

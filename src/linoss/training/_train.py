@@ -12,14 +12,14 @@ from linoss import _checks
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import Devices
-from linoss.training._files import locked
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._loop import Loop
 from linoss.training._objectives import Objective
+from linoss.training._outcome import Progress, TrainingResult
 from linoss.training._predict import check_model
-from linoss.training._result import Progress, Result
-from linoss.training._run import RunDirectory
+from linoss.training._run_directory import RunDirectory
 from linoss.training._saved import describe, make_directory
+from linoss.training._verified_files import locked
 
 
 def train(
@@ -37,7 +37,7 @@ def train(
     extra: dict[str, Any] | None = None,
     arrays: dict[str, np.ndarray] | None = None,
     mesh: Mesh | None = None,
-) -> Result:
+) -> TrainingResult:
     """Train a model by Adam, and keep the weights that do best on held-out cases.
 
     The run is a function of its arguments: the same ones give the same weights, bit for bit, on

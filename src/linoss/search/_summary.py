@@ -32,7 +32,7 @@ class Summary:
         """For people.
 
         ```python
-        >>> from linoss.search._progress import Summary
+        >>> from linoss.search._summary import Summary
         >>> Summary(20, 5, 2, 0, 3, 0.9, 61.0).text("accuracy")
         '5/20 trials  2 pruned  3 running  best accuracy 0.9  ETA 1 min 01 s'
 

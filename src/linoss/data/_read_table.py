@@ -21,8 +21,8 @@ import numpy as np
 from linoss.data._calendar import fill_gaps
 from linoss.data._columns import ID_NAMES, TIME_NAMES, Columns, is_missing, named
 from linoss.data._errors import DataError
-from linoss.data._files import listed, regular_file, shown
 from linoss.data._frames import columns_of_frame
+from linoss.data._raw_files import listed, regular_file, shown
 from linoss.data._read import TABLES
 from linoss.data._table import Table
 from linoss.data._times import time_column
@@ -46,8 +46,8 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     **Arguments:**
 
     - `path`: a wide table, with columns `date` and one for each variable, or a long one, with
-      columns `unique_id`, `ds`, `y` and others that go with it. The head of `data/_tables.py` has
-      the details. What cannot be read is a [`linoss.data.DataError`][].
+      columns `unique_id`, `ds`, `y` and others that go with it. The head of
+      `data/_read_table.py` has the details. What cannot be read is a [`linoss.data.DataError`][].
     """
     file = regular_file(path)
     suffix = file.suffix.lower()
@@ -74,7 +74,7 @@ def table(data: Any) -> Table:
     **Arguments:**
 
     - `data`: an array (time, variables) or (time,), or a pandas frame, wide or long; in a wide one
-      times may be the index. The head of `data/_tables.py` has the details.
+      times may be the index. The head of `data/_read_table.py` has the details.
     """
     if hasattr(data, "to_frame") and getattr(data, "ndim", 0) == 1:
         data = data.to_frame("y" if data.name is None else data.name)

@@ -28,7 +28,7 @@ class Progress:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class TrainingResult:
     """What training came to."""
 
     model: LinOSS

@@ -15,20 +15,7 @@ import numpy as np
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
 from linoss.training._errors import CheckpointError
-from linoss.training._files import (
-    NOT_UNDERSTOOD,
-    named,
-    read_file,
-    read_json,
-    read_tensors,
-    remove_remains,
-    restored,
-    write_after,
-    write_file,
-    write_json,
-    write_tensors,
-)
-from linoss.training._result import Record
+from linoss.training._outcome import Record
 from linoss.training._saved import (
     ARRAYS,
     CONFIG,
@@ -41,6 +28,19 @@ from linoss.training._saved import (
     write_arrays,
 )
 from linoss.training._step import Carry
+from linoss.training._verified_files import (
+    NOT_UNDERSTOOD,
+    named,
+    read_file,
+    read_json,
+    read_tensors,
+    remove_remains,
+    restored,
+    write_after,
+    write_file,
+    write_json,
+    write_tensors,
+)
 
 _FORMAT = "linoss-state"
 FACTS = ("step", "best_step", "best_metric", "stale", "records", "seconds")

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 
 from linoss.experiments._paper import DATA_SETS, Hyperparameters
-from linoss.experiments._processes import together
 from linoss.experiments._protocol import (
     MODELS,
     NAMES,
@@ -22,7 +21,8 @@ from linoss.experiments._protocol import (
     hyperparameters,
     training_config,
 )
-from linoss.experiments._results import Result, made_by, read_result, write_result
+from linoss.experiments._results import ExperimentResult, made_by, read_result, write_result
+from linoss.experiments._worker_pool import together
 from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 from linoss.training import (
     Cases,
@@ -39,7 +39,7 @@ _SAVE_EVERY = 120  # seconds between checkpoints
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class ExperimentRun:
     """One training of one model on one split: all that decides it."""
 
     experiment: str
@@ -92,10 +92,10 @@ def make_run(
     variant: str | None = None,
     changes: dict[str, Any] | None = None,
     protocols: dict[str, Protocol] | None = None,
-) -> Run:
+) -> ExperimentRun:
     """A run on one of the paper's data sets; by default with the paper's best hyperparameters."""
     chosen = chosen or hyperparameters(data_set, model)
-    return Run(
+    return ExperimentRun(
         experiment=experiment,
         data_set=data_set,
         model=model,
@@ -127,7 +127,7 @@ class Problem:
     """Of the model: task and head."""
 
 
-MakeProblem = Callable[[Run], Problem]
+MakeProblem = Callable[[ExperimentRun], Problem]
 Measure = Callable[[LinOSS, Problem], dict[str, Any]]
 
 
@@ -137,7 +137,10 @@ def no_more(model: LinOSS, problem: Problem) -> dict[str, Any]:
 
 
 def execute(
-    runs: Sequence[Run], problem: MakeProblem, options: Options, measure: Measure = no_more
+    runs: Sequence[ExperimentRun],
+    problem: MakeProblem,
+    options: Options,
+    measure: Measure = no_more,
 ) -> None:
     """Do all runs that have no result yet. With several processes, some at a time."""
     todo = [run for run in runs if not is_finished(run, options)]
@@ -155,7 +158,7 @@ def execute(
 
 
 def _execute_in_turn(
-    todo: Sequence[Run], problem: MakeProblem, options: Options, measure: Measure
+    todo: Sequence[ExperimentRun], problem: MakeProblem, options: Options, measure: Measure
 ) -> None:
     start = time.monotonic()
     for place, run in enumerate(todo):
@@ -166,8 +169,13 @@ def _execute_in_turn(
 
 
 def execute_one(
-    run: Run, problem: MakeProblem, options: Options, measure: Measure, *, live: bool = False
-) -> Result:
+    run: ExperimentRun,
+    problem: MakeProblem,
+    options: Options,
+    measure: Measure,
+    *,
+    live: bool = False,
+) -> ExperimentResult:
     """Train, test, and write the result."""
     folder, parts = run.folder(options.out), problem(run)
     config = LinOSSConfig.published(
@@ -217,7 +225,7 @@ def execute_one(
     if error is not None:
         outcome["error"] = error
     seconds = trained.history[-1]["seconds"] if trained.history else 0.0
-    result = Result(
+    result = ExperimentResult(
         experiment=run.experiment,
         data_set=run.data_set,
         model=run.model,
@@ -239,7 +247,7 @@ def say(message: str) -> None:
     sys.stderr.flush()
 
 
-def _say_finished(run: Run, result: Result, place: str, left: float) -> None:
+def _say_finished(run: ExperimentRun, result: ExperimentResult, place: str, left: float) -> None:
     say(f"[{place}] {run.name}: {_summary(result)}{left_for_all(left)}")
 
 
@@ -248,7 +256,7 @@ def left_for_all(seconds: float) -> str:
     return f"; about {duration(seconds)} left for all" if seconds else ""
 
 
-def _summary(result: Result) -> str:
+def _summary(result: ExperimentResult) -> str:
     outcome, seconds = result.outcome, result.made["seconds"]
     if outcome["test"] is None:
         return f"failed: {outcome['error']}"
@@ -267,7 +275,7 @@ def _progress(metric: str, live: bool) -> Iterator[Callable[[Any], None] | None]
         yield line
 
 
-def is_finished(run: Run, options: Options) -> bool:
+def is_finished(run: ExperimentRun, options: Options) -> bool:
     """Whether there is a result; a directory that must not be used is refused."""
     folder = run.folder(options.out)
     if not options.resume and folder.exists() and any(folder.iterdir()):
@@ -282,7 +290,7 @@ def is_finished(run: Run, options: Options) -> bool:
     return True
 
 
-def _goes_on(result: Result, run: Run) -> bool:
+def _goes_on(result: ExperimentResult, run: ExperimentRun) -> bool:
     """Whether the run ended only because it was to have so many steps, and is to have more now."""
     ended = result.outcome.get("stopped_early") or "error" in result.outcome
     return not ended and run.training.goes_on(result.settings.get("training"))

@@ -17,7 +17,7 @@ _CONFIG, _COLUMNS = "config.json", "columns.json"
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnNames:
     """What a command should know of the data that a run was trained on."""
 
     label: str | None = None
@@ -42,7 +42,7 @@ def holds_a_run(run: Path) -> bool:
 def read_settings(run: Path) -> Settings:
     """The task and the estimator's parameters of a run, which may not have trained yet."""
     from linoss.training import CheckpointError
-    from linoss.training._files import read_json
+    from linoss.training._verified_files import read_json
 
     record = read_json(run / _CONFIG, "linoss")
     extra: Any = record.get("extra")
@@ -55,8 +55,8 @@ def read_settings(run: Path) -> Settings:
         ) from None
 
 
-def read_columns(run: Path) -> Columns:
-    """What `write_columns` wrote; nothing where an estimator was saved by other means."""
+def read_column_names(run: Path) -> ColumnNames:
+    """What `write_column_names` wrote; nothing where an estimator was saved by other means."""
     from linoss.training import CheckpointError
 
     path = run / _COLUMNS
@@ -67,16 +67,16 @@ def read_columns(run: Path) -> Columns:
         if not all(isinstance(name, str) for name in (*(names or ()), label or "")):
             raise TypeError("names are not text")
     except FileNotFoundError:
-        return Columns()
+        return ColumnNames()
     except (OSError, ValueError, TypeError, LookupError) as error:
         raise CheckpointError(
             f"{path}: cannot be understood ({error}); remove it, and name the column of labels "
             "with --label"
         ) from None
-    return Columns(label, names)
+    return ColumnNames(label, names)
 
 
-def write_columns(run: Path, columns: Columns) -> None:
+def write_column_names(run: Path, columns: ColumnNames) -> None:
     """Write them beside the run."""
     run.mkdir(parents=True, exist_ok=True)
     write_text(run / _COLUMNS, json_line({"label": columns.label, "channels": columns.channels}))
