@@ -53,8 +53,8 @@ def demo(
     struck, once. With --out the run is kept, with its report.html.
     """
     import linoss.data
+    from linoss._stderr import say
     from linoss.cli._fit import finish
-    from linoss.cli._guard import say
     from linoss.cli._run_settings import ColumnNames, holds_a_run, write_column_names
     from linoss.cli._scores import score_cases
     from linoss.estimators import LinOSSClassifier

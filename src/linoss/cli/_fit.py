@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._evaluate import show_score
-from linoss.cli._guard import INTERRUPTED, say
+from linoss.cli._guard import INTERRUPTED
 from linoss.cli._machines import join_machines
 from linoss.cli._output import number, show_json, show_line
 from linoss.cli._run_settings import (

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from linoss._files import write_text
 from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
-from linoss.cli._output import show_json, show_line, write_text
+from linoss.cli._output import show_json, show_line
 from linoss.cli._predict import Out
 
 

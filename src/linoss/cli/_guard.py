@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import typer
 
+from linoss._stderr import say
+
 FAILED, INTERRUPTED = 1, 130
 
 
@@ -38,12 +40,6 @@ def fail(message: str) -> NoReturn:
     """End with a message."""
     say(f"Error: {' '.join(message.split())}")
     raise typer.Exit(FAILED) from None
-
-
-def say(message: str) -> None:
-    """Something for people, on stderr."""
-    sys.stderr.write(message + "\n")
-    sys.stderr.flush()
 
 
 def _of_training(error: RuntimeError | MemoryError) -> str:

@@ -1,16 +1,14 @@
-"""What commands print: one JSON object, or tables for people; and files, whole or not at all."""
+"""What commands print: one JSON object, or tables for people."""
 
 import csv
 import io
 import json
 import math
-import os
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
+from linoss._plain import plain
 
 
 def show_json(record: dict[str, Any]) -> None:
@@ -21,19 +19,7 @@ def show_json(record: dict[str, Any]) -> None:
 
 def json_line(record: Any) -> str:
     """As JSON, in which numbers that are not finite are null."""
-    return json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    return json.dumps(plain(record, lenient=True), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -52,17 +38,6 @@ def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return text.getvalue()
-
-
-def write_text(path: Path, content: str) -> None:
-    """Write a file such that it has the old content or the new."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        temporary.write_text(content, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from linoss._files import write_text
 from linoss.cli._evaluate import Data, Label, RunArgument
 from linoss.cli._options import Json
-from linoss.cli._output import csv_text, show_json, show_line, write_text
+from linoss.cli._output import csv_text, show_json, show_line
 from linoss.cli._run_settings import read_column_names
 from linoss.cli._sources import read_unlabelled_cases
 

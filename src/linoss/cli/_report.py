@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from linoss._files import write_text
 from linoss.cli import _pictures as pictures
-from linoss.cli._output import number, write_text
+from linoss.cli._output import number
 from linoss.cli._scores import ClassScore, Forecast, ForecastScore, NumberScore, Score
 from linoss.cli._spectrum import Bank, banks
 

@@ -81,7 +81,7 @@ def reproduce(
         results = [_record(result) for result in experiments.read_results(table.parent)]
         show_json({"table": table, "results": results})
     else:
-        show_line(table.read_text())
+        show_line(table.read_text(encoding="utf-8"))
         show_line(f"Results are in {table.parent}")
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from linoss.cli._output import json_line, write_text
+from linoss._files import write_text
+from linoss.cli._output import json_line
 
 TASKS = {
     "classification": "LinOSSClassifier",

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._fit import _refuse_classes, _refuse_unknown, fit
-from linoss.cli._guard import INTERRUPTED, say
+from linoss.cli._guard import INTERRUPTED
 from linoss.cli._output import show_json, show_line, show_table
 from linoss.cli._run_settings import REPORT, TASKS, ColumnNames, holds_a_run, write_column_names
 from linoss.cli._scores import Score, score_of

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+from linoss._files import write_text
+from linoss._stderr import duration
 from linoss.cli import _study_pictures as pictures
-from linoss.cli._output import number, write_text
+from linoss.cli._output import number
 from linoss.cli._pictures import metric_name, svg
 from linoss.cli._report import _section, _table, _text, environment, page
 from linoss.cli._scores import Score
 from linoss.search import Study, Trial
-from linoss.training._progress import duration
 
 _STATES = ("complete", "pruned", "failed", "running", "waiting")
 

@@ -1,6 +1,5 @@
 """What the estimators share: from parameters to a trained model, to a directory and back."""
 
-import json
 import os
 import warnings
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from linoss import _checks
+from linoss._plain import plain
 from linoss.data import DataError, Sequences, sequences
 from linoss.estimators._listener import Listener
 from linoss.nn import LinOSS, LinOSSConfig
@@ -24,6 +24,7 @@ from linoss.training import (
     Inputs,
     Objective,
     Progress,
+    ProgressLine,
     Saved,
     TrainingConfig,
     load_model,
@@ -32,7 +33,6 @@ from linoss.training import (
     save_model,
     train,
 )
-from linoss.training._progress import ProgressLine
 
 OnProgress = Callable[[Progress], None]
 Kind = TypeVar("Kind", bound="SequenceEstimator")
@@ -272,10 +272,9 @@ class SequenceEstimator(BaseEstimator):
         del parameters["devices"]  # a run may go on with others
         if not isinstance(parameters["random_state"], int | None):
             parameters["random_state"] = None  # it has been used up
-        parameters = json.loads(json.dumps(parameters, default=_plain))
         return {
             "estimator": type(self).__name__,
-            "parameters": parameters,
+            "parameters": plain(parameters),
             "fitted": self._fitted(),
         }
 
@@ -346,10 +345,3 @@ def _partly_missing(case: Any) -> bool:
 def _is_table(X: Any) -> bool:
     """Whether a list is a table of numbers, a row for each case, and not a list of arrays."""
     return len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, for JSON."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{value!r} cannot be written as JSON")

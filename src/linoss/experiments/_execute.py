@@ -2,7 +2,6 @@
 
 import functools
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ from typing import Any
 
 import jax
 
+from linoss._plain import first_difference
+from linoss._stderr import duration, say
 from linoss.experiments._paper import DATA_SETS, Hyperparameters
 from linoss.experiments._protocol import (
     MODELS,
@@ -28,12 +29,12 @@ from linoss.training import (
     Cases,
     Inputs,
     Objective,
+    ProgressLine,
     TrainingConfig,
     TrainingError,
     evaluate,
     train,
 )
-from linoss.training._progress import ProgressLine, duration
 
 _SAVE_EVERY = 120  # seconds between checkpoints
 
@@ -241,12 +242,6 @@ def execute_one(
     return result
 
 
-def say(message: str) -> None:
-    """Something for people, on stderr."""
-    sys.stderr.write(message + "\n")
-    sys.stderr.flush()
-
-
 def _say_finished(run: ExperimentRun, result: ExperimentResult, place: str, left: float) -> None:
     say(f"[{place}] {run.name}: {_summary(result)}{left_for_all(left)}")
 
@@ -298,11 +293,9 @@ def _goes_on(result: ExperimentResult, run: ExperimentRun) -> bool:
 
 def refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Refuse a result of other settings, and name the first that differs."""
-    for part in now:
-        for name, value in now[part].items():
-            then = before.get(part, {}).get(name)
-            if then != value:
-                raise ValueError(
-                    f"{folder}: {name} is {then!r} in its result, but {value!r} now; go on with "
-                    "the same options, or choose another --out"
-                )
+    found = first_difference(before, now)
+    if found is not None:
+        raise ValueError(
+            f"{folder}: {found.path[-1]} is {found.before!r} in its result, but {found.now!r} now; "
+            "go on with the same options, or choose another --out"
+        )

@@ -6,10 +6,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from linoss._files import write_text
+from linoss._stderr import duration
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import NAMES, Scope
-from linoss.experiments._results import MISSING, ExperimentResult, read_results, unique, write_text
-from linoss.training._progress import duration
+from linoss.experiments._results import MISSING, ExperimentResult, read_results, unique
 
 _HEAD = """# Results
 

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 import linoss
+from linoss._files import write_text
 from linoss.experiments._protocol import MODELS
 
 RESULT, MISSING = "result.json", "missing.json"
@@ -41,7 +42,7 @@ class ExperimentResult:
 
 
 def write_result(folder: Path, result: ExperimentResult) -> None:
-    """Write a result, whole or not at all."""
+    """Write a result into a directory, atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / RESULT, json.dumps(asdict(result), indent=1, allow_nan=False) + "\n")
 
@@ -65,13 +66,6 @@ def read_results(folder: Path) -> list[ExperimentResult]:
         (result for result in found if result is not None),
         key=lambda r: (r.protocol or "", r.data_set, order.get(r.model, len(order))),
     )
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file such that it holds the old text or the new, whenever the process dies."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)
 
 
 def made_by(command: str, seconds: float) -> dict[str, Any]:

@@ -24,8 +24,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from linoss._stderr import say
 from linoss.experiments import _paper, _textbook
-from linoss.experiments._execute import left_for_all, refuse_difference, say
+from linoss.experiments._execute import left_for_all, refuse_difference
 from linoss.experiments._figures import Figures
 from linoss.experiments._markdown import ABSENT, table
 from linoss.experiments._protocol import MODELS as SETTINGS

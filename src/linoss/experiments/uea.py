@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
+from linoss._files import write_text
+from linoss._stderr import say
 from linoss.data import DataError, Sequences, read_parts
 from linoss.experiments import _paper
 from linoss.experiments._data_sets import MissingData, data_directory, find
-from linoss.experiments._execute import ExperimentRun, Problem, execute, make_run, say
+from linoss.experiments._execute import ExperimentRun, Problem, execute, make_run
 from linoss.experiments._figures import Figures, learning_curves
 from linoss.experiments._markdown import ABSENT, judged, over_seeds, printed, source_of, span, table
 from linoss.experiments._protocol import NAMES, Options, Scope
-from linoss.experiments._results import MISSING, ExperimentResult, unique, write_text
+from linoss.experiments._results import MISSING, ExperimentResult, unique
 from linoss.experiments._splits import published_split
 from linoss.training import Classification, Inputs
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from linoss._stderr import say
 from linoss.experiments import _paper
 from linoss.experiments._execute import (
     ExperimentRun,
@@ -18,7 +19,6 @@ from linoss.experiments._execute import (
     is_finished,
     make_run,
     no_more,
-    say,
 )
 from linoss.experiments._figures import Figures
 from linoss.experiments._markdown import ABSENT, table

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from linoss.training._verified_files import write_file
+from linoss._files import write_text
 
 STUDY = "study.json"
 COMPLETE, PRUNED, FAILED, RUNNING, WAITING = "complete", "pruned", "failed", "running", "waiting"
@@ -93,9 +93,9 @@ class Study:
 
 
 def write_study(folder: Path, study: Study, identity: str) -> None:
-    """`study.json`, whole or not at all."""
+    """Write `study.json`."""
     record = {"format": "linoss-study", "id": identity, **study.record()}
-    write_file(folder / STUDY, json.dumps(record, indent=1, allow_nan=False).encode() + b"\n")
+    write_text(folder / STUDY, json.dumps(record, indent=1, allow_nan=False) + "\n")
 
 
 def refuse_other(folder: Path, identity: str) -> None:

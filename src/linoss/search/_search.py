@@ -22,7 +22,6 @@ from linoss.search._storage import Storage
 from linoss.search._summary import Silence, StudyLine
 from linoss.search._worker import summary_of, work
 from linoss.training import CheckpointError, Progress
-from linoss.training._progress import progress_text
 
 TRIALS, BEST, DATABASE = "trials", "best", "study.db"
 SILENCE = 60  # seconds
@@ -189,7 +188,7 @@ class _Trainer:
         every, metric = estimator.evaluate_every, claim.study.definition.metric
 
         def progress(state: Progress) -> None:
-            self.show.live(f"trial {claim.number}: {progress_text(state, metric)}")
+            self.show.live(f"trial {claim.number}: {state.text(metric)}")
             if state.metric is not None and state.step % every == 0 and state.step < state.steps:
                 claim.report(state.step, state.metric)
 
@@ -235,20 +234,10 @@ def _number_of(trials: int | None, points: list[dict[str, Any]] | None) -> int:
 
 
 def _settings(estimator: Any, ranges: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the trials besides what is searched, as plain values."""
+    """What decides the trials besides what is searched."""
     left_out = {"verbose", "devices", *ranges}
     found = estimator.get_params(deep=False)
-    return {name: _plain(value) for name, value in found.items() if name not in left_out}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return value if isinstance(value, str | int | float | None) else str(value)
+    return {name: value for name, value in found.items() if name not in left_out}
 
 
 def _facts(X: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ may hold several attempts at a number, of which one counts. Whenever a worker di
 that looks finds the number free.
 """
 
-import json
 import secrets
 import threading
 from collections.abc import Sequence
@@ -14,10 +13,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from linoss._plain import first_difference, plain
 from linoss.search._attempts import ERROR, FINAL, FREE, NUMBER, RUN, is_free, trial_of
 from linoss.search._extra import quietly
 from linoss.search._records import COMPLETE, FAILED, PRUNED, Study, Trial
-from linoss.search._space import Space, plain
+from linoss.search._space import Space, described
 from linoss.search._storage import Storage
 
 _STARTUP = 5  # complete trials before any is pruned
@@ -71,7 +71,7 @@ class SharedStudy:
         self.identity = storage.patiently(self._join)
 
     def _join(self) -> str:
-        now = json.loads(json.dumps({**asdict(self.definition), "space": plain(self.space)}))
+        now = plain({**asdict(self.definition), "space": described(self.space)}, lenient=True)
         with self.storage.alone(), quietly() as optuna:
             direction = "maximize" if self.definition.higher_is_better else "minimize"
             self.study = optuna.create_study(
@@ -87,8 +87,12 @@ class SharedStudy:
                     raise ValueError(f"the study {self.name!r} is not one of linoss; name another")
                 there = {"id": secrets.token_hex(8), **now}
                 self.study.set_user_attr(_DEFINITION, there)
-        for part, value in now.items():
-            _refuse_difference(self.name, part, there.get(part), value)
+        found = first_difference({part: there.get(part) for part in now}, now)
+        if found is not None:
+            raise ValueError(
+                f"the study {self.name!r} has {found.path[-1]} {found.before!r}, but now it is "
+                f"{found.now!r}; join it with the same options, or name another study"
+            )
         return there["id"]
 
     def _pruner(self) -> Any:
@@ -186,7 +190,7 @@ class SharedStudy:
             metric=definition.metric,
             higher_is_better=definition.higher_is_better,
             trials=trials,
-            space=plain(self.space),
+            space=described(self.space),
             importance=self._importance(),
         )
 
@@ -273,15 +277,3 @@ class Heartbeat:
             with suppress(Exception):  # the next one may get through
                 storage.rdb.record_heartbeat(trial._trial_id)
         storage.rdb.remove_session()
-
-
-def _refuse_difference(study: str, name: str, there: Any, now: Any) -> None:
-    """Refuse to join a study that is about something else, and name the first difference."""
-    if isinstance(there, dict) and isinstance(now, dict) and there.keys() | now.keys():
-        for key in sorted(there.keys() | now.keys()):
-            _refuse_difference(study, key, there.get(key), now.get(key))
-    elif there != now:
-        raise ValueError(
-            f"the study {study!r} has {name} {there!r}, but now it is {now!r}; join it with the "
-            "same options, or name another study"
-        )

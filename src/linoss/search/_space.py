@@ -135,8 +135,8 @@ def grid_points(space: Space, seed: int) -> list[dict[str, Any]]:
     return [points[i] for i in np.random.default_rng(seed).permutation(len(points))]
 
 
-def plain(space: Space) -> dict[str, Any]:
-    """For JSON."""
+def described(space: Space) -> dict[str, Any]:
+    """The space for JSON: lists, or low, high and whether logarithmic."""
     return {
         name: list(values.values) if isinstance(values, Values) else asdict(values)
         for name, values in space.items()

@@ -1,14 +1,13 @@
 """How far a study is, over all of its workers, and how long it will take."""
 
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from linoss._stderr import LiveLine, duration
 from linoss.search._records import COMPLETE, ENDED, FAILED, PRUNED, RUNNING, Trial
-from linoss.training._progress import duration
 
 _LOOK_EVERY = 5.0  # seconds: how often a live line asks the storage
 
@@ -89,38 +88,26 @@ class StudyLine(Silence):
     """A live line on a terminal; elsewhere a line for each trial of this worker."""
 
     def __init__(self, summary: Callable[[], Summary], metric: str, stream: TextIO | None = None):
-        self._summary, self._metric = summary, metric
-        self._stream = stream or sys.stderr
-        self._shown, self._looked, self._text = 0, -_LOOK_EVERY, ""
+        self._summary, self._metric, self._line = summary, metric, LiveLine(stream)
+        self._looked, self._text = -_LOOK_EVERY, ""
 
     def live(self, doing: str) -> None:
-        """Write the line again."""
-        if not self._stream.isatty():
+        """Rewrite the line."""
+        if not self._line.is_live:
             return
         if time.monotonic() - self._looked > _LOOK_EVERY:
             self._look()
-        text = f"{self._text}  |  {doing}"
-        self._stream.write("\r" + text.ljust(self._shown))
-        self._stream.flush()
-        self._shown = len(text)
+        self._line.show(f"{self._text}  |  {doing}")
 
     def ended(self, what: str) -> None:
         """Write a line that stays."""
         self._look()
-        self._clear()
-        self._stream.write(f"{what}; {self._text}\n")
-        self._stream.flush()
+        self._line.keep(f"{what}; {self._text}")
 
     def close(self) -> None:
-        """Leave the terminal clean."""
-        self._clear()
-        self._stream.flush()
+        """Erase the live line."""
+        self._line.clear()
 
     def _look(self) -> None:
         self._text = self._summary().text(self._metric)
         self._looked = time.monotonic()
-
-    def _clear(self) -> None:
-        if self._shown:
-            self._stream.write("\r" + " " * self._shown + "\r")
-        self._shown = 0

@@ -7,8 +7,9 @@ from linoss.training._errors import CheckpointError, TrainingError
 from linoss.training._gather import from_first
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
-from linoss.training._outcome import Progress, TrainingResult
+from linoss.training._outcome import TrainingResult
 from linoss.training._predict import evaluate, predict
+from linoss.training._progress import Progress, ProgressLine
 from linoss.training._saved import Saved, load_model, save_model
 from linoss.training._scaling import Scaling
 from linoss.training._train import train
@@ -22,6 +23,7 @@ __all__ = [
     "Inputs",
     "Objective",
     "Progress",
+    "ProgressLine",
     "Regression",
     "Saved",
     "Scaling",

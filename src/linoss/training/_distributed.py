@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-from jax._src import distributed  # the only way to its key-value store
 
 from linoss import _checks
+from linoss._stderr import say
 
 _FAILURE, _HERE, _HEARD = "linoss/failure", "linoss/here/{}", "linoss/heard/{}"
 _UNKNOWN = "?"
@@ -158,14 +158,26 @@ def _wait_for(coordinator: str, host: str, port: int, timeout: int) -> None:
             time.sleep(0.2)
 
 
+def _key_value_store() -> Any:
+    """The store that the processes of `jax.distributed` share; None before they have joined.
+
+    JAX (0.10 to 0.12) has no public access to it: `jax.distributed` starts and ends the service,
+    and `jax.experimental.multihost_utils` only has collective operations, in which a process that
+    has failed can take no part. This is the only use of a private module of JAX.
+    """
+    from jax._src import distributed
+
+    return distributed.global_state.client
+
+
 class _Watch(threading.Thread):
-    """Waits for news of a failure, and ends this process when they come."""
+    """Waits for the message that a process has failed, and then ends this process."""
 
     current: "_Watch | None" = None
 
     def __init__(self) -> None:
         super().__init__(name="linoss-watch", daemon=True)
-        self.client: Any = distributed.global_state.client
+        self.store = _key_value_store()
         self.processes, self.here = jax.process_count(), jax.process_index()
         self.over = False
         self.exit_code: int | None = None
@@ -182,7 +194,7 @@ class _Watch(threading.Thread):
         """Until something is heard."""
         while not self.over:
             try:
-                told = self.client.blocking_key_value_get(_FAILURE, _PATIENCE)
+                told = self.store.blocking_key_value_get(_FAILURE, _PATIENCE)
             except Exception as error:
                 if self.over or "DEADLINE_EXCEEDED" in str(error):
                     continue
@@ -193,7 +205,7 @@ class _Watch(threading.Thread):
     def tell(self, cause: str) -> None:
         """The others, why this process ends."""
         try:
-            self.client.key_value_set(_FAILURE, cause)
+            self.store.key_value_set(_FAILURE, cause)
         except Exception:  # somebody was first, or nobody is there to hear it
             return
 
@@ -206,7 +218,7 @@ class _Watch(threading.Thread):
 
     def _roll_call(self) -> str:
         """Who is not there any more, in words."""
-        self.client.key_value_set(_HERE.format(self.here), "yes", True)
+        self.store.key_value_set(_HERE.format(self.here), "yes", True)
         missing = [str(process) for process in self._silent(_HERE)]
         if not missing:
             return f"the processes cannot reach each other any more; {_ADVICE}"
@@ -223,14 +235,14 @@ class _Watch(threading.Thread):
         for process in range(self.processes):
             left = max(deadline - time.monotonic(), 0.1)
             try:
-                self.client.blocking_key_value_get(question.format(process), int(1000 * left))
+                self.store.blocking_key_value_get(question.format(process), int(1000 * left))
             except Exception:
                 silent.append(process)
         return silent
 
     def _leave(self, message: str) -> None:
         if not self.over:
-            sys.stderr.write(f"\nError: {message}\n")
+            say(f"\nError: {message}")
             self._leave_now(FAILED)
 
     def _leave_now(self, code: int) -> None:
@@ -238,7 +250,7 @@ class _Watch(threading.Thread):
         sys.stdout.flush()
         sys.stderr.flush()
         try:
-            self.client.key_value_set(_HEARD.format(self.here), "yes", True)
+            self.store.key_value_set(_HEARD.format(self.here), "yes", True)
             if self.here == 0:
                 self._silent(_HEARD)
         except Exception:  # it is gone already

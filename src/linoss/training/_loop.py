@@ -18,8 +18,9 @@ from linoss.training._devices import Devices
 from linoss.training._errors import TrainingError
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Objective
-from linoss.training._outcome import Progress, Record, TrainingResult
+from linoss.training._outcome import Record, TrainingResult
 from linoss.training._predict import evaluate
+from linoss.training._progress import Progress
 from linoss.training._run_directory import FACTS, RunDirectory, RunState
 from linoss.training._step import Carry, LearningRates, StepSettings, first_carry, update
 

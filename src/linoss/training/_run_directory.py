@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from linoss._files import remove_remains
+from linoss._plain import first_difference
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
 from linoss.training._errors import CheckpointError
@@ -34,7 +36,6 @@ from linoss.training._verified_files import (
     read_file,
     read_json,
     read_tensors,
-    remove_remains,
     restored,
     write_after,
     write_file,
@@ -188,22 +189,12 @@ def _line(record: Record) -> bytes:
 
 
 def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to go on with other settings, and name the first that differs."""
-    for part in ("model", "inputs", "objective", "training", "data", "extra", "arrays"):
-        name = _difference(part, before.get(part), now[part])
-        if name is not None:
-            where, then, value = name
-            raise CheckpointError(
-                f"{path}: {where} is {then!r} in the run, but {value!r} now; resume with the "
-                "settings of the run, or train in another directory"
-            )
-
-
-def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any] | None:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted(before.keys() | now.keys()):
-            found = _difference(f"{name}.{key}", before.get(key), now.get(key))
-            if found is not None:
-                return found
-        return None
-    return None if before == now else (name, before, now)
+    """Refuse to resume with other settings, and name the first that differs."""
+    parts = ("model", "inputs", "objective", "training", "data", "extra", "arrays")
+    before = {part: before.get(part) for part in parts}
+    found = first_difference(before, {part: now[part] for part in parts})
+    if found is not None:
+        raise CheckpointError(
+            f"{path}: {'.'.join(found.path)} is {found.before!r} in the run, but {found.now!r} "
+            "now; resume with the settings of the run, or train in another directory"
+        )

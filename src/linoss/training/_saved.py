@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 import linoss
+from linoss._plain import plain
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training._config import TrainingConfig
 from linoss.training._errors import CheckpointError
@@ -19,7 +20,7 @@ from linoss.training._objectives import Objective, objective_from_dict
 from linoss.training._outcome import Record
 from linoss.training._verified_files import (
     NOT_UNDERSTOOD,
-    cannot_write,
+    make_directory,
     named,
     read_file,
     read_json,
@@ -147,16 +148,6 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     return Saved(restored(path, hollow, tensors, exact=False), *saved)
 
 
-def make_directory(directory: str | os.PathLike[str]) -> Path:
-    """A directory, made if it is not there."""
-    folder = Path(directory)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    return folder
-
-
 def refuse_files(folder: Path) -> None:
     """Refuse a directory that holds a model or a run."""
     for name in (*FILES, ARRAYS):
@@ -186,17 +177,20 @@ def describe(
         json.dumps(extra, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"extra cannot be written as JSON: {error}") from None
-    record = {
-        "linoss": linoss.__version__,
-        "model": asdict(model.config),
-        "inputs": inputs.to_dict(),
-        "objective": objective.to_dict(),
-        "training": None if training is None else training.to_dict(),
-        "data": data,
-        "extra": {} if extra is None else extra,
-        "arrays": {name: list(array.shape) for name, array in (arrays or {}).items()},
-    }
-    return json.loads(json.dumps(record, allow_nan=False, default=lambda x: x.item()))
+    record = plain(
+        {
+            "linoss": linoss.__version__,
+            "model": asdict(model.config),
+            "inputs": inputs.to_dict(),
+            "objective": objective.to_dict(),
+            "training": None if training is None else training.to_dict(),
+            "data": data,
+            "extra": {} if extra is None else extra,
+            "arrays": {name: list(array.shape) for name, array in (arrays or {}).items()},
+        }
+    )
+    json.dumps(record, allow_nan=False)  # before any file is written
+    return record
 
 
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray] | None) -> None:

@@ -15,11 +15,12 @@ from linoss.training._devices import Devices
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._loop import Loop
 from linoss.training._objectives import Objective
-from linoss.training._outcome import Progress, TrainingResult
+from linoss.training._outcome import TrainingResult
 from linoss.training._predict import check_model
+from linoss.training._progress import Progress
 from linoss.training._run_directory import RunDirectory
-from linoss.training._saved import describe, make_directory
-from linoss.training._verified_files import locked
+from linoss.training._saved import describe
+from linoss.training._verified_files import locked, make_directory
 
 
 def train(

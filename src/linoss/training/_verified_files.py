@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writes, checksums, versions."""
+"""Files of models and runs: JSON and tensors with a format, a version and a checksum."""
 
 import hashlib
 import json
@@ -18,10 +18,10 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None
 
+from linoss import _files
 from linoss.training._errors import CheckpointError
 
 VERSION = 1
-_TEMPORARY = ".tmp"
 NOT_UNDERSTOOD = (
     TypeError,
     ValueError,
@@ -35,43 +35,37 @@ _REPAIR = "restore it from a copy, or train again in another directory"
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file such that it holds the old content or the new, whenever the process dies."""
-    temporary = path.with_name(path.name + _TEMPORARY)
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_directory(path.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise cannot_write(path, error) from error
-
-
-def remove_remains(folder: Path) -> None:
-    """Remove what writes left that a process did not live to end."""
-    for suffix in (".json", ".safetensors", ".jsonl"):
-        for path in folder.glob(f"*{suffix}{_TEMPORARY}"):
-            path.unlink()
+    """Replace the content of a file atomically."""
+    with _refusing():
+        _files.write_file(path, content)
 
 
 def write_after(path: Path, size: int, content: bytes) -> None:
-    """Keep the first `size` bytes of a file, and write after them."""
+    """Keep the first `size` bytes of a file, or create it, and append `content`."""
+    with _refusing():
+        _files.write_after(path, size, content)
+
+
+def make_directory(directory: str | os.PathLike[str]) -> Path:
+    """A directory, created if it does not exist."""
+    folder = Path(directory)
+    with _refusing():
+        _files.make_directory(folder)
+    return folder
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """A failed write as a `CheckpointError`."""
     try:
-        with open(path, "r+b" if path.exists() else "wb") as file:
-            file.truncate(size)
-            file.seek(size)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise CheckpointError(str(error)) from error
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[Path]:
-    """Keep other processes from writing into a directory, until the end or this one's death."""
+    """Lock a directory against other processes; the lock ends with the process at the latest."""
     if fcntl is None:
         yield path
         return
@@ -88,21 +82,6 @@ def locked(path: Path) -> Iterator[Path]:
         yield path
     finally:
         os.close(handle)
-
-
-def sync_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk."""
-    if os.name == "posix":
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def cannot_write(path: Path, error: OSError) -> CheckpointError:
-    """The error to raise for one of the system."""
-    return CheckpointError(f"{path}: cannot be written ({error.strerror or error})")
 
 
 def read_file(path: Path) -> bytes:
