@@ -68,8 +68,6 @@ def demo(
         hidden_size=16,
         state_size=32,
         num_blocks=2,
-        scheme="imex",
-        damped=True,
         steps=steps,
         batch_size=16,
         learning_rate=3e-3,

@@ -170,8 +170,8 @@ def finish(
     json: bool,
 ) -> None:
     """Write the report, and say what came out."""
-    import linoss
     from linoss.cli._report import write_report
+    from linoss.nn import count_parameters
 
     write_report(out / REPORT, estimator, score, forecasts)
     metric, best = estimator.objective_.metric, estimator.best_metric_
@@ -181,7 +181,7 @@ def finish(
             "report": str(out / REPORT),
             "task": task,
             "steps": estimator.n_steps_,
-            "parameters": linoss.count_parameters(estimator.model_),
+            "parameters": count_parameters(estimator.model_),
             "validation": None if best is None else {metric: best},
             "test": None if score is None else score.record(),
         }

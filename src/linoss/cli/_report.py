@@ -127,7 +127,7 @@ def _table(header: Sequence[Any], rows: Iterable[Sequence[Any]], style: str = ""
 
 
 def _facts(estimator: Any, score: Score | None) -> str:
-    import linoss
+    from linoss.nn import count_parameters
 
     metric, best = estimator.objective_.metric, estimator.best_metric_
     facts: list[tuple[str, str]] = []
@@ -145,7 +145,7 @@ def _facts(estimator: Any, score: Score | None) -> str:
         facts.append((f"best validation {pictures.metric_name(metric)}", number(best)))
     if not facts and estimator.history_:
         facts.append(("last training loss", number(estimator.history_[-1]["loss"])))
-    facts.append(("parameters", f"{linoss.count_parameters(estimator.model_):,}"))
+    facts.append(("parameters", f"{count_parameters(estimator.model_):,}"))
     entries = [f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in facts]
     first, *others = entries
     shown = f'<div class="main">{first}</div>' + "".join(f"<div>{e}</div>" for e in others)
@@ -250,11 +250,11 @@ def environment() -> list[tuple[str, str]]:
     """What the run was made with: versions and the kind of machine, and nothing of its user."""
     import jax
 
-    import linoss
+    from linoss import __version__
     from linoss.scan import resolve_engine
 
     return [
-        ("linoss", linoss.__version__),
+        ("linoss", __version__),
         ("engine", resolve_engine("auto")),
         ("jax", jax.__version__),
         ("device", jax.default_backend()),

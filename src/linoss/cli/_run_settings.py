@@ -42,11 +42,9 @@ def holds_a_run(run: Path) -> bool:
 
 def read_settings(run: Path) -> Settings:
     """The task and the estimator's parameters of a run, which may not have trained yet."""
-    from linoss.training import CheckpointError
-    from linoss.training._verified_files import read_json
+    from linoss.training import CheckpointError, read_extra
 
-    record = read_json(run / _CONFIG, "linoss")
-    extra: Any = record.get("extra")
+    extra = read_extra(run)
     tasks = {name: task for task, name in TASKS.items()}
     try:
         return Settings(tasks[extra["estimator"]], dict(extra["parameters"]))

@@ -108,7 +108,7 @@ def search(
 
 def _what(ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]) -> dict[str, Any]:
     """What to try, of parameters that were not given."""
-    from linoss.search._space import default_ranges, parse
+    from linoss.search import default_ranges, parse_ranges
 
     if ranges and grid == "paper":
         raise typer.BadParameter("--grid paper has ranges of its own; leave out --range")
@@ -116,7 +116,7 @@ def _what(ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]
         raise typer.BadParameter("--grid ranges needs some --range NAME=VALUE,VALUE")
     if not ranges:
         return {"space": default_ranges(grid, parameters.keys()), "grid": grid is not None}
-    space = parse(ranges)
+    space = parse_ranges(ranges)
     for name in space:
         if name in parameters:
             option = name.replace("_", "-")
@@ -196,6 +196,6 @@ def _show(out: Path, result: Any, score: Score | None, *, json: bool) -> None:
 
 def _without_secrets(words: list[str]) -> list[str]:
     """The words of a command, but for the password of a storage."""
-    from linoss.search._storage import without_password
+    from linoss.search import without_password
 
     return [without_password(word) for word in words]

@@ -42,13 +42,9 @@ def _without_labels(data: Path) -> Any:
 
 def read_tables(data: Path) -> tuple[Any, Any]:
     """Tables for training and, if there is one, for the test."""
-    from linoss.data import read_table
-    from linoss.data._read import _find_parts
+    from linoss.data import read_table_parts
 
-    if not data.is_dir():
-        return read_table(data), None
-    train, test = _find_parts(data)
-    return read_table(train), None if test is None else read_table(test)
+    return read_table_parts(data)
 
 
 def read_test_table(data: Path) -> Any:

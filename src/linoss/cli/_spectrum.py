@@ -58,7 +58,7 @@ def banks(model: Any) -> list[Bank]:
     import jax
     import jax.numpy as jnp
 
-    import linoss
+    from linoss.dynamics import eigenvalues
 
     found = []
     with jax.enable_x64(True):
@@ -70,7 +70,7 @@ def banks(model: Any) -> list[Bank]:
                 bank = jax.tree.map(
                     lambda x: jnp.asarray(np.asarray(x, np.float64)), layer.oscillators
                 )
-                values = linoss.eigenvalues(bank.transition())
+                values = eigenvalues(bank.transition())
                 found.append(Bank(name, np.asarray(bank.stiffness), np.asarray(values)))
     return found
 

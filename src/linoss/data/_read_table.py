@@ -14,6 +14,7 @@ UTC.
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from linoss.data._columns import ID_NAMES, TIME_NAMES, Columns, is_missing, name
 from linoss.data._errors import DataError
 from linoss.data._frames import columns_of_frame
 from linoss.data._raw_files import listed, regular_file, shown
-from linoss.data._read import TABLES
+from linoss.data._read import TABLES, find_parts
 from linoss.data._table import Table
 from linoss.data._times import time_column
 
@@ -54,6 +55,33 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     if suffix not in TABLES:
         raise DataError(f"{file}: the suffix is {shown(suffix)}, expected {' or '.join(TABLES)}")
     return _build(TABLES[suffix](file, _other_names))
+
+
+def read_table_parts(path: str | os.PathLike[str]) -> tuple[Table, Table | None]:
+    r"""The training table and, where there is one, the test table.
+
+    ```python
+    >>> import pathlib, tempfile
+    >>> import linoss.data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for part in ("train", "test"):
+    ...         file = pathlib.Path(folder) / f"{part}.csv"
+    ...         _ = file.write_text("date,load\n2024-01-01,5\n2024-01-02,6\n")
+    ...     train, test = linoss.data.read_table_parts(folder)
+    >>> train.names, len(test.series[0])
+    (('load',), 2)
+
+    ```
+
+    **Arguments:**
+
+    - `path`: a file, which has no test part, or a directory, as for [`linoss.data.read_parts`][].
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return read_table(folder), None
+    train, test = find_parts(folder)
+    return read_table(train), None if test is None else read_table(test)
 
 
 def table(data: Any) -> Table:

@@ -13,9 +13,10 @@ from typing import Any
 
 import jax
 
-import linoss
+from linoss import __version__
 from linoss._files import write_text
 from linoss.experiments._protocol import MODELS
+from linoss.scan import engines
 
 RESULT, MISSING = "result.json", "missing.json"
 
@@ -74,10 +75,10 @@ def made_by(command: str, seconds: float) -> dict[str, Any]:
         "command": command,
         "seconds": round(seconds, 1),
         "commit": _commit(),
-        "linoss": linoss.__version__,
+        "linoss": __version__,
         "jax": jax.__version__,
         "python": platform.python_version(),
-        "engines": list(linoss.engines()),
+        "engines": list(engines()),
         "machine": machine(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
@@ -114,7 +115,7 @@ def _commit() -> str | None:
             ["git", "-C", str(source), *arguments], capture_output=True, text=True, check=True
         ).stdout.strip()
 
-    source = Path(linoss.__file__).resolve().parent
+    source = Path(__file__).resolve().parents[1]
     try:
         if not git("ls-files", "__init__.py"):
             return None  # installed into somebody else's repository

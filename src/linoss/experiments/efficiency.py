@@ -168,7 +168,8 @@ class Worker:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
-            print(line, file=self.process.stdin, flush=True)
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
             return float(self.process.stdout.readline())
         except (BrokenPipeError, ValueError):
             code = self.process.wait()

@@ -6,7 +6,7 @@ the trials.
 
 import functools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,12 @@ from linoss.experiments._protocol import NAMES, Options, Scope
 from linoss.experiments._results import ExperimentResult, read_result, unique
 from linoss.experiments._worker_pool import together
 from linoss.experiments.uea import available, make_problem
-from linoss.search._shared import Claim, Definition, SharedStudy
-from linoss.search._space import Values
-from linoss.search._storage import Storage
-from linoss.search._summary import Silence
-from linoss.search._worker import summary_of, work
+from linoss.search import search_grid
 from linoss.training import TrainingError
 
 NAME, TITLE = "uea-search", "The search for hyperparameters"
 SCOPE = Scope(data_sets=tuple(_paper.UEA), models=("im", "imex"), seeds=_paper.SEEDS[:1])
 _SHOWN = 5
-_SILENCE = 60  # seconds without a sign of life after which a process counts as dead
 
 
 @dataclass(frozen=True)
@@ -98,44 +93,33 @@ def _work_on(search: Search, data_dir: Path, options: Options, *, wait: bool) ->
     url = options.storage or search.storage(options.out)
     if options.storage is None:
         search.runs[0].folder(options.out).parent.parent.mkdir(parents=True, exist_ok=True)
-    points = [asdict(run.hyperparameters) for run in search.runs]
-    space = {name: Values(tuple(unique(point[name] for point in points))) for name in points[0]}
-    settings = {"runs": [run.settings for run in search.runs[:1]], "points": points}
-    definition = Definition(metric="accuracy", higher_is_better=True, grid=True, settings=settings)
-    storage = Storage(url, _SILENCE)
-    try:
-        study = SharedStudy(storage, search.name, definition, dict(space), points)
-        problem = functools.partial(make_problem, data_dir)
+    problem = functools.partial(make_problem, data_dir)
 
-        def trial(claim: Claim) -> float:
-            run = search.runs[claim.number]
-            if is_finished(run, options):
-                result = read_result(run.folder(options.out))
-                assert result is not None
-            else:
-                result = execute_one(run, problem, options, no_more, live=options.processes == 1)
-            for record in result.history:
-                if record["metric"] is not None:
-                    claim.report(record["step"], record["metric"], judge=False)
-            if result.outcome["validation"] is None:
-                raise TrainingError(result.outcome["error"])
-            return result.outcome["validation"]
+    def trial(number: int, report: Callable[[int, float], None]) -> float:
+        run = search.runs[number]
+        if is_finished(run, options):
+            result = read_result(run.folder(options.out))
+            assert result is not None
+        else:
+            result = execute_one(run, problem, options, no_more, live=options.processes == 1)
+        for record in result.history:
+            if record["metric"] is not None:
+                report(record["step"], record["metric"])
+        if result.outcome["validation"] is None:
+            raise TrainingError(result.outcome["error"])
+        return result.outcome["validation"]
 
-        work(study, trial, len(search.runs), _Lines(search, study), wait=wait)
-    finally:
-        storage.close()
-
-
-class _Lines(Silence):
-    """A line for each trial that a process ended."""
-
-    def __init__(self, search: Search, study: SharedStudy):
-        self._search, self._study = search, study
-
-    def ended(self, what: str) -> None:
-        """Say it, and how far the study is."""
-        summary = summary_of(self._study, len(self._search.runs))
-        say(f"{self._search.name}, {what}; {summary.text('validation')}")
+    search_grid(
+        trial,
+        [asdict(run.hyperparameters) for run in search.runs],
+        storage=url,
+        study=search.name,
+        metric="accuracy",
+        higher_is_better=True,
+        settings={"runs": [run.settings for run in search.runs[:1]]},
+        on_end=lambda line: say(f"{search.name}, {line}"),
+        wait=wait,
+    )
 
 
 def _no_word(item: Any, result: Any, place: str, left: float) -> None:

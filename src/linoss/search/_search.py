@@ -18,13 +18,12 @@ from linoss.data import Sequences, Table
 from linoss.search._records import Study, refuse_other, write_study
 from linoss.search._shared import Claim, Definition, SharedStudy
 from linoss.search._space import default_ranges, grid_points, make_space
-from linoss.search._storage import Storage
+from linoss.search._storage import SILENCE, Storage
 from linoss.search._summary import Silence, StudyLine
 from linoss.search._worker import summary_of, work
 from linoss.training import CheckpointError, Progress
 
 TRIALS, BEST, DATABASE = "trials", "best", "study.db"
-SILENCE = 60  # seconds
 _NUMBER_OF_TRIALS = 30
 _HELD_OUT = 0.2
 _METRICS = {

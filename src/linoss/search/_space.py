@@ -66,12 +66,12 @@ Range = Values | Span
 Space = dict[str, Range]
 
 
-def parse(texts: Iterable[str]) -> dict[str, str]:
+def parse_ranges(texts: Iterable[str]) -> dict[str, str]:
     """`NAME=VALUES` from a command line, by name.
 
     ```python
-    >>> from linoss.search._space import parse
-    >>> parse(["hidden_size=16,64", "learning-rate=1e-4..1e-2"])
+    >>> from linoss.search import parse_ranges
+    >>> parse_ranges(["hidden_size=16,64", "learning-rate=1e-4..1e-2"])
     {'hidden_size': '16,64', 'learning_rate': '1e-4..1e-2'}
 
     ```
@@ -117,7 +117,20 @@ def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
 
 
 def default_ranges(named: str | None, fixed: Collection[str]) -> dict[str, Any]:
-    """The paper's grid, or the usual ranges, without parameters that are fixed."""
+    """The ranges of a search that names none, without the parameters that are fixed.
+
+    **Arguments:**
+
+    - `named`: `"paper"` for the grid of the paper.
+    - `fixed`: parameters that are not searched.
+
+    ```python
+    >>> from linoss.search import default_ranges
+    >>> default_ranges("paper", fixed=["num_blocks", "hidden_size", "state_size"])
+    {'learning_rate': [1e-05, 0.0001, 0.001], 'time_channel': [True, False]}
+
+    ```
+    """
     ranges = PAPER if named == "paper" else DEFAULT
     return {name: values for name, values in ranges.items() if name not in fixed}
 

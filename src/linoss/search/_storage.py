@@ -23,6 +23,7 @@ from linoss.search._extra import extra, quietly
 
 T = TypeVar("T")
 
+SILENCE = 60  # seconds
 _CONNECT = 10  # seconds, for one attempt
 _ANSWER = 20  # seconds, until a storage counts as out of reach
 _TURN = 60  # seconds, to wait for other workers
@@ -46,7 +47,7 @@ class StorageError(ConnectionError):
 class Storage:
     """A database of studies."""
 
-    def __init__(self, url: str, silence: int):
+    def __init__(self, url: str, silence: int = SILENCE):
         """Open it, or say within a bounded time that it cannot be reached.
 
         **Arguments:**
@@ -158,10 +159,10 @@ class Storage:
 
 
 def without_password(url: str) -> str:
-    """A URL that may be shown.
+    """A URL, or any word of a command, without the password in it.
 
     ```python
-    >>> from linoss.search._storage import without_password
+    >>> from linoss.search import without_password
     >>> without_password("postgresql://me:secret@host/studies")
     'postgresql://me:***@host/studies'
 

@@ -10,7 +10,7 @@ from linoss.training._objectives import Classification, Forecasting, Objective, 
 from linoss.training._outcome import TrainingResult
 from linoss.training._predict import evaluate, predict
 from linoss.training._progress import Progress, ProgressLine
-from linoss.training._saved import Saved, load_model, save_model
+from linoss.training._saved import Saved, load_model, read_extra, save_model
 from linoss.training._scaling import Scaling
 from linoss.training._train import train
 from linoss.training._windows import WindowBatch, Windows
@@ -38,6 +38,7 @@ __all__ = [
     "load_model",
     "make_mesh",
     "predict",
+    "read_extra",
     "save_model",
     "train",
     "watched",

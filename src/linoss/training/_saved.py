@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-import linoss
+from linoss import __version__
 from linoss._plain import plain
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training._config import TrainingConfig
@@ -148,6 +148,26 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     return Saved(restored(path, hollow, tensors, exact=False), *saved)
 
 
+def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
+    """The `extra` that a model or a run was saved with; of a run also before it has weights.
+
+    ```python
+    >>> from linoss.training import CheckpointError, read_extra
+    >>> try:
+    ...     read_extra("no/such/directory")
+    ... except CheckpointError as error:
+    ...     print(error)
+    no/such/directory/config.json: not there, expected a directory that save_model or train wrote
+
+    ```
+    """
+    path = Path(directory) / CONFIG
+    extra = read_json(path, _FORMAT).get("extra")
+    if not isinstance(extra, dict):
+        raise CheckpointError(f"{path}: has no extra, expected what save_model or train wrote")
+    return extra
+
+
 def refuse_files(folder: Path) -> None:
     """Refuse a directory that holds a model or a run."""
     for name in (*FILES, ARRAYS):
@@ -179,7 +199,7 @@ def describe(
         raise ValueError(f"extra cannot be written as JSON: {error}") from None
     record = plain(
         {
-            "linoss": linoss.__version__,
+            "linoss": __version__,
             "model": asdict(model.config),
             "inputs": inputs.to_dict(),
             "objective": objective.to_dict(),
