@@ -15,8 +15,8 @@ def braille(values: np.ndarray, width: int = 72, height: int = 4) -> list[str]:
     before: tuple[int, int] | None = None
     for column in range(columns):
         start = min(int(edges[column]), len(values) - 1)
-        piece = values[start : max(int(edges[column + 1]), start + 1)]
-        bottom, top = (round((float(v) - low) * scale) for v in (piece.min(), piece.max()))
+        here = values[start : max(int(edges[column + 1]), start + 1)]
+        bottom, top = (round((float(v) - low) * scale) for v in (here.min(), here.max()))
         if before is not None:  # no gap between neighbours
             bottom, top = min(bottom, before[1]), max(top, before[0])
         before = (bottom, top)

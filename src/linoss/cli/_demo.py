@@ -96,7 +96,7 @@ def demo(
 
 
 def _show(classifier: Any, test: Any, struck: np.ndarray, count: int = 3) -> None:
-    """Pieces of some test series with what the model says, and the learning curve."""
+    """Excerpts of some test series with the model's answers, and the learning curve."""
     from rich.console import Console
 
     from linoss.cli._output import number
@@ -107,9 +107,9 @@ def _show(classifier: Any, test: Any, struck: np.ndarray, count: int = 3) -> Non
     for i in range(count):
         said, truth = classifier.classes_[np.argmax(shares[i])], test.labels[i]
         start = max(int(struck[i]) - 2 * width // 5, 0)
-        piece = test.values[i][start : start + 2 * width, 0]
+        excerpt = test.values[i][start : start + 2 * width, 0]
         title = f"A bell of {truth} among 1500 samples; the model says {said}"
-        _panel(console, piece, f"{title} ({shares[i].max():.0%})", said == truth)
+        _panel(console, excerpt, f"{title} ({shares[i].max():.0%})", said == truth)
     losses = [record["loss"] for record in classifier.history_]
     curve = np.interp(np.linspace(0, len(losses) - 1, 2 * width), np.arange(len(losses)), losses)
     title = f"Learning curve: the loss goes from {number(losses[0])} to {number(losses[-1])}"

@@ -132,13 +132,13 @@ def _long(
                 f"{times[row]}, expected one for each time; remove it"
             )
     ends = np.cumsum(np.bincount(codes))
-    pieces = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    rows = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
     return Sequences(
-        [as_float32(columns.numbers[piece]) for piece in pieces],
-        None if label_column is None else _case_labels(columns, label_column, codes, pieces),
+        [as_float32(columns.numbers[chosen]) for chosen in rows],
+        None if label_column is None else _case_labels(columns, label_column, codes, rows),
         None
         if times is None
-        else [case_times(columns.where(int(p[0])), times[p], len(p)) for p in pieces],
+        else [case_times(columns.where(int(p[0])), times[p], len(p)) for p in rows],
         columns.number_names,
         tuple(known),
     )
@@ -156,12 +156,12 @@ def _ids(columns: Columns, name: str) -> tuple[str, ...]:
 
 
 def _case_labels(
-    columns: Columns, name: str, codes: np.ndarray, pieces: list[np.ndarray]
+    columns: Columns, name: str, codes: np.ndarray, rows: list[np.ndarray]
 ) -> np.ndarray | None:
     labels = _labels(columns, name)
     if labels is None:
         return None
-    firsts = labels[[piece.min() for piece in pieces]]
+    firsts = labels[[chosen.min() for chosen in rows]]
     differs = labels != firsts[codes]
     if differs.any():
         row = int(np.argmax(differs))

@@ -114,6 +114,6 @@ def listed(names: Iterable[object]) -> str:
 
 
 def shown(text: object) -> str:
-    """A piece of a file in a message: quoted, and cut if long."""
+    """Text of a file for a message: quoted, and cut if long."""
     text = str(text)
     return repr(text if len(text) <= 40 else text[:37] + "...")

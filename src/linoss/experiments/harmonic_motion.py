@@ -120,8 +120,8 @@ def parts(error: Any) -> list[float]:
     """The mean error of the first tenth of the time, the middle one, the last one, and of all."""
     error, tenth = np.asarray(error), max(len(error) // 10, 1)
     middle = (len(error) - tenth) // 2
-    pieces = (error[:tenth], error[middle : middle + tenth], error[-tenth:], error)
-    return [float(np.mean(piece)) for piece in pieces]
+    parts = (error[:tenth], error[middle : middle + tenth], error[-tenth:], error)
+    return [float(np.mean(part)) for part in parts]
 
 
 def report(results: list[ExperimentResult], figures: Figures) -> str:

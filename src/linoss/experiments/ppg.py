@@ -128,9 +128,9 @@ def cut(signals: np.ndarray, labels: np.ndarray, order: np.ndarray) -> list[Part
     starts = np.concatenate([[0.0], ends[:-1]])
     parts: list[Part] = [([], [])] * 3
     for part, start, end in zip(order, starts, ends, strict=True):
-        pieces = [x[int(start * len(x)) : int(end * len(x))] for x in (signals, labels)]
-        answers = min(len(pieces[0]) // EVERY, len(pieces[1]))
-        parts[part] = windows(pieces[0][: answers * EVERY], EVERY), windows(pieces[1][:answers], 1)
+        cuts = [x[int(start * len(x)) : int(end * len(x))] for x in (signals, labels)]
+        answers = min(len(cuts[0]) // EVERY, len(cuts[1]))
+        parts[part] = windows(cuts[0][: answers * EVERY], EVERY), windows(cuts[1][:answers], 1)
     return parts
 
 

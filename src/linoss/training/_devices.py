@@ -112,7 +112,7 @@ class Devices:
         return np.flatnonzero(np.repeat(self._parts_here.any(axis=1), count // self.along_batch))
 
     def own_rows(self, count: int) -> np.ndarray:
-        """Likewise, but each sequence is that of one process: the one with its first piece."""
+        """Likewise, but each sequence is that of one process: the one with its first shard."""
         if not self.several_processes:
             return np.arange(count)
         return np.flatnonzero(np.repeat(self._parts_here[:, 0], count // self.along_batch))
@@ -132,12 +132,12 @@ class Devices:
         sharding = NamedSharding(self.mesh, spec)
 
         def put(x: np.ndarray) -> jax.Array:
-            def piece(index: Any) -> np.ndarray:
+            def shard(index: Any) -> np.ndarray:
                 start, stop, _ = index[0].indices(count)
                 first = int(np.searchsorted(rows, start))
                 return x[(slice(first, first + stop - start), *index[1:])]
 
-            return jax.make_array_from_callback((count, *x.shape[1:]), sharding, piece)
+            return jax.make_array_from_callback((count, *x.shape[1:]), sharding, shard)
 
         return jax.tree.map(lambda x: put(np.asarray(x)), tree)
 

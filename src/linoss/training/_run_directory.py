@@ -71,7 +71,7 @@ class RunState:
 
 
 class _Written(NamedTuple):
-    """What the file of the history holds: kept in one piece, for an interrupt comes anywhere."""
+    """What the file of the history holds. Replaced as a whole: an interrupt may come anywhere."""
 
     lines: int
     size: int
