@@ -56,7 +56,7 @@ def evaluate(
 
 
 def show_score(score: Any) -> None:
-    """A score for people."""
+    """Print a score."""
     name, value = score.headline
     if isinstance(score, ClassScore):
         show_line(f"{name} {value:.4f} on {int(score.confusion.sum())} cases")

@@ -104,7 +104,7 @@ def fit(
 def _decided(
     out: Path, task: str | None, label: str | None, parameters: dict[str, Any], *, resume: bool
 ) -> tuple[str, str | None, dict[str, Any]]:
-    """Task, label and parameters: as given, and of a run that goes on as it has them."""
+    """Task, label and parameters: as given; on resuming, those of the run where not given."""
     begun = holds_a_run(out)
     if begun and not resume:
         raise ValueError(
@@ -138,7 +138,7 @@ def fitted(
     json: bool,
     speaks: bool = True,
 ) -> None:
-    """Read, train, score, report; of several processes, all train and one does the rest."""
+    """Read, train, score, report; with several processes, only one scores and reports."""
     import linoss.estimators
 
     _refuse_unknown(parameters.get("model_options"))
@@ -169,7 +169,7 @@ def finish(
     *,
     json: bool,
 ) -> None:
-    """Write the report, and say what came out."""
+    """Write the report, and print the outcome."""
     from linoss.cli._report import write_report
     from linoss.nn import count_parameters
 

@@ -56,7 +56,7 @@ def forecast(
 
 
 def _ahead(path: Path, future: Any, context: Any, steps: int) -> Any:
-    """The rows of a table that are for the steps ahead, found by their times and series."""
+    """The rows of a table for the steps ahead, by their times and series."""
     import pandas
 
     from linoss.data import DataError

@@ -12,18 +12,18 @@ from linoss._plain import plain
 
 
 def show_json(record: dict[str, Any]) -> None:
-    """One JSON object on a line of stdout."""
+    """Print a JSON object on one line of stdout."""
     sys.stdout.write(json_line(record))
     sys.stdout.flush()
 
 
 def json_line(record: Any) -> str:
-    """As JSON, in which numbers that are not finite are null."""
+    """A line of JSON, in which numbers that are not finite are null."""
     return json.dumps(plain(record, lenient=True), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number as people read it."""
+    """A number with few digits."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -32,7 +32,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
-    """A table with commas."""
+    """A table as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -41,7 +41,7 @@ def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table for people, on stdout. Text of the data is shown as it is."""
+    """Print a table on stdout. Markup in its text is not interpreted."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -55,5 +55,5 @@ def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence
 
 
 def show_line(text: str) -> None:
-    """A line for people, on stdout."""
+    """Print a line on stdout."""
     sys.stdout.write(text + "\n")

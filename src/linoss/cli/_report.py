@@ -1,4 +1,4 @@
-"""report.html: one page about a run, which needs nothing but itself."""
+"""report.html: a self-contained page about a run."""
 
 import html
 import platform
@@ -178,7 +178,7 @@ def _answers(score: Score | None, forecasts: Sequence[Forecast]) -> list[str]:
 
 
 def _confusion(score: ClassScore) -> str:
-    """The matrix; of many classes, what is confused most often."""
+    """The confusion matrix; of many classes, the most frequent confusions."""
     if len(score.classes) > _MOST_CLASSES:
         wrong = score.confusion - np.diag(np.diag(score.confusion))
         places = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CLASSES]
@@ -247,7 +247,7 @@ def _settings(estimator: Any) -> list[tuple[str, str]]:
 
 
 def environment() -> list[tuple[str, str]]:
-    """What the run was made with: versions and the kind of machine, and nothing of its user."""
+    """Versions and the kind of machine, and nothing about the user."""
     import jax
 
     from linoss import __version__

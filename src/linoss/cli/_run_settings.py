@@ -1,4 +1,4 @@
-"""The directory of a run: what it was trained with, and which columns of the data are which."""
+"""What commands read from and add to the directory of a run: settings and column names."""
 
 import json
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _CONFIG, _COLUMNS = "config.json", "columns.json"
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """What a command should know of the data that a run was trained on."""
+    """Names in the data that a run was trained on."""
 
     label: str | None = None
     """The column of labels, if it was named by the user."""
@@ -29,14 +29,14 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run was begun."""
+    """Task and parameters of a run."""
 
     task: str
     parameters: dict[str, Any]
 
 
 def holds_a_run(run: Path) -> bool:
-    """Whether there is a run to go on with."""
+    """Whether a directory holds a run."""
     return (run / _CONFIG).exists()
 
 
@@ -55,7 +55,7 @@ def read_settings(run: Path) -> Settings:
 
 
 def read_column_names(run: Path) -> ColumnNames:
-    """What `write_column_names` wrote; nothing where an estimator was saved by other means."""
+    """What `write_column_names` wrote; empty if an estimator was saved by other means."""
     from linoss.training import CheckpointError
 
     path = run / _COLUMNS
@@ -76,6 +76,6 @@ def read_column_names(run: Path) -> ColumnNames:
 
 
 def write_column_names(run: Path, columns: ColumnNames) -> None:
-    """Write them beside the run."""
+    """Write column names into the directory of a run."""
     run.mkdir(parents=True, exist_ok=True)
     write_text(run / _COLUMNS, json_line({"label": columns.label, "channels": columns.channels}))

@@ -107,7 +107,7 @@ def search(
 
 
 def _what(ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]) -> dict[str, Any]:
-    """What to try, of parameters that were not given."""
+    """The space of a search, and whether it is a grid."""
     from linoss.search import default_ranges, parse_ranges
 
     if ranges and grid == "paper":
@@ -195,7 +195,7 @@ def _show(out: Path, result: Any, score: Score | None, *, json: bool) -> None:
 
 
 def _without_secrets(words: list[str]) -> list[str]:
-    """The words of a command, but for the password of a storage."""
+    """The words of a command, without the password of a storage."""
     from linoss.search import without_password
 
     return [without_password(word) for word in words]

@@ -1,4 +1,4 @@
-"""Data as commands name them: a file, or a directory with a training and a test part."""
+"""Reading the data of commands: a file, or a directory with a training and a test part."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ def read_test_cases(data: Path, label: str | None) -> Any:
 
 
 def read_unlabelled_cases(data: Path, label: str | None) -> Any:
-    """The same, whether or not the column of labels is there."""
+    """The same, also without the column of labels."""
     from linoss.data import DataError
 
     try:

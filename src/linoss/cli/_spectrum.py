@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-_LASTING = 1e-9  # of the radius: what rounding can do to an oscillator that keeps its energy
+_LASTING = 1e-9  # a radius this close to 1 is 1, but for rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Bank:
         return self.stiffness == 0
 
     def summary(self) -> dict[str, Any]:
-        """In numbers."""
+        """A summary in numbers."""
         oscillating = np.isfinite(self.periods)
         decaying = np.isfinite(self.decay_times)
         return {
@@ -54,7 +54,7 @@ class Bank:
 
 
 def banks(model: Any) -> list[Bank]:
-    """Of every layer of a model, computed in double precision."""
+    """The oscillators of every layer of a model, in double precision."""
     import jax
     import jax.numpy as jnp
 

@@ -50,7 +50,7 @@ def stream(
 
 
 class _Answers:
-    """How an answer looks on a line."""
+    """Formats answers as lines."""
 
     def __init__(self, estimator: Any):
         self.classes: list[Any] | None = None

@@ -1,4 +1,4 @@
-"""report.html of a search: one page about all of its trials, which needs nothing but itself."""
+"""report.html of a search: a self-contained page about all of its trials."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _STATES = ("complete", "pruned", "failed", "running", "waiting")
 
 
 def write_study_report(path: Path, study: Study, score: Score | None) -> None:
-    """Write it; `score` is that of the best trial on a test part."""
+    """Write the page; `score` is that of the best trial on a test part."""
     write_text(path, study_report(study, score))
 
 
@@ -67,7 +67,7 @@ def _best(study: Study, score: Score | None) -> str:
 
 
 def trial_header(study: Study) -> list[str]:
-    """Of a table of trials."""
+    """The header of a table of trials."""
     return ["trial", "state", study.metric, *study.space, "time"]
 
 

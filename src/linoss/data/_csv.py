@@ -37,7 +37,7 @@ def _columns(path: Path, reader: Any, choose: Chooser) -> Columns:
     numeric = [i for i, name in enumerate(names) if name not in kept]
     numbers, lines = array("d"), array("q")
     texts: dict[str, list[str]] = {name: [] for name in kept}
-    known: dict[str, str] = {}  # one object for equal cells, of which there are many
+    known: dict[str, str] = {}  # equal cells share one object
     for row in reader:
         if not row:
             continue

@@ -19,7 +19,7 @@ def read_parquet(path: Path, choose: Chooser) -> Columns:
     source = str(path)
     with refusing(source, "expected a .parquet file"):
         schema = parquet.read_schema(path)
-        # Repeated strings stay one object, as many times as they may be repeated.
+        # Repeated strings share one object.
         strings = [field.name for field in schema if str(field.type) in ("string", "large_string")]
         stored = ["" if name == _PANDAS_INDEX else name for name in schema.names]
         names = tuple(sorted(stored, key=bool))

@@ -1,4 +1,4 @@
-"""The two layouts of sequences in a table, wide and long. This is where they are described.
+"""The two layouts of sequences in a table, wide and long.
 
 **Wide**: a row is a case. One column is the label, named `label`, `class`, `target` or `y` (the
 first of these that there is) or as the caller says. Every other column is a time point of a
@@ -33,7 +33,7 @@ _FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def label_name(source: str, names: tuple[str, ...], label: str | bool | None) -> str | None:
-    """The column of labels: as the caller says, none if he says False, or by its name."""
+    """The column of labels: `label`, none if that is False, or one with a usual name."""
     if label is None:
         return named(names, LABEL_NAMES)
     if label is False:
@@ -90,7 +90,7 @@ def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | Non
 
 
 def _points(names: tuple[str, ...]) -> dict[str, list[int]] | None:
-    """Channel to its columns in the order of time; None if the names do not say that."""
+    """Channel to its columns in the order of time; None if names are not of this form."""
     found: dict[str, dict[int, int]] = {}
     for column, name in enumerate(names):
         match = _POINT.fullmatch(name)

@@ -1,4 +1,4 @@
-"""Tables for forecasting from files, frames and arrays: wide and long. Here both are described.
+"""Tables for forecasting, wide and long, from files, frames and arrays.
 
 **Wide**: a row is a time. A column named `time`, `ds`, `timestamp`, `date` or `datetime`, or a
 first column without a name, says which; without it rows are numbered. Every other column is a

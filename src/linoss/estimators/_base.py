@@ -1,4 +1,4 @@
-"""What the estimators share: from parameters to a trained model, to a directory and back."""
+"""The base of all estimators: training, data checks, saving and loading."""
 
 import os
 import warnings
@@ -37,12 +37,12 @@ from linoss.training import (
 OnProgress = Callable[[Progress], None]
 Kind = TypeVar("Kind", bound="SequenceEstimator")
 
-_FEW = 500  # cases: below, all of them are needed for training
+_FEW = 500  # cases: with fewer, all are used for training
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where a fit keeps its files, if anywhere, and to whom it reports."""
+    """Where a fit writes its files, if anywhere, and what it reports to."""
 
     directory: str | os.PathLike[str] | None = None
     resume: bool = False
@@ -50,7 +50,7 @@ class RunOptions:
 
 
 class SequenceEstimator(BaseEstimator):
-    """Parameters and training, for all tasks."""
+    """Parameters, training and files of all estimators."""
 
     def __init__(
         self,
@@ -178,13 +178,13 @@ class SequenceEstimator(BaseEstimator):
         )
 
     def _seed(self) -> int:
-        """A whole number that decides all that is drawn."""
+        """The seed of all random numbers."""
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31))
 
     def _held_out(self, cases: int) -> int:
-        """How many of so many cases are kept for validation."""
+        """How many of the cases are held out for validation."""
         fraction = self.validation_fraction
         if fraction is None:
             fraction = 0.0 if cases < _FEW else 0.1
@@ -196,8 +196,8 @@ class SequenceEstimator(BaseEstimator):
     # ---- Data ----
 
     def _sequences(self, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any) -> Any:
-        """Cases from what a user has; an array that is not a list is looked at as others do."""
-        validate: Any = validate_data  # whose types do not know arrays
+        """Cases from a user's data; arrays pass scikit-learn's checks."""
+        validate: Any = validate_data  # its type annotations do not accept arrays
         if isinstance(X, Sequences):
             cases = X
         else:
@@ -205,7 +205,7 @@ class SequenceEstimator(BaseEstimator):
                 allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
                 if (
                     y is None and getattr(X, "ndim", None) == 3
-                ):  # whose lengths may differ from those of fit
+                ):  # lengths may differ from those of fit
                     X = check_array(X, estimator=self, **allowed)
                 elif y is None:
                     X = validate(self, X, reset=reset, **allowed)
@@ -219,7 +219,7 @@ class SequenceEstimator(BaseEstimator):
         return cases, y
 
     def _answers(self, X: Any, times: Any) -> Any:
-        """The objective's view of the model's answers."""
+        """The decoded answers of the model."""
         check_is_fitted(self)
         cases, _ = self._sequences(X, None, times, reset=False)
         if self.inputs_.ignores_times(cases):
@@ -267,11 +267,11 @@ class SequenceEstimator(BaseEstimator):
     # ---- Files ----
 
     def _extra(self) -> dict[str, Any]:
-        """What a directory holds beside the model."""
+        """JSON values to save with the model."""
         parameters = self.get_params(deep=False)
-        del parameters["devices"]  # a run may go on with others
+        del parameters["devices"]  # a run may be resumed on others
         if not isinstance(parameters["random_state"], int | None):
-            parameters["random_state"] = None  # it has been used up
+            parameters["random_state"] = None  # its state has changed
         return {
             "estimator": type(self).__name__,
             "parameters": plain(parameters),
@@ -283,7 +283,7 @@ class SequenceEstimator(BaseEstimator):
         return {"n_features_in": getattr(self, "n_features_in_", None)}
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Likewise, arrays."""
+        """Learned arrays to save with the model."""
         return {}
 
     def _restore(self, fitted: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -292,7 +292,7 @@ class SequenceEstimator(BaseEstimator):
             self.n_features_in_ = fitted["n_features_in"]
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the trained estimator into a directory of its own: JSON and safetensors."""
+        """Write the trained estimator into a directory, as JSON and safetensors."""
         check_is_fitted(self)
         model = (self.model_, self.inputs_, self.objective_)
         save_model(directory, *model, extra=self._extra(), arrays=self._arrays())
@@ -312,7 +312,7 @@ class SequenceEstimator(BaseEstimator):
 
     @classmethod
     def of(cls: type[Kind], saved: Saved, directory: str | os.PathLike[str]) -> Kind:
-        """The estimator in what was read from a directory."""
+        """The estimator of a model that was read from a directory."""
         try:
             estimator = cls(**saved.extra["parameters"])
             estimator.model_, estimator.inputs_ = saved.model, saved.inputs
@@ -326,7 +326,7 @@ class SequenceEstimator(BaseEstimator):
 
 
 def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:
-    """Whoever asked, and the live line."""
+    """Report to a callback and to the live line."""
 
     def tell(progress: Progress) -> None:
         if shown is not None:
@@ -337,7 +337,7 @@ def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:
 
 
 def _partly_missing(case: Any) -> bool:
-    """Whether a case has steps of which something is there, and something is not."""
+    """Whether a case has steps with some channels missing, but not all."""
     missing = np.isnan(case)
     return bool((missing.any(axis=-1) & ~missing.all(axis=-1)).any())
 

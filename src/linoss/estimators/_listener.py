@@ -1,4 +1,4 @@
-"""A trained estimator that listens: raw samples in, answers out, in constant memory.
+"""Streaming of trained estimators: a raw sample in, an answer out, in constant memory.
 
 The answer after a sample is the prediction for the sequence so far.
 """
@@ -15,7 +15,7 @@ from linoss.nn import Stream
 
 
 class Listener:
-    """A classifier or a regressor. A regressor with `every` answers at each step."""
+    """Streams a classifier or a regressor. A regressor with `every` answers at each step."""
 
     def __init__(self, estimator: Any):
         self._model, self._inputs = estimator.model_, estimator.inputs_
@@ -52,7 +52,7 @@ class Listener:
         return self._objective.decode(np.asarray(answer)[None])[0]
 
     def _interval(self, time: float | None) -> tuple[float, float]:
-        """The time since the first sample, and since the one before, in usual intervals."""
+        """The time since the first sample and since the last one, in usual intervals."""
         assert self._inputs.interval is not None
         if time is None:
             raise ValueError("time is None, expected a number: the training had times")
@@ -76,7 +76,7 @@ class Listener:
 
 
 class ForecastListener:
-    """A forecaster, which keeps as many samples as it reads for a forecast."""
+    """Streams a forecaster; keeps as many samples as a forecast reads."""
 
     def __init__(self, forecaster: Any):
         if forecaster.known_:

@@ -1,4 +1,4 @@
-"""Whichever estimator a directory holds."""
+"""Loading any estimator."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Trainings in directories of their own: begun, gone on with after a kill, never repeated."""
+"""The runs of an experiment: each trains in its own directory, resumes, and is never repeated."""
 
 import functools
 import math
@@ -41,7 +41,7 @@ _SAVE_EVERY = 120  # seconds between checkpoints
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentRun:
-    """One training of one model on one split: all that decides it."""
+    """One training of one model on one split, with all of its settings."""
 
     experiment: str
     data_set: str
@@ -52,16 +52,16 @@ class ExperimentRun:
     training: TrainingConfig
     variant: str | None = None
     changes: dict[str, Any] = field(default_factory=dict)
-    """Of the published model's settings."""
+    """Changes of the published model's settings."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The run in words."""
         parts = (self.data_set, NAMES[self.model], self.variant, f"seed {self.seed}")
         return ", ".join(part for part in parts if part)
 
     def folder(self, out: Path) -> Path:
-        """Its directory among those of other runs."""
+        """The directory of the run below that of all results."""
         parts = (self.protocol, self.data_set, self.model, self.variant, str(self.seed))
         return out.joinpath(self.experiment, *(part for part in parts if part))
 
@@ -76,7 +76,7 @@ class ExperimentRun:
 
     @property
     def model_settings(self) -> dict[str, Any]:
-        """Of `LinOSSConfig.published`, without what the data decide."""
+        """Arguments of `LinOSSConfig.published`, without those that the data decide."""
         chosen = self.hyperparameters
         sizes = {n: getattr(chosen, n) for n in ("hidden_size", "state_size", "num_blocks")}
         return {**sizes, **MODELS[self.model], **self.changes}
@@ -117,7 +117,7 @@ def make_run(
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What a model is to learn, and from what."""
+    """Data, inputs and objective of a run."""
 
     inputs: Inputs
     objective: Objective
@@ -125,7 +125,7 @@ class Problem:
     validation: Cases
     test: Cases
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of the model: task and head."""
+    """Task and head of the model."""
 
 
 MakeProblem = Callable[[ExperimentRun], Problem]
@@ -133,7 +133,7 @@ Measure = Callable[[LinOSS, Problem], dict[str, Any]]
 
 
 def no_more(model: LinOSS, problem: Problem) -> dict[str, Any]:
-    """Nothing to measure besides the test metric."""
+    """Measure nothing besides the test metric."""
     return {}
 
 
@@ -143,7 +143,7 @@ def execute(
     options: Options,
     measure: Measure = no_more,
 ) -> None:
-    """Do all runs that have no result yet. With several processes, some at a time."""
+    """Do all runs that have no result yet, `options.processes` at a time."""
     todo = [run for run in runs if not is_finished(run, options)]
     if len(todo) < len(runs):
         say(f"{len(runs) - len(todo)} of {len(runs)} runs have their results already")
@@ -247,7 +247,7 @@ def _say_finished(run: ExperimentRun, result: ExperimentResult, place: str, left
 
 
 def left_for_all(seconds: float) -> str:
-    """How long all that is to be done will still take, in words."""
+    """The time left for all runs, in words."""
     return f"; about {duration(seconds)} left for all" if seconds else ""
 
 
@@ -271,7 +271,7 @@ def _progress(metric: str, live: bool) -> Iterator[Callable[[Any], None] | None]
 
 
 def is_finished(run: ExperimentRun, options: Options) -> bool:
-    """Whether there is a result; a directory that must not be used is refused."""
+    """Whether there is a result. Without `resume`, a directory that is not empty is refused."""
     folder = run.folder(options.out)
     if not options.resume and folder.exists() and any(folder.iterdir()):
         raise ValueError(
@@ -286,7 +286,7 @@ def is_finished(run: ExperimentRun, options: Options) -> bool:
 
 
 def _goes_on(result: ExperimentResult, run: ExperimentRun) -> bool:
-    """Whether the run ended only because it was to have so many steps, and is to have more now."""
+    """Whether the run ended at its number of steps, and has more now."""
     ended = result.outcome.get("stopped_early") or "error" in result.outcome
     return not ended and run.training.goes_on(result.settings.get("training"))
 

@@ -53,7 +53,7 @@ def over_seeds(results: Iterable[ExperimentResult], scale: float = 1.0, digits: 
 
 
 def judged(results: Sequence[ExperimentResult], spread: Spread | None, scale: float = 1.0) -> str:
-    """The mean of the test metric, from the paper's mean, in the paper's deviations."""
+    """The distance of the mean test metric from the paper's mean, in the paper's deviations."""
     found = [scale * r.outcome["test"] for r in results if r.outcome["test"] is not None]
     if spread is None or spread.deviation is None or not found:
         return ABSENT
@@ -62,7 +62,7 @@ def judged(results: Sequence[ExperimentResult], spread: Spread | None, scale: fl
 
 
 def span(values: Iterable[float]) -> str:
-    """From the least to the largest of whole numbers."""
+    """The smallest and the largest of whole numbers."""
     found = sorted({round(value) for value in values if math.isfinite(value)})
     if not found:
         return ABSENT
@@ -70,7 +70,7 @@ def span(values: Iterable[float]) -> str:
 
 
 def source_of(model: str) -> str:
-    """Whose the numbers are that are not ours."""
+    """The source of the numbers that are not ours."""
     return "D-LinOSS, its authors" if model == "damped" else "paper"
 
 

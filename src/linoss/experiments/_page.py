@@ -1,4 +1,4 @@
-"""The page of results: made of result files, with what was not run and why."""
+"""The page of results, made from result files, with what was not run and why."""
 
 import json
 import os
@@ -93,7 +93,7 @@ def _not_run(
     missing: dict[str, str],
     notes: dict[str, str],
 ) -> list[str]:
-    """What there is no result of, with the reason."""
+    """What has no result, with the reason."""
     there = {(result.data_set, result.model, result.variant) for result in results}
     there |= {(data_set, model, None) for data_set, model, _ in there}
     absent = [cell for cell in scope.cells() if cell not in there]

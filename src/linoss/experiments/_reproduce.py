@@ -1,4 +1,4 @@
-"""One way into all experiments."""
+"""Running any experiment."""
 
 import importlib
 import os

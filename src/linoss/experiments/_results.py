@@ -1,4 +1,4 @@
-"""What came out of a run, as a file, with all that is needed to believe it."""
+"""Results as files, with all that is needed to reproduce them."""
 
 import datetime
 import functools
@@ -30,10 +30,10 @@ class ExperimentResult:
     model: str
     seed: int | None = None
     variant: str | None = None
-    """What else tells it from the other runs of its experiment."""
+    """What else distinguishes it from other runs of the experiment."""
     protocol: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    """All that decides the outcome."""
+    """All settings that decide the outcome."""
     outcome: dict[str, Any] = field(default_factory=dict)
     """Numbers by name."""
     history: list[dict[str, Any]] = field(default_factory=list)

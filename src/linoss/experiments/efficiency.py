@@ -44,7 +44,7 @@ _ENDED = "has ended"
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """All that decides the work of a training step."""
+    """The sizes that decide the work of a training step."""
 
     batch_size: int
     length: int
@@ -58,7 +58,7 @@ class Size:
 
 
 def size_of(data_set: str, model: str) -> Size:
-    """That of the paper's best model on a data set."""
+    """The size of the paper's best model on a data set."""
     data, chosen = _paper.DATA_SETS[data_set], hyperparameters(data_set, model)
     return Size(
         batch_size=data.batch_size,
@@ -142,11 +142,11 @@ def compare(size: Size, repeats: int) -> dict[str, dict[str, Any] | None]:
 
 
 class EndedError(RuntimeError):
-    """A process that measures is no more."""
+    """A process that measures has ended."""
 
 
 class Worker:
-    """One method in a process of its own, so that memory is its own."""
+    """One method in its own process, so that its memory can be measured."""
 
     def __init__(self, method: str, size: Size):
         self.method = method
@@ -164,7 +164,7 @@ class Worker:
         )
 
     def ask(self, line: str) -> float:
-        """Its answer, a number."""
+        """Send a line, and return the answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -196,7 +196,7 @@ class Worker:
         return self.ask("memory")
 
     def end(self) -> None:
-        """End it."""
+        """End the process."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -259,7 +259,7 @@ def training_step(method: Method, size: Size) -> Callable[[], None]:
 
 
 def work(step: Callable[[], None]) -> None:
-    """What a worker does: an answer for each line."""
+    """Answer each line of stdin on stdout."""
     before = memory("VmRSS")
     for line in sys.stdin:
         if line == "step\n":

@@ -89,7 +89,7 @@ def make_problem(run: ExperimentRun) -> Problem:
 
 
 def training_config(updates: int, *, seed: int = 0) -> TrainingConfig:
-    """How models learn the motion."""
+    """The settings of the training."""
     return TrainingConfig(
         steps=updates,
         batch_size=32,

@@ -1,7 +1,7 @@
-"""The search for hyperparameters: the paper's whole grid, picked by validation.
+"""The search for hyperparameters: the paper's whole grid, chosen by the validation metric.
 
-Each search, of a data set, a model and a seed, is a study, of which any number of processes do
-the trials.
+Each search, of a data set, a model and a seed, is a study whose trials any number of processes
+share.
 """
 
 import functools
@@ -42,7 +42,7 @@ class Search:
 
     @property
     def name(self) -> str:
-        """Of the study."""
+        """The name of the study."""
         run = self.runs[0]
         return f"{run.protocol}, {run.data_set}, {NAMES[run.model]}, seed {run.seed}"
 
@@ -70,7 +70,7 @@ def run(options: Options) -> None:
     finished = sum(is_finished(run, options) for run in runs)
     if finished:
         say(f"{finished} of {len(runs)} runs have their results already")
-    again = replace(options, resume=True)  # of a process that died
+    again = replace(options, resume=True)  # to take over the runs of a process that died
     worker = functools.partial(_work, searches=searches, data_dir=data_dir, options=again)
     try:
         if options.processes > 1 and finished < len(runs):
@@ -83,7 +83,7 @@ def run(options: Options) -> None:
 
 
 def _work(number: int, searches: Sequence[Search], data_dir: Path, options: Options) -> None:
-    """What each process does: all searches, first what nobody is at, then what was left."""
+    """The work of each process: free trials of all searches first, then what others leave."""
     for wait in (False, True):
         for search in searches:
             _work_on(search, data_dir, options, wait=wait)
@@ -123,7 +123,7 @@ def _work_on(search: Search, data_dir: Path, options: Options, *, wait: bool) ->
 
 
 def _no_word(item: Any, result: Any, place: str, left: float) -> None:
-    """Processes speak for themselves."""
+    """Ignore the end of a process: each reports its own trials."""
 
 
 def title(point: _paper.Hyperparameters) -> str:

@@ -162,10 +162,10 @@ class _Trainer:
         run = f"{TRIALS}/{claim.number}"
         try:
             estimator = self._train(claim, run)
-        except CheckpointError:  # it is in use, damaged, or of a trial before this study
+        except CheckpointError:  # in use, damaged, or left by another study
             run = f"{run}-{claim.attempts + 1}"
             estimator = self._train(claim, run)
-        for record in estimator.history_:  # also of an attempt before
+        for record in estimator.history_:  # those of an earlier attempt, too
             if record["metric"] is not None:
                 claim.report(record["step"], record["metric"], judge=False)
         best = estimator.best_metric_
@@ -198,7 +198,7 @@ class _Trainer:
 
 
 def _prepared(estimator: Any, seed: int) -> Any:
-    """With all that trials have in common."""
+    """A copy with the settings that all trials share."""
     given = estimator.get_params(deep=False)
     changes: dict[str, Any] = {"verbose": 0}
     if given["random_state"] is None:
@@ -212,7 +212,7 @@ def _prepared(estimator: Any, seed: int) -> Any:
 
 
 def _changed_to(estimator: Any, changes: Mapping[str, Any]) -> Any:
-    """Another one, not yet trained."""
+    """A copy with other parameters, not trained."""
     another: Any = clone(estimator)
     return another.set_params(**changes)
 
@@ -240,7 +240,7 @@ def _settings(estimator: Any, ranges: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(X: Any) -> dict[str, Any]:
-    """Enough of the data to notice a worker that has others."""
+    """Sizes of the data, by which a worker with other data is noticed."""
     if isinstance(X, Sequences):
         return {"cases": len(X), "samples": int(np.sum(X.lengths))}
     if isinstance(X, Table):
@@ -251,7 +251,7 @@ def _facts(X: Any) -> dict[str, Any]:
 
 
 def _with_best(study: Study, folder: Path) -> Study:
-    """The study, with a copy of its best run, whole or not at all; if that is at hand."""
+    """Copy the best run to `best`, if this machine has it; never a part of it."""
     best, copy = study.best, folder / BEST
     if best is None or best.run is None or not (folder / best.run / "config.json").exists():
         return study

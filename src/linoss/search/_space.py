@@ -1,4 +1,4 @@
-"""What a search tries: the values of each parameter, as text, as Python, and for Optuna."""
+"""The space of a search: ranges of parameters, from text or Python values, for Optuna."""
 
 import inspect
 import itertools
@@ -28,7 +28,7 @@ DEFAULT: dict[str, Any] = {
     "num_blocks": (1, 4),
     "dropout": (0.0, 0.3),
 }
-"""What is tried where nothing else was said."""
+"""The ranges by default."""
 _DECIDE_THE_SCORE = frozenset(
     {"validation_fraction", "random_state", "horizon", "every", "evaluate_every"}
 )
@@ -38,7 +38,7 @@ _EXAMPLE = "such as learning_rate=1e-4..1e-2 or hidden_size=16,64,128"
 
 @dataclass(frozen=True)
 class Values:
-    """One of these."""
+    """A choice among values."""
 
     values: tuple[Any, ...]
 
@@ -49,7 +49,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Span:
-    """A number from `low` to `high`, both whole or neither; `log`: as many in each decade."""
+    """A number from `low` to `high`, integers if both are; with `log`, uniform in the logarithm."""
 
     low: int | float
     high: int | float
@@ -67,7 +67,7 @@ Space = dict[str, Range]
 
 
 def parse_ranges(texts: Iterable[str]) -> dict[str, str]:
-    """`NAME=VALUES` from a command line, by name.
+    """Split texts `NAME=VALUES` into a dictionary.
 
     ```python
     >>> from linoss.search import parse_ranges
@@ -89,7 +89,7 @@ def parse_ranges(texts: Iterable[str]) -> dict[str, str]:
 
 
 def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
-    """Ranges as a caller wrote them, for the parameters of an estimator.
+    """The space of ranges as a caller writes them, for the parameters of an estimator.
 
     ```python
     >>> from linoss import LinOSSClassifier
@@ -136,7 +136,7 @@ def default_ranges(named: str | None, fixed: Collection[str]) -> dict[str, Any]:
 
 
 def grid_points(space: Space, seed: int) -> list[dict[str, Any]]:
-    """Every combination of lists of values, in an order that the seed draws."""
+    """Every combination of lists of values, in an order drawn from the seed."""
     for name, values in space.items():
         if isinstance(values, Span):
             raise ValueError(
@@ -160,7 +160,7 @@ def described(space: Space) -> dict[str, Any]:
 
 
 def _types(annotation: Any) -> set[type]:
-    """What a parameter may be, of what a search can try; nothing for others."""
+    """The types of a parameter; empty if a search cannot vary it."""
     union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     parts = set(typing.get_args(annotation)) if union else {annotation}
     found = parts & {int, float, str, bool}
@@ -201,7 +201,7 @@ def _span(name: str, low: Any, high: Any, allowed: set[type], given: Any) -> Spa
 
 
 def _checked(name: str, value: Any, allowed: set[type]) -> Any:
-    """A value of a type that the parameter has."""
+    """The value, if its type is one of the parameter's."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -216,7 +216,7 @@ def _checked(name: str, value: Any, allowed: set[type]) -> Any:
 
 
 def _value(text: str) -> Any:
-    """A word of a command line as a value."""
+    """The value that a word stands for."""
     text = text.strip()
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]

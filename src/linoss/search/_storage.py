@@ -1,4 +1,4 @@
-"""Where workers meet: a database, reached within a bounded time, and one worker at a time in it.
+"""The database that workers share, with bounded waiting times and a lock.
 
 SQLite for the workers of one machine, PostgreSQL for those of several.
 """
@@ -33,7 +33,7 @@ _EXPECTED = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
 
 
 class StorageError(ConnectionError):
-    """A storage cannot be reached, or not any more.
+    """A storage cannot be reached.
 
     ```python
     >>> from linoss.search import StorageError
@@ -48,7 +48,7 @@ class Storage:
     """A database of studies."""
 
     def __init__(self, url: str, silence: int = SILENCE):
-        """Open it, or say within a bounded time that it cannot be reached.
+        """Connect within a bounded time, or raise a `StorageError`.
 
         **Arguments:**
 
@@ -76,18 +76,18 @@ class Storage:
 
     @property
     def name(self) -> str:
-        """For people, without its password."""
+        """The URL without its password."""
         return str(self._url.render_as_string(hide_password=True))
 
     def close(self) -> None:
-        """Let all connections go."""
+        """Close all connections."""
         self.rdb.remove_session()
         self.rdb.engine.dispose()
         self._engine.dispose()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other workers from this part until its end, or this one's death."""
+        """Lock the storage against other workers; the lock ends with the process at the latest."""
         if self._url.get_backend_name() == "sqlite":
             with _file_lock(Path(f"{self._url.database}.lock")):
                 yield
@@ -106,7 +106,7 @@ class Storage:
             yield
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Call it again for a while if the storage is out of reach for a moment."""
+        """Call a function, and again for a while if the storage is out of reach."""
         for pause in (*_TRIES, None):
             try:
                 with quietly():
@@ -144,7 +144,7 @@ class Storage:
             raise self._unreachable(_first_line(error)) from None
 
     def _errors(self) -> tuple[type[Exception], ...]:
-        """What a storage raises that is out of reach."""
+        """The exceptions of a storage that is out of reach."""
         internal = extra("optuna").exceptions.StorageInternalError
         return (extra("sqlalchemy.exc").SQLAlchemyError, internal, StorageError)
 
@@ -172,7 +172,7 @@ def without_password(url: str) -> str:
 
 
 def within(seconds: float, call: Callable[[], T], late: Callable[[], Exception]) -> T:
-    """What a call gives or raises, if it ends in time."""
+    """The result of a call, or its exception; `late()` is raised if it takes longer."""
     answers: queue.Queue[tuple[bool, Any]] = queue.Queue()
 
     def run() -> None:
@@ -192,7 +192,7 @@ def within(seconds: float, call: Callable[[], T], late: Callable[[], Exception])
 
 
 def _parsed(url: str) -> Any:
-    """The URL of a storage, with the driver that is used here; it may hold a password."""
+    """The URL of a storage with its driver. It may hold a password."""
     sqlalchemy = extra("sqlalchemy")
     try:
         parsed = sqlalchemy.engine.make_url(url)
@@ -213,7 +213,7 @@ def _parsed(url: str) -> Any:
 
 
 def _first_line(error: BaseException) -> str:
-    """What the database said, without where in the code."""
+    """The database's own message, in one line."""
     cause = getattr(error, "orig", None) or error.__cause__ or error
     cause = getattr(cause, "orig", None) or cause
     lines = str(cause).strip().splitlines()

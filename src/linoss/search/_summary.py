@@ -1,4 +1,4 @@
-"""How far a study is, over all of its workers, and how long it will take."""
+"""The progress of a study over all of its workers, and how it is shown."""
 
 import statistics
 import time
@@ -14,7 +14,7 @@ _LOOK_EVERY = 5.0  # seconds: how often a live line asks the storage
 
 @dataclass(frozen=True)
 class Summary:
-    """Where a study stands."""
+    """The progress of a study."""
 
     trials: int
     """In all."""
@@ -22,13 +22,13 @@ class Summary:
     pruned: int
     failed: int
     running: int
-    """Now, which is how many workers there are."""
+    """Trials under way, which is the number of workers."""
     best: float | None
     eta: float | None
-    """Seconds left, if as many workers go on; None when it cannot be told yet."""
+    """Seconds left with as many workers; None while unknown."""
 
     def text(self, metric: str) -> str:
-        """For people.
+        """One line, in which the metric has this name.
 
         ```python
         >>> from linoss.search._summary import Summary
@@ -47,7 +47,7 @@ class Summary:
 
 
 def summarize(found: Sequence[Trial], trials: int, higher_is_better: bool) -> Summary:
-    """Of the trials that were begun, of so many in all."""
+    """The progress by the trials that were started, of `trials` in all."""
     found = [trial for trial in found if trial.number < trials]
     values = [t.value for t in found if t.state == COMPLETE and t.value is not None]
     best = (max if higher_is_better else min)(values) if values else None
@@ -75,13 +75,13 @@ class Silence:
     """Shows nothing."""
 
     def live(self, doing: str) -> None:
-        """What this worker does at the moment."""
+        """Called with what this worker does at the moment."""
 
     def ended(self, what: str) -> None:
-        """That a trial of this worker ended, and how."""
+        """Called with how a trial of this worker ended."""
 
     def close(self) -> None:
-        """No more."""
+        """Called at the end."""
 
 
 class StudyLine(Silence):

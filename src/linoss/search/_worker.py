@@ -1,4 +1,4 @@
-"""A worker: takes trials of a study and does them, until all are done by somebody."""
+"""A worker: claims and does trials of a study until all of them are done."""
 
 import time
 from collections.abc import Callable
@@ -10,19 +10,19 @@ from linoss.search._storage import StorageError
 from linoss.search._summary import Silence, Summary, summarize
 from linoss.training import TrainingError
 
-_LOOK_EVERY = 1.0  # seconds, when all that is left is done by others
+_LOOK_EVERY = 1.0  # seconds, while other workers do what is left
 
 TrialFunction = Callable[[Claim], float]
-"""Does a trial, reports on its way, and gives the validation metric it came to."""
+"""Does a trial, reports evaluations, and returns the validation metric."""
 
 
 def work(
     study: SharedStudy, objective: TrialFunction, trials: int, show: Silence, *, wait: bool = True
 ) -> None:
-    """Do trials until each of so many is complete, pruned or given up; by this worker or another.
+    """Do trials until each of `trials` is complete, pruned or failed, by any worker.
 
-    An error that is not of one trial alone leaves the trial to others, and is raised. Without
-    `wait`, trials that others are at are left to them.
+    An error that is not of one trial alone gives the trial back, and is raised. Without `wait`,
+    return when all that is left is done by other workers.
     """
     while True:
         claim = study.claim(trials)
@@ -36,7 +36,7 @@ def work(
 
 
 def summary_of(study: SharedStudy, trials: int) -> Summary:
-    """Where the study stands."""
+    """The progress of a study."""
     return summarize(study.trials(), trials, study.definition.higher_is_better)
 
 
@@ -67,5 +67,5 @@ def _do(study: SharedStudy, objective: TrialFunction, claim: Claim, show: Silenc
 
 
 def _leave(study: SharedStudy, claim: Claim) -> None:
-    with suppress(StorageError):  # then its silence will tell
+    with suppress(StorageError):  # its missing signs of life then free the trial
         study.give_back(claim)

@@ -1,8 +1,8 @@
-"""Several processes that train together: how they find each other, and how they end.
+"""Joining several processes for one training, and ending all of them when one fails.
 
-A process that fails tells the others why, and one that dies is missed: the next sum over all
-devices fails in those that were waiting for it, they ask who is still there, and all of them end
-with a message that says who is not.
+A process that fails writes the reason to the key-value store, and the others end with it. When a
+process dies without a word, the next sum over all devices fails in the others; they then find out
+which processes still answer, and end with a message that names those that do not.
 """
 
 import atexit
@@ -24,9 +24,9 @@ from linoss._stderr import say
 
 _FAILURE, _HERE, _HEARD = "linoss/failure", "linoss/here/{}", "linoss/heard/{}"
 _UNKNOWN = "?"
-_ROLL_CALL = 10  # seconds for others to say that they are there
-_PATIENCE = 1000  # milliseconds of a question to the coordinator
-_HEARTBEAT = 30  # seconds after which a machine that is silent counts as lost
+_ROLL_CALL = 10  # seconds for other processes to answer
+_PATIENCE = 1000  # milliseconds to wait for the message, again and again
+_HEARTBEAT = 30  # seconds without a sign of life after which a process counts as lost
 FAILED, INTERRUPTED = 1, 130
 _ADVICE = "start all processes again; a run that is resumed goes on from its last checkpoint"
 _COORDINATOR_GONE = f"process 0, the coordinator, is gone; {_ADVICE}"
@@ -39,7 +39,7 @@ def join_processes(
     *,
     timeout: int = 120,
 ) -> None:
-    """Make this process one of several whose devices form one mesh. Before anything else of JAX.
+    """Join several processes, whose devices form one mesh. Call this before any use of JAX.
 
     **Arguments:**
 
@@ -78,9 +78,9 @@ def join_processes(
 
 
 class _LastWords:
-    """What is said when JAX aborts this process, as it does when the coordinator is lost.
+    """The message to write when JAX aborts this process, as it does without a coordinator.
 
-    That happens in C++, where no exception of Python is raised: a handler of the signal speaks.
+    JAX aborts in C++, where no Python exception is raised, so a signal handler writes it.
     """
 
     text = ""
@@ -88,7 +88,7 @@ class _LastWords:
 
     @classmethod
     def prepare(cls, text: str) -> None:
-        """Say this from now on."""
+        """Set the message, and install the handler."""
         cls.text = text
         if cls._handler is None and os.name == "posix":
             cls._handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(cls._speak)
@@ -184,14 +184,14 @@ class _Watch(threading.Thread):
 
     @classmethod
     def start(cls) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Watch from now on."""
+        """Start the thread, if there are several processes."""
         if jax.process_count() > 1 and cls.current is None:
             cls.current = cls()
             threading.Thread.start(cls.current)
             atexit.register(cls.current.end)
 
     def run(self) -> None:
-        """Until something is heard."""
+        """Wait for the message."""
         while not self.over:
             try:
                 told = self.store.blocking_key_value_get(_FAILURE, _PATIENCE)
@@ -203,21 +203,21 @@ class _Watch(threading.Thread):
                 self._leave(told if told != _UNKNOWN else self._roll_call())
 
     def tell(self, cause: str) -> None:
-        """The others, why this process ends."""
+        """Tell the other processes why this one ends."""
         try:
             self.store.key_value_set(_FAILURE, cause)
-        except Exception:  # somebody was first, or nobody is there to hear it
+        except Exception:  # another process was first, or the coordinator is gone
             return
 
     def end(self) -> None:
-        """When this process ends; one that failed does not wait for the others."""
+        """Stop at the exit of the process; one that failed exits at once."""
         self.over = True
         if self.exit_code is not None:
             self._leave_now(self.exit_code)
-        self.join()  # a thread that is inside of C++ when Python ends takes the process down
+        self.join()  # a thread in C++ at the exit of Python crashes the process
 
     def _roll_call(self) -> str:
-        """Who is not there any more, in words."""
+        """Ask all processes to answer, and say which ones do not."""
         self.store.key_value_set(_HERE.format(self.here), "yes", True)
         missing = [str(process) for process in self._silent(_HERE)]
         if not missing:
@@ -246,20 +246,20 @@ class _Watch(threading.Thread):
             self._leave_now(FAILED)
 
     def _leave_now(self, code: int) -> None:
-        """The coordinator is the last: without it, nobody hears anything."""
+        """Exit; the coordinator last, because the others receive messages through it."""
         sys.stdout.flush()
         sys.stderr.flush()
         try:
             self.store.key_value_set(_HEARD.format(self.here), "yes", True)
             if self.here == 0:
                 self._silent(_HEARD)
-        except Exception:  # it is gone already
+        except Exception:  # the coordinator is gone
             pass
         os._exit(code)
 
 
 def _is_of_connections(error: BaseException) -> bool:
-    """Whether devices lost each other. What JAX raises then has several types."""
+    """Whether a connection between devices was lost, for which JAX raises several types."""
     if isinstance(error, jax.errors.JaxRuntimeError):
         return "RESOURCE_EXHAUSTED" not in str(error)
     return "Gloo" in str(error)
@@ -267,7 +267,7 @@ def _is_of_connections(error: BaseException) -> bool:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Tell the other processes, if there are any, of an error inside."""
+    """Report an error inside this context to the other processes, if there are any."""
     try:
         yield
     except BaseException as error:
@@ -275,7 +275,7 @@ def watched() -> Iterator[None]:
         if watch is None:
             raise
         if _is_of_connections(error):
-            watch.tell(_UNKNOWN)  # somebody else is the cause
+            watch.tell(_UNKNOWN)  # another process is the cause
             watch.join(timeout=3 * _ROLL_CALL)
         interrupted = isinstance(error, KeyboardInterrupt)
         cause = "was interrupted" if interrupted else f"failed: {_first_line(error)}"

@@ -24,4 +24,4 @@ class TrainingResult:
     steps: int
     """Updates made."""
     stopped_early: bool
-    """Whether patience ended it."""
+    """Whether patience ended the run."""

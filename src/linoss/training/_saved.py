@@ -1,4 +1,4 @@
-"""A model in a directory: config.json says what it is, weights.safetensors what it has learned."""
+"""Saving and loading a model: config.json describes it, weights.safetensors has its weights."""
 
 import json
 import os
@@ -41,20 +41,20 @@ _FORMAT, _WEIGHTS_FORMAT, _ARRAYS_FORMAT = "linoss", "linoss-weights", "linoss-a
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """What a directory holds."""
+    """A model that was read from a directory."""
 
     model: LinOSS
-    """With the best weights."""
+    """The model, with the best weights."""
     inputs: Inputs
     """How data becomes the model's inputs."""
     objective: Objective
     """What it was trained for."""
     training: TrainingConfig | None
-    """How it was trained, if by `train`."""
+    """The settings of its training; None if it was written by `save_model`."""
     extra: dict[str, Any]
-    """What else was saved with it."""
+    """JSON values that were saved with it."""
     arrays: dict[str, np.ndarray]
-    """And what arrays."""
+    """Arrays that were saved with it."""
     history: list[Record]
     """For each evaluation of its training: step, loss, metric, best, learning_rate, seconds."""
 
@@ -67,7 +67,7 @@ def save_model(
     extra: dict[str, Any] | None = None,
     arrays: dict[str, np.ndarray] | None = None,
 ) -> None:
-    """Write a model, and all that is needed to use it, into a directory of its own.
+    """Write a model, and all that is needed to use it, into a directory.
 
     **Arguments:**
 
@@ -192,7 +192,7 @@ def describe(
     training: TrainingConfig | None = None,
     data: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The content of config.json, as it will be read again."""
+    """The content of config.json, as plain values."""
     try:
         json.dumps(extra, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -214,7 +214,7 @@ def describe(
 
 
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
-    """Arrays that belong to a model."""
+    """Write arrays that belong to a model."""
     if arrays:
         write_tensors(folder / ARRAYS, _ARRAYS_FORMAT, arrays, {})
 

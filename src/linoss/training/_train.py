@@ -123,7 +123,7 @@ def train(
 
 
 def _facts(cases: Cases | None) -> dict[str, int] | None:
-    """Enough of the data to notice that a run is resumed with others."""
+    """Sizes of the data, by which resuming with other data is noticed."""
     return None if cases is None else {"cases": len(cases), "steps": int(np.sum(cases.lengths))}
 
 

@@ -30,7 +30,7 @@ NOT_UNDERSTOOD = (
     ArithmeticError,
     RecursionError,
 )
-"""What reading a file with strange content can raise."""
+"""Exceptions that unexpected content of a file can raise."""
 _REPAIR = "restore it from a copy, or train again in another directory"
 
 
@@ -85,7 +85,7 @@ def locked(path: Path) -> Iterator[Path]:
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a file that must be there."""
+    """The content of a file, which must exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -97,14 +97,14 @@ def read_file(path: Path) -> bytes:
 
 
 def write_json(path: Path, format: str, plain: dict[str, Any]) -> None:
-    """A record with its format, version and checksum."""
+    """Write a record with its format, version and checksum."""
     record = {"format": format, "version": VERSION, **plain}
     record["sha256"] = hashlib.sha256(_canonical(record)).hexdigest()
     write_file(path, json.dumps(record, indent=2, allow_nan=False).encode() + b"\n")
 
 
 def read_json(path: Path, format: str) -> dict[str, Any]:
-    """The record that `write_json` wrote."""
+    """Read a record that `write_json` wrote, and verify it."""
     content = read_file(path)
     try:
         record = json.loads(content)
@@ -120,12 +120,12 @@ def read_json(path: Path, format: str) -> dict[str, Any]:
 def write_tensors(
     path: Path, format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]
 ) -> None:
-    """Arrays and a few facts, with format, version and checksum."""
+    """Write arrays and a few facts with format, version and checksum."""
     write_file(path, tensor_bytes(format, tensors, facts))
 
 
 def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]) -> bytes:
-    """The content of such a file: the same for the same arrays and facts."""
+    """The content of such a file, which is the same for the same arrays and facts."""
     record = {"format": format, "version": VERSION, **facts}
     record["sha256"] = _checksum(tensors, record)
     tensors = {name: np.array(tensor, order="C") for name, tensor in tensors.items()}
@@ -133,7 +133,7 @@ def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, A
 
 
 def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and facts that `write_tensors` wrote."""
+    """Read arrays and facts that `write_tensors` wrote, and verify them."""
     if not path.is_file():
         read_file(path)
     try:
@@ -159,7 +159,7 @@ def named(tree: Any) -> dict[str, np.ndarray]:
 
 
 def restored(path: Path, like: Any, tensors: dict[str, np.ndarray], *, exact: bool) -> Any:
-    """The tree that these arrays were made from by `named`, `like` which they must be.
+    """The tree whose arrays `named` returned, with the structure and shapes of `like`.
 
     `exact`: in the same precision. Otherwise in that of the file, as far as JAX allows.
     """
