@@ -21,7 +21,7 @@ def usable() -> bool:
 
 
 def instruction_set() -> str | None:
-    """The instruction set that the kernels were chosen for, such as "x86-64-v3"; None without them."""
+    """The instruction set of the chosen kernels, such as "x86-64-v3"; None without kernels."""
     return None if native is None else native.instruction_set()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import linoss.estimators
 from linoss.cli import _options as options
-from linoss.cli._runs import TASKS
+from linoss.cli._run_settings import TASKS
 from linoss.training import load_model
 
 

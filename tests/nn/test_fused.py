@@ -168,7 +168,7 @@ def words_with(bits):
     "rate", [1e-9, 0.05, 0.1, 1 / 3, 0.5, 0.7, 0.999, float(np.nextafter(1, 0))]
 )
 def test_dropout_has_the_mask_of_the_plain_block(rate):
-    """Where bits are next to the rate, in both places: a threshold that is off by one would show."""
+    """With bits next to the rate, so that a threshold that is off by one would show."""
     threshold = min(round(rate * 2**32), 2**32 - 1)
     x = jnp.ones((1, 1, 1))
     weights = {"mean": jnp.zeros(1), "scale": jnp.ones(1), "feedthrough": jnp.ones(1)}

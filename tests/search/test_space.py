@@ -7,12 +7,12 @@ import pytest
 from linoss import LinOSSClassifier, LinOSSForecaster
 from linoss.experiments import _paper
 from linoss.search import _space
-from linoss.search._space import Span, Values, default_ranges, grid_points, make_space, parse
+from linoss.search._space import Span, Values, default_ranges, grid_points, make_space, parse_ranges
 
 
 def space_of(text):
     """The one range of a text, for a classifier."""
-    (values,) = make_space(parse([text]), LinOSSClassifier).values()
+    (values,) = make_space(parse_ranges([text]), LinOSSClassifier).values()
     return values
 
 
@@ -75,7 +75,7 @@ def test_a_range_that_cannot_be(text, message):
 
 def test_a_parameter_has_one_range():
     with pytest.raises(ValueError, match="there are two ranges of dropout"):
-        parse(["dropout=0,0.1", "dropout=0.2,0.3"])
+        parse_ranges(["dropout=0,0.1", "dropout=0.2,0.3"])
 
 
 def test_a_search_needs_something_to_search():

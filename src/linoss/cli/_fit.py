@@ -7,19 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from linoss._settings import TaskName
+from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._evaluate import show_score
-from linoss.cli._guard import INTERRUPTED, say
+from linoss.cli._guard import INTERRUPTED
 from linoss.cli._machines import join_machines
 from linoss.cli._output import number, show_json, show_line
-from linoss.cli._runs import (
+from linoss.cli._run_settings import (
     REPORT,
     TASKS,
-    Columns,
+    ColumnNames,
     holds_a_run,
-    read_columns,
+    read_column_names,
     read_settings,
-    write_columns,
+    write_column_names,
 )
 from linoss.cli._scores import Score, last_forecasts, score_cases, score_table
 from linoss.cli._sources import read_cases, read_tables
@@ -75,7 +76,7 @@ def fit(
 def _decided(
     out: Path, task: str | None, label: str | None, parameters: dict[str, Any], *, resume: bool
 ) -> tuple[str, str | None, dict[str, Any]]:
-    """Task, label and parameters: as given, and of a run that goes on as it has them."""
+    """Task, label and parameters: as given; on resuming, those of the run where not given."""
     begun = holds_a_run(out)
     if begun and not resume:
         raise ValueError(
@@ -87,7 +88,7 @@ def _decided(
         if task not in (None, settings.task):
             raise ValueError(f"{out}: holds a run of {settings.task}, but --task is {task}")
         task = settings.task
-        label = label or read_columns(out).label
+        label = label or read_column_names(out).label
         parameters = {**settings.parameters, **parameters}
     elif task is None:
         raise typer.BadParameter(f"expected one of {', '.join(TASKS)}", param_hint="--task")
@@ -109,7 +110,7 @@ def fitted(
     json: bool,
     speaks: bool = True,
 ) -> None:
-    """Read, train, score, report; of several processes, all train and one does the rest."""
+    """Read, train, score, report; with several processes, only one scores and reports."""
     import linoss.estimators
 
     training, test = read_tables(data) if task == "forecasting" else read_cases(data, label)
@@ -117,7 +118,7 @@ def fitted(
         _refuse_classes(training.labels)
     estimator = getattr(linoss.estimators, TASKS[task])(**parameters)
     if task != "forecasting" and speaks and not holds_a_run(out):
-        write_columns(out, Columns(label, training.names))
+        write_column_names(out, ColumnNames(label, training.names))
     estimator.fit(training, directory=out, resume=resume)
     if not speaks:
         return
@@ -139,9 +140,9 @@ def finish(
     *,
     json: bool,
 ) -> None:
-    """Write the report, and say what came out."""
-    import linoss
+    """Write the report, and print the outcome."""
     from linoss.cli._report import write_report
+    from linoss.nn import count_parameters
 
     write_report(out / REPORT, estimator, score, forecasts)
     metric, best = estimator.objective_.metric, estimator.best_metric_
@@ -151,7 +152,7 @@ def finish(
             "report": str(out / REPORT),
             "task": task,
             "steps": estimator.n_steps_,
-            "parameters": linoss.count_parameters(estimator.model_),
+            "parameters": count_parameters(estimator.model_),
             "validation": None if best is None else {metric: best},
             "test": None if score is None else score.record(),
         }

@@ -86,10 +86,10 @@ def _record(found: "Plan") -> dict[str, Any]:
 
 
 def _show(found: "Plan") -> None:
-    parts, pieces = found.devices
-    title = f"A training step on {parts * pieces:,} device" + "s" * (parts * pieces > 1)
-    if pieces > 1:
-        title += f", {parts:,} x {pieces:,}"
+    parts, shards = found.devices
+    title = f"A training step on {parts * shards:,} device" + "s" * (parts * shards > 1)
+    if shards > 1:
+        title += f", {parts:,} x {shards:,}"
     per = f"{found.sequences:,} x {found.steps:,} steps, {found.parameters:,} weights"
     rows = [("each has", per)]
     for name, words, unit in (
@@ -105,8 +105,8 @@ def _show(found: "Plan") -> None:
 
 
 def _words(found: "Plan") -> str:
-    parts, pieces = found.devices
-    return str(parts) if pieces == 1 else f"{parts}x{pieces}"
+    parts, shards = found.devices
+    return str(parts) if shards == 1 else f"{parts}x{shards}"
 
 
 def _bytes(amount: float) -> str:

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 from linoss._settings import SETTINGS, TaskName
+from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._fit import _refuse_classes
-from linoss.cli._guard import INTERRUPTED, say
+from linoss.cli._guard import INTERRUPTED
 from linoss.cli._output import show_json, show_line, show_table
-from linoss.cli._runs import REPORT, TASKS, Columns, holds_a_run, write_columns
+from linoss.cli._run_settings import REPORT, TASKS, ColumnNames, holds_a_run, write_column_names
 from linoss.cli._scores import Score, score_of
 from linoss.cli._sources import read_cases, read_tables
 
@@ -98,7 +99,7 @@ def _what(
     task: str, ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]
 ) -> dict[str, Any]:
     """What to try, of parameters that were not given."""
-    from linoss.search._space import default_ranges, make_space, parse
+    from linoss.search import default_ranges, make_space, parse_ranges
 
     if ranges and grid == "paper":
         raise typer.BadParameter("--grid paper has ranges of its own; leave out --range")
@@ -107,7 +108,7 @@ def _what(
     if not ranges:
         return {"space": default_ranges(grid, parameters.keys()), "grid": grid is not None}
     with options.usage_errors():
-        space = parse(ranges)
+        space = parse_ranges(ranges)
         make_space(space, SETTINGS[task])
     for name in space:
         if name in parameters:
@@ -141,7 +142,7 @@ def _searched(
 
     def begin(run: Path) -> None:
         if task != "forecasting" and not holds_a_run(run):
-            write_columns(run, Columns(label, training.names))
+            write_column_names(run, ColumnNames(label, training.names))
 
     def finish(trained: Any, run: Path) -> None:
         write_report(run / REPORT, trained, *score_of(trained, task, training, test))
@@ -187,7 +188,7 @@ def _show(out: Path, result: Any, score: Score | None, *, json: bool) -> None:
 
 
 def _without_secrets(words: list[str]) -> list[str]:
-    """The words of a command, but for the password of a storage."""
-    from linoss.search._storage import without_password
+    """The words of a command, without the password of a storage."""
+    from linoss.search import without_password
 
     return [without_password(word) for word in words]

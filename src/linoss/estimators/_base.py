@@ -1,6 +1,5 @@
 """Training, validation of inputs, streaming and files, for all estimators."""
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from linoss._plain import plain
 from linoss._settings import SequenceSettings
 from linoss.data import DataError, Sequences, sequences
 from linoss.estimators._listener import Listener
@@ -24,6 +24,7 @@ from linoss.training import (
     Inputs,
     Objective,
     Progress,
+    ProgressLine,
     Saved,
     TrainingConfig,
     load_model,
@@ -32,7 +33,6 @@ from linoss.training import (
     save_model,
     train,
 )
-from linoss.training._progress import ProgressLine
 
 OnProgress = Callable[[Progress], None]
 Kind = TypeVar("Kind", bound="SequenceEstimator")
@@ -42,7 +42,7 @@ _PAIRS = "pairs"
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOptions:
     """Directory of a fit, whether it is resumed, and a callback for its progress."""
 
     directory: str | os.PathLike[str] | None = None
@@ -62,7 +62,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         training_set: Cases,
         validation_set: Cases | None,
         seed: int,
-        run: Run,
+        run: RunOptions,
     ) -> None:
         """Train a model and set the fitted attributes."""
         config = LinOSSConfig.from_settings(
@@ -185,10 +185,9 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         del parameters["devices"]  # a run may be resumed on others
         if not isinstance(parameters["random_state"], int | np.integer | None):
             parameters["random_state"] = None  # its state has changed
-        parameters = json.loads(json.dumps(parameters, default=_plain))
         return {
             "estimator": type(self).__name__,
-            "parameters": parameters,
+            "parameters": plain(parameters),
             "fitted": self._fitted(),
         }
 
@@ -273,10 +272,3 @@ def _unnamed(value: Any) -> Any:
     """The inverse of `_named`."""
     pairs = value.get(_PAIRS) if isinstance(value, dict) else None
     return dict(pairs) if isinstance(pairs, list) else value
-
-
-def _plain(value: Any) -> Any:
-    """Convert numbers and arrays of NumPy for JSON."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{value!r} cannot be written as JSON")

@@ -14,7 +14,7 @@ from sklearn.utils.validation import column_or_1d
 from linoss._declare import check_settings, documented
 from linoss._settings import ClassifierSettings
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import OnProgress, Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
 from linoss.training import Classification, Inputs
 
 
@@ -87,7 +87,7 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
             class_weights=self._class_weights(y),
             smoothing=self.label_smoothing,
         )
-        run = Run(directory, resume, on_progress)
+        run = RunOptions(directory, resume, on_progress)
         self._train(inputs, objective, training_set, validation_set, seed, run)
         return self
 

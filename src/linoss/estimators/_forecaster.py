@@ -12,7 +12,7 @@ from linoss import _checks
 from linoss._declare import check_settings, documented
 from linoss._settings import ForecasterSettings
 from linoss.data import DataError, Table, table
-from linoss.estimators._base import OnProgress, Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
 from linoss.estimators._listener import ForecastListener
 from linoss.training import Forecasting, Inputs, Windows, predict
 
@@ -80,7 +80,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         if validation is not None:
             every = self._windows(validation)
             held_out = replace(every, stride=max(1, len(every) // _VALIDATION_WINDOWS))
-        run = Run(directory, resume, on_progress)
+        run = RunOptions(directory, resume, on_progress)
         self._train(inputs, objective, windows, held_out, self._seed(), run)
         return self
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 from linoss._declare import check_settings, documented
 from linoss._settings import RegressorSettings
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import OnProgress, Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
 from linoss.training import Inputs, Regression
 
 
@@ -87,7 +87,7 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
             )
         inputs = Inputs.from_sequences(training_set, time_channel=bool(self.time_channel))
         objective = Regression.from_labels(training_set.labels, every=self.every)
-        run = Run(directory, resume, on_progress)
+        run = RunOptions(directory, resume, on_progress)
         self._train(inputs, objective, training_set, validation_set, seed, run)
         return self
 

@@ -1,4 +1,4 @@
-"""What a search tries: the values of each parameter, as text, as Python, and for Optuna."""
+"""The space of a search: ranges of parameters, from text or Python values, for Optuna."""
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping
@@ -35,7 +35,7 @@ _EXAMPLE = "such as learning_rate=1e-4..1e-2 or hidden_size=16,64,128"
 
 @dataclass(frozen=True)
 class Values:
-    """One of these."""
+    """A choice among values."""
 
     values: tuple[Any, ...]
 
@@ -46,7 +46,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Span:
-    """A number from `low` to `high`, both whole or neither; `log`: as many in each decade."""
+    """A number from `low` to `high`, integers if both are; with `log`, uniform in the logarithm."""
 
     low: int | float
     high: int | float
@@ -63,12 +63,12 @@ Range = Values | Span
 Space = dict[str, Range]
 
 
-def parse(texts: Iterable[str]) -> dict[str, str]:
-    """`NAME=VALUES` from a command line, by name.
+def parse_ranges(texts: Iterable[str]) -> dict[str, str]:
+    """Split texts `NAME=VALUES` into a dictionary.
 
     ```python
-    >>> from linoss.search._space import parse
-    >>> parse(["hidden_size=16,64", "learning-rate=1e-4..1e-2"])
+    >>> from linoss.search import parse_ranges
+    >>> parse_ranges(["hidden_size=16,64", "learning-rate=1e-4..1e-2"])
     {'hidden_size': '16,64', 'learning_rate': '1e-4..1e-2'}
 
     ```
@@ -86,7 +86,7 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
 
 
 def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
-    """Ranges as a caller wrote them, for the parameters of an estimator.
+    """The space of ranges as a caller writes them, for the parameters of an estimator.
 
     ```python
     >>> from linoss import LinOSSClassifier
@@ -112,13 +112,26 @@ def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
 
 
 def default_ranges(named: str | None, fixed: Collection[str]) -> dict[str, Any]:
-    """The paper's grid, or the usual ranges, without parameters that are fixed."""
+    """The ranges of a search that names none, without the parameters that are fixed.
+
+    **Arguments:**
+
+    - `named`: `"paper"` for the grid of the paper.
+    - `fixed`: parameters that are not searched.
+
+    ```python
+    >>> from linoss.search import default_ranges
+    >>> default_ranges("paper", fixed=["num_blocks", "hidden_size", "state_size"])
+    {'learning_rate': [1e-05, 0.0001, 0.001], 'time_channel': [True, False]}
+
+    ```
+    """
     ranges = PAPER if named == "paper" else DEFAULT
     return {name: values for name, values in ranges.items() if name not in fixed}
 
 
 def grid_points(space: Space, seed: int) -> list[dict[str, Any]]:
-    """Every combination of lists of values, in an order that the seed draws."""
+    """Every combination of lists of values, in an order drawn from the seed."""
     for name, values in space.items():
         if isinstance(values, Span):
             raise ValueError(
@@ -130,8 +143,8 @@ def grid_points(space: Space, seed: int) -> list[dict[str, Any]]:
     return [points[i] for i in np.random.default_rng(seed).permutation(len(points))]
 
 
-def plain(space: Space) -> dict[str, Any]:
-    """For JSON."""
+def described(space: Space) -> dict[str, Any]:
+    """The space for JSON: lists, or low, high and whether logarithmic."""
     return {
         name: list(values.values) if isinstance(values, Values) else asdict(values)
         for name, values in space.items()
