@@ -100,7 +100,14 @@ def test_reading_a_word(name, text, value):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("count", "3.0"), ("rate", "nan"), ("kind", "c"), ("flag", "1"), ("size", "")],
+    [
+        ("count", "3.0"),
+        ("rate", "nan"),
+        ("size", "9" * 400),
+        ("kind", "c"),
+        ("flag", "1"),
+        ("size", ""),
+    ],
 )
 def test_a_word_that_means_nothing(name, text):
     setting = declared(Example)[name]

@@ -1,4 +1,4 @@
-"""What a setting is: a type, with help and a range, from which its checks and texts are made."""
+"""Settings as annotated types: checks, texts and documentation made from their declarations."""
 
 import functools
 import importlib
@@ -22,7 +22,7 @@ _Class = TypeVar("_Class", bound=type)
 
 @dataclass(frozen=True, repr=False)
 class Setting:
-    """What an annotated type does not say about a setting."""
+    """Metadata of a setting, as an annotation of its type."""
 
     help: str
     """A sentence for signatures, command lines and pages; plain text."""
@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Declared:
-    """A setting as a record has it: with a name, a type and a default."""
+    """A setting of a record, with its name, type and default."""
 
     name: str
     kinds: tuple[Any, ...]
@@ -113,10 +113,9 @@ class Declared:
 
     def read(self, text: str) -> Any:
         """The value that a word of a command line means; a ValueError if it means none."""
-        for candidate in _candidates(text):
+        for candidate in _candidates(text, float if float in self.kinds else int):
             if self.allows(candidate):
-                whole = isinstance(candidate, int) and not isinstance(candidate, bool)
-                return float(candidate) if whole and float in self.kinds else candidate
+                return candidate
         raise ValueError(f"{text!r}, expected {self.expected(plain=True)}")
 
     def expected(self, *, plain: bool = False) -> str:
@@ -126,7 +125,7 @@ class Declared:
             return str(value).lower() if plain else repr(value)
 
         names = [word(name) for name in ((None,) if self.optional else ()) + self.choices]
-        parts = [f"one of {', '.join(names)}"] if len(names) > 2 or self.choices[1:] else names
+        parts = [f"one of {', '.join(names)}"] if self.choices[1:] else names
         if bool in self.kinds and int not in self.kinds:
             parts += ["yes", "no"] if plain else ["True", "False"]
         if {int, float} & set(self.kinds):
@@ -239,12 +238,12 @@ def _numbers(within: str | None, *, whole: bool) -> str:
     return f"a finite number {'>' if above else '>='} {low:g}"
 
 
-def _candidates(text: str) -> Iterable[Any]:
+def _candidates(text: str, number: type[int] | type[float]) -> Iterable[Any]:
+    """The values that a text may stand for: itself, yes, no or none, and a number."""
     yield text
     if text.lower() in _WORDS:
         yield _WORDS[text.lower()]
-    for kind in (int, float):
-        try:
-            yield kind(text)
-        except ValueError:
-            continue
+    try:
+        yield number(text)
+    except ValueError:
+        return
