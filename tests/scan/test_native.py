@@ -1,9 +1,12 @@
 """The native scan against the loop in JAX: values, states and gradients."""
 
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -179,3 +182,45 @@ def test_without_kernels_everything_else_works():
     program = "import sys; sys.modules['linoss._native'] = None\n" + SCAN
     assert run_python(program).startswith("False")
     assert run_python(program + "print(linoss.engines())").endswith("'associative')")
+
+
+def test_the_instruction_set_is_the_one_asked_for():
+    program = "from linoss import _kernels; print(_kernels.instruction_set())"
+    assert run_python(program) == _kernels.instruction_set()
+    if _kernels.instruction_set() != "portable":
+        assert run_python(program, LINOSS_NATIVE_LEVEL="2") == "x86-64-v2"
+    assert run_python("import sys; sys.modules['linoss._native'] = None\n" + program) == "None"
+
+
+def test_the_failure_of_a_build_is_read_from_the_metadata(tmp_path):
+    assert _kernels.build_failure() is None
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "sys.modules['linoss._native'] = None\n"
+        "from linoss import _kernels; print(_kernels.build_failure())"
+    )
+    folder = tmp_path / "linoss-0.1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: linoss\nVersion: 0.1\n")
+    assert run_python(program) == "None"
+    (folder / "native_build.txt").write_text("a line of the compiler")
+    assert run_python(program) == "a line of the compiler"
+
+
+def test_a_failed_build_makes_a_pure_wheel_that_says_why(tmp_path):
+    pytest.importorskip("scikit_build_core", reason="is only there to build")
+    root = Path(__file__).parents[2]
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / name, tmp_path)
+    for name in ("native", "src"):
+        shutil.copytree(root / name, tmp_path / name)
+    program = (
+        f"import os; os.chdir({str(tmp_path)!r})\n"
+        "import build_backend; print(build_backend.build_wheel('dist'))"
+    )
+    name = run_python(program, PYTHONPATH=str(tmp_path / "native"), CXX="/bin/false").splitlines()[-1]
+    assert name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(tmp_path / "dist" / name) as wheel:
+        [report] = [entry for entry in wheel.namelist() if entry.endswith("native_build.txt")]
+        assert '"/bin/false"' in wheel.read(report).decode()
+    assert not list((tmp_path / "build").glob("*"))
