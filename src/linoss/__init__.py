@@ -16,8 +16,8 @@ from linoss.dynamics import (
     stable_stiffness,
 )
 from linoss.nn import (
+    Block,
     LinOSS,
-    LinOSSBlock,
     LinOSSConfig,
     LinOSSLayer,
     Stream,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Block",
     "LinOSS",
-    "LinOSSBlock",
     "LinOSSClassifier",
     "LinOSSConfig",
     "LinOSSForecaster",

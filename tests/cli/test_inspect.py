@@ -41,7 +41,7 @@ def test_im_decays_as_its_closed_form_says():
     """|lambda|^2 = 1 / (1 + h^2 A)."""
     model = make(scheme="im")
     for bank, block in zip(banks(model), model.blocks, strict=True):
-        A, h = (np.asarray(x, float) for x in (bank.stiffness, block.layer.oscillators.timestep))
+        A, h = (np.asarray(x, float) for x in (bank.stiffness, block.mixer.oscillators.timestep))
         np.testing.assert_allclose(bank.decay_times, 2 / np.log1p(h**2 * A), rtol=1e-5)
 
 
@@ -54,7 +54,7 @@ def test_imex_keeps_what_it_has():
 
 def test_free_particles_are_counted():
     model = make()
-    bank = model.blocks[0].layer.oscillators
+    bank = model.blocks[0].mixer.oscillators
     stiffness = bank.raw_stiffness.at[:2].set(-1.0)
     model = jax.tree.map(lambda x: stiffness if x is bank.raw_stiffness else x, model)
     first = banks(model)[0]

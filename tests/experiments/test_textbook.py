@@ -19,6 +19,6 @@ def test_the_textbook_method_gives_the_same_answers(scheme, head):
     )  # fmt: skip
     model = LinOSS(config, key=jax.random.key(0))
     u = jax.random.normal(jax.random.key(1), (4, 15, 3))
-    expected, _ = model.train(u, key=jax.random.key(2))
+    expected, _ = model.training_pass(u, key=jax.random.key(2))
     found = eqx.filter_jit(_textbook.model)(model, u, jax.random.key(2))
     np.testing.assert_allclose(found, expected, atol=1e-10)

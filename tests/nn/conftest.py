@@ -10,7 +10,7 @@ import pytest
 import scipy.linalg
 from scipy.special import erf, expit
 
-from linoss import LinOSS, LinOSSConfig
+from linoss import Block, LinOSS, LinOSSConfig, LinOSSLayer
 
 
 def _oscillator_loop(scheme, A, G, h, b):
@@ -44,9 +44,10 @@ def _layer_loop(layer, u, intervals=None):
     """x = Re(C y) + D u for one series, with complex numbers where B and C are complex."""
     bank, m = layer.oscillators, layer.oscillators.state_size
     raw = np.asarray(bank.raw_stiffness)
-    A = np.maximum(raw, 0) if bank.parameterization == "relu" else raw**2
     G = np.zeros(m) if bank.raw_damping is None else np.maximum(bank.raw_damping, 0)
     dt = bank.fixed_timestep if bank.raw_timestep is None else expit(np.asarray(bank.raw_timestep))
+    A = np.maximum(raw, 0) if bank.parameterization == "relu" else raw**2
+    A = A + ((np.sqrt(1 + dt * G) - 1) ** 2 / dt**2 if bank.scheme == "imex" else G**2 / 4)
     intervals = np.ones(len(u)) if intervals is None else intervals
     B, C = np.asarray(layer.input_weight), np.asarray(layer.output_weight)
     bias = np.zeros(len(B)) if layer.bias is None else np.asarray(layer.bias)
@@ -62,7 +63,7 @@ def _layer_loop(layer, u, intervals=None):
 
 
 def _norm_loop(norm, u):
-    if norm is None:
+    if not jax.tree.leaves(norm):
         return u
     if hasattr(norm, "scale"):
         centred = u - u.mean(-1, keepdims=True)
@@ -78,10 +79,10 @@ def _same(x):
 def _block_loop(block, u, intervals=None, *, norm=None, drop=(_same, _same)):
     """u + GLU(GELU(layer(norm(u)))), with the second layer on the reversed sequence."""
     x = _norm_loop(block.norm, u) if norm is None else norm(u)
-    y = _layer_loop(block.layer, x, intervals)
-    if block.backward_layer is not None:
+    y = _layer_loop(block.mixer, x, intervals)
+    if block.backward_mixer is not None:
         between = None if intervals is None else np.roll(intervals[::-1], 1)
-        y = y + _layer_loop(block.backward_layer, x[::-1], between)[::-1]
+        y = y + _layer_loop(block.backward_mixer, x[::-1], between)[::-1]
     gelu = drop[0](y * (1 + erf(y / np.sqrt(2))) / 2)
     W1, W2 = np.split(np.asarray(block.glu.weight), 2)
     b1, b2 = (0, 0) if block.glu.bias is None else np.split(np.asarray(block.glu.bias), 2)
@@ -113,8 +114,8 @@ def _model_loop(model, u, intervals=None, future=None):
 def _stirred(norm, seed):
     """The norm with numbers in it that matter."""
     generator = np.random.default_rng(seed)
-    if norm is None:
-        return None
+    if not jax.tree.leaves(norm):
+        return norm
     size = len(jax.tree.leaves(norm)[0])
     middle, width = (
         jnp.array(generator.normal(size=size)),
@@ -124,6 +125,17 @@ def _stirred(norm, seed):
         return eqx.tree_at(lambda n: (n.shift, n.scale), norm, (middle, width))
     values = (middle, width, jnp.array(False))
     return eqx.tree_at(lambda n: (n.mean, n.variance, n.fresh), norm, values)
+
+
+def _new_block(hidden_size, state_size, *, bidirectional=False, key, **options):
+    """A block of LinOSS layers; options are those of block and layer."""
+    names = ("norm", "dropout", "glu_bias")
+    own = {name: options.pop(name) for name in names if name in options}
+    keys = jax.random.split(key, 3)
+    if bidirectional:
+        backward = {**options, "feedthrough": "none"}
+        own["backward_mixer"] = LinOSSLayer(hidden_size, state_size, key=keys[2], **backward)
+    return Block(LinOSSLayer(hidden_size, state_size, key=keys[0], **options), key=keys[1], **own)
 
 
 def _make_model(preset=LinOSSConfig, *, seed=0, **changes):
@@ -190,6 +202,12 @@ def model_loop():
 def stirred():
     """(norm, seed) to a norm with statistics, or scale and shift, drawn at random."""
     return _stirred
+
+
+@pytest.fixture(scope="session")
+def new_block():
+    """(hidden_size, state_size, key, **options of block and layer) to a block."""
+    return _new_block
 
 
 @pytest.fixture(scope="session")

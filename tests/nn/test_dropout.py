@@ -158,7 +158,7 @@ def drop_by_hand(words, rate, like):
 def test_training_is_the_loop_with_masks_and_statistics_by_hand(make_model, block_loop, draw, norm):
     """One series, so that the batch's statistics are its own."""
     model, u, key = make_model(dropout=0.3, norm=norm), draw(12, 2), jax.random.key(5)
-    found, norms = model.train(u, key=key)
+    found, norms = model.training_pass(u, key=key)
     hidden = u @ np.asarray(model.encoder.weight).T + np.asarray(model.encoder.bias)
     keys = jax.random.split(key, len(model.blocks))
     for block, block_key, new in zip(model.blocks, keys, norms, strict=True):
@@ -182,7 +182,7 @@ def test_training_is_the_loop_with_masks_and_statistics_by_hand(make_model, bloc
 
 def test_training_is_decided_by_its_key(make_model, draw):
     model, u = make_model(dropout=0.3), draw(3, 12, 2)
-    first, again, other = (model.train(u, key=jax.random.key(k))[0] for k in (0, 0, 1))
+    first, again, other = (model.training_pass(u, key=jax.random.key(k))[0] for k in (0, 0, 1))
     assert np.array_equal(first, again)
     assert not np.allclose(first, other)
 

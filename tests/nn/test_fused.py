@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import erf, expit
 
 import linoss
+from linoss.nn import Samples
 from linoss.nn._fused import encode, fused_block
 
 pytestmark = [
@@ -25,15 +26,16 @@ pytestmark = [
 def run(block, engine, u, words, mask, state, weights_of_loss):
     """All that a block gives in one engine: training, evaluation, gradients."""
     weights, rest = eqx.partition(block, linoss.trainable(block))
+    samples = Samples(u, mask, engine=engine)
 
     def loss(weights, u):
         block = eqx.combine(weights, rest)
-        trained, _ = block.train(u, words=words, mask=mask, engine=engine)
+        trained, _, _ = block.run(u, samples, None, words)
         evaluated, final = block(u, state=state, mask=mask, engine=engine)
         on_state = jnp.sum(jnp.sin(final.oscillators))
         return jnp.sum(trained * weights_of_loss) + jnp.mean(evaluated**2) + on_state
 
-    trained, norm = block.train(u, words=words, mask=mask, engine=engine)
+    trained, _, norm = block.run(u, samples, None, words)
     evaluated, final = block(u, state=state, mask=mask, engine=engine)
     gradients = jax.grad(loss, argnums=(0, 1))(weights, u)
     return trained, norm, evaluated, final, gradients
@@ -41,16 +43,16 @@ def run(block, engine, u, words, mask, state, weights_of_loss):
 
 def compare(block, batch, time, *, masked=False):
     keys = jax.random.split(jax.random.key(1), 5)
-    hidden, pairs = block.glu.weight.shape[1], block.layer.input_weight.shape[0]
+    hidden, pairs = block.glu.weight.shape[1], block.mixer.input_weight.shape[0]
     u = jax.random.normal(keys[0], (batch, time, hidden))
     mask = jax.random.bernoulli(keys[1], 0.8, (batch, time)) if masked else None
-    state = block.init_state((batch,))
+    state = block.mixer.init_state((batch,))
     state = eqx.tree_at(
         lambda s: s.oscillators, state, jax.random.normal(keys[2], (batch, pairs, 2))
     )
     words = jax.random.bits(keys[3], (2,), jnp.uint32)
     weights_of_loss = jax.random.normal(keys[4], u.shape)
-    assert block.can_fuse(u, None, "native")
+    assert block.is_fused(u, Samples(u, engine="native"))
     plain, native = (
         eqx.filter_jit(run)(block, engine, u, words, mask, state, weights_of_loss)
         for engine in ("sequential", "native")
@@ -75,8 +77,8 @@ def compare(block, batch, time, *, masked=False):
     ids=str,
 )
 @pytest.mark.parametrize("masked", [False, True])
-def test_equals_the_plain_block(options, masked):
-    block = linoss.LinOSSBlock(12, 10, timestep="learned", key=jax.random.key(0), **options)
+def test_equals_the_plain_block(new_block, options, masked):
+    block = new_block(12, 10, timestep="learned", key=jax.random.key(0), **options)
     compare(block, batch=3, time=150, masked=masked)
 
 
@@ -91,9 +93,9 @@ def test_equals_the_plain_block(options, masked):
 @example(hidden=17, state=33, batch=1, time=65)
 @example(hidden=300, state=2, batch=1, time=63)
 @example(hidden=3, state=2, batch=20, time=5)
-def test_drawn_sizes(hidden, state, batch, time):
+def test_drawn_sizes(new_block, hidden, state, batch, time):
     with jax.enable_x64(False):
-        block = linoss.LinOSSBlock(hidden, state, timestep="learned", key=jax.random.key(0))
+        block = new_block(hidden, state, timestep="learned", key=jax.random.key(0))
         compare(block, batch, time)
 
 
@@ -103,7 +105,9 @@ def gradients_of_model(model, engine, u, lengths, labels):
 
     def loss(weights, u):
         model = eqx.combine(weights, rest)
-        answers, norms = model.train(u, key=jax.random.key(3), lengths=lengths, engine=engine)
+        answers, norms = model.training_pass(
+            u, key=jax.random.key(3), lengths=lengths, engine=engine
+        )
         return jnp.mean((answers - labels) ** 2), (answers, norms)
 
     return jax.grad(loss, argnums=(0, 1), has_aux=True)(weights, u)
@@ -148,22 +152,22 @@ def test_moments_are_those_of_double_precision(offset, masked):
     np.testing.assert_allclose(moments[1], samples.var(0), rtol=1e-5, atol=1e-6)
 
 
-def test_an_empty_batch():
-    block = linoss.LinOSSBlock(4, 3, key=jax.random.key(0))
+def test_an_empty_batch(new_block):
+    block = new_block(4, 3, key=jax.random.key(0))
     output, state = block(jnp.zeros((0, 10, 4)), engine="native")
     assert output.shape == (0, 10, 4)
     assert state.oscillators.shape == (0, 6, 2)
 
 
-def test_activations_have_the_stated_error():
+def test_activations_have_the_stated_error(new_block):
     """With C = 0, D = 1 and a GLU that passes on (or opens by) its input, the block is GELU."""
-    block = linoss.LinOSSBlock(1, 1, norm=None, key=jax.random.key(0))
+    block = new_block(1, 1, norm=None, key=jax.random.key(0))
     x = jnp.linspace(-30, 30, 60_001)[:, None]
 
     def with_weights(gate, gate_bias, value, value_bias):
         new = (jnp.zeros((1, 2)), jnp.ones(1), jnp.array([[gate], [value]]))
         return eqx.tree_at(
-            lambda b: (b.layer.output_weight, b.layer.feedthrough, b.glu.weight, b.glu.bias),
+            lambda b: (b.mixer.output_weight, b.mixer.feedthrough, b.glu.weight, b.glu.bias),
             block,
             (*new, jnp.array([gate_bias, value_bias])),
         )
@@ -188,11 +192,14 @@ def test_any_number_of_threads_gives_the_same_bits(tmp_path):
         "import os, sys\n"
         "os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]))\n"
         "import jax, jax.numpy as jnp, linoss, equinox as eqx\n"
-        "block = linoss.LinOSSBlock(20, 9, norm=None, key=jax.random.key(0))\n"
+        "from linoss.nn import Samples\n"
+        "layer = linoss.LinOSSLayer(20, 9, key=jax.random.key(0))\n"
+        "block = linoss.Block(layer, norm=None, key=jax.random.key(1))\n"
         "u = jax.random.normal(jax.random.key(1), (19, 300, 20))\n"
         "weights, rest = eqx.partition(block, linoss.trainable(block))\n"
         "words = jnp.array([1, 2], jnp.uint32)\n"
-        "train = lambda w, u: eqx.combine(w, rest).train(u, words=words, engine='native')[0]\n"
+        "samples = Samples(u, engine='native')\n"
+        "train = lambda w, u: eqx.combine(w, rest).run(u, samples, None, words)[0]\n"
         "out, pull_back = jax.vjp(train, weights, u)\n"
         "results = jax.device_get((out, pull_back(out)))\n"
         "print(hash(b''.join(x.tobytes() for x in jax.tree.leaves(results))))\n"
@@ -211,14 +218,14 @@ def test_any_number_of_threads_gives_the_same_bits(tmp_path):
     "case",
     ["double precision", "layer norm", "verlet", "intervals", "bidirectional", "dense"],
 )
-def test_what_is_not_covered_runs_as_the_plain_block(case):
+def test_what_is_not_covered_runs_as_the_plain_block(new_block, case):
     options = {
         "layer norm": {"norm": "layer"},
         "verlet": {"scheme": "verlet"},
         "bidirectional": {"bidirectional": True},
         "dense": {"feedthrough": "dense"},
     }.get(case, {})
-    block = linoss.LinOSSBlock(4, 3, key=jax.random.key(0), **options)
+    block = new_block(4, 3, key=jax.random.key(0), **options)
     u = jax.random.normal(jax.random.key(1), (2, 20, 4))
     intervals = jnp.ones((2, 20)) if case == "intervals" else None
     with jax.enable_x64(case == "double precision"):
@@ -226,23 +233,23 @@ def test_what_is_not_covered_runs_as_the_plain_block(case):
             block, u = jax.tree.map(
                 lambda x: x.astype(jnp.float64) if eqx.is_inexact_array(x) else x, (block, u)
             )
-        assert not block.can_fuse(u, intervals, "native")
+        assert not block.is_fused(u, Samples(u, intervals=intervals, engine="native"))
         found = block(u, intervals=intervals, engine="native")[0]
         expected = block(u, intervals=intervals, engine="sequential")[0]
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_a_wrong_buffer_is_an_error_from_python():
-    block = linoss.LinOSSBlock(4, 3, key=jax.random.key(0))
+def test_a_wrong_buffer_is_an_error_from_python(new_block):
+    block = new_block(4, 3, key=jax.random.key(0))
     good = [
         jnp.zeros((2, 5, 4)),
         jnp.zeros(4),
         jnp.ones(4),
-        block.layer.input_weight,
+        block.mixer.input_weight,
         jnp.zeros(6),
         jnp.zeros((6, 6)),
-        block.layer.output_weight,
+        block.mixer.output_weight,
         jnp.zeros(4),
         block.glu.weight,
         block.glu.bias,

@@ -106,6 +106,6 @@ def test_training_without_dropout_and_norm_gives_the_same_answers(
     make_model, model_loop, draw, head
 ):
     model, u = make_model(dropout=0.0, norm="layer", **head), draw(2, T, 2)
-    answers, _ = model.train(u, key=jax.random.key(0))
+    answers, _ = model.training_pass(u, key=jax.random.key(0))
     for i in range(2):
         assert_close(answers[i], model_loop(model, u[i]))

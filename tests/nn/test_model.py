@@ -22,9 +22,9 @@ def test_algorithm_1(make_model, model_loop, draw, scheme):
     block = model.blocks[0]
     assert block.norm is None
     assert block.glu.bias is None
-    assert block.layer.bias.shape == (3,)
-    assert block.layer.feedthrough.shape == (4, 4)
-    assert np.array_equal(block.layer.oscillators.timestep, np.ones(3))
+    assert block.mixer.bias.shape == (3,)
+    assert block.mixer.feedthrough.shape == (4, 4)
+    assert np.array_equal(block.mixer.oscillators.timestep, np.ones(3))
     found = model(u)
     assert found.shape == (2, 3)
     for i in range(2):
@@ -81,7 +81,7 @@ def test_same_key_same_model_other_key_another():
 
 def test_blocks_start_with_different_weights(make_model):
     first, second = make_model().blocks
-    assert not np.allclose(first.layer.input_weight, second.layer.input_weight)
+    assert not np.allclose(first.mixer.input_weight, second.mixer.input_weight)
     assert not np.allclose(first.glu.weight, second.glu.weight)
 
 
@@ -115,7 +115,7 @@ def test_gradient_of_training_is_that_of_finite_differences(make_model, draw):
     @jax.jit
     @jax.value_and_grad
     def loss(weights):
-        answers, _ = eqx.combine(weights, rest).train(u, key=key, lengths=lengths)
+        answers, _ = eqx.combine(weights, rest).training_pass(u, key=key, lengths=lengths)
         return jnp.mean((answers - target) ** 2)
 
     _, gradient = loss(weights)
@@ -146,7 +146,7 @@ def test_loss_falls_under_adam(make_model, draw):
         weights, rest = eqx.partition(model, trainable(model))
 
         def loss(weights):
-            logits, norms = eqx.combine(weights, rest).train(u, key=key)
+            logits, norms = eqx.combine(weights, rest).training_pass(u, key=key)
             losses = optax.softmax_cross_entropy_with_integer_labels(logits, label)
             return jnp.mean(losses), norms
 
@@ -181,7 +181,7 @@ def test_parameters_in_single_precision(single_precision, make_model, draw):
     model = make_model(damped=True, bias=True)
     assert {x.dtype for x in arrays_of(model)} == {jnp.dtype("float32")}
     assert model(draw(T, 2)).dtype == jnp.float32
-    answers, norms = model.train(draw(T, 2), key=jax.random.key(0))
+    answers, norms = model.training_pass(draw(T, 2), key=jax.random.key(0))
     assert answers.dtype == jnp.float32
     assert {x.dtype for x in arrays_of(norms)} == {jnp.dtype("float32")}
 
@@ -228,7 +228,7 @@ def test_training_with_padding_and_missing_samples_moves_every_weight(
 
     def loss(weights):
         model = eqx.combine(weights, rest)
-        return jnp.sum(model.train(u, key=jax.random.key(0), **options)[0] ** 2)
+        return jnp.sum(model.training_pass(u, key=jax.random.key(0), **options)[0] ** 2)
 
     gradient = jax.jit(jax.grad(loss))(weights)
     for leaf in jax.tree.leaves(gradient):

@@ -99,7 +99,7 @@ def test_statistics_are_not_trained_and_weights_are(make_model, norm):
     marks = trainable(model)
     for block in marks.blocks:
         assert not any(jax.tree.leaves(block.norm))
-        assert all(jax.tree.leaves(block.layer))
+        assert all(jax.tree.leaves(block.mixer))
         assert all(jax.tree.leaves(block.glu))
     assert all(jax.tree.leaves((marks.encoder, marks.head)))
 

@@ -32,7 +32,7 @@ def loss_and_gradient(model, arguments, mesh):
 
     @jax.jit
     def value(weights, arguments):
-        answers, norms = eqx.combine(weights, rest).train(
+        answers, norms = eqx.combine(weights, rest).training_pass(
             **arguments, key=jax.random.key(1), mesh=mesh
         )
         return jnp.mean(jnp.sin(answers + 1)), (answers, norms)
@@ -138,7 +138,9 @@ def collectives(model, time, mesh):
     weights, rest = eqx.partition(model, trainable(model))
 
     def value(weights, u):
-        answers, norms = eqx.combine(weights, rest).train(u, key=jax.random.key(1), mesh=mesh)
+        answers, norms = eqx.combine(weights, rest).training_pass(
+            u, key=jax.random.key(1), mesh=mesh
+        )
         return jnp.mean(answers**2), norms
 
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import linoss
+from linoss import _kernels
 
 pytestmark = pytest.mark.skipif(
     "native" not in linoss.engines(), reason="the kernels were not built"
@@ -88,19 +90,19 @@ def test_vmap_over_transitions():
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_wrong_buffer_is_an_error_from_python():
-    from linoss.scan._native import _scan
-
     good = [
+        jnp.zeros((2, 5, 3)),
         jnp.zeros((6, 3)),
         jnp.zeros((0, 0), jnp.uint8),
-        jnp.zeros((2, 5, 3)),
         jnp.zeros((2, 3, 2)),
     ]
-    _scan(*good)
-    for i in (0, 1, 3):
+    results = [jax.ShapeDtypeStruct(shape, float) for shape in ((2, 5, 3), (2, 3, 2), (2, 1, 2, 3))]
+    call = partial(_kernels.call, "linoss_scan_forward_float64", results)
+    jax.block_until_ready(call(*good))
+    for i in (0, 1, 2, 3):
         for wrong in (jnp.zeros((7, 7, 7, 7), good[i].dtype), good[i].astype(jnp.int16)):
             with pytest.raises(Exception, match=r"wrong shape|type|Wrong"):
-                jax.block_until_ready(_scan(*good[:i], wrong, *good[i + 1 :]))
+                jax.block_until_ready(call(*good[:i], wrong, *good[i + 1 :]))
 
 
 def test_forward_mode_is_refused_by_name():

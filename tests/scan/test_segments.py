@@ -1,7 +1,5 @@
 """The end of a sequence, segment by segment, is that of the whole, and so is its derivative."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,14 +26,17 @@ def test_values_and_gradients(time, masked):
     weights = tuple(jnp.asarray(random.normal(size=s)) for s in (3, (3, 2)))
     mask = jnp.asarray(random.random((2, time)) < 0.7) if masked else None
 
+    def in_segments(weights, u, mask, start):
+        return end_of_segments(lambda x, state: advance(weights, *x, state), (u, mask), start)
+
     def loss(run):
         return lambda weights, u, start: jnp.sum(jnp.sin(run(weights, u, mask, start)))
 
     for argument in range(3):
         expected = jax.grad(loss(advance), argument)(weights, u, start)
-        found = jax.grad(loss(partial(end_of_segments, advance)), argument)(weights, u, start)
+        found = jax.grad(loss(in_segments), argument)(weights, u, start)
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(one, other, atol=1e-10)
     np.testing.assert_allclose(
-        end_of_segments(advance, weights, u, mask, start), advance(weights, u, mask, start)
+        in_segments(weights, u, mask, start), advance(weights, u, mask, start)
     )

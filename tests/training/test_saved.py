@@ -72,7 +72,7 @@ def test_it_answers_as_before(saved, make_model, waves):
 
 def test_leaf_names_are_readable(saved):
     names = set(safetensors.numpy.load_file(saved / "weights.safetensors"))
-    assert {"encoder.weight", "blocks.0.layer.oscillators.raw_stiffness"} <= names
+    assert {"encoder.weight", "blocks.0.mixer.oscillators.raw_stiffness"} <= names
     assert "blocks.0.norm.mean" in names
 
 

@@ -37,7 +37,7 @@ def gradient_of_all(make_problem):
 
     def loss(weights):
         key = jax.random.fold_in(jax.random.key(0), 0)
-        answers, _ = eqx.combine(weights, rest).train(**arguments, key=key)
+        answers, _ = eqx.combine(weights, rest).training_pass(**arguments, key=key)
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(answers, places))
 
     return weights, eqx.filter_jit(jax.grad(loss))(weights)

@@ -93,9 +93,9 @@ def test_matrices_decay_and_nothing_else(make_model, norm):
     names = {jax.tree_util.keystr(path, simple=True, separator=".") for path, mark in marks if mark}
     assert names == {
         "encoder.weight",
-        "blocks.0.layer.input_weight",
-        "blocks.0.layer.output_weight",
-        "blocks.0.layer.feedthrough",
+        "blocks.0.mixer.input_weight",
+        "blocks.0.mixer.output_weight",
+        "blocks.0.mixer.feedthrough",
         "blocks.0.glu.weight",
         "head.decoder.weight",
     }

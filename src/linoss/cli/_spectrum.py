@@ -63,7 +63,7 @@ def banks(model: Any) -> list[Bank]:
     found = []
     with jax.enable_x64(True):
         for i, block in enumerate(model.blocks, 1):
-            layers = {f"block {i}": block.layer, f"block {i}, backward": block.backward_layer}
+            layers = {f"block {i}": block.mixer, f"block {i}, backward": block.backward_mixer}
             for name, layer in layers.items():
                 if layer is None:
                     continue

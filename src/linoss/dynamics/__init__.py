@@ -1,6 +1,6 @@
 """The physics of one oscillator: schemes, spectrum, parameters and their initialisation.
 
-The words used in signatures, and the symbols next to equations:
+Names in signatures and symbols in equations:
 
 | in signatures | in equations | meaning |
 |---|---|---|
@@ -15,7 +15,8 @@ The words used in signatures, and the symbols next to equations:
 | `num_blocks` | L | depth |
 """
 
-from linoss.dynamics._oscillators import Oscillators
+from linoss.dynamics._oscillators import Oscillators, Parameterization, StiffnessInit
+from linoss.dynamics._scheme import Scheme, Step
 from linoss.dynamics._spectrum import (
     eigenvalues,
     expected_eigenvalue_power,
@@ -24,10 +25,15 @@ from linoss.dynamics._spectrum import (
     spectral_radius,
     stable_stiffness,
 )
-from linoss.dynamics._transition import Transition, VaryingTransition, discretize
+from linoss.dynamics._transition import SCHEMES, Transition, VaryingTransition, discretize
 
 __all__ = [
+    "SCHEMES",
     "Oscillators",
+    "Parameterization",
+    "Scheme",
+    "Step",
+    "StiffnessInit",
     "Transition",
     "VaryingTransition",
     "discretize",

@@ -24,9 +24,12 @@ def stable(timestep: Values, damping: Values) -> Interval:
 
 
 def oscillating(timestep: Values, damping: Values) -> Interval:
-    """(sqrt(S) - 1)^2 < h^2 A < (sqrt(S) + 1)^2, where |lambda|^2 = 1/S."""
+    """(sqrt(S) - 1)^2 < h^2 A < (sqrt(S) + 1)^2, where |lambda|^2 = 1/S.
+
+    The lower bound is computed as (G / (sqrt(S) + 1))^2, which does not cancel.
+    """
     root = jnp.sqrt(1 + timestep * damping)
-    return Interval((root - 1) ** 2 / timestep**2, (root + 1) ** 2 / timestep**2)
+    return Interval((damping / (root + 1)) ** 2, (root + 1) ** 2 / timestep**2)
 
 
 def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Values]:

@@ -1,4 +1,4 @@
-"""The learnable parameters of a bank of oscillators, and how they start."""
+"""The learnable parameters of a bank of oscillators, and their initialisation."""
 
 from typing import Literal
 
@@ -12,11 +12,12 @@ from linoss import _checks
 from linoss.dynamics._transition import (
     Transition,
     VaryingTransition,
+    damped_schemes,
     find_scheme,
     make_transition,
 )
 
-# At the bound itself the eigenvalue -1 is double, and rounding would push it outside.
+# At the upper bound the eigenvalue is double, and rounding could push it out of the unit disc.
 _MARGIN = 1e-5
 
 Parameterization = Literal["relu", "squared"]
@@ -24,9 +25,11 @@ StiffnessInit = Literal["uniform", "normal"]
 
 
 class Oscillators(eqx.Module):
-    """A, G and dt of m oscillators, free to be learned: A and G stay at least 0, dt in (0, 1).
+    """Learnable A, G and dt of m oscillators, with A >= 0, G >= 0 and dt in (0, 1).
 
-    A stiffness that training pushes past the scheme's stability bound acts as the bound.
+    A stays in the range in which the scheme oscillates and is stable,
+    [`linoss.oscillating_stiffness`][]: it is the lower bound (0 without damping) plus a positive
+    number, and at most the upper bound.
 
     ```python
     >>> import jax, linoss
@@ -61,13 +64,13 @@ class Oscillators(eqx.Module):
 
         - `state_size`: number of oscillators, m.
         - `scheme`: see [`linoss.discretize`][].
-        - `parameterization`: `"relu"`, A = max(raw, 0), or `"squared"`, A = raw^2.
-        - `init`: `"uniform"`, A on [0, `max_stiffness`], or `"normal"`, raw standard normal, which
-          wants `"squared"`: rectified, half of the oscillators would start as free particles.
-        - `damped`: with a learned G. Then A and G start such that the eigenvalues lie on the ring
-          between `min_radius` and 1, uniform in area, and `init` does not matter.
+        - `parameterization`: the positive number, `"relu"`, max(raw, 0), or `"squared"`, raw^2.
+        - `init`: `"uniform"`, A on [0, `max_stiffness`], or `"normal"`, raw standard normal. Use
+          `"normal"` with `"squared"`: rectified, half of the oscillators would be free particles.
+        - `damped`: with a learned G. A and G then start with eigenvalues on the ring of radii from
+          `min_radius` to 1, uniform in area; `init` is ignored.
         - `timestep`: a fixed number (the paper: 1), or `"learned"`, sigmoid(raw) with raw uniform
-          on [0, 1].
+          on [0, 1] at the start.
         """
         rule = find_scheme(scheme)
         _checks.positive_integer("state_size", state_size)
@@ -77,7 +80,10 @@ class Oscillators(eqx.Module):
         _checks.number("min_radius", min_radius, "a number in (0, 1]", lambda r: 0 < r <= 1)
         _checks.boolean_option("damped", damped)
         if damped and not rule.damped:
-            raise ValueError(f"damped is True, but scheme {scheme!r} has no damping; use 'imex'")
+            raise ValueError(
+                f"damped is True, but scheme {scheme!r} has no damping; use one of "
+                f"{damped_schemes()}"
+            )
         _checks.timestep_option("timestep", timestep)
 
         self.scheme, self.parameterization = scheme, parameterization
@@ -89,14 +95,17 @@ class Oscillators(eqx.Module):
         if damped:
             area = jax.random.uniform(stiffness_key, (state_size,), minval=min_radius**2)
             angle = jax.random.uniform(angle_key, (state_size,), maxval=jnp.pi)
-            stiffness, self.raw_damping = rule.ring(jnp.sqrt(area), angle, self._timestep(area))
+            timesteps = self._timestep(area)
+            stiffness, self.raw_damping = rule.ring(jnp.sqrt(area), angle, timesteps)
+            above = stiffness - rule.oscillating(timesteps, self.raw_damping).low
         else:
-            stiffness = max_stiffness * jax.random.uniform(stiffness_key, (state_size,))
+            above = max_stiffness * jax.random.uniform(stiffness_key, (state_size,))
             self.raw_damping = None
         if init == "normal" and not damped:
             self.raw_stiffness = jax.random.normal(stiffness_key, (state_size,))
         else:
-            self.raw_stiffness = stiffness if parameterization == "relu" else jnp.sqrt(stiffness)
+            above = jnp.maximum(above, 0)
+            self.raw_stiffness = above if parameterization == "relu" else jnp.sqrt(above)
 
     def _timestep(self, like: Array) -> Array:
         if self.raw_timestep is not None:
@@ -108,6 +117,11 @@ class Oscillators(eqx.Module):
     def state_size(self) -> int:
         """Number of oscillators."""
         return self.raw_stiffness.shape[0]
+
+    @property
+    def weighs_forces(self) -> bool:
+        """Whether the scheme weighs forces, see `Scheme.weigh`."""
+        return find_scheme(self.scheme).weigh is not None
 
     @property
     def timestep(self) -> Float[Array, " m"]:
@@ -125,18 +139,18 @@ class Oscillators(eqx.Module):
     def stiffness(self) -> Float[Array, " m"]:
         """A of each oscillator."""
         raw = self.raw_stiffness
-        stiffness = jax.nn.relu(raw) if self.parameterization == "relu" else raw**2
-        highest = find_scheme(self.scheme).stable(self.timestep, self.damping).high
-        return jnp.minimum(stiffness, (1 - _MARGIN) * highest)
+        above = jax.nn.relu(raw) if self.parameterization == "relu" else raw**2
+        low, high = find_scheme(self.scheme).oscillating(self.timestep, self.damping)
+        return jnp.minimum(low + above, (1 - _MARGIN) * high)
 
     def transition(
         self, intervals: Float[Array, "*batch time"] | None = None, copies: int = 1
     ) -> Transition | VaryingTransition:
-        """The step of this bank, or of `copies` of it side by side, which share their parameters.
+        """The step of this bank, repeated `copies` times with shared parameters.
 
-        `intervals`, for irregular sampling, is the time since the sample before, in units of the
-        usual one.
+        `intervals`, for irregular sampling, is the time since the previous sample in units of the
+        regular one.
         """
         A, h, G = (jnp.tile(x, copies) for x in (self.stiffness, self.timestep, self.damping))
         varying = None if intervals is None else intervals[..., None]
-        return make_transition(self.scheme, A, h, G, varying)
+        return make_transition(find_scheme(self.scheme), A, h, G, varying)

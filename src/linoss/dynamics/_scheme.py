@@ -1,4 +1,8 @@
-"""What a discretisation scheme is: one step, where it is stable, and how to aim its spectrum."""
+"""The interface of a discretisation scheme.
+
+To add a scheme, write one file with its equations and a `Scheme`, and name it in `SCHEMES` of
+`_transition.py`. No other file knows a scheme by name.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +22,7 @@ class Step(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """The stiffnesses A from `low` to `high` for which something holds."""
+    """A range of stiffnesses A, from `low` to `high`."""
 
     low: Values
     high: Values
@@ -28,19 +32,20 @@ class Interval(NamedTuple):
 class Scheme:
     """A discretisation of z' = -A y - G z + b, y' = z.
 
-    Its functions take `timestep` and `damping` (and `stiffness`, or a wanted eigenvalue) and work
-    element by element, so that one scheme serves constant and varying timesteps alike.
+    All functions work element by element, so that one scheme serves constant and varying timesteps.
     """
 
     step: Callable[[Values, Values, Values], Step]
-    """(stiffness, timestep, damping) to one step."""
+    """(stiffness, timestep, damping) -> one step."""
     stable: Callable[[Values, Values], Interval]
-    """(timestep, damping) to the stiffnesses with |eigenvalue| <= 1."""
+    """(timestep, damping) -> the stiffnesses with |eigenvalue| <= 1."""
     oscillating: Callable[[Values, Values], Interval]
-    """(timestep, damping) to the stiffnesses whose eigenvalues are a complex pair."""
+    """(timestep, damping) -> the stiffnesses whose eigenvalues are a complex pair."""
     ring: Callable[[Values, Values, Values], tuple[Values, Values]]
-    """(radius, angle, timestep) to the (stiffness, damping) with that eigenvalue."""
+    """(radius, angle, timestep) -> the (stiffness, damping) with that eigenvalue."""
     damped: bool = True
-    """Whether the scheme knows damping."""
-    onset: float = 1.0
-    """Weight of the first force when the oscillators start at rest."""
+    """Whether the scheme supports damping."""
+    weigh: Callable[[Values, Values], Values] | None = None
+    """(previous interval, interval) -> weight of a force, for schemes whose forces act on both
+    sides of a sample. The previous interval is 0 at the first sample; a scan carries the last one
+    from piece to piece. None if every force has weight 1."""

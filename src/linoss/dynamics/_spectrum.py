@@ -1,4 +1,4 @@
-"""Closed forms: eigenvalues, stability, energy, and what initialisation does to memory."""
+"""Closed forms: eigenvalues, stability, energy, and memory at initialisation."""
 
 import math
 from typing import Any
@@ -39,7 +39,7 @@ def eigenvalues(
 
 
 def spectral_radius(transition: Transition | VaryingTransition) -> Float[Array, "*batch m"]:
-    """max |lambda| of each oscillator: what is left of its state after one step.
+    """max |lambda| of each oscillator: the factor by which its state decays in one step.
 
     ```python
     >>> import linoss
@@ -52,7 +52,7 @@ def spectral_radius(transition: Transition | VaryingTransition) -> Float[Array, 
 
 
 def stable_stiffness(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval:
-    """The stiffnesses A for which no eigenvalue leaves the unit disc, as (low, high).
+    """The range (low, high) of stiffnesses A for which |eigenvalue| <= 1.
 
     ```python
     >>> import linoss
@@ -65,7 +65,7 @@ def stable_stiffness(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval
 
 
 def oscillating_stiffness(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval:
-    """The stiffnesses A between whose bounds the eigenvalues are a complex pair, as (low, high).
+    """The range (low, high) of stiffnesses A whose eigenvalues are a complex pair.
 
     ```python
     >>> import linoss
@@ -123,8 +123,7 @@ def expected_eigenvalue_power(
 ) -> float:
     """E |lambda|^N of LinOSS-IM at initialisation, A uniform on [0, A_max].
 
-    ((h^2 A_max + 1)^(1 - N/2) - 1) / (h^2 A_max (1 - N/2)): how much of a state is expected to be
-    left after N steps.
+    ((h^2 A_max + 1)^(1 - N/2) - 1) / (h^2 A_max (1 - N/2)): the expected decay over N steps.
 
     ```python
     >>> import linoss

@@ -1,5 +1,6 @@
 """From physical parameters to the step that a scan runs."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -24,8 +25,8 @@ class Transition(eqx.Module):
 
     matrix: Float[Array, "m 2 2"]
     forcing: Float[Array, "m 2"]
-    onset: float = eqx.field(static=True, default=1.0)
-    """Weight of the first force when the oscillators start at rest (Verlet: 1/2)."""
+    weigh: Callable[[Array, Array], Array] | None = eqx.field(static=True, default=None)
+    """How the scheme weighs forces, see `Scheme.weigh`."""
 
     @property
     def state_size(self) -> int:
@@ -34,7 +35,7 @@ class Transition(eqx.Module):
 
     @property
     def step(self) -> Step:
-        """The same, entry by entry."""
+        """M and F, entry by entry."""
         M, F = self.matrix, self.forcing
         return Step(
             ((M[..., 0, 0], M[..., 0, 1]), (M[..., 1, 0], M[..., 1, 1])), (F[..., 0], F[..., 1])
@@ -42,16 +43,16 @@ class Transition(eqx.Module):
 
 
 class VaryingTransition(eqx.Module):
-    """A step per sample, h_n = timestep * intervals_n, for data whose sampling varies.
+    """One step per sample, h_n = timestep * intervals_n, for irregular sampling.
 
-    Holds the parameters rather than the matrices, which are made piece by piece while a scan runs.
+    It holds parameters, not matrices: a scan computes the matrices of a segment at a time.
     """
 
     stiffness: Float[Array, " m"]
     timestep: Float[Array, " m"]
     damping: Float[Array, " m"]
     intervals: Float[Array, "*batch time #m"]
-    scheme: str = eqx.field(static=True)
+    scheme: Scheme = eqx.field(static=True)
 
     @property
     def state_size(self) -> int:
@@ -59,24 +60,23 @@ class VaryingTransition(eqx.Module):
         return self.stiffness.shape[-1]
 
     @property
-    def onset(self) -> float:
-        """Weight of the first force when the oscillators start at rest (Verlet: 1/2)."""
-        return SCHEMES[self.scheme].onset
+    def weigh(self) -> Callable[[Array, Array], Array] | None:
+        """How the scheme weighs forces, see `Scheme.weigh`."""
+        return self.scheme.weigh
 
     @property
     def step(self) -> Step:
-        """All steps, entry by entry."""
-        rule = SCHEMES[self.scheme]
-        return rule.step(self.stiffness, self.timestep * self.intervals, self.damping)
+        """M and F of all samples, entry by entry."""
+        return self.scheme.step(self.stiffness, self.timestep * self.intervals, self.damping)
 
     @property
     def matrix(self) -> Float[Array, "*batch time m 2 2"]:
-        """All matrices, to look at. A scan does without them."""
+        """The matrices of all samples, for inspection; a scan does not store them."""
         return _stack(self.step)[0]
 
     @property
     def forcing(self) -> Float[Array, "*batch time m 2"]:
-        """The forcing of all steps, to look at."""
+        """The forcing of all samples, for inspection."""
         return _stack(self.step)[1]
 
 
@@ -87,20 +87,25 @@ def _stack(step: Step) -> tuple[Array, Array]:
 
 
 def find_scheme(scheme: Any) -> Scheme:
-    """The scheme of that name."""
+    """Return the scheme of that name."""
     _checks.one_of("scheme", scheme, SCHEMES)
     return SCHEMES[scheme]
 
 
 def check_damping(scheme: str, damping: Array) -> None:
-    """Refuse damping for a scheme that has none."""
+    """Raise if damping is given to a scheme without it."""
     if not SCHEMES[scheme].damped and not (
         _checks.is_concrete(damping) and not np.asarray(damping).any()
     ):
         raise ValueError(
-            f"damping is {damping}, expected none: scheme {scheme!r} is undamped; use 'imex' or "
-            f"'exact'"
+            f"damping is {damping}, expected none: scheme {scheme!r} is undamped; use one of "
+            f"{damped_schemes()}"
         )
+
+
+def damped_schemes() -> str:
+    """The names of the schemes with damping, for messages."""
+    return ", ".join(repr(name) for name, rule in SCHEMES.items() if rule.damped)
 
 
 def discretize(
@@ -114,15 +119,14 @@ def discretize(
       `"verlet"` (velocity Verlet, symplectic, second order) or `"exact"` (zero-order hold).
     - `stiffness`: A, the stiffness of each oscillator, shape `(m,)`, at least 0.
     - `timestep`: the time between samples. Shape `()` or `(m,)` for regular sampling;
-      `(..., time, 1)` or `(..., time, m)` for a timestep per sample: the time since the sample
-      before, but for `"verlet"`, whose forces act at the start of a step, until the next.
+      `(..., time, 1)` or `(..., time, m)` for one timestep per sample: the time since the previous
+      sample (`"verlet"`, whose forces act at the start of a step: until the next sample).
     - `damping`: G, shape `()` or `(m,)`, at least 0; none by default. Not for `"verlet"`.
 
     **Returns:** a [`Transition`][] with `matrix` `(m, 2, 2)`, which acts on [z, y] = [velocity,
     position], and `forcing` `(m, 2)`; with a timestep per sample, a [`VaryingTransition`][].
 
-    Values outside the stable region are refused when they can be seen, which under `jax.jit` they
-    cannot.
+    Raises `ValueError` for values outside the stable region, unless they are traced by `jax.jit`.
 
     ```python
     >>> import linoss
@@ -157,24 +161,23 @@ def discretize(
     damping = jnp.broadcast_to(damping, (m,)).astype(dtype)
     if varying:
         ones = jnp.ones(m, dtype)
-        return make_transition(scheme, stiffness.astype(dtype), ones, damping, timestep)
+        return make_transition(rule, stiffness.astype(dtype), ones, damping, timestep)
     timestep = jnp.broadcast_to(timestep, (m,)).astype(dtype)
-    return make_transition(scheme, stiffness.astype(dtype), timestep, damping)
+    return make_transition(rule, stiffness.astype(dtype), timestep, damping)
 
 
 def make_transition(
-    scheme: str,
+    scheme: Scheme,
     stiffness: Float[Array, " m"],
     timestep: Float[Array, " m"],
     damping: Float[Array, " m"],
     intervals: Float[Array, "*batch time #m"] | None = None,
 ) -> Transition | VaryingTransition:
-    """`discretize` for values that are known to be good."""
+    """`discretize` without validation."""
     if intervals is not None:
         intervals = intervals.astype(stiffness.dtype)
         return VaryingTransition(stiffness, timestep, damping, intervals, scheme)
-    rule = SCHEMES[scheme]
-    return Transition(*_stack(rule.step(stiffness, timestep, damping)), rule.onset)
+    return Transition(*_stack(scheme.step(stiffness, timestep, damping)), scheme.weigh)
 
 
 def _check_stable(
@@ -192,6 +195,6 @@ def _check_stable(
     A, h, bound = (np.broadcast_to(x, shape)[index] for x in (stiffness, timestep, highest))
     raise ValueError(
         f"timestep {h:g} is past the stability bound of scheme {name!r}: with it, stiffness may be "
-        f"{bound:g} at most, and is {A:g} for oscillator {index[-1]}; use a smaller timestep, or "
-        f"'im' or 'exact', which have no bound"
+        f"{bound:g} at most, and is {A:g} for oscillator {index[-1]}; use a smaller timestep or a "
+        f"scheme without a bound, 'im' or 'exact'"
     )

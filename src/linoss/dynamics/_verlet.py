@@ -12,16 +12,12 @@ not wait, and turns the scheme into a kick by h b_n followed by the free motion,
 
 with the paper's M: the same positions, one causal force a step.
 
-The kick joins two halves: the end of step n-1 and the start of step n. Before the first step
-there is no such end, so oscillators that start at rest feel the first force with half its weight
-(the trapezoidal rule's end weight), and where the timestep varies a kick weighs
-(h_{n-1} + h_n) / 2. That is what keeps the scheme of second order; see `kick_weights`.
+The kick joins two halves: the end of step n-1 and the start of step n. Where the timestep varies it
+is therefore (h_{n-1} + h_n)/2 b_n, and the first force has half its weight (h_{-1} = 0, the end
+weight of the trapezoidal rule). These weights keep the scheme of second order; see `weigh`.
 """
 
-import jax
 import jax.numpy as jnp
-from jax import Array
-from jaxtyping import Bool, Float
 
 from linoss.dynamics._scheme import Interval, Scheme, Step, Values
 
@@ -48,27 +44,14 @@ def stable(timestep: Values, damping: Values) -> Interval:
 
 
 def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Values]:
-    """The radius is 1 whatever is asked for; 2 cos(theta) = 2 - h^2 A, solved for A."""
+    """Solve 2 cos(theta) = 2 - h^2 A for A. The radius is always 1."""
     A = 2 * (1 - jnp.cos(angle)) / timestep**2
     return A, jnp.zeros_like(A * radius)
 
 
-def kick_weights(
-    intervals: Float[Array, "*batch time #m"], mask: Bool[Array, "*batch time 1"] | None
-) -> Float[Array, "*batch time #m"]:
-    """(h_{n-1} + h_n) / (2 h_n): what a force weighs next to one on a regular grid.
-
-    `intervals` are the timesteps up to a common factor. The first weight is 1. A masked sample is
-    no sample: the one before the next is the last that was not masked.
-    """
-    axis = intervals.ndim - 2
-    before = jnp.concatenate([intervals[..., :1, :], intervals[..., :-1, :]], axis=axis)
-    if mask is not None:
-        index = jnp.arange(intervals.shape[axis])[:, None]
-        last = jax.lax.cummax(jnp.where(mask, index, -1), axis=mask.ndim - 2)
-        last = jnp.concatenate([jnp.full_like(last[..., :1, :], -1), last[..., :-1, :]], axis=-2)
-        before = jnp.take_along_axis(intervals, jnp.where(last < 0, index, last), axis=axis)
-    return (before + intervals) / (2 * intervals)
+def weigh(previous: Values, interval: Values) -> Values:
+    """(h_{n-1} + h_n) / (2 h_n): the kick of a sample relative to one on a regular grid."""
+    return (previous + interval) / (2 * interval)
 
 
-VERLET = Scheme(step, stable, stable, ring, damped=False, onset=0.5)
+VERLET = Scheme(step, stable, stable, ring, damped=False, weigh=weigh)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from linoss.nn import LinOSS, LinOSSBlock, LinOSSLayer
+from linoss.nn import Block, Features, LinOSS, LinOSSLayer, Samples
 
 
 def combine(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -38,11 +38,12 @@ def layer(weights: LinOSSLayer, u: Array) -> Array:
     return (states[:, m:] @ C.T).real + weights.feedthrough * u
 
 
-def block(weights: LinOSSBlock, u: Array, key: Array) -> Array:
+def block(weights: Block, u: Array, key: Array) -> Array:
     """One block in training, on a batch `(batch, time, hidden)`."""
-    assert weights.norm is not None
-    x, _ = weights.norm(u, None, training=True)
-    x = jax.vmap(lambda one: layer(weights.layer, one))(x)
+    x, _ = weights.norm(u, Samples(u), training=True)
+    mixer = weights.mixer
+    assert isinstance(mixer, LinOSSLayer)
+    x = jax.vmap(lambda one: layer(mixer, one))(x)
     first, second = jax.random.split(key)
     drop = eqx.nn.Dropout(weights.dropout)
     x = drop(jax.nn.gelu(x, approximate=False), key=first)
@@ -56,4 +57,4 @@ def model(weights: LinOSS, u: Array, key: Array) -> Array:
         weights.blocks, jax.random.split(key, len(weights.blocks)), strict=True
     ):
         x = block(one, x, block_key)
-    return weights.head(x, None)
+    return weights.head(Features(x), Samples(x))

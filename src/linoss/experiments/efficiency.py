@@ -236,7 +236,7 @@ def training_step(method: Method, size: Size) -> Callable[[], None]:
         if method == "textbook":
             answers, norms = _textbook.model(model, u, key), None
         else:
-            answers, norms = model.train(u, key=key)
+            answers, norms = model.training_pass(u, key=key)
         if size.every is None:
             losses = optax.softmax_cross_entropy_with_integer_labels(answers, target)
         else:

@@ -1,4 +1,4 @@
-"""One LinOSS block: norm, oscillators, GELU, GLU and a skip connection."""
+"""One block: norm, mixer, GELU, GLU and a skip connection."""
 
 import math
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from jax import Array
 from jaxtyping import Bool, Float, PRNGKeyArray, UInt32
 
 from linoss import _checks
-from linoss.dynamics import Oscillators
+from linoss._checks import AnyArray
 from linoss.nn._dropout import dropout
-from linoss.nn._fused import fused_block
-from linoss.nn._layer import LayerState, LinOSSLayer, last_interval
-from linoss.nn._norm import EPSILON, BatchNorm, LayerNorm, Norm, NormKind, make_norm
-from linoss.nn._split import WHOLE, Split
-from linoss.scan import resolve_engine
+from linoss.nn._fused import fused_block, start_of_shard
+from linoss.nn._mixer import AbstractMixer
+from linoss.nn._norm import AbstractNorm, NormKind, make_norm
+from linoss.nn._samples import Samples
+from linoss.scan import OscillatorState
 
 
 class GLU(eqx.Module):
@@ -39,20 +39,21 @@ class GLU(eqx.Module):
 
 
 class Averages(NamedTuple):
-    """Of what a native pass puts out, over the samples that are there."""
+    """Averages of a native pass's output over present samples."""
 
     means: Float[Array, "*batch hidden"]
-    """Over each sequence."""
+    """The mean over each sequence."""
     moments: Float[Array, "2 hidden"]
-    """Mean and variance over all of them."""
+    """Mean and variance over all sequences."""
 
 
-class LinOSSBlock(eqx.Module):
-    """u + dropout(GLU(dropout(GELU(layer(norm(u)))))), the unit of which models are stacked.
+class Block(eqx.Module):
+    """u + dropout(GLU(dropout(GELU(mixer(norm(u)))))), the unit of which models are stacked.
 
     ```python
     >>> import jax, jax.numpy as jnp, linoss
-    >>> block = linoss.LinOSSBlock(8, 16, scheme="imex", key=jax.random.key(0))
+    >>> layer = linoss.LinOSSLayer(8, 16, scheme="imex", key=jax.random.key(0))
+    >>> block = linoss.Block(layer, key=jax.random.key(1))
     >>> output, state = block(jnp.ones((3, 100, 8)))
     >>> output.shape
     (3, 100, 8)
@@ -60,181 +61,143 @@ class LinOSSBlock(eqx.Module):
     ```
     """
 
-    norm: Norm | None
-    layer: LinOSSLayer
-    backward_layer: LinOSSLayer | None
+    norm: AbstractNorm
+    mixer: AbstractMixer
+    backward_mixer: AbstractMixer | None
     glu: GLU
     dropout: float = eqx.field(static=True)
 
     def __init__(
         self,
-        hidden_size: int,
-        state_size: int,
+        mixer: AbstractMixer,
         *,
+        backward_mixer: AbstractMixer | None = None,
         norm: NormKind | None = "running",
         dropout: int | float = 0.05,
         glu_bias: bool = True,
-        bidirectional: bool = False,
         key: PRNGKeyArray,
-        **layer_options: Any,
     ):
         """**Arguments:**
 
-        - `hidden_size`, `state_size`: widths, see [`linoss.LinOSSLayer`][].
-        - `norm`: `None`; `"layer"`; `"batch"`; or `"running"`, batch normalisation that uses its
-          running statistics in training, too, as the published runs did.
+        - `mixer`: moves information along time, such as a [`linoss.LinOSSLayer`][].
+        - `backward_mixer`: a second one that reads sequences from their end; outputs are added.
+        - `norm`: `None`; `"layer"`; `"batch"`; or `"running"`, batch normalisation with its running
+          statistics also in training, as in the published runs.
         - `dropout`: probability, in training, after GELU and after GLU.
         - `glu_bias`: biases in the GLU.
-        - `bidirectional`: a second layer reads the sequence from its end; the outputs are added.
-        - everything else goes to [`linoss.LinOSSLayer`][].
+        - `key`: from `jax.random.key`; initialises the GLU.
         """
-        _checks.positive_integer("hidden_size", hidden_size)
         _checks.one_of("norm", norm, (None, "layer", "batch", "running"))
         _checks.number("dropout", dropout, "a number in [0, 1)", lambda rate: 0 <= rate < 1)
-        layer_key, glu_key, backward_key = jax.random.split(key, 3)
-        self.norm = make_norm(norm, hidden_size)
-        self.layer = LinOSSLayer(hidden_size, state_size, key=layer_key, **layer_options)
-        self.backward_layer = None
-        if bidirectional:
-            options = {**layer_options, "feedthrough": "none"}
-            self.backward_layer = LinOSSLayer(hidden_size, state_size, key=backward_key, **options)
-        self.glu = GLU(hidden_size, bias=glu_bias, key=glu_key)
+        self.norm = make_norm(norm, mixer.hidden_size)
+        self.mixer, self.backward_mixer = mixer, backward_mixer
+        self.glu = GLU(mixer.hidden_size, bias=glu_bias, key=key)
         self.dropout = float(dropout)
-
-    def init_state(self, batch_shape: tuple[int, ...] = ()) -> LayerState:
-        """All oscillators at rest."""
-        return self.layer.init_state(batch_shape)
 
     def __call__(
         self,
-        u: Float[Array, "*batch time hidden"],
+        u: Float[AnyArray, "*batch time hidden"],
         *,
-        state: LayerState | None = None,
-        mask: Bool[Array, "*batch time"] | None = None,
-        intervals: Float[Array, "*batch time"] | None = None,
+        state: Any = None,
+        mask: Bool[AnyArray, "*batch time"] | None = None,
+        intervals: Float[AnyArray, "*batch time"] | None = None,
         engine: str = "auto",
-        split: Split = WHOLE,
-    ) -> tuple[Float[Array, "*batch time hidden"], LayerState]:
-        """The block as it is used after training, and the state after the sequence."""
-        output, state, _ = self._run(u, state, mask, intervals, engine, split, None, training=False)
+    ) -> tuple[Float[Array, "*batch time hidden"], Any]:
+        """The block after training: its output, and the mixer's state after the sequence.
+
+        `state` is that before the sequence; None for its start. For `mask`, `intervals` and
+        `engine` see [`linoss.LinOSS`][].
+        """
+        options = {"mask": mask, "intervals": intervals, "engine": engine}
+        samples = Samples.checked(u, self.mixer.hidden_size, **options).joined()
+        output, state, _ = self.run(samples.values, samples, state)
         return output, state
 
-    def train(
+    def run(
         self,
         u: Float[Array, "*batch time hidden"],
-        *,
-        words: UInt32[Array, "2"],
-        mask: Bool[Array, "*batch time"] | None = None,
-        intervals: Float[Array, "*batch time"] | None = None,
-        engine: str = "auto",
-        split: Split = WHOLE,
-    ) -> tuple[Float[Array, "*batch time hidden"], Norm | None]:
-        """The block in training, dropout drawn by `words`, and its norm with new statistics."""
-        output, _, norm = self._run(u, None, mask, intervals, engine, split, words, training=True)
-        return output, norm
+        samples: Samples,
+        state: Any,
+        words: UInt32[Array, "2"] | None = None,
+    ) -> tuple[Float[Array, "*batch time hidden"], Any, AbstractNorm]:
+        """Output, state after the sequence, and norm with its statistics after it.
 
-    def _run(
-        self,
-        u: Array,
-        state: LayerState | None,
-        mask: Array | None,
-        intervals: Array | None,
-        engine: str,
-        split: Split,
-        words: Array | None,
-        *,
-        training: bool,
-    ) -> tuple[Array, LayerState, Norm | None]:
-        u = _checks.floating("u", u)
-        _checks.shape("u", u, ("...", "time", self.glu.weight.shape[1]))
-        if self.can_fuse(u, intervals, engine):
-            return self.run_fused(u, state, mask, words, training=training, split=split)[:3]
-        x, norm = u, None
-        if self.norm is not None:
-            x, norm = self.norm(u, mask, training=training, split=split)
-        options = {"mask": mask, "intervals": intervals, "engine": engine, "split": split}
-        y, state = self.layer(x, state=state, **options)
-        if self.backward_layer is not None:
-            y = y + self.backward_layer(x, reverse=True, **options)[0]
+        With `words`, which draw dropout, the block is in training.
+        """
+        if self.is_fused(u, samples):
+            return self.run_fused(u, samples, state, words)[:3]
+        x, norm = self.norm(u, samples, training=words is not None)
+        y, state = self.mixer.mix(x, samples, state, reverse=False)
+        if self.backward_mixer is not None:
+            y = y + self.backward_mixer.mix(x, samples, None, reverse=True)[0]
         first, second = (None, None) if words is None else jnp.split(_both_words(words), 2)
-        y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, first, split)
-        return u + dropout(self.glu(y), self.dropout, second, split), state, norm
+        y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, first, samples.split)
+        return u + dropout(self.glu(y), self.dropout, second, samples.split), state, norm
 
-    def can_fuse(self, u: Array, intervals: Array | None, engine: str) -> bool:
-        """Whether the native block covers this case; where it does not, the plain one runs."""
+    @property
+    def has_fused_form(self) -> bool:
+        """Whether native passes exist for this norm and mixer."""
+        return self.norm.is_per_channel and self.mixer.is_constant and self.backward_mixer is None
+
+    def is_fused(self, u: Array, samples: Samples) -> bool:
+        """Whether the block runs as a native pass: in single precision, on regular samples."""
         arrays = jax.tree.leaves(eqx.filter((self, u), eqx.is_inexact_array))
         return (
-            resolve_engine(engine) == "native"
+            samples.engine == "native"
+            and self.has_fused_form
+            and samples.intervals is None
             and all(x.dtype == jnp.float32 for x in arrays)
-            and intervals is None
-            and not isinstance(self.norm, LayerNorm)
-            and self.backward_layer is None
-            and self.layer.oscillators.scheme != "verlet"
-            and (self.layer.feedthrough is None or self.layer.feedthrough.ndim == 1)
         )
 
     def run_fused(
         self,
-        u: Array,
-        state: LayerState | None,
-        mask: Array | None,
-        words: Array | None,
+        u: Float[Array, "*batch time hidden"],
+        samples: Samples,
+        state: OscillatorState | None,
+        words: UInt32[Array, "2"] | None,
         *,
-        training: bool,
-        split: Split = WHOLE,
-        moments: Array | None = None,
-        step: Array | None = None,
-    ) -> tuple[Array, LayerState, Norm | None, Averages]:
-        """The native block: output, state, norm, and averages of the output.
+        moments: Float[Array, "2 hidden"] | None = None,
+        step: Float[Array, "6 m"] | None = None,
+    ) -> tuple[Float[Array, "*batch time hidden"], OscillatorState, AbstractNorm, Averages]:
+        """`run` as a native pass, with averages of the output.
 
-        `moments`: mean and variance of each channel of this device's `u`, if known; `step`: that of
-        the oscillators, likewise.
+        `moments` are mean and variance of this device's `u`, and `step` the mixer's step, if they
+        are known.
         """
         *batch, time, hidden = u.shape
-        layer, pairs = self.layer, self.layer.input_weight.shape[0]
-        mean, scale, norm = jnp.zeros(hidden), jnp.ones(hidden), None
-        if isinstance(self.norm, BatchNorm):
-            mean, variance, norm = self.norm.statistics(
-                u, mask, training=training, split=split, moments=moments
-            )
-            scale = jax.lax.rsqrt(variance + EPSILON)
-        if state is None:
-            state = layer.init_state(tuple(batch))
-        start = state.oscillators.reshape(-1, pairs, 2)
-        if split.time is not None:
-            start = layer.start_of_piece(u, mean, scale, start, mask, "native", split.time)
+        mean, scale, norm = self.norm.mean_and_scale(
+            u, samples, training=words is not None, moments=moments
+        )
+        B, bias, C, D = projections = self.mixer.projections()
+        step = self.mixer.step_entries() if step is None else step
+        state = self.mixer.init_state(tuple(batch)) if state is None else state
+        sequences = u.reshape(-1, time, hidden)
+        start = state.oscillators.reshape(-1, *state.oscillators.shape[-2:])
+        start = start_of_shard(projections, step, sequences, mean, scale, start, samples)
+        first_sample = samples.split.first_sample(math.prod(batch), time)
         out, final, means, moments = fused_block(
             0.0 if words is None else self.dropout,
-            u.reshape(-1, time, hidden),
+            sequences,
             mean,
             scale,
-            layer.input_weight,
-            jnp.zeros(pairs) if layer.bias is None else layer.bias,
-            step_entries(layer.oscillators, pairs) if step is None else step,
-            layer.output_weight,
-            jnp.zeros(hidden) if layer.feedthrough is None else layer.feedthrough,
+            B,
+            bias,
+            step,
+            C,
+            D,
             self.glu.weight,
             jnp.zeros(2 * hidden) if self.glu.bias is None else self.glu.bias,
-            jnp.concatenate([_both_words(words), split.first_sample(math.prod(batch), time)]),
-            jnp.zeros((0, 0), jnp.uint8)
-            if mask is None
-            else jnp.broadcast_to(mask, u.shape[:-1]).reshape(-1, time).astype(jnp.uint8),
+            jnp.concatenate([_both_words(words), first_sample]),
+            samples.mask_bytes(),
             start,
         )
-        interval = last_interval(state.interval, u.shape[:-1], mask, None, 1)
-        final = LayerState(final.reshape(*batch, pairs, 2), interval)
+        final = OscillatorState(final.reshape(state.oscillators.shape), None)
         averages = Averages(means.reshape(*batch, hidden), moments)
         return out.reshape(u.shape), final, norm, averages
 
 
-def step_entries(oscillators: Oscillators, pairs: int) -> Float[Array, "6 pairs"]:
-    """The step of each oscillator, as the native block takes it."""
-    step = oscillators.transition(copies=pairs // oscillators.state_size).step
-    return jnp.stack(jax.tree.leaves(step))
-
-
 def _both_words(words: Array | None) -> Array:
-    """Two words for each of a block's two dropouts."""
+    """Two words for each of the two dropouts of a block."""
     if words is None:
         return jnp.zeros(4, jnp.uint32)
     return jnp.concatenate([words, words ^ jnp.uint32(0x9E3779B9)])

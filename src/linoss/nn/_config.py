@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from linoss import _checks
-from linoss.dynamics._oscillators import Parameterization, StiffnessInit
-from linoss.dynamics._transition import SCHEMES
+from linoss.dynamics import SCHEMES, Parameterization, StiffnessInit
 from linoss.nn._heads import Pooling
 from linoss.nn._layer import Feedthrough
 from linoss.nn._norm import NormKind

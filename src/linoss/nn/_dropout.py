@@ -1,7 +1,7 @@
-"""Dropout by a counter-based generator: a mask is a function of (key, position), nothing else.
+"""Dropout by a counter-based generator: a mask is a function of (key, position) alone.
 
-Bits come from a few integer operations per element, so that dropout costs a pass over the array and
-no more, and any other program that knows the two words of the key can compute the same mask.
+Bits take a few integer operations an element, so that dropout costs one pass over the array, and
+the native kernels compute the same mask from the two words of the key.
 """
 
 import math
@@ -15,14 +15,14 @@ from linoss.nn._split import WHOLE, Split
 
 
 def key_words(key: PRNGKeyArray) -> UInt32[Array, "2"]:
-    """Two words that stand for a key."""
+    """Two random words, drawn by a key."""
     return jax.random.bits(key, (2,), jnp.uint32)
 
 
 def random_bits(words: UInt32[Array, "2"], position: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
-    """32 random bits a position: two rounds of shift and multiply, a word of the key before each.
+    """32 random bits for each position: two rounds of shift and multiply, each after a key word.
 
-    Both rounds are one-to-one, so no two positions share their bits by construction.
+    Both rounds are bijective, so different positions have different bits.
     """
     x = position ^ words[0]
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
@@ -37,9 +37,9 @@ def dropout(
     words: UInt32[Array, "2"] | None,
     split: Split = WHOLE,
 ) -> Float[Array, "*batch time channel"]:
-    """Zero each element with probability `rate`, scale the others to keep the mean.
+    """Zero each element with probability `rate`, and scale the others to keep the mean.
 
-    Positions are counted through the whole batch, of which `x` may be this device's piece.
+    Positions are counted through the whole batch, of which `x` may be this device's shard.
     """
     if words is None or rate == 0:
         return x

@@ -1,9 +1,11 @@
 """Encoder and whole blocks in native passes over tiles of time that stay in cache.
 
-The plain block of `_block.py` is the definition; this computes the same, values and gradients,
-dropout included. For the backward pass it keeps the block's input and the oscillators' states at
-the start of each tile, and computes the rest again. Mean and variance of each channel of what comes
-out are found while it is still in cache: the next block's norm asks for them.
+The block of `_block.py` in plain JAX is the definition; the native one computes the same values and
+gradients, dropout included. For the backward pass it keeps the block's input and the oscillators'
+states at the start of each tile, and recomputes the rest. A pass also computes mean and variance of
+each channel of its output, for the norm of the next block.
+
+Both kernels have a custom derivative, because each has a backward pass of its own in C++.
 """
 
 from functools import partial
@@ -17,6 +19,10 @@ from jax.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values
 from jaxtyping import Float, UInt8, UInt32
 
 from linoss import _kernels
+from linoss.dynamics import Transition
+from linoss.nn._mixer import Projections
+from linoss.nn._samples import Samples
+from linoss.scan import OscillatorState, end_of_segments, scan_forces, state_before_shard
 
 
 def fused_block(
@@ -43,8 +49,8 @@ def fused_block(
     """The block's output, its final state, the output's mean over each sequence, and its mean and
     variance over all samples.
 
-    `scale` is one over the norm's deviation. `words`: two for each dropout, then the number of the
-    first sample and of samples from one sequence to the next, by which dropout counts.
+    `mean` and `scale` are those of the norm. `words` are two words for each dropout, the index of
+    the first sample, and the number of samples from one sequence to the next.
     """
     weights = (mean, scale, input_weight, bias, step, output_weight, feedthrough, glu_weight)
     return _block(rate, u, (*weights, glu_bias), words, mask, start)
@@ -81,7 +87,7 @@ def _forward(rate: float, *arguments: Any) -> tuple[Any, Any]:
 
 def _backward(rate: float, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     u, weights, words, mask, kept, moments = residuals
-    if isinstance(cotangents[0], SymbolicZero):  # only the means were used: nothing to read
+    if isinstance(cotangents[0], SymbolicZero):  # only the means were used
         cotangents = (jnp.zeros((0, 0, 0), jnp.float32), *cotangents[1:])
     d_out, d_final, d_means, d_moments = (
         jnp.zeros(d.shape, jnp.float32) if isinstance(d, SymbolicZero) else d for d in cotangents
@@ -105,7 +111,7 @@ def encode(
     bias: Float[Array, " hidden"],
     mask: UInt8[Array, " _"],
 ) -> tuple[Float[Array, "samples hidden"], Float[Array, "2 hidden"]]:
-    """W u + b, and its mean and variance over all samples that are there."""
+    """W u + b, and its mean and variance over all present samples."""
     return _encode_forward(u, weight, bias, mask)[0]
 
 
@@ -125,7 +131,7 @@ def _encode_backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         (shape(weight.shape), shape(bias.shape)),
         *(*residuals, d_out, d_moments),
     )
-    # The gradient of u is seldom asked for; where it is not, the compiler drops these lines.
+    # The gradient of u is seldom used; if it is not, the compiler removes these lines.
     there = jnp.ones(u.shape[0], bool) if mask.size == 0 else mask > 0
     slope = 2 * d_moments[1] / jnp.maximum(jnp.sum(there), 1)
     share = d_moments[0] / jnp.maximum(jnp.sum(there), 1)
@@ -135,3 +141,31 @@ def _encode_backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
 
 
 encode.defvjp(_encode_forward, _encode_backward)
+
+
+def start_of_shard(
+    projections: Projections,
+    step: Float[Array, "6 m"],
+    u: Float[Array, "batch time hidden"],
+    mean: Float[Array, " hidden"],
+    scale: Float[Array, " hidden"],
+    start: Float[Array, "batch m 2"],
+    samples: Samples,
+) -> Float[Array, "batch m 2"]:
+    """The state before this device's shard, if time is split; `start` is that before the whole."""
+    time_axis = samples.split.time
+    if time_axis is None:
+        return start
+    transition = Transition(step[:4].T.reshape(-1, 2, 2), step[4:].T)
+    mask = None if samples.mask is None else samples.mask.reshape(u.shape[:2])
+
+    def advance(inputs: Any, state: Array) -> Array:
+        u, mask = inputs
+        force = ((u - mean) * scale) @ projections.input_weight.T + projections.bias
+        before = OscillatorState(state, None)
+        return scan_forces(transition, force, before, mask=mask, engine="native")[1].oscillators
+
+    end = end_of_segments(advance, (u, mask), jnp.zeros_like(start))
+    return state_before_shard(
+        transition, end, time=u.shape[1], initial_state=start, mask=mask, time_axis=time_axis
+    )

@@ -1,23 +1,29 @@
 """Heads: from features at every step to answers.
 
-A head answers in two ways: once for a whole sequence (`__call__`), and at every step with what has
-been seen until then (`run`), carrying a state. The last running answer is the whole one's.
+A head answers once for a whole sequence (`__call__`), or at every step from the samples seen so far
+(`run`), with a state. The last running answer equals the whole one's.
 """
 
-from typing import Literal
+import abc
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
-from linoss.nn._split import WHOLE, Split
-from linoss.scan import nearest_before
+from linoss.nn._samples import Samples
 
-Features = Float[Array, "*batch time hidden"]
-Mask = Bool[Array, "*batch time"] | None
 Pooling = Literal["mean", "last"]
+
+
+class Features(NamedTuple):
+    """The output of the last block."""
+
+    values: Float[Array, "*batch time hidden"]
+    means: Float[Array, "*batch hidden"] | None = None
+    """Their means over this device's present samples, if a native pass has computed them."""
 
 
 def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
@@ -26,17 +32,44 @@ def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, 
     return x @ linear.weight.T + linear.bias
 
 
+class AbstractHead(eqx.Module):
+    """Maps the features of the last block to answers."""
+
+    answers_along_time: eqx.AbstractClassVar[bool]
+    """Whether answers have a time axis that is split over devices as samples are."""
+    horizon: eqx.AbstractVar[int | None]
+    """The number of steps to forecast; None if the head does not forecast."""
+
+    @abc.abstractmethod
+    def extend(self, samples: Samples, future: Float[Array, "*batch horizon in"] | None) -> Samples:
+        """The samples that the model reads, with the steps ahead if the head forecasts."""
+
+    @abc.abstractmethod
+    def __call__(self, features: Features, samples: Samples) -> Float[Array, "..."]:
+        """The answers for whole sequences."""
+
+    @abc.abstractmethod
+    def init_state(self, batch_shape: tuple[int, ...]) -> Any:
+        """The state before the first sample."""
+
+    @abc.abstractmethod
+    def run(
+        self, features: Features, samples: Samples, state: Any
+    ) -> tuple[Float[Array, "*batch time out"], Any]:
+        """The answer at each step of a piece, and the state after it."""
+
+
 class PooledState(eqx.Module):
-    """The features summed up (or the last ones), and how many there were."""
+    """The sum of the features (or the last ones), and the number of samples."""
 
     pooled: Float[Array, "*batch hidden"]
     count: Int[Array, "*batch"]
 
 
-class PooledHead(eqx.Module):
+class PooledHead(AbstractHead):
     """One answer a sequence, from its mean or its last features: classes, or numbers.
 
-    Where no sample is there, the features are zero.
+    The features of a sequence without any sample are 0.
     """
 
     decoder: eqx.nn.Linear
@@ -46,67 +79,75 @@ class PooledHead(eqx.Module):
         self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
         self.pooling = pooling
 
+    answers_along_time: ClassVar[bool] = False
+    horizon: ClassVar[None] = None
+
+    def extend(self, samples: Samples, future: None) -> Samples:
+        """The samples themselves."""
+        return samples
+
+    def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch out"]:
+        """The answer for each sequence."""
+        if self.pooling == "mean":
+            pooled = _mean(features, samples)
+        else:
+            pooled = _last(features.values, samples)
+        return affine(self.decoder, pooled)
+
     def init_state(self, batch_shape: tuple[int, ...]) -> PooledState:
-        """Nothing seen."""
+        """No samples seen."""
         hidden_size, dtype = self.decoder.weight.shape[1], self.decoder.weight.dtype
         return PooledState(
             jnp.zeros((*batch_shape, hidden_size), dtype), jnp.zeros(batch_shape, jnp.int32)
         )
 
-    def __call__(
-        self,
-        features: Features,
-        mask: Mask,
-        means: Float[Array, "*batch hidden"] | None = None,
-        split: Split = WHOLE,
-    ) -> Float[Array, "*batch out"]:
-        """The answer for each whole sequence; `means` are the features' own, where known."""
-        if self.pooling == "mean":
-            count = features.shape[-2] if mask is None else jnp.sum(mask, axis=-1)
-            if means is None:
-                where = None if mask is None else mask[..., None]
-                total = jnp.sum(features, axis=-2, where=where)
-                means = total / jnp.maximum(jnp.asarray(count), 1)[..., None]
-            pooled = split.time_means(means, jnp.broadcast_to(count, means.shape[:-1]))
-        else:
-            pooled = _last(features, mask, split)
-        return affine(self.decoder, pooled)
-
     def run(
-        self, features: Features, mask: Mask, state: PooledState
+        self, features: Features, samples: Samples, state: PooledState
     ) -> tuple[Float[Array, "*batch time out"], PooledState]:
         """The answer after each step."""
-        there = jnp.ones(features.shape[:-1], bool) if mask is None else mask
-        count = state.count[..., None] + jnp.cumsum(there, axis=-1, dtype=jnp.int32)
+        values = features.values
+        present = jnp.ones(values.shape[:-1], bool) if samples.mask is None else samples.mask
+        count = state.count[..., None] + jnp.cumsum(present, axis=-1, dtype=jnp.int32)
         if self.pooling == "mean":
-            added = jnp.cumsum(jnp.where(there[..., None], features, 0), axis=-2)
+            added = jnp.cumsum(jnp.where(present[..., None], values, 0), axis=-2)
             pooled = state.pooled[..., None, :] + added
-            answers = affine(self.decoder, pooled / jnp.maximum(count, 1)[..., None])
+            means = pooled / jnp.maximum(count, 1)[..., None].astype(pooled.dtype)
+            answers = affine(self.decoder, means)
         else:
-            known = jnp.concatenate([state.pooled[..., None, :], features], axis=-2)
-            index = jnp.where(there, jnp.arange(1, there.shape[-1] + 1), 0)
+            known = jnp.concatenate([state.pooled[..., None, :], values], axis=-2)
+            index = jnp.where(present, jnp.arange(1, present.shape[-1] + 1), 0)
             last = jax.lax.cummax(index, axis=index.ndim - 1)
             pooled = jnp.take_along_axis(known, last[..., None], axis=-2)
             answers = affine(self.decoder, pooled)
         return answers, PooledState(pooled[..., -1, :], count[..., -1])
 
 
-def _last(features: Features, mask: Mask, split: Split) -> Float[Array, "*batch hidden"]:
-    """The features of the last sample that is there; 0 if none is."""
-    if mask is None:
-        there, last = jnp.ones(features.shape[:-2], int), features[..., -1, :]
+def _mean(features: Features, samples: Samples) -> Float[Array, "*batch hidden"]:
+    """The mean features of each sequence."""
+    count, means = samples.count_along_time(), features.means
+    if means is None:
+        where = None if samples.mask is None else samples.mask[..., None]
+        total = jnp.sum(features.values, axis=-2, where=where)
+        means = total / jnp.maximum(count, 1)[..., None].astype(total.dtype)
+    return samples.split.time_means(means, count)
+
+
+def _last(
+    features: Float[Array, "*batch time hidden"], samples: Samples
+) -> Float[Array, "*batch hidden"]:
+    """The features of the last present sample."""
+    if samples.mask is None:
+        present, last = jnp.ones(features.shape[:-2], bool), features[..., -1, :]
     else:
-        there = jnp.max(jnp.where(mask, jnp.arange(1, mask.shape[-1] + 1), 0), axis=-1)
-        index = jnp.maximum(there - 1, 0)[..., None, None]
-        last = jnp.take_along_axis(features, index, axis=-2)[..., 0, :]
-    is_last = there > 0
-    if split.time is not None:  # not if a later piece has one
-        later = nearest_before(split.time, there, reverse=True)
-        is_last &= later == 0
-    return split.sum_over_time(jnp.where(is_last[..., None], last, 0))
+        time = jnp.arange(1, features.shape[-2] + 1)
+        count = jnp.max(jnp.where(samples.mask, time, 0), axis=-1)
+        index = jnp.maximum(count - 1, 0)[..., None, None]
+        present, last = count > 0, jnp.take_along_axis(features, index, axis=-2)[..., 0, :]
+    chosen = samples.split.is_last(present)
+    return samples.split.sum_over_time(jnp.where(chosen[..., None], last, 0))
 
 
-class StepHead(eqx.Module):
+class StepHead(AbstractHead):
     """An answer at every k-th step, with or without a final tanh."""
 
     decoder: eqx.nn.Linear
@@ -119,26 +160,33 @@ class StepHead(eqx.Module):
         self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
         self.every, self.squash = every, squash
 
-    def init_state(self, batch_shape: tuple[int, ...]) -> None:
-        """Nothing is carried from step to step."""
+    answers_along_time: ClassVar[bool] = True
+    horizon: ClassVar[None] = None
 
-    def __call__(self, features: Features, mask: Mask) -> Float[Array, "*batch answers out"]:
+    def extend(self, samples: Samples, future: None) -> Samples:
+        """The samples themselves."""
+        return samples
+
+    def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch answers out"]:
         """The answers at steps k, 2k, 3k, ... of the sequence."""
-        return self._decode(features[..., self.every - 1 :: self.every, :])
+        return self._decode(features.values[..., self.every - 1 :: self.every, :])
+
+    def init_state(self, batch_shape: tuple[int, ...]) -> None:
+        """No state."""
 
     def run(
-        self, features: Features, mask: Mask, state: None
+        self, features: Features, samples: Samples, state: None
     ) -> tuple[Float[Array, "*batch time out"], None]:
         """The answer at each step, whether it is a k-th one or not."""
-        return self._decode(features), None
+        return self._decode(features.values), None
 
     def _decode(self, features: Array) -> Array:
         answers = affine(self.decoder, features)
         return jnp.tanh(answers) if self.squash else answers
 
 
-class ForecastHead(eqx.Module):
-    """An answer for each of the last `horizon` steps, where the input was masked with zeros."""
+class ForecastHead(AbstractHead):
+    """An answer for each of the `horizon` steps after a sequence, which have no values."""
 
     decoder: eqx.nn.Linear
     horizon: int = eqx.field(static=True)
@@ -147,48 +195,47 @@ class ForecastHead(eqx.Module):
         self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
         self.horizon = horizon
 
-    def init_state(self, batch_shape: tuple[int, ...]) -> None:
-        """Nothing is carried from step to step."""
+    answers_along_time: ClassVar[bool] = False
 
-    def extend(
-        self,
-        u: Float[Array, "*batch past in"],
-        future: Float[Array, "*batch horizon in"] | None,
-        lengths: Int[Array, "*batch"] | None,
-    ) -> Float[Array, "*batch time in"]:
-        """The past, and after each sequence's last sample the future: given, or zeros."""
-        *batch, time, channels = u.shape
+    def extend(self, samples: Samples, future: Float[Array, "*batch horizon in"] | None) -> Samples:
+        """The samples with the steps ahead after each sequence's last one: `future`, or zeros."""
+        *batch, time, channels = samples.values.shape
         if future is None:
-            future = jnp.zeros((*batch, self.horizon, channels), u.dtype)
-        both = jnp.concatenate([u, future], axis=-2)
-        if lengths is None:
-            return both
-        position = jnp.arange(time + self.horizon)
-        ahead = position - lengths[..., None]
-        source = jnp.where(ahead < 0, position, time + jnp.minimum(ahead, self.horizon - 1))
-        return jnp.take_along_axis(both, source[..., None], axis=-2)
+            future = jnp.zeros((*batch, self.horizon, channels), samples.values.dtype)
+        values = jnp.concatenate([samples.values, future], axis=-2)
+        added = [(0, 0)] * len(batch) + [(0, self.horizon)]
+        mask, intervals, lengths = samples.mask, samples.intervals, samples.lengths
+        mask = None if mask is None else jnp.pad(mask, added, constant_values=True)
+        intervals = None if intervals is None else jnp.pad(intervals, added, constant_values=1)
+        if lengths is not None:
+            position = jnp.arange(time + self.horizon)
+            ahead = position - lengths[..., None]
+            source = jnp.where(ahead < 0, position, time + jnp.minimum(ahead, self.horizon - 1))
+            values = jnp.take_along_axis(values, source[..., None], axis=-2)
+            mask = None if mask is None else mask | (ahead >= 0)
+            intervals = None if intervals is None else jnp.where(ahead >= 0, 1, intervals)
+            lengths = lengths + self.horizon
+        return Samples(values, mask, intervals, lengths, samples.split, samples.engine)
 
-    def __call__(
-        self, features: Features, lengths: Int[Array, "*batch"] | None, split: Split = WHOLE
-    ) -> Float[Array, "*batch horizon out"]:
+    def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch horizon out"]:
         """The forecasts, from the features of an extended sequence."""
-        time = features.shape[-2]
+        values, split, lengths = features.values, samples.split, samples.lengths
         if lengths is None and split.time is None:
-            return affine(self.decoder, features[..., -self.horizon :, :])
-        start, total = split.steps_before(time)
+            return affine(self.decoder, values[..., -self.horizon :, :])
+        start, total = split.steps_before(values.shape[-2])
         if lengths is None:
-            lengths = jnp.full(features.shape[:-2], total - self.horizon)
-        future = lengths[..., None] + jnp.arange(self.horizon) - start
-        index = jnp.clip(future, 0, time - 1)[..., None]
-        found = jnp.take_along_axis(features, index, axis=-2)
-        here = (future >= 0) & (future < time)
+            lengths = jnp.full(values.shape[:-2], total)
+        index = lengths[..., None] - self.horizon + jnp.arange(self.horizon) - start
+        here = (index >= 0) & (index < values.shape[-2])
+        index = jnp.clip(index, 0, values.shape[-2] - 1)
+        found = jnp.take_along_axis(values, index[..., None], axis=-2)
         return affine(self.decoder, split.sum_over_time(jnp.where(here[..., None], found, 0)))
 
+    def init_state(self, batch_shape: tuple[int, ...]) -> None:
+        """No state."""
+
     def run(
-        self, features: Features, mask: Mask, state: None
+        self, features: Features, samples: Samples, state: None
     ) -> tuple[Float[Array, "*batch time out"], None]:
-        """What the decoder makes of each step; forecasts are those of steps without input."""
-        return affine(self.decoder, features), None
-
-
-Head = PooledHead | StepHead | ForecastHead
+        """The decoder's answer at each step; forecasts are those at steps without input."""
+        return affine(self.decoder, features.values), None

@@ -1,6 +1,7 @@
-"""Norms over channels that know which samples are there."""
+"""Norms over channels that ignore missing samples."""
 
-from typing import Literal
+import abc
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -8,15 +9,75 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from linoss.nn._split import WHOLE, Split, present
+from linoss.nn._samples import Samples
 
-EPSILON = 1e-5
+_EPSILON = 1e-5
 _KEEP = {"running": 0.99, "batch": 0.9}
 
 NormKind = Literal["layer", "batch", "running"]
+Hidden = Float[Array, "*batch time hidden"]
 
 
-class LayerNorm(eqx.Module):
+class AbstractNorm(eqx.Module):
+    """Normalises features `(..., time, hidden)`, and may learn statistics in training."""
+
+    @property
+    @abc.abstractmethod
+    def is_per_channel(self) -> bool:
+        """Whether it is (x - mean) * scale with one mean and one scale for each channel.
+
+        Native passes over whole blocks need that form: `mean_and_scale`.
+        """
+
+    @abc.abstractmethod
+    def __call__(
+        self, x: Hidden, samples: Samples, *, training: bool
+    ) -> tuple[Hidden, "AbstractNorm"]:
+        """The normalised features, and the norm with its statistics after them."""
+
+    @abc.abstractmethod
+    def mean_and_scale(
+        self,
+        x: Hidden,
+        samples: Samples,
+        *,
+        training: bool,
+        moments: Float[Array, "2 hidden"] | None = None,
+    ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "AbstractNorm"]:
+        """Mean and scale of each channel, and the norm with its statistics after these features.
+
+        `moments` are mean and variance of this device's features, if they are known.
+        """
+
+    @abc.abstractmethod
+    def trainable(self) -> Any:
+        """This norm with True for each array that is trained, and False for statistics."""
+
+
+class NoNorm(AbstractNorm):
+    """Leaves features as they are."""
+
+    @property
+    def is_per_channel(self) -> bool:
+        """With mean 0 and scale 1."""
+        return True
+
+    def __call__(self, x: Hidden, samples: Samples, *, training: bool) -> tuple[Hidden, "NoNorm"]:
+        """The features themselves."""
+        return x, self
+
+    def mean_and_scale(
+        self, x: Hidden, samples: Samples, *, training: bool, moments: Any = None
+    ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "NoNorm"]:
+        """0 and 1."""
+        return jnp.zeros(x.shape[-1], x.dtype), jnp.ones(x.shape[-1], x.dtype), self
+
+    def trainable(self) -> "NoNorm":
+        """There is nothing to train."""
+        return self
+
+
+class LayerNorm(AbstractNorm):
     """Each sample by its own mean and deviation over channels, with learned scale and shift."""
 
     scale: Float[Array, " hidden"]
@@ -25,27 +86,37 @@ class LayerNorm(eqx.Module):
     def __init__(self, hidden_size: int):
         self.scale, self.shift = jnp.ones(hidden_size), jnp.zeros(hidden_size)
 
+    @property
+    def is_per_channel(self) -> bool:
+        """Each sample has its own mean and scale."""
+        return False
+
     def __call__(
-        self,
-        x: Float[Array, "*batch time hidden"],
-        mask: Bool[Array, "*batch time"] | None,
-        *,
-        training: bool,
-        split: Split = WHOLE,
-    ) -> tuple[Float[Array, "*batch time hidden"], "LayerNorm"]:
-        """The normalised samples, and the norm itself, which stays as it is."""
+        self, x: Hidden, samples: Samples, *, training: bool
+    ) -> tuple[Hidden, "LayerNorm"]:
+        """The normalised features, and the norm unchanged."""
         mean = jnp.mean(x, axis=-1, keepdims=True)
         variance = jnp.var(x, axis=-1, keepdims=True)
-        return (x - mean) / jnp.sqrt(variance + EPSILON) * self.scale + self.shift, self
+        return (x - mean) / jnp.sqrt(variance + _EPSILON) * self.scale + self.shift, self
+
+    def mean_and_scale(
+        self, x: Hidden, samples: Samples, *, training: bool, moments: Any = None
+    ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "LayerNorm"]:
+        """Not available."""
+        raise NotImplementedError("LayerNorm has no mean and scale for each channel")
+
+    def trainable(self) -> "LayerNorm":
+        """Scale and shift."""
+        return jax.tree.map(lambda _: True, self)
 
 
-class BatchNorm(eqx.Module):
+class BatchNorm(AbstractNorm):
     """Each channel by its mean and deviation over batch and time, without scale and shift.
 
     Evaluation uses running statistics r, which the first batch sets and each later one updates.
     Training normalises with the batch's own statistics (`"batch"`; r <- 0.9 r + 0.1 batch), or, as
-    in the published runs, with the updated r (`"running"`; r <- 0.99 r + 0.01 batch), through whose
-    batch share gradients flow.
+    in the published runs, with the updated r (`"running"`; r <- 0.99 r + 0.01 batch), whose batch
+    share gradients flow through.
     """
 
     mean: Float[Array, " hidden"]
@@ -57,37 +128,33 @@ class BatchNorm(eqx.Module):
         self.mean, self.variance = jnp.zeros(hidden_size), jnp.ones(hidden_size)
         self.fresh, self.kind = jnp.array(True), kind
 
-    def __call__(
-        self,
-        x: Float[Array, "*batch time hidden"],
-        mask: Bool[Array, "*batch time"] | None,
-        *,
-        training: bool,
-        split: Split = WHOLE,
-    ) -> tuple[Float[Array, "*batch time hidden"], "BatchNorm"]:
-        """The normalised samples, and the norm with the statistics it has after them."""
-        mean, variance, updated = self.statistics(x, mask, training=training, split=split)
-        return (x - mean) * jax.lax.rsqrt(variance + EPSILON), updated
+    @property
+    def is_per_channel(self) -> bool:
+        """With statistics of the batch or of training."""
+        return True
 
-    def statistics(
+    def __call__(
+        self, x: Hidden, samples: Samples, *, training: bool
+    ) -> tuple[Hidden, "BatchNorm"]:
+        """The normalised features, and the norm with its statistics after them."""
+        mean, scale, updated = self.mean_and_scale(x, samples, training=training)
+        return (x - mean) * scale, updated
+
+    def mean_and_scale(
         self,
-        x: Float[Array, "*batch time hidden"],
-        mask: Bool[Array, "*batch time"] | None,
+        x: Hidden,
+        samples: Samples,
         *,
         training: bool,
-        split: Split = WHOLE,
         moments: Float[Array, "2 hidden"] | None = None,
     ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "BatchNorm"]:
-        """Mean and variance to normalise with, and the norm with the statistics it has then.
-
-        `moments` are the batch's mean and variance (of this device's piece), if they are known.
-        """
+        """Mean and one over the deviation, and the norm with its statistics after the batch."""
         running = (jax.lax.stop_gradient(self.mean), jax.lax.stop_gradient(self.variance))
         if not training:
-            return *running, self
+            return running[0], jax.lax.rsqrt(running[1] + _EPSILON), self
         if moments is None:
-            moments = _moments(x, mask)
-        moments = split.moments(moments, present(mask, x.shape[:-1]))
+            moments = _moments(x, samples)
+        moments = samples.split.moments(moments, samples.count())
         batch = (moments[0], moments[1])
         keep = _KEEP[self.kind]
         mean, variance = (
@@ -99,22 +166,24 @@ class BatchNorm(eqx.Module):
             self,
             jax.lax.stop_gradient((mean, variance, jnp.zeros_like(self.fresh))),
         )
-        return *((mean, variance) if self.kind == "running" else batch), updated
+        mean, variance = (mean, variance) if self.kind == "running" else batch
+        return mean, jax.lax.rsqrt(variance + _EPSILON), updated
+
+    def trainable(self) -> "BatchNorm":
+        """Only statistics, which are not trained."""
+        return jax.tree.map(lambda _: False, self)
 
 
-def _moments(x: Array, mask: Array | None) -> Float[Array, "2 hidden"]:
-    """Mean and variance of each channel over all samples that are there; 0 where none is."""
-    axes, count = tuple(range(x.ndim - 1)), jnp.maximum(present(mask, x.shape[:-1]), 1)
-    where = None if mask is None else jnp.broadcast_to(mask, x.shape[:-1])[..., None]
+def _moments(x: Hidden, samples: Samples) -> Float[Array, "2 hidden"]:
+    """Mean and variance of each channel over all present samples; 0 if there are none."""
+    axes, count = tuple(range(x.ndim - 1)), jnp.maximum(samples.count(), 1)
+    where = None if samples.mask is None else samples.mask[..., None]
     mean = jnp.sum(x, axes, where=where) / count
     return jnp.stack([mean, jnp.sum((x - mean) ** 2, axes, where=where) / count])
 
 
-Norm = LayerNorm | BatchNorm
-
-
-def make_norm(kind: NormKind | None, hidden_size: int) -> Norm | None:
+def make_norm(kind: NormKind | None, hidden_size: int) -> AbstractNorm:
     """The norm of that name."""
     if kind is None:
-        return None
+        return NoNorm()
     return LayerNorm(hidden_size) if kind == "layer" else BatchNorm(hidden_size, kind)

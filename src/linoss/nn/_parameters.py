@@ -1,15 +1,16 @@
-"""Which numbers of a model are weights, and how many there are."""
+"""Which arrays of a model are trained, and their number of parameters."""
 
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
-from linoss.nn._norm import BatchNorm
+from linoss.nn._norm import AbstractNorm
 
 
 def trainable(model: Any) -> Any:
-    """Which leaves of a model are trained: True for weights, False for the norms' statistics.
+    """The model's tree with True for each leaf that is trained, and False for norms' statistics.
 
     ```python
     >>> import equinox as eqx, jax, linoss
@@ -21,17 +22,21 @@ def trainable(model: Any) -> Any:
     """
 
     def mark(node: Any) -> Any:
-        if isinstance(node, BatchNorm):
-            return jax.tree.map(lambda _: False, node)
-        return eqx.is_inexact_array(node)
+        return node.trainable() if isinstance(node, AbstractNorm) else _is_inexact(node)
 
-    return jax.tree.map(mark, model, is_leaf=lambda x: isinstance(x, BatchNorm))
+    return jax.tree.map(mark, model, is_leaf=lambda x: isinstance(x, AbstractNorm))
+
+
+def _is_inexact(leaf: Any) -> bool:
+    """Whether a leaf is a floating-point array, or the shape of one."""
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
 def count_parameters(model: Any, *, buffers: bool = False) -> int:
-    """How many numbers a model learns; with `buffers`, and the norms' statistics.
+    """The number of trained numbers of a model; with `buffers`, norms' statistics are included.
 
-    The paper's table counts with them.
+    The paper's table includes them. A model of shapes, from `eqx.filter_eval_shape`, is counted
+    without making it.
 
     ```python
     >>> import jax, linoss
@@ -44,5 +49,5 @@ def count_parameters(model: Any, *, buffers: bool = False) -> int:
 
     ```
     """
-    counted = eqx.filter(model, eqx.is_array if buffers else trainable(model))
-    return sum(x.size for x in jax.tree.leaves(counted))
+    leaves = jax.tree.leaves(model if buffers else eqx.filter(model, trainable(model)))
+    return sum(x.size for x in leaves if hasattr(x, "size"))

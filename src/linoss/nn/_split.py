@@ -1,7 +1,7 @@
-"""How a batch lies on a mesh of devices: sequences along one axis, time along another.
+"""How a batch is split over a mesh of devices: sequences along one axis, time along another.
 
-A model that runs inside `jax.shard_map` sees a piece of the batch. This says which, and joins what
-has to be known of all of it: statistics, means over time, the states between pieces.
+Inside `jax.shard_map` a model sees one shard of the batch. A `Split` says which one, and computes
+what depends on all shards: statistics, means over time, intervals between shards.
 """
 
 from typing import Any, NamedTuple
@@ -13,20 +13,20 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Float, Int, UInt32
 
-from linoss.scan import nearest_before
+from linoss.scan import last_nonzero, nearest_before
 
 BATCH, TIME = "batch", "time"
 
 
 class Split(NamedTuple):
-    """The mesh's axes along which the batch and time are split; None where they are whole."""
+    """The mesh axes along which batch and time are split; None if they are not."""
 
     batch: str | None = None
     time: str | None = None
 
     @classmethod
     def of(cls, mesh: Mesh | None) -> "Split":
-        """That of a mesh, whose axes are called "batch" and "time"."""
+        """The split over a mesh whose axes are called "batch" and "time"."""
         if mesh is None:
             return cls()
         if not isinstance(mesh, Mesh):
@@ -40,49 +40,37 @@ class Split(NamedTuple):
 
     @property
     def samples(self) -> P:
-        """Of arrays with the axes batch and time, and others after them."""
+        """Partition of arrays `(batch, time, ...)`."""
         return P(self.batch, self.time)
 
     @property
     def sequences(self) -> P:
-        """Of arrays with the axis batch, and others after it."""
+        """Partition of arrays `(batch, ...)`."""
         return P(self.batch)
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Those along which something is split."""
+        """The axes along which something is split."""
         return tuple(axis for axis in self if axis is not None)
 
     def sum(self, x: Any) -> Any:
-        """Over all devices."""
+        """Sum over all devices."""
         return jax.lax.psum(x, self.axes) if self.axes else x
 
     def sum_over_time(self, x: Any) -> Any:
-        """Over the pieces of the same sequences."""
+        """Sum over the shards of the same sequences."""
         return x if self.time is None else jax.lax.psum(x, self.time)
 
-    def cut(self, tree: Any) -> Any:
-        """This device's piece of arrays (batch, time, ...) that are whole along time."""
-        if self.time is None:
-            return tree
-        here, pieces = jax.lax.axis_index(self.time), jax.lax.axis_size(self.time)
-
-        def piece(x: Array) -> Array:
-            size = x.shape[1] // pieces
-            return jax.lax.dynamic_slice_in_dim(x, here * size, size, axis=1)
-
-        return jax.tree.map(piece, tree)
-
     def first_sample(self, batch: int, time: int) -> UInt32[Array, "2"]:
-        """The number of this piece's first sample, counted through the whole batch, and of the
-        samples from one sequence to the next."""
+        """The index of this shard's first sample in the whole batch, and the number of samples from
+        one sequence to the next."""
         start, steps = self.steps_before(time)
         row = 0 if self.batch is None else batch * jax.lax.axis_index(self.batch)
         start, steps, row = (jnp.asarray(n, jnp.uint32) for n in (start, steps % 2**32, row))
         return jnp.stack([row * steps + start, steps])
 
     def steps_before(self, time: int) -> tuple[Any, int]:
-        """Steps before this piece of `time` steps, and those of whole sequences."""
+        """The number of steps before this shard of `time` steps, and in whole sequences."""
         if self.time is None:
             return 0, time
         return jax.lax.axis_index(self.time) * time, jax.lax.axis_size(self.time) * time
@@ -90,7 +78,7 @@ class Split(NamedTuple):
     def moments(
         self, moments: Float[Array, "2 hidden"], count: Int[Array, ""] | int
     ) -> Float[Array, "2 hidden"]:
-        """Mean and variance over all devices, from those over `count` samples of this one."""
+        """Mean and variance over all devices, from those of `count` samples of this device."""
         if not self.axes:
             return moments
         mean, variance = moments
@@ -102,38 +90,27 @@ class Split(NamedTuple):
     def time_means(
         self, means: Float[Array, "*batch hidden"], count: Int[Array, "*batch"] | int
     ) -> Float[Array, "*batch hidden"]:
-        """Means over whole sequences, from those over `count` samples of this piece of each."""
+        """Means over whole sequences, from those of `count` samples of this shard."""
         if self.time is None:
             return means
         count = jnp.asarray(count, means.dtype)
         share = count / jnp.maximum(self.sum_over_time(count), 1)
         return self.sum_over_time(jnp.expand_dims(share, -1) * means)
 
-    def before(self, value: Array, otherwise: Array, *, reverse: bool = False) -> Array:
-        """The nearest value before this piece that is not 0, or `otherwise` if there is none."""
+    def is_last(self, present: Bool[Array, "..."]) -> Bool[Array, "..."]:
+        """Where `present`, but on no later shard."""
+        if self.time is None:
+            return present
+        later = nearest_before(self.time, present.astype(jnp.int32), reverse=True)
+        return present & (later == 0)
+
+    def first_after(self, value: Array, otherwise: Array) -> Array:
+        """The first value that is not 0 on a later shard, else on any shard, else `otherwise`."""
         if self.time is None:
             return otherwise
-        found = nearest_before(self.time, value, reverse=reverse)
-        return jnp.where(found != 0, found, otherwise)
-
-    def first_of_all(self, value: Array, otherwise: Array) -> Array:
-        """The first piece's value that is not 0, or `otherwise` if there is none."""
-        if self.time is None:
-            return jnp.where(value != 0, value, otherwise)
-        offers = jax.lax.all_gather(value, self.time)
-        first = jnp.argmax(offers != 0, axis=0)[None]
-        found = jnp.take_along_axis(offers, first, axis=0)[0]
-        return jnp.where(found != 0, found, otherwise)
+        after = nearest_before(self.time, value, reverse=True)
+        first = last_nonzero(self.time, value, reverse=True)
+        return jnp.where(after != 0, after, jnp.where(first != 0, first, otherwise))
 
 
 WHOLE = Split()
-
-
-def present(mask: Bool[Array, "*batch time"] | None, samples: tuple[int, ...]) -> Any:
-    """How many samples are there."""
-    if mask is not None:
-        return jnp.sum(jnp.broadcast_to(mask, samples))
-    count = 1
-    for size in samples:
-        count *= size
-    return count

@@ -1,4 +1,4 @@
-"""A trained model that listens: a sample in, an answer out, in constant memory and little time."""
+"""A trained model on a stream: one sample in, one answer out, in constant memory."""
 
 from typing import Any
 
@@ -10,12 +10,13 @@ from jaxtyping import Float
 from linoss import _checks
 from linoss._checks import AnyArray
 from linoss.nn._model import LinOSS, ModelState, run_piece
+from linoss.nn._samples import Samples
 
 
 class Stream:
-    """A model with its weights compiled in, and the state that it has come to.
+    """A model compiled with its weights, and its state after the samples so far.
 
-    Does what [`linoss.LinOSS.step`][] does, faster: for samples that come one at a time.
+    Computes the same as [`linoss.LinOSS.step`][], faster, for samples that come one at a time.
 
     ```python
     >>> import jax, jax.numpy as jnp, linoss
@@ -42,8 +43,8 @@ class Stream:
 
         def step(leaves: list[Array], sample: Array) -> tuple[Array, list[Array]]:
             state = jax.tree.unflatten(self._structure, leaves)
-            inputs = {"u": sample[..., None, :], "mask": None, "intervals": None}
-            answers, state = run_piece(model, state, {**inputs, "engine": "sequential"})
+            samples = Samples(sample[..., None, :], engine="sequential")
+            answers, state = run_piece(model, state, samples)
             return answers[..., 0, :], jax.tree.leaves(state)
 
         self._step = jax.jit(step)

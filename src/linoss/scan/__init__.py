@@ -1,21 +1,31 @@
-"""From one step to a whole sequence: engines, the adjoint, carrying state."""
+"""From one step to a whole sequence: engines, the adjoint, carrying state.
 
-from linoss.scan._pieces import nearest_before
+Parts of a sequence have one word each: a *tile* stays in a core's cache, a *chunk* is computed side
+by side with others, a *segment* is recomputed in the backward pass, a *shard* belongs to a device,
+a *piece* is one part of a stream.
+"""
+
+from linoss.scan._plan import engines, resolve_engine
 from linoss.scan._scan import (
-    engines,
+    OscillatorState,
+    at_rest,
     oscillator_scan,
-    resolve_engine,
-    state_before_piece,
-    state_before_regular_piece,
+    scan_forces,
+    state_before_shard,
 )
-from linoss.scan._segments import end_of_segments
+from linoss.scan._segments import SEGMENT, end_of_segments
+from linoss.scan._shards import last_nonzero, nearest_before
 
 __all__ = [
+    "SEGMENT",
+    "OscillatorState",
+    "at_rest",
     "end_of_segments",
     "engines",
+    "last_nonzero",
     "nearest_before",
     "oscillator_scan",
     "resolve_engine",
-    "state_before_piece",
-    "state_before_regular_piece",
+    "scan_forces",
+    "state_before_shard",
 ]

@@ -1,15 +1,15 @@
-"""Engines: ways to run the recurrence over a piece of a sequence, all states returned.
+"""Solvers in plain JAX: a loop over time, chunks of time side by side, or the parallel scan.
 
-An engine runs x_n = M_n x_{n-1} + F_n b_n forwards, or, with `adjoint=True`, the recurrence of the
-sensitivities backwards, which has the same form. Both give all states and the last one.
+Each runs x_n = M_n x_{n-1} + F_n b_n forwards, or, with `adjoint=True`, the recurrence of the
+sensitivities backwards, which has the same form. Both return all states and the last one.
 
-What errors add up in is kept in double precision, whatever the precision of the arrays: products of
-many M, where an error is made again at every use and shifts the phase in the same direction each
-time (in single precision, three digits would be lost over 50,000 steps), and the state of the
-plain loop.
+Quantities in which errors accumulate are kept in double precision: products of many M, whose error
+repeats at every use and shifts the phase in one direction (single precision would lose three digits
+over 50,000 steps), and the state of the loop.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from linoss.dynamics import Step
+from linoss.scan._adjoint import Gradients, Solver, steps_with_pull_back
 from linoss.scan._recurrence import (
     Matrix,
     Recurrence,
-    Samples,
+    Sampling,
     State,
     add,
     apply,
@@ -29,31 +31,86 @@ from linoss.scan._recurrence import (
 )
 
 
-def solve_in_chunks(
+@dataclass(frozen=True)
+class JaxSolver(Solver):
+    """All states of a segment by JAX; the sensitivities follow from the same recurrence."""
+
+    chunks: int
+    """Chunks to loop over side by side, a divisor of the segment's size; 0: the parallel scan."""
+
+    def run(
+        self, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
+    ) -> tuple[Array, State, State]:
+        """Keep the state at the start of the segment."""
+        (_, y), end = self._solve(recurrence, sampling, force, start, adjoint=False)
+        return y, end, start
+
+    def pull_back(
+        self,
+        recurrence: Recurrence,
+        sampling: Sampling,
+        force: Array,
+        kept: State,
+        d_positions: Array,
+        d_end: State,
+    ) -> Gradients:
+        """The adjoint recurrence.
+
+        Let lambda_n be the derivative of the loss by x_n over all paths, and mu_n = M_n^T lambda_n
+        its share for x_{n-1}. Then lambda_n = mu_{n+1} + e_y dL/dy_n, mu runs backwards as x runs
+        forwards, and dL/db_n = F_n . lambda_n, dL/dF_n = lambda_n b_n, dL/dM_n = lambda_n
+        x_{n-1}^T.
+        """
+        b, dy, problem = force, d_positions, (recurrence, sampling)
+        (zs, ys), _ = self._solve(*problem, b, kept, adjoint=False)
+        (mu_z, mu_y), mu_start = self._solve(*problem, dy, d_end, adjoint=True)
+        z, y = _later(kept[0], zs), _later(kept[1], ys)
+        lz, ly = _earlier(mu_z, d_end[0]), _earlier(mu_y, d_end[1]) + dy
+
+        step, pull_back = steps_with_pull_back(*problem, b.shape)
+        fz, fy = step.forcing
+        d_step = Step(((lz * z, lz * y), (ly * z, ly * y)), (lz * b, ly * b))
+        return Gradients(fz * lz + fy * ly, *pull_back(d_step), mu_start)
+
+    def _solve(self, *problem: Any, adjoint: bool) -> tuple[State, State]:
+        """All states of a segment, and the last one."""
+        if self.chunks == 0:
+            return _solve_by_doubling(*problem, adjoint=adjoint)
+        return _solve_in_chunks(self.chunks, *problem, adjoint=adjoint)
+
+
+def _later(first: Array, x: Array) -> Array:
+    """x one step later, with `first` in front."""
+    return jnp.concatenate([first[:, None], x[:, :-1]], axis=1)
+
+
+def _earlier(x: Array, last: Array) -> Array:
+    """x one step earlier, with `last` at the end."""
+    return jnp.concatenate([x[:, 1:], last[:, None]], axis=1)
+
+
+def _solve_in_chunks(
+    chunks: int,
     recurrence: Recurrence,
-    samples: Samples,
+    sampling: Sampling,
     force: Array,
     start: State,
     *,
     adjoint: bool,
-    chunks: int,
 ) -> tuple[State, State]:
-    """A loop over time; with several chunks (they divide the time axis), in all of them at once.
-
-    The chunks first run from rest, which gives what each adds to the state; these are joined one
-    after the other through the chunks' products of M; then the chunks run from the right states.
-    """
+    """Run all chunks from rest, join their ends through the chunks' products of M, and run all
+    chunks again from the right states."""
     batch, time, m = force.shape
     length = time // chunks
-    force, samples = jax.tree.map(
-        lambda x: x.reshape(x.shape[0], chunks, length, x.shape[-1]), (force, samples)
+    force, sampling = jax.tree.map(
+        lambda x: x.reshape(x.shape[0], chunks, length, x.shape[-1]), (force, sampling)
     )
 
     def advance(i: Array, state: State) -> tuple[Array, Matrix, State]:
         n = length - 1 - i if adjoint else i
         at_n = partial(jax.lax.dynamic_index_in_dim, index=n, axis=2, keepdims=False)
         make_step = recurrence.adjoint_step if adjoint else recurrence.step
-        matrix, (fz, fy) = make_step(jax.tree.map(at_n, samples))
+        matrix, (fz, fy) = make_step(jax.tree.map(at_n, sampling))
         b = at_n(force)
         return n, matrix, add(apply(matrix, state), (fz * b, fy * b))
 
@@ -100,7 +157,7 @@ def _run_from_rest(
 
 
 def double_precision(matrix: Any) -> Any:
-    """The same in double precision."""
+    """Convert to double precision."""
     return jax.tree.map(lambda x: x.astype(jnp.float64), matrix)
 
 
@@ -127,15 +184,15 @@ def _join(products: Matrix, ends: State, start: State, *, reverse: bool) -> tupl
     return jax.tree.map(lambda x: x.astype(start[0].dtype), (starts, last))
 
 
-def solve_by_doubling(
-    recurrence: Recurrence, samples: Samples, force: Array, start: State, *, adjoint: bool
+def _solve_by_doubling(
+    recurrence: Recurrence, sampling: Sampling, force: Array, start: State, *, adjoint: bool
 ) -> tuple[State, State]:
-    """The paper's parallel scan, with (M_1, f_1) . (M_2, f_2) = (M_2 M_1, M_2 f_1 + f_2).
+    """The parallel scan with (M_1, f_1) . (M_2, f_2) = (M_2 M_1, M_2 f_1 + f_2).
 
-    Where M is constant, all products of one level of its tree are the same power of M, so that
-    only the forces fill arrays.
+    If M is constant, all products of one level of the tree are the same power of M, and only the
+    forces fill arrays.
     """
-    matrix, (fz, fy) = (recurrence.adjoint_step if adjoint else recurrence.step)(samples)
+    matrix, (fz, fy) = (recurrence.adjoint_step if adjoint else recurrence.step)(sampling)
     along_time = partial(jnp.flip, axis=1) if adjoint else lambda x: x
     forced = (along_time(fz * force), along_time(fy * force))
     if is_constant(matrix):
@@ -159,7 +216,7 @@ def _compose(first: tuple[Matrix, State], second: tuple[Matrix, State]) -> tuple
 
 
 def _powers_of_two(matrix: Matrix, time: int) -> list[tuple[Matrix, Matrix]]:
-    """M, M^2, M^4, ... as far as a sequence needs them, each with its rounding error."""
+    """M, M^2, M^4, ... up to the length of the sequence, each with its rounding error."""
     dtype, powers = matrix[0][0].dtype, []
     with jax.enable_x64(True):
         power = double_precision(matrix)
@@ -172,7 +229,8 @@ def _powers_of_two(matrix: Matrix, time: int) -> list[tuple[Matrix, Matrix]]:
 
 
 def _double(powers: list[tuple[Matrix, Matrix]], forced: State) -> State:
-    """All states of x_n = M x_{n-1} + f_n: those of the pairs of steps, then those between."""
+    """All states of x_n = M x_{n-1} + f_n: first every second one, by pairs of steps, then those
+    between."""
     if not powers:
         return forced
     (matrix, error), *further = powers

@@ -1,8 +1,8 @@
 """The recurrence that every engine runs: x_n = M_n x_{n-1} + F_n b_n, x = [z, y].
 
-Inside this room, arrays are `(batch, time, m)` with one batch axis, a state is a pair (z, y), and
-whatever varies from sample to sample (sampling intervals, mask) travels beside the force, so that
-M_n and F_n are made where they are used and never stored for the whole sequence.
+Inside this room arrays are `(batch, time, m)` with one batch axis, and a state is a pair (z, y).
+What varies from sample to sample (intervals, mask) is passed beside the force, so that M_n and F_n
+are computed where they are used and never stored for a whole sequence.
 """
 
 from typing import Any
@@ -13,52 +13,51 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from linoss.dynamics._scheme import Step
-from linoss.dynamics._transition import SCHEMES
+from linoss.dynamics import Scheme, Step
 
 State = tuple[Array, Array]
 """Velocity and position, each `(batch, ..., m)`."""
 Matrix = tuple[tuple[Array, Array], tuple[Array, Array]]
-"""[[zz, zy], [yz, yy]], each entry an array over oscillators, and over samples where it varies."""
+"""[[zz, zy], [yz, yy]], each entry an array over oscillators, and over samples if it varies."""
 
 
-class Samples(eqx.Module):
-    """What may differ from sample to sample."""
+class Sampling(eqx.Module):
+    """When samples were taken, and which are present."""
 
     intervals: Float[Array, "#batch time #m"] | None
     mask: Bool[Array, "#batch time 1"] | None
 
-    def piece(self, start: Any, size: int) -> "Samples":
-        """The samples from `start` on."""
+    def cut(self, start: Any, size: int) -> "Sampling":
+        """The `size` samples from `start` on."""
         return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, size, axis=1), self)
 
 
 class Recurrence(eqx.Module):
-    """How to make M and F for given samples: from parameters that all samples share.
+    """The parameters that all samples share, from which M and F of a sample follow.
 
-    With a scheme, the parameters are (stiffness, timestep, damping); without, the step itself.
+    With a scheme, the parameters are (stiffness, timestep, damping); without, they are the step.
     """
 
     parameters: Any
-    scheme: str | None = eqx.field(static=True)
+    scheme: Scheme | None = eqx.field(static=True)
 
-    def step(self, samples: Samples) -> Step:
-        """M and F for these samples; where nothing varies, the one step of all samples."""
+    def step(self, sampling: Sampling) -> Step:
+        """M and F for these samples; a single step if nothing varies."""
         if self.scheme is None:
             step = self.parameters
         else:
             stiffness, timestep, damping = self.parameters
-            step = SCHEMES[self.scheme].step(stiffness, timestep * samples.intervals, damping)
-        return step if samples.mask is None else _masked(step, samples.mask)
+            step = self.scheme.step(stiffness, timestep * sampling.intervals, damping)
+        return step if sampling.mask is None else _masked(step, sampling.mask)
 
-    def adjoint_step(self, samples: Samples) -> Step:
-        """The same for sensitivities, run backwards in time: mu_n = M_n^T (mu_{n+1} + e_y dy_n)."""
-        (zz, zy), (yz, yy) = self.step(samples).matrix
+    def adjoint_step(self, sampling: Sampling) -> Step:
+        """The step of the sensitivities, backwards in time: mu_n = M_n^T (mu_{n+1} + e_y dy_n)."""
+        (zz, zy), (yz, yy) = self.step(sampling).matrix
         return Step(((zz, yz), (zy, yy)), (yz, yy))
 
 
 def _masked(step: Step, mask: Array) -> Step:
-    """A masked step leaves the state as it is: M = 1, F = 0."""
+    """A masked step leaves the state unchanged: M = 1, F = 0."""
     ((zz, zy), (yz, yy)), (fz, fy) = step
     return Step(
         (

@@ -173,7 +173,7 @@ def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[s
 
 
 def named(tree: Any) -> dict[str, np.ndarray]:
-    """The arrays of a tree by name, such as `blocks.0.layer.input_weight`."""
+    """The arrays of a tree by name, such as `blocks.0.mixer.input_weight`."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
     return dict(zip(names, jax.device_get([leaf for _, leaf in leaves]), strict=True))

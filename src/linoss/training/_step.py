@@ -100,7 +100,7 @@ def update(
     weights, rest = eqx.partition(carry.model, trainable(carry.model))
 
     def loss(weights: Any) -> tuple[Array, Any]:
-        answers, norms = eqx.combine(weights, rest).train(
+        answers, norms = eqx.combine(weights, rest).training_pass(
             **arguments,
             key=jax.random.fold_in(key, step),
             engine=settings.engine,

@@ -1,8 +1,7 @@
-"""A sequence in pieces, each on a device of its own: the state at the start of each piece.
+"""Sequences split over devices: the state at the start of each device's shard.
 
-A piece that starts in x ends in P x + e, where P is the product of its M and e its end from rest.
-Only P and e travel, so what devices tell each other does not grow with the length of the sequence.
-The derivative goes the same way back.
+A shard that starts in x ends in P x + e, where P is the product of its M and e its end from rest.
+Devices exchange only P and e, so communication does not grow with the length of the sequence.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from linoss.scan._engines import double_precision
 from linoss.scan._recurrence import (
     Matrix,
     Recurrence,
-    Samples,
+    Sampling,
     State,
     add,
     apply,
@@ -25,21 +24,21 @@ from linoss.scan._recurrence import (
 )
 
 Run = Callable[[Array, State], State]
-"""(force, start) to the end state of this device's piece."""
+"""(force, start) -> the state after this device's shard."""
 
 
-def join_pieces(
+def join_shards(
     axis: str, product: Matrix, end: State, start: State, *, reverse: bool = False
 ) -> tuple[State, State]:
-    """The state before this device's piece, and the one after the last piece.
+    """The state before this device's shard, and the state after the last shard.
 
-    `product` and `end` are P and e of this piece, `start` is the state before the first; `axis`
-    names the mesh's axis of the pieces, which `reverse` takes from its end.
+    `product` and `end` are P and e of this shard, `start` is the state before the first, and `axis`
+    the mesh axis of the shards, traversed backwards with `reverse`.
     """
     products, ends = jax.lax.all_gather((product, end), axis)
 
-    def join(state: State, piece: tuple[Matrix, State]) -> tuple[State, State]:
-        matrix, end = piece
+    def join(state: State, shard: tuple[Matrix, State]) -> tuple[State, State]:
+        matrix, end = shard
         return add(apply(matrix, state), end), state
 
     last, (zs, ys) = jax.lax.scan(join, start, (products, ends), reverse=reverse)
@@ -48,25 +47,28 @@ def join_pieces(
 
 
 def nearest_before(axis: str, value: Array, *, reverse: bool = False) -> Array:
-    """What the nearest of the earlier devices offers that is not 0; 0 if none does."""
-    offers, here = jax.lax.all_gather(value, axis), jax.lax.axis_index(axis)
-    index = jnp.arange(offers.shape[0])
-    if reverse:
-        offers, here = jnp.flip(offers, 0), index[-1] - here
-    index = index.reshape(-1, *[1] * value.ndim)
-    nearest = jnp.max(jnp.where((index < here) & (offers != 0), index, -1), axis=0)
-    return jnp.sum(jnp.where(index == nearest, offers, 0), axis=0)
+    """The value of the nearest earlier device whose value is not 0; 0 if there is none."""
+    here, count = jax.lax.axis_index(axis), jax.lax.axis_size(axis)
+    return _latest(axis, value, count - 1 - here if reverse else here, reverse=reverse)
 
 
-def end_from_rest(force: Array, start: State, run: Run) -> State:
-    """e: where a piece with these forces ends that starts at rest."""
-    return run(force, (jnp.zeros_like(start[0]), jnp.zeros_like(start[1])))
+def last_nonzero(axis: str, value: Array, *, reverse: bool = False) -> Array:
+    """The value of the last device whose value is not 0; 0 if there is none."""
+    return _latest(axis, value, jax.lax.axis_size(axis), reverse=reverse)
 
 
-def product_of_steps(recurrence: Recurrence, samples: Samples, force: Array, run: Run) -> Matrix:
-    """P: the product of all M of a piece."""
+def _latest(axis: str, value: Array, before: Any, *, reverse: bool) -> Array:
+    """The last value that is not 0 among the first `before` devices."""
+    offers = jax.lax.all_gather(value, axis)
+    order = jnp.arange(offers.shape[0])[:: -1 if reverse else 1].reshape(-1, *[1] * value.ndim)
+    latest = jnp.max(jnp.where((order < before) & (offers != 0), order, -1), axis=0)
+    return jnp.sum(jnp.where(order == latest, offers, 0), axis=0)
+
+
+def product_of_steps(recurrence: Recurrence, sampling: Sampling, force: Array, run: Run) -> Matrix:
+    """P: the product of all M of a shard."""
     if recurrence.scheme is None:
-        return power_of_step(recurrence.parameters.matrix, samples.mask, force.shape[1])
+        return power_of_step(recurrence.parameters.matrix, sampling.mask, force.shape[1])
     silence, one = jnp.zeros_like(force), jnp.ones_like(force[:, 0])
     zero = jnp.zeros_like(one)
     (zz, yz), (zy, yy) = run(silence, (one, zero)), run(silence, (zero, one))
@@ -74,7 +76,7 @@ def product_of_steps(recurrence: Recurrence, samples: Samples, force: Array, run
 
 
 def power_of_step(matrix: Matrix, mask: Array | None, time: int) -> Matrix:
-    """M to the number of the steps that are there, of `time`; the mask is (batch, time, 1)."""
+    """M to the power of the number of present samples; the mask is (batch, time, 1)."""
     count = jnp.full((1, 1), time) if mask is None else jnp.sum(mask, axis=1)
     return _power(time, matrix, count)
 
@@ -83,7 +85,8 @@ def power_of_step(matrix: Matrix, mask: Array | None, time: int) -> Matrix:
 def _power(highest: int, matrix: Matrix, exponent: Array) -> Matrix:
     """M^n for each of the exponents n <= highest, (batch, 1).
 
-    In double precision, because each squaring doubles the error of the one before.
+    Computed in double precision, because each squaring doubles the relative error. The derivative
+    is custom because JAX transposes outside of `enable_x64`, where it would lose that precision.
     """
     with jax.enable_x64(True):
         return _like(matrix, _squarings(highest, double_precision(matrix), exponent))
@@ -117,5 +120,5 @@ def _squarings(highest: int, matrix: Matrix, exponent: Array) -> Matrix:
 
 
 def _like(given: Matrix, result: Matrix) -> Matrix:
-    """In the precision of what was given."""
+    """In the precision of `given`."""
     return jax.tree.map(lambda x: x.astype(given[0][0].dtype), result)

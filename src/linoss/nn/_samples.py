@@ -1,0 +1,147 @@
+"""The sequences of a batch on their way through a model, validated once at its door."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+from jaxtyping import Bool, Float, Int
+
+from linoss import _checks
+from linoss.nn._split import WHOLE, Split
+from linoss.scan import resolve_engine
+
+
+class Samples(eqx.Module):
+    """A batch of sequences: values, which are present, when they were taken, and where they are.
+
+    Norms, mixers and heads take the features of a block beside it, and read from it what they need
+    to know of the samples.
+    """
+
+    values: Float[Array, "*batch time channel"]
+    mask: Bool[Array, "*batch time"] | None = None
+    """False where a sample is missing or padding; None if all are present."""
+    intervals: Float[Array, "*batch time"] | None = None
+    """Time since the previous sample in units of the regular one; None for regular sampling."""
+    lengths: Int[Array, "*batch"] | None = None
+    """Number of samples of each sequence; None if all have the same."""
+    split: Split = eqx.field(static=True, default=WHOLE)
+    """How the batch is split over devices."""
+    engine: str = eqx.field(static=True, default="auto")
+    """What runs recurrences, see [`linoss.oscillator_scan`][]."""
+
+    @classmethod
+    def checked(
+        cls,
+        values: Any,
+        channels: int,
+        *,
+        lengths: Any = None,
+        mask: Any = None,
+        intervals: Any = None,
+        engine: str = "auto",
+        mesh: Mesh | None = None,
+    ) -> "Samples":
+        """Validate what a caller passed. Values that are traced are validated by shape only."""
+        values = _checks.floating("u", values)
+        _checks.shape("u", values, ("...", "time", channels))
+        *batch, time, _ = values.shape
+        if time == 0:
+            raise ValueError(f"u has shape {values.shape}, expected at least one step of time")
+        if lengths is not None:
+            lengths = _check_lengths(lengths, tuple(batch), time)
+        if mask is not None:
+            _checks.boolean("mask", mask)
+            _checks.shape("mask", mask, (*batch, time))
+            mask = jnp.asarray(mask)
+        if intervals is not None:
+            intervals = _checks.floating("intervals", intervals)
+            _checks.shape("intervals", intervals, (*batch, time))
+            with jax.ensure_compile_time_eval():  # the interval of a missing sample may be NaN
+                present = _join(mask, lengths, time)
+                intervals = intervals if present is None else jnp.where(present, intervals, 1)
+            _checks.nonnegative("intervals", intervals, allow_zero=False)
+        split = Split.of(mesh)
+        if mesh is not None and values.ndim != 3:
+            raise ValueError(
+                f"u has shape {values.shape}, expected (batch, time, in_size) for a mesh"
+            )
+        return cls(values, mask, intervals, lengths, split, resolve_engine(engine))
+
+    def joined(self) -> "Samples":
+        """With `lengths` joined into the mask, and missing values set to 0 (they may be NaN)."""
+        mask = _join(self.mask, self.lengths, self.values.shape[-2])
+        if mask is None:
+            return self
+        values = jnp.where(mask[..., None], self.values, 0)
+        return Samples(values, mask, self.intervals, self.lengths, self.split, self.engine)
+
+    def count(self) -> Any:
+        """The number of present samples of all sequences of this device."""
+        if self.mask is None:
+            return int(np.prod(self.values.shape[:-1]))
+        return jnp.sum(self.mask)
+
+    def count_along_time(self) -> Int[Array, "*batch"]:
+        """The number of present samples of each sequence of this device."""
+        if self.mask is None:
+            return jnp.full(self.values.shape[:-2], self.values.shape[-2])
+        return jnp.sum(self.mask, axis=-1)
+
+    def mask_bytes(self) -> Array:
+        """The mask as native kernels take it: `(sequences, time)`, or empty if all are present."""
+        if self.mask is None:
+            return jnp.zeros((0, 0), jnp.uint8)
+        return self.mask.reshape(-1, self.mask.shape[-1]).astype(jnp.uint8)
+
+    def intervals_after(self) -> Float[Array, "*batch time"] | None:
+        """The time to the next present sample, for a run in reverse.
+
+        The last sample has the interval of the first. With time split over devices, both may be on
+        other devices.
+        """
+        if self.intervals is None:
+            return None
+        intervals, time = self.intervals, self.intervals.shape[-1]
+        mask = jnp.ones(intervals.shape, bool) if self.mask is None else self.mask
+        index = jnp.where(mask, jnp.arange(time), time)
+        following = jax.lax.cummin(index, axis=index.ndim - 1, reverse=True)
+        following = jnp.concatenate(
+            [following[..., 1:], jnp.full_like(index[..., :1], time)], axis=-1
+        )
+        own = jnp.min(index, axis=-1, keepdims=True)
+        first = jnp.take_along_axis(intervals, jnp.minimum(own, time - 1), axis=-1)
+        first = self.split.first_after(jnp.where(own < time, first, 0), first)
+        known = jnp.take_along_axis(intervals, jnp.minimum(following, time - 1), axis=-1)
+        return jnp.where(following < time, known, first)
+
+
+def _join(mask: Array | None, lengths: Array | None, time: int) -> Array | None:
+    """Present are samples of the mask within the lengths; None if all are."""
+    if lengths is None:
+        return mask
+    within = jnp.arange(time) < lengths[..., None]
+    return within if mask is None else mask & within
+
+
+def _check_lengths(lengths: Any, batch: tuple[int, ...], time: int) -> Array:
+    if _checks.is_concrete(lengths):
+        with jax.ensure_compile_time_eval():
+            lengths = jnp.asarray(lengths)
+    if not jnp.issubdtype(lengths.dtype, jnp.integer):
+        raise ValueError(f"lengths has dtype {lengths.dtype}, expected integers")
+    _checks.shape("lengths", lengths, batch)
+    if _checks.is_concrete(lengths):
+        seen = np.asarray(lengths)
+        wrong = (seen < 1) | (seen > time)
+        if wrong.any():
+            index = tuple(int(i) for i in np.argwhere(wrong)[0])
+            raise ValueError(
+                f"lengths is {int(seen[index])} at index {index}, expected 1 to {time}, "
+                f"the number of steps in u"
+            )
+    return lengths

@@ -1,0 +1,87 @@
+"""Which engines there are, which one runs, and how it divides a sequence."""
+
+import os
+
+import jax
+
+from linoss import _checks, _kernels
+from linoss.scan._adjoint import Plan, Segments, Solver
+from linoss.scan._engines import JaxSolver
+from linoss.scan._native import Native
+from linoss.scan._segments import SEGMENT
+
+ENGINES = ("sequential", "chunked", "associative", "native")
+
+
+def engines() -> tuple[str, ...]:
+    """The engines of this install: `"native"` is among them if its kernels were built.
+
+    ```python
+    >>> import linoss
+    >>> linoss.engines()[:3]
+    ('sequential', 'chunked', 'associative')
+
+    ```
+    """
+    return ENGINES if _kernels.usable() else ENGINES[:3]
+
+
+def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
+    """Validate the name of an engine, and replace `"auto"` as far as that needs no shapes.
+
+    `"auto"` becomes the engine of the environment variable `LINOSS_ENGINE`, else `"native"` where
+    its kernels are usable, else it stays.
+    """
+    _checks.one_of("engine", engine, ("auto", *ENGINES))
+    if engine == "auto":
+        engine = os.environ.get("LINOSS_ENGINE", "auto")
+        _checks.one_of("LINOSS_ENGINE", engine, ("auto", *ENGINES))
+        if engine == "native" and (forward_mode or not _kernels.usable()):
+            return "auto"
+        if engine == "auto" and _kernels.usable() and not forward_mode:
+            return "native"
+        return engine
+    if engine == "native" and not _kernels.usable():
+        raise ValueError(
+            "engine is 'native', expected one of linoss.engines(): the native kernels need an "
+            "install with a C++ compiler, and JAX on a CPU"
+        )
+    if engine == "native" and forward_mode:
+        raise ValueError("engine is 'native', expected another one for forward_mode=True")
+    return engine
+
+
+def make_plan(engine: str, shape: tuple[int, ...], *, masked: bool, varying: bool) -> Plan:
+    """Divide a sequence `(batch, time, m)` into segments, and these into chunks.
+
+    The native engine takes a whole sequence at once, or segments where steps vary. A JAX loop over
+    time needs some thousand numbers a step to be worth its overhead: a narrow bank gets that many
+    chunks side by side.
+    """
+    batch, time, m = shape
+    width = max(batch * m, 1)
+    if engine == "native":
+        return _divide(time, min(time, SEGMENT) if varying else time, Native())
+    if engine == "auto" and jax.default_backend() != "cpu":
+        engine = "associative"
+    elif engine == "auto":
+        engine = "chunked" if width < 512 and time >= 256 else "sequential"
+    if engine == "associative":
+        size = min(time, 1024) if masked or varying else time
+        return _divide(time, size, JaxSolver(0))
+    if engine == "sequential":
+        return _divide(time, min(time, 256), JaxSolver(1))
+    chunks = min(max(4096 // width, 8), 256, time)
+    size = chunks * min(64, time // chunks)
+    plan, rest = [Segments(time // size, size, JaxSolver(chunks))], time % size
+    if rest >= 4 * chunks:
+        plan.append(Segments(1, rest - rest % chunks, JaxSolver(chunks)))
+        rest %= chunks
+    if rest:
+        plan.append(Segments(1, rest, JaxSolver(1)))
+    return tuple(plan)
+
+
+def _divide(time: int, size: int, solver: Solver) -> Plan:
+    plan = [Segments(time // size, size, solver)]
+    return tuple(plan) if time % size == 0 else (*plan, Segments(1, time % size, solver))
