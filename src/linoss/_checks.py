@@ -1,4 +1,4 @@
-"""Checks of what a caller passed: one way to look at an argument, one way to refuse it."""
+"""Validation of arguments. Each function raises a `ValueError` that names the argument."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -11,21 +11,21 @@ import numpy as np
 from jax import Array
 
 AnyArray = Array | np.ndarray
-"""What callers may pass."""
+"""Arrays that callers may pass."""
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether `value` can be looked at now, which a traced value cannot."""
+    """Whether `value` has a value now, that is, is not traced."""
     return not isinstance(value, jax.core.Tracer)
 
 
 def floating(name: str, value: Any) -> Array:
-    """`value` as a floating-point array. Python numbers are welcome; arrays of integers are not.
+    """Convert numbers and floating-point arrays to a JAX array; raise for other arrays.
 
-    What can be looked at when it comes in can be looked at when it goes out, under `jax.jit`, too.
+    A concrete value stays concrete, also under `jax.jit`.
     """
     if isinstance(value, list | tuple | int | float) and not isinstance(value, bool):
-        try:  # a lone number takes the precision of what it meets
+        try:  # a single number stays weakly typed
             value = np.asarray(value, float)
             with jax.ensure_compile_time_eval():
                 value = jnp.asarray(value.item() if value.ndim == 0 else value)
@@ -45,7 +45,7 @@ def floating(name: str, value: Any) -> Array:
 
 
 def boolean(name: str, value: Any) -> None:
-    """Refuse anything but an array of bool."""
+    """Raise unless `value` is an array of bool."""
     dtype = getattr(value, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.bool_):
         found = type(value).__name__ if dtype is None else f"dtype {dtype}"
@@ -53,7 +53,7 @@ def boolean(name: str, value: Any) -> None:
 
 
 def nonnegative(name: str, value: Array, *, allow_zero: bool = True) -> None:
-    """Refuse negative (or zero), infinite and missing entries of a value that can be seen."""
+    """Raise if a concrete value has negative (or zero), infinite or NaN entries."""
     if not is_concrete(value):
         return
     entries = np.asarray(value)
@@ -66,7 +66,7 @@ def nonnegative(name: str, value: Array, *, allow_zero: bool = True) -> None:
 
 
 def shape(name: str, value: Any, expected: tuple[int | str, ...]) -> None:
-    """Refuse another shape. In `expected`, words stand for any size, a first "..." for any axes."""
+    """Raise for another shape. In `expected`, a word is any size, a first "..." any axes."""
     found = tuple(np.shape(value))
     fixed = expected[1:] if expected[:1] == ("...",) else expected
     tail = found[len(found) - len(fixed) :] if len(found) >= len(fixed) else None
@@ -81,7 +81,7 @@ def shape(name: str, value: Any, expected: tuple[int | str, ...]) -> None:
 
 
 def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:
-    """Refuse a value that is not among the choices."""
+    """Raise unless the value is one of the choices."""
     choices = list(choices)
     if not isinstance(value, str | int | float | bool | None) or value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
@@ -89,31 +89,31 @@ def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:
 
 
 def positive_integer(name: str, value: Any) -> None:
-    """Refuse anything but a whole number of at least one."""
+    """Raise unless the value is a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1")
 
 
 def number(name: str, value: Any, expected: str, condition: Callable[[float], bool]) -> None:
-    """Refuse anything but a number that meets the condition."""
+    """Raise unless the value is a number that meets the condition."""
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not is_number or not condition(float(value)):
         raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
 def positive_number(name: str, value: Any) -> None:
-    """Refuse anything but a finite number above 0."""
+    """Raise unless the value is a finite number above 0."""
     number(name, value, "a finite number > 0", lambda x: 0 < x < math.inf)
 
 
 def timestep_option(name: str, value: Any) -> None:
-    """Refuse anything but "learned" and a finite number above 0."""
+    """Raise unless the value is "learned" or a finite number above 0."""
     if value != "learned":
         number(name, value, "'learned' or a finite number > 0", lambda h: 0 < h < math.inf)
 
 
 def random_key(name: str, value: Any) -> None:
-    """Refuse anything but one key for random numbers."""
+    """Raise unless the value is a single JAX random key."""
     dtype = getattr(value, "dtype", None)
     new = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and value.ndim == 0
     old = dtype == jnp.uint32 and value.shape == (2,)
@@ -122,6 +122,6 @@ def random_key(name: str, value: Any) -> None:
 
 
 def boolean_option(name: str, value: Any) -> None:
-    """Refuse anything but True and False."""
+    """Raise unless the value is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} is {value!r}, expected True or False")

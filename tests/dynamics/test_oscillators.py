@@ -133,11 +133,28 @@ def test_stiffnesses_past_the_bound_act_as_the_bound(scheme, damped, timestep, p
     oscillators = pushed(
         bank(50, scheme=scheme, damped=damped, timestep=timestep, parameterization=parameterization)
     )
-    high = linoss.stable_stiffness(scheme, oscillators.timestep, oscillators.damping).high
+    high = linoss.oscillating_stiffness(scheme, oscillators.timestep, oscillators.damping).high
     assert (oscillators.stiffness < high).all()
     np.testing.assert_allclose(oscillators.stiffness, high, rtol=1.001e-5)
     # Next to the bound the eigenvalue -1 is all but double: sqrt(eps) is what numbers allow.
     assert linoss.spectral_radius(oscillators.transition()).max() <= 1 + 1e-7
+
+
+@pytest.mark.parametrize("parameterization", ["relu", "squared"])
+@pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
+@pytest.mark.parametrize("raw", [-3.0, 0.0, 1e-3, 5.0, 1e6])
+def test_damped_oscillators_stay_in_the_oscillating_range(scheme, parameterization, raw):
+    """The discriminant (tr M)^2 - 4 det M is at most 0, whatever training does to A and G."""
+    oscillators = pushed(
+        bank(50, scheme=scheme, damped=True, parameterization=parameterization), raw
+    )
+    for scale in (0.0, 1.0, 30.0):
+        damping = scale * oscillators.raw_damping
+        drawn = eqx.tree_at(lambda x: x.raw_damping, oscillators, damping)
+        matrix = np.asarray(drawn.transition().matrix)
+        trace, determinant = np.trace(matrix, axis1=1, axis2=2), np.linalg.det(matrix)
+        assert (trace**2 - 4 * determinant <= 1e-9).all()
+        assert (linoss.spectral_radius(drawn.transition()) <= 1 + 1e-7).all()
 
 
 @pytest.mark.usefixtures("single_precision")

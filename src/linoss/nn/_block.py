@@ -170,9 +170,9 @@ class Block(eqx.Module):
         )
         B, bias, C, D = projections = self.mixer.projections()
         step = self.mixer.step_entries() if step is None else step
-        state = self.mixer.init_state(tuple(batch)) if state is None else state
+        before = (self.mixer.init_state(tuple(batch)) if state is None else state).oscillators
         sequences = u.reshape(-1, time, hidden)
-        start = state.oscillators.reshape(-1, *state.oscillators.shape[-2:])
+        start = before.reshape(-1, *before.shape[-2:])
         start = start_of_shard(projections, step, sequences, mean, scale, start, samples)
         first_sample = samples.split.first_sample(math.prod(batch), time)
         out, final, means, moments = fused_block(
@@ -191,9 +191,9 @@ class Block(eqx.Module):
             samples.mask_bytes(),
             start,
         )
-        final = OscillatorState(final.reshape(state.oscillators.shape), None)
+        after = OscillatorState(final.reshape(before.shape), None)
         averages = Averages(means.reshape(*batch, hidden), moments)
-        return out.reshape(u.shape), final, norm, averages
+        return out.reshape(u.shape), after, norm, averages
 
 
 def _both_words(words: Array | None) -> Array:

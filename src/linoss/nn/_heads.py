@@ -5,7 +5,7 @@ A head answers once for a whole sequence (`__call__`), or at every step from the
 """
 
 import abc
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -35,10 +35,15 @@ def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, 
 class AbstractHead(eqx.Module):
     """Maps the features of the last block to answers."""
 
-    answers_along_time: eqx.AbstractClassVar[bool]
-    """Whether answers have a time axis that is split over devices as samples are."""
-    horizon: eqx.AbstractVar[int | None]
-    """The number of steps to forecast; None if the head does not forecast."""
+    @property
+    @abc.abstractmethod
+    def answers_along_time(self) -> bool:
+        """Whether answers have a time axis that is split over devices as samples are."""
+
+    @property
+    @abc.abstractmethod
+    def horizon(self) -> int | None:
+        """The number of steps to forecast; None if the head does not forecast."""
 
     @abc.abstractmethod
     def extend(self, samples: Samples, future: Float[Array, "*batch horizon in"] | None) -> Samples:
@@ -79,10 +84,17 @@ class PooledHead(AbstractHead):
         self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
         self.pooling = pooling
 
-    answers_along_time: ClassVar[bool] = False
-    horizon: ClassVar[None] = None
+    @property
+    def answers_along_time(self) -> bool:
+        """One answer a sequence."""
+        return False
 
-    def extend(self, samples: Samples, future: None) -> Samples:
+    @property
+    def horizon(self) -> None:
+        """It does not forecast."""
+        return None
+
+    def extend(self, samples: Samples, future: Any) -> Samples:
         """The samples themselves."""
         return samples
 
@@ -160,10 +172,17 @@ class StepHead(AbstractHead):
         self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
         self.every, self.squash = every, squash
 
-    answers_along_time: ClassVar[bool] = True
-    horizon: ClassVar[None] = None
+    @property
+    def answers_along_time(self) -> bool:
+        """An answer at every k-th step."""
+        return True
 
-    def extend(self, samples: Samples, future: None) -> Samples:
+    @property
+    def horizon(self) -> None:
+        """It does not forecast."""
+        return None
+
+    def extend(self, samples: Samples, future: Any) -> Samples:
         """The samples themselves."""
         return samples
 
@@ -189,13 +208,21 @@ class ForecastHead(AbstractHead):
     """An answer for each of the `horizon` steps after a sequence, which have no values."""
 
     decoder: eqx.nn.Linear
-    horizon: int = eqx.field(static=True)
+    steps_ahead: int = eqx.field(static=True)
 
-    def __init__(self, hidden_size: int, out_size: int, horizon: int, *, key: PRNGKeyArray):
+    def __init__(self, hidden_size: int, out_size: int, steps_ahead: int, *, key: PRNGKeyArray):
         self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
-        self.horizon = horizon
+        self.steps_ahead = steps_ahead
 
-    answers_along_time: ClassVar[bool] = False
+    @property
+    def answers_along_time(self) -> bool:
+        """The steps ahead are on all devices."""
+        return False
+
+    @property
+    def horizon(self) -> int:
+        """The number of steps to forecast."""
+        return self.steps_ahead
 
     def extend(self, samples: Samples, future: Float[Array, "*batch horizon in"] | None) -> Samples:
         """The samples with the steps ahead after each sequence's last one: `future`, or zeros."""

@@ -118,7 +118,7 @@ class LinOSSLayer(AbstractMixer):
         force = u @ self.input_weight.T
         if self.bias is not None:
             force = force + self.bias
-        y, state = scan_forces(
+        y, after = scan_forces(
             transition,
             force,
             state,
@@ -130,7 +130,7 @@ class LinOSSLayer(AbstractMixer):
         x = y @ self.output_weight.T
         if self.feedthrough is not None:
             x = x + (u * self.feedthrough if self.feedthrough.ndim == 1 else u @ self.feedthrough.T)
-        return x, state
+        return x, after
 
     @property
     def _copies(self) -> int:

@@ -1,10 +1,13 @@
-"""The sizes that decide what a step costs, as one device of a mesh sees them."""
+"""The sizes that determine the cost of a step, on one device of a mesh."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
+import equinox as eqx
+import jax
+
 from linoss import _checks
-from linoss.nn import LinOSSConfig
+from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 
 NUMBER = 4
 """Bytes of a number."""
@@ -95,17 +98,15 @@ class Sizes:
             return self.sequences * (self.steps // self.config.every)
         return self.sequences * (self.config.horizon or 1)
 
+    @cached_property
+    def model(self) -> LinOSS:
+        """The model, with shapes in place of arrays."""
+        return eqx.filter_eval_shape(LinOSS, self.config, key=jax.random.key(0))
+
     @property
     def fused(self) -> bool:
-        """Whether the kernels run whole blocks; else XLA does, and sees every product."""
-        config = self.config
-        return (
-            self.engine == "native"
-            and config.norm != "layer"
-            and config.scheme != "verlet"
-            and config.feedthrough != "dense"
-            and not config.bidirectional
-        )
+        """Whether native kernels run whole blocks; otherwise XLA runs each product."""
+        return self.engine == "native" and self.model.blocks[0].has_fused_form
 
     @property
     def pools_means(self) -> bool:
@@ -120,20 +121,13 @@ class Sizes:
 
     @cached_property
     def parameters(self) -> int:
-        """Of all blocks, the encoder and the head."""
-        config, H, P = self.config, self.hidden, self.pairs
-        bank = config.state_size * (1 + (config.timestep == "learned") + config.damped)
-        through = {"vector": H, "dense": H * H, "none": 0}[config.feedthrough]
-        norm = 2 * H if config.norm == "layer" else 0
-        block = 2 * P * H + config.bias * P + self.layers * bank + through + norm
-        glu = 2 * H * H + config.glu_bias * 2 * H
-        encoder, head = (config.in_size + 1) * H, (H + 1) * config.out_size
-        return self.blocks * (block + glu) + encoder + head
+        """Trained numbers of encoder, blocks and head."""
+        return count_parameters(self.model)
 
-    @property
+    @cached_property
     def statistics(self) -> int:
-        """Numbers of the norms that are not learned."""
-        return 2 * self.hidden * self.blocks if self.reads_statistics else 0
+        """Numbers of the norms that are not trained."""
+        return count_parameters(self.model, buffers=True) - self.parameters
 
 
 def padded(size: int) -> int:

@@ -55,7 +55,7 @@ class Solver(abc.ABC):
 class Segments(NamedTuple):
     """Consecutive segments of equal size, and how each is solved."""
 
-    count: int
+    number: int
     size: int
     solver: Solver
 
@@ -68,7 +68,7 @@ def run(
 ) -> tuple[Array, State, list[Any]]:
     """Positions, the final state, and what each solver keeps for the backward pass."""
     positions, kept = jnp.zeros_like(force), []
-    for (count, size, solver), offset in _with_offsets(plan):
+    for (number, size, solver), offset in _with_offsets(plan):
 
         def advance(carry: Any, i: Any, size: int = size, solver: Solver = solver, o: int = offset):
             (state, positions), at = carry, o + i * size
@@ -77,7 +77,7 @@ def run(
             )
             return (state, _paste(positions, y, at)), kept
 
-        (state, positions), kept_here = _loop(advance, (state, positions), jnp.arange(count))
+        (state, positions), kept_here = _loop(advance, (state, positions), jnp.arange(number))
         kept.append(kept_here)
     return positions, state, kept
 
@@ -102,7 +102,7 @@ def _backward(plan: Plan, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     recurrence, sampling, force, kept = residuals
     d_positions, d_final = cotangents
     carry = (d_final, *jax.tree.map(jnp.zeros_like, (force, recurrence, sampling.intervals)))
-    for ((count, size, solver), offset), kept_here in zip(
+    for ((number, size, solver), offset), kept_here in zip(
         reversed(_with_offsets(plan)), reversed(kept), strict=True
     ):
 
@@ -114,11 +114,11 @@ def _backward(plan: Plan, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
             b, dy = _cut(force, at, size), _cut(d_positions, at, size)
             found = solver.pull_back(recurrence, sampling.cut(at, size), b, kept, dy, d_end)
             d_recurrence = jax.tree.map(jnp.add, d_recurrence, found.recurrence)
-            if d_intervals is not None:
+            if found.intervals is not None:
                 d_intervals = _paste(d_intervals, found.intervals, at)
             return (found.start, _paste(d_force, found.force, at), d_recurrence, d_intervals), None
 
-        carry, _ = _loop(pull_back, carry, (jnp.arange(count), kept_here), reverse=True)
+        carry, _ = _loop(pull_back, carry, (jnp.arange(number), kept_here), reverse=True)
     d_start, d_force, d_recurrence, d_intervals = carry
     return d_recurrence, Sampling(d_intervals, None), d_force, d_start
 
@@ -141,7 +141,7 @@ def steps_with_pull_back(
 
 def _with_offsets(plan: Plan) -> list[tuple[Segments, int]]:
     """Each run of segments with the time at which it starts."""
-    sizes = [segments.count * segments.size for segments in plan]
+    sizes = [segments.number * segments.size for segments in plan]
     return list(zip(plan, accumulate(sizes[:-1], initial=0), strict=True))
 
 

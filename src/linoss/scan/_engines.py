@@ -70,7 +70,8 @@ class JaxSolver(Solver):
         step, pull_back = steps_with_pull_back(*problem, b.shape)
         fz, fy = step.forcing
         d_step = Step(((lz * z, lz * y), (ly * z, ly * y)), (lz * b, ly * b))
-        return Gradients(fz * lz + fy * ly, *pull_back(d_step), mu_start)
+        d_recurrence, d_intervals = pull_back(d_step)
+        return Gradients(fz * lz + fy * ly, d_recurrence, d_intervals, mu_start)
 
     def _solve(self, *problem: Any, adjoint: bool) -> tuple[State, State]:
         """All states of a segment, and the last one."""

@@ -63,7 +63,9 @@ class Native(Solver):
             results,
             *(force, steps, mask, kept, d_positions, end),
         )
-        return Gradients(d_force, *pull_back(d_steps), (d_start[..., 0], d_start[..., 1]))
+        d_recurrence, d_intervals = pull_back(d_steps)
+        start = (d_start[..., 0], d_start[..., 1])
+        return Gradients(d_force, d_recurrence, d_intervals, start)
 
 
 def _arguments(
