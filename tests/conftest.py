@@ -1,20 +1,80 @@
 """Double precision, runtime checks of shapes and types, and eight devices, in tests only."""
 
+import contextlib
+import ctypes
 import gc
 import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
 from pathlib import Path
 
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # compiles twice as fast
+PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "d" / "programs"
+WEEK = 7 * 24 * 3600
+LARGE = 1e9
 
-import jax
-import jaxtyping
-import pytest
+# Compile quickly rather than well, and once for all workers, child processes and runs.
+_flags = ["--xla_backend_optimization_level=0"]
+if version("jaxlib").startswith("0.10."):  # elsewhere the flag is unknown, which is an error
+    _flags.append("--xla_cpu_use_fusion_emitters=false")
+for _name, _value in {
+    "XLA_FLAGS": " ".join(_flags),
+    "JAX_COMPILATION_CACHE_DIR": str(PROGRAMS),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+import jax  # noqa: E402
+import jaxtyping  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 8)
 
+# Drawn examples are the same in every run, unless asked: pytest --hypothesis-profile=long
+settings.register_profile("daily", max_examples=50, deadline=None, derandomize=True)
+settings.register_profile("long", max_examples=1000, deadline=None)
+settings.load_profile("daily")
+
 with jaxtyping.install_import_hook("linoss", "beartype.beartype"):
     import linoss  # noqa: F401
+
+
+def pytest_collection_modifyitems(items):
+    """What is slow is left out of the daily tests, too."""
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Give memory back after each module, or earlier: few compiled programs hold a gigabyte."""
+    if nextitem is None or nextitem.path != item.path or _held() > LARGE:
+        jax.clear_caches()
+        gc.collect()
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc keeps what is freed
+            trim(0)
+
+
+def _held():
+    """Bytes of memory in use, where the system says so."""
+    pages = Path("/proc/self/statm")
+    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGESIZE") if pages.exists() else 0
+
+
+def pytest_sessionfinish(session):
+    """Forget programs compiled a week ago: JAX does not."""
+    if hasattr(session.config, "workerinput"):
+        return
+    for path in PROGRAMS.glob("*-cache"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - WEEK:
+                path.unlink()
 
 
 @pytest.fixture
@@ -32,12 +92,38 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _few_compiled_programs():
-    """Each compiled program holds pieces of memory of which a process may have so many (on Linux
-    65,530); past that, compilers crash. A long run lets them go between modules."""
-    yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 10_000:
-        jax.clear_caches()
-        gc.collect()
+@contextlib.contextmanager
+def _interruptible():
+    """Start processes that heed SIGINT, even where this one was started to ignore it.
+
+    A process inherits an ignored signal from its parent, but no handler.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def start():
+    """Start Python in a process of its own, `start("-m", "linoss", ..., stdout=...)`.
+
+    It leads a session, so `os.killpg` reaches its children, too; none outlives the test.
+    """
+    started = []
+
+    def start(*arguments, **options):
+        with _interruptible():
+            process = subprocess.Popen(
+                [sys.executable, *map(str, arguments)], start_new_session=True, **options
+            )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with process, contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

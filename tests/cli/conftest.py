@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -79,23 +78,13 @@ def failing(linoss_command):
 
 
 @pytest.fixture
-def process():
+def process(start):
     """Run a command in a process of its own."""
-
-    def start(line, **options):
-        command = [sys.executable, "-m", "linoss", *shlex.split(line)]
-        environment = {**os.environ, "JAX_PLATFORMS": "cpu", "COLUMNS": "200"}
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            **options,
-        )
-
-    return start
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "COLUMNS": "200"}
+    return lambda line: start(
+        "-m", "linoss", *shlex.split(line), text=True, env=environment, **pipes
+    )
 
 
 def _waves(cases, length=40, seed=0):

@@ -34,7 +34,7 @@ def place(tmp_path_factory, data, load):
 def test_every_command_is_there():
     assert (
         " ".join(COMMANDS)
-        == "fit search evaluate predict forecast stream inspect plan demo reproduce"
+        == "fit search evaluate predict forecast stream inspect plan demo reproduce doctor"
     )
 
 
@@ -42,7 +42,7 @@ def test_every_command_is_there():
 def test_help_has_an_example(good, command):
     text = good(f"{command} --help")
     assert "Example" in text
-    assert any(line.startswith(f"linoss {command} ") for line in examples(good, command))
+    assert any(f"{line} ".startswith(f"linoss {command} ") for line in examples(good, command))
 
 
 def test_every_example_of_help_runs(place, good, failing, monkeypatch, small):

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -27,23 +26,14 @@ def files_of(folder):
     return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
 
 
-def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive):
+def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive, start):
     write_archive(tmp_path / "data", "Heartbeat")
-    environment = {
-        **os.environ,
-        "JAX_ENABLE_X64": "0",
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
+    script = Path(__file__).with_name("killed_reproduce.py")
 
-    def start(out):
-        script = Path(__file__).with_name("killed_reproduce.py")
-        return subprocess.Popen(
-            [sys.executable, script, tmp_path / "data", out],
-            stderr=subprocess.PIPE, env=environment, text=True,
-        )  # fmt: skip
+    def begin(out):
+        return start(script, tmp_path / "data", out, stderr=subprocess.PIPE, text=True)
 
-    first = start(tmp_path / "killed")
+    first = begin(tmp_path / "killed")
     assert first.stderr is not None
     for line in first.stderr:
         if line.startswith("[2/3]"):
@@ -57,7 +47,7 @@ def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive):
     assert (runs / "3456" / "state.safetensors").exists()
     finished = files_of(runs / "2345")
 
-    second = start(tmp_path / "killed")
+    second = begin(tmp_path / "killed")
     _, said = second.communicate()
     assert second.returncode == 0, said
     assert "1 of 3 runs have their results already" in said
@@ -65,7 +55,7 @@ def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive):
     assert "step 1/40" not in said.split("seed 4567")[0]
     assert files_of(runs / "2345") == finished
 
-    whole = start(tmp_path / "whole")
+    whole = begin(tmp_path / "whole")
     whole.communicate()
     assert results_of(tmp_path / "killed") == results_of(tmp_path / "whole")
 
@@ -146,14 +136,9 @@ def test_a_test_metric_that_is_not_finite_is_a_result(again, tmp_path, monkeypat
     assert "failed: the test accuracy is inf" in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_all_processes(tmp_path):
+def test_ctrl_c_ends_all_processes(tmp_path, start):
     script = Path(__file__).with_name("interrupted_together.py")
-    process = subprocess.Popen(
-        [sys.executable, script, tmp_path],
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-    )
+    process = start(script, tmp_path, stderr=subprocess.PIPE, text=True)
     while len(list(tmp_path.iterdir())) < 2:
         assert process.poll() is None
         time.sleep(0.05)

@@ -8,7 +8,7 @@ from jax.test_util import check_grads
 
 import linoss
 
-ENGINES = ["sequential", "chunked", "associative"]
+ENGINES = ["sequential", "chunked", pytest.param("associative", marks=pytest.mark.integration)]
 by_every_engine = pytest.mark.parametrize("engine", ENGINES)
 TIME, WIDTH = 13, 3
 

@@ -12,10 +12,16 @@ import linoss
 
 ENGINES = ["sequential", "chunked", "associative"]
 SCHEMES = ["im", "imex", "verlet", "exact"]
+FEW = settings.default.max_examples // 10  # each is compiled
 TOLERANCE = {False: 1e-5, True: 1e-11}
 # Several segments and chunks each; the associative scan of varying steps is slow to compile.
 by_every_engine = pytest.mark.parametrize(
-    ("engine", "time"), [("sequential", 600), ("chunked", 600), ("associative", 13)]
+    ("engine", "time"),
+    [
+        ("sequential", 600),
+        ("chunked", 600),
+        pytest.param("associative", 13, marks=pytest.mark.integration),
+    ],
 )
 
 
@@ -25,7 +31,7 @@ def shapes(draw):
     return leading, draw(st.integers(1, 3000)), draw(st.integers(1, 40))
 
 
-@settings(max_examples=3, deadline=None, derandomize=True)
+@settings(max_examples=FEW)
 @given(
     shape=shapes(),
     scheme=st.sampled_from(SCHEMES),
@@ -53,12 +59,15 @@ def test_engine_is_the_loop_for_any_shape(
     assert_same(found, expected, TOLERANCE[double])
 
 
-CASES = [("sequential", n, True) for n in (1, 2, 3, 255, 256, 257, 997)]
-CASES += [("chunked", n, True) for n in (1, 2, 3, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025)]
-CASES += [(engine, n, False) for engine in ENGINES[:2] for n in (65, 2999)]
+CASES = [("sequential", n, True) for n in (1, 255, 256, 257)]
+CASES += [("chunked", n, True) for n in (1, 63, 64, 65, 1025)]
+CASES += [("associative", n, True) for n in (1, 3, 64)]
 # The tree of 255 is odd at every level, that of 64 even; each takes long to compile.
-CASES += [("associative", n, True) for n in (1, 2, 3, 64, 255)]
-CASES += [("associative", n, False) for n in (65, 257)]
+MORE_CASES = [("sequential", n, True) for n in (2, 3, 997)]
+MORE_CASES += [("chunked", n, True) for n in (2, 3, 255, 256, 257, 1023, 1024)]
+MORE_CASES += [(engine, n, False) for engine in ENGINES[:2] for n in (65, 2999)]
+MORE_CASES += [("associative", n, double) for n, double in ((2, True), (255, True), (257, False))]
+CASES += [pytest.param(*case, marks=pytest.mark.integration) for case in MORE_CASES]
 
 
 @pytest.mark.parametrize(("engine", "time", "double"), CASES)
@@ -89,11 +98,12 @@ def long_run(make_bank, draw, reference):
     return run
 
 
-LONG = [(engine, time, False) for engine in ENGINES[:2] for time in (17_984, 49_920, 49_999)]
-LONG += [(engine, 50_000, False) for engine in (*ENGINES, "auto")]
+LONG = [(engine, 49_999, False) for engine in (*ENGINES, "auto")]
 LONG += [(engine, 49_999, True) for engine in ENGINES[:2]]
+LONG += [(engine, 49_920, False) for engine in ENGINES[:2]]  # whole segments and chunks
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("engine", "time", "double"), LONG)
 def test_engine_is_the_loop_for_long_sequences(engine, time, double, long_run, scan, assert_same):
     transition, force, start, cotangents, expected = long_run(time, double)
@@ -171,7 +181,13 @@ def skip_masked(transition, mask):
 
 
 @pytest.mark.parametrize(
-    ("engine", "time"), [("sequential", 600), ("chunked", 600), ("associative", 2049)]
+    ("engine", "time"),
+    [
+        ("sequential", 600),
+        ("chunked", 600),
+        ("associative", 13),
+        pytest.param("associative", 2049, marks=pytest.mark.integration),
+    ],
 )
 def test_masked_steps_leave_the_state(engine, time, masked, scan, reference, assert_same):
     transition, force, start, cotangents, mask = masked(time)
@@ -261,13 +277,14 @@ def test_reverse_is_flipping(engine, time, start_given, mask_given, masked, scan
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@settings(max_examples=2, deadline=None, derandomize=True)
+@settings(max_examples=2 * FEW)
 @given(data=st.data(), mask_given=st.booleans())
 def test_pieces_with_carried_state_are_the_whole(scheme, mask_given, data, make_transition, draw):
     transition, (force, _, _) = make_transition(scheme, 3), draw((2,), 600, 3)
     mask = np.random.default_rng(3).random((2, 600)) < (0.7 if mask_given else 1)
     mask[:, 0] = True
-    cuts = sorted(data.draw(st.lists(st.integers(1, 599), min_size=1, max_size=3, unique=True)))
+    cuts = st.sampled_from([1, 100, 101, 200, 300, 599])  # few lengths, compiled once for all
+    cuts = sorted(data.draw(st.lists(cuts, min_size=1, max_size=3, unique=True)))
     engine = data.draw(st.sampled_from(["sequential", "chunked"]))
     run = lambda piece, state: linoss.oscillator_scan(  # noqa: E731
         transition, force[:, piece], initial_state=state, mask=mask[:, piece], engine=engine

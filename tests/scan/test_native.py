@@ -49,7 +49,9 @@ def compare(scheme, batch, time, m, *, varying=False, masked=False, reverse=Fals
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.max(np.abs(b), initial=1e-3))
 
 
-@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+@pytest.mark.parametrize(
+    "scheme", ["im", "imex", "verlet", pytest.param("exact", marks=pytest.mark.integration)]
+)
 @pytest.mark.parametrize("varying", [False, True], ids=["constant", "varying"])
 def test_schemes_in_double_precision(scheme, varying):
     compare(scheme, 2, 300, 5, varying=varying, masked=True, tolerance=1e-11)
@@ -61,7 +63,7 @@ def test_single_precision(options):
     compare("imex", 3, 2100, 70, tolerance=1e-5, **options)
 
 
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(max_examples=settings.default.max_examples // 10)
 @given(batch=st.integers(1, 4), time=st.integers(1, 400), m=st.integers(1, 300))
 @example(batch=1, time=1, m=1)
 @example(batch=2, time=64, m=64)
@@ -163,6 +165,7 @@ SCAN = (
 )
 
 
+@pytest.mark.integration
 def test_the_environment_chooses_the_engine():
     assert run_python(SCAN).startswith("True")
     assert run_python(SCAN, LINOSS_ENGINE="chunked").startswith("False")
@@ -171,6 +174,7 @@ def test_the_environment_chooses_the_engine():
     assert "LINOSS_ENGINE is 'fast', expected one of 'auto'" in error.value.stderr
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("level", ["2", "3"])
 def test_lower_instruction_sets_compute_the_same(level):
     expected = float(run_python(SCAN).split()[1])
@@ -178,6 +182,7 @@ def test_lower_instruction_sets_compute_the_same(level):
     assert found == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.integration
 def test_without_kernels_everything_else_works():
     program = "import sys; sys.modules['linoss._native'] = None\n" + SCAN
     assert run_python(program).startswith("False")
@@ -218,7 +223,8 @@ def test_a_failed_build_makes_a_pure_wheel_that_says_why(tmp_path):
         f"import os; os.chdir({str(tmp_path)!r})\n"
         "import build_backend; print(build_backend.build_wheel('dist'))"
     )
-    name = run_python(program, PYTHONPATH=str(tmp_path / "native"), CXX="/bin/false").splitlines()[-1]
+    environment = {"PYTHONPATH": str(tmp_path / "native"), "CXX": "/bin/false"}
+    name = run_python(program, **environment).splitlines()[-1]
     assert name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(tmp_path / "dist" / name) as wheel:
         [report] = [entry for entry in wheel.namelist() if entry.endswith("native_build.txt")]

@@ -56,7 +56,10 @@ def split_scan(scheme, given, *, reverse):
 @pytest.mark.parametrize(
     ("kind", "reverse"), [("from rest", False), ("masked", True), ("irregular", False)]
 )
-@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+@pytest.mark.parametrize(
+    "scheme",
+    ["im", "imex", "verlet", pytest.param("exact", marks=pytest.mark.integration)],
+)
 def test_it_is_the_scan_of_the_whole(scheme, kind, reverse):
     given = problem(kind)
     floats = {k: v for k, v in given.items() if v is not None and v.dtype == jnp.float64}

@@ -9,9 +9,16 @@ import linoss
 
 # Several segments and chunks each; the associative scan of varying steps is slow to compile.
 by_every_engine = pytest.mark.parametrize(
-    ("engine", "time"), [("sequential", 600), ("chunked", 600), ("associative", 13)]
+    ("engine", "time"),
+    [
+        ("sequential", 600),
+        ("chunked", 600),
+        pytest.param("associative", 13, marks=pytest.mark.integration),
+    ],
 )
-of_every_scheme = pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
+EXACT = pytest.param("exact", marks=pytest.mark.integration)  # slow to compile, too
+of_every_scheme = pytest.mark.parametrize("scheme", ["im", "imex", "verlet", EXACT])
+ENGINES = ["sequential", "chunked", "associative"]
 STIFFNESS = np.array([0.0, 0.6, 2.7])
 DAMPING = np.array([0.05, 0.0, 0.1])
 
@@ -106,7 +113,13 @@ def uneven(*shape, seed=0):
 @by_every_engine
 @pytest.mark.parametrize(
     ("scheme", "width", "at_rest"),
-    [*((scheme, 3, False) for scheme in STEPS), ("verlet", 1, True)],
+    [
+        ("im", 3, False),
+        ("imex", 3, False),
+        ("verlet", 3, False),
+        ("verlet", 1, True),
+        pytest.param("exact", 3, False, marks=pytest.mark.integration),
+    ],
 )
 def test_every_sample_takes_its_own_step(
     engine, time, scheme, width, at_rest, draw, scan, reference, assert_same
@@ -158,7 +171,7 @@ def test_the_same_timestep_for_all_samples_is_a_constant_transition(
     assert_same(found, scan(discretize(scheme, 0.3), force, cotangents, **options), 1e-11)
 
 
-@pytest.mark.parametrize("engine", ["sequential", "chunked", "associative"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_single_precision_errs_by_the_rounding_of_the_steps_only(
     engine, single_precision, draw, scan, reference, assert_same
 ):
@@ -212,7 +225,7 @@ def test_a_masked_sample_is_no_sample(engine, time, scheme, draw):
     np.testing.assert_allclose(final, expected[1], rtol=0, atol=1e-11 * scale)
 
 
-@pytest.mark.parametrize("engine", ["sequential", "chunked", "associative"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_verlet_weighs_a_force_after_a_gap_by_the_last_sample_that_is_there(
     engine, draw, scan, reference, assert_same
 ):

@@ -3,11 +3,9 @@
 import glob
 import os
 import pwd
-import shlex
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -52,37 +50,22 @@ def data(tmp_path_factory, waves):
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory):
-    """Of workers, which share what they compile."""
+def environment():
+    """Of workers."""
     return {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_X64": "0",
         "COLUMNS": "200",
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("programs")),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
 
 
 @pytest.fixture
-def worker(environment):
-    """Start `linoss ...` in a process of its own, which does not outlive the test."""
-    started = []
-
-    def start(line):
-        command = [sys.executable, "-m", "linoss", *shlex.split(line)]
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        started.append(child)
-        return child
-
-    yield start
-    for child in started:
-        child.kill()
-        child.communicate()
+def worker(start, environment):
+    """Start Python with a script, or with `-m linoss ...`, in a process of its own."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return lambda *arguments: start(*arguments, env=environment, **pipes)
 
 
 def _program(name):

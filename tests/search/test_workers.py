@@ -1,9 +1,8 @@
 """Several workers on one study: each trial is done once, and none is lost."""
 
 import json
+import shlex
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -58,7 +57,7 @@ def test_one_of_three_is_killed(tmp_path, data, small, worker, postgresql):
         f"--range learning_rate=1e-3..1e-1 --steps {STEPS} --evaluate-every 10 --silence 4 "
         f"--storage {postgresql} --study killed --json"
     )
-    survivors, victim = [worker(line), worker(line)], worker(line)
+    *survivors, victim = [worker("-m", "linoss", *shlex.split(line)) for _ in range(3)]
     while not list(out.glob("trials/*/history.jsonl")):
         assert victim.poll() is None, victim.communicate()
         time.sleep(0.1)
@@ -85,11 +84,10 @@ def test_one_of_three_is_killed(tmp_path, data, small, worker, postgresql):
 
 
 @pytest.mark.slow
-def test_of_three_on_one_machine_two_are_killed(tmp_path, environment):
+def test_of_three_on_one_machine_two_are_killed(tmp_path, worker):
     url, trials = f"sqlite:///{tmp_path / 'study.db'}", 15
-    command = [sys.executable, Path(__file__).with_name("quick_worker.py"), url, str(trials)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    workers = [subprocess.Popen(command, env=environment, **pipes) for _ in range(3)]
+    script = Path(__file__).with_name("quick_worker.py")
+    workers = [worker(script, url, trials) for _ in range(3)]
     for victim in workers[:2]:
         victim.stdout.readline()
         victim.kill()

@@ -1,11 +1,13 @@
 """Several processes on one machine: the same curve, and clear ends."""
 
+import contextlib
 import json
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -24,30 +26,21 @@ def free_port():
 
 
 @pytest.fixture
-def start(tmp_path, free_port):
-    """(processes, devices, directory, pause) to that many processes; none is left at the end."""
-    started = []
+def join(tmp_path, free_port, start):
+    """(processes, devices, directory, pause) to that many processes."""
+    with contextlib.ExitStack() as logs:
 
-    def start(processes, devices, directory, pause=0, port=free_port):
-        words = [sys.executable, str(PROGRAM), f"localhost:{port}", str(processes)]
-        for process in range(processes):
-            log = (tmp_path / f"log-{len(started)}").open("w+")
-            started.append(
-                subprocess.Popen(
-                    [*words, str(process), str(devices), str(directory), str(pause)],
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            )
-            started[-1].log = log
-        return started[-processes:]
+        def join(processes, devices, directory, pause=0, port=free_port):
+            return [one_of(processes, i, devices, directory, pause, port) for i in range(processes)]
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        process.log.close()
+        def one_of(processes, number, devices, directory, pause, port):
+            log = logs.enter_context(tempfile.TemporaryFile("w+", dir=tmp_path))
+            words = (f"localhost:{port}", processes, number, devices, directory, pause)
+            process = start(PROGRAM, *words, stdout=log, stderr=subprocess.STDOUT, text=True)
+            process.log = log
+            return process
+
+        yield join
 
 
 def said(process):
@@ -87,8 +80,8 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize(("processes", "devices"), [(2, 4), (4, 4)])
-def test_the_same_curve_as_one_process(tmp_path, start, curve_of_one, processes, devices):
-    joined = start(processes, devices, tmp_path / "run")
+def test_the_same_curve_as_one_process(tmp_path, join, curve_of_one, processes, devices):
+    joined = join(processes, devices, tmp_path / "run")
     codes = wait(joined)
     assert codes == [0] * processes, "\n".join(map(said, joined))
     expected, reads_of_one = curve_of_one
@@ -100,10 +93,10 @@ def test_the_same_curve_as_one_process(tmp_path, start, curve_of_one, processes,
 
 @pytest.mark.parametrize(("processes", "killed"), [(4, 1), (2, 0)])
 def test_one_is_killed_and_the_run_goes_on(
-    tmp_path, start, curve_of_one, processes, killed, free_port
+    tmp_path, join, curve_of_one, processes, killed, free_port
 ):
     directory = tmp_path / "run"
-    joined = start(processes, processes, directory, pause=0.5)
+    joined = join(processes, processes, directory, pause=0.5)
     while not (directory / "history.jsonl").exists():
         assert joined[0].poll() is None, said(joined[0])
         time.sleep(0.1)
@@ -112,14 +105,14 @@ def test_one_is_killed_and_the_run_goes_on(
     assert all(code != 0 for code in wait(others, seconds=60))
     for process in others:
         assert re.search(rf"process {killed}\b.* is gone", said(process)), said(process)
-    again = start(2, 2, directory, port=free_port + 1)
+    again = join(2, 2, directory, port=free_port + 1)
     assert wait(again) == [0, 0], "\n".join(map(said, again))
     assert_same(curve(directory), curve_of_one[0])
 
 
-def test_one_fails_and_tells_the_others(tmp_path, start):
+def test_one_fails_and_tells_the_others(tmp_path, join):
     (tmp_path / "file").write_text("in the way")
-    joined = start(2, 2, tmp_path / "file")
+    joined = join(2, 2, tmp_path / "file")
     assert all(code == 1 for code in wait(joined, seconds=60))
     assert "process 0 failed: " in said(joined[1])
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -166,27 +165,16 @@ def test_ctrl_c_anywhere(tmp_path, problem, finished, read_run, monkeypatch):
         assert read_run(directory) == read_run(finished)
 
 
-def test_kill_9_of_a_real_process(tmp_path, read_run):
+def test_kill_9_of_a_real_process(tmp_path, read_run, start):
     script = Path(__file__).with_name("killed_run.py")
-    environment = {
-        **os.environ,
-        "JAX_ENABLE_X64": "0",
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
-
-    def start(directory):
-        return subprocess.Popen(
-            [sys.executable, script, directory], stdout=subprocess.PIPE, env=environment, text=True
-        )
-
-    whole = start(tmp_path / "whole")
+    options = {"stdout": subprocess.PIPE, "text": True}
+    whole = start(script, tmp_path / "whole", **options)
     whole.communicate()
     assert whole.returncode == 0
     random = np.random.default_rng(0)
     killed = []
     for _ in range(2):
-        process = start(tmp_path / "killed")
+        process = start(script, tmp_path / "killed", **options)
         assert process.stdout is not None
         for _ in range(1 + int(random.integers(0, 6))):
             killed.append(process.stdout.readline())
@@ -195,7 +183,7 @@ def test_kill_9_of_a_real_process(tmp_path, read_run):
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
         process.communicate()
-    last = start(tmp_path / "killed")
+    last = start(script, tmp_path / "killed", **options)
     last.communicate()
     assert last.returncode == 0, killed
     assert read_run(tmp_path / "killed") == read_run(tmp_path / "whole"), killed

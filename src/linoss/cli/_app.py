@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from linoss.cli._demo import demo
+from linoss.cli._doctor import doctor
 from linoss.cli._evaluate import evaluate
 from linoss.cli._fit import fit
 from linoss.cli._forecast import forecast
@@ -51,6 +52,7 @@ _EXAMPLES = {
         "linoss reproduce parameters --out results",
         "linoss reproduce uea --data-set EigenWorms --protocol quick --data-dir data --out results",
     ),
+    doctor: ("linoss doctor",),
 }
 
 for command, examples in _EXAMPLES.items():

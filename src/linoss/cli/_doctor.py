@@ -1,0 +1,96 @@
+"""`linoss doctor`: what this install consists of, for those who ask why it is slow or fails."""
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from linoss.cli._options import Json
+from linoss.cli._output import show_json, show_line, show_table
+
+_REQUIRED = ("jax", "jaxlib", "equinox", "optax", "numpy", "scikit-learn")
+_OPTIONAL = {
+    "aeon": ("data", "reads .ts and .arff"),
+    "pandas": ("data", "reads dates and forecasting tables"),
+    "pyarrow": ("data", "reads .parquet"),
+    "optuna": ("search", "searches settings"),
+    "sqlalchemy": ("search", "keeps studies"),
+    "psycopg": ("search", "keeps studies in PostgreSQL"),
+}
+_VARIABLES = ("LINOSS_", "JAX_", "XLA_FLAGS")
+_SECRET = "LINOSS_STORAGE"  # may hold a password
+
+
+def doctor(json: Json = False) -> None:
+    """Show versions, devices and engines, and why the native kernels were not built.
+
+    Paste it into a report of a problem: it names no file but those in the environment variables.
+    """
+    found = _examine()
+    if json:
+        show_json(found)
+        return
+    show_table("Versions", ("", ""), found["versions"].items())
+    rows = [(name, *entry.values()) for name, entry in found["optional"].items()]
+    rows = [(name, held or f'pip install ".[{extra}]"', use) for name, held, extra, use in rows]
+    show_table("Optional", ("", "", "what it is for"), rows)
+    show_table(
+        "Machine", ("", ""), [(key.replace("_", " "), _words(found[key])) for key in _MACHINE]
+    )
+    if found["environment"]:
+        show_table("Environment", ("", ""), found["environment"].items())
+    if found["build_failure"] is not None:
+        show_line("The native kernels were not built. The last lines of the build:")
+        show_line(found["build_failure"])
+    elif found["instruction_set"] is None:
+        show_line("The native kernels are not here: linoss was installed without a C++ compiler.")
+
+
+_MACHINE = ("devices", "cores", "engines", "instruction_set")
+
+
+def _examine() -> dict[str, Any]:
+    import platform
+
+    import jax
+
+    import linoss
+    from linoss import _kernels
+
+    known = {"linoss": linoss.__version__, "python": platform.python_version()}
+    return {
+        "versions": known | {name: _version(name) for name in _REQUIRED},
+        "optional": {
+            name: {"version": _version(name), "extra": extra, "use": use}
+            for name, (extra, use) in _OPTIONAL.items()
+        },
+        "devices": [f"{device.platform}:{device.id}" for device in jax.devices()],
+        "cores": _cores(),
+        "engines": linoss.engines(),
+        "instruction_set": _kernels.instruction_set(),
+        "build_failure": _kernels.build_failure(),
+        "environment": {
+            name: "(set)" if name == _SECRET else value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(_VARIABLES)
+        },
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return "–"
+    return ", ".join(value) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,74 @@
+"""What `linoss doctor` says of an install."""
+
+import importlib.metadata
+import sys
+
+import jax
+import pytest
+
+import linoss
+from linoss import _kernels
+
+
+@pytest.fixture
+def unbuilt(monkeypatch):
+    """An install whose kernels were not built."""
+    monkeypatch.setattr(_kernels, "native", None)
+
+
+def test_versions_devices_and_engines(good_json):
+    found = good_json("doctor")
+    assert found["versions"]["linoss"] == linoss.__version__
+    assert found["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert found["versions"]["jaxlib"] == importlib.metadata.version("jaxlib")
+    assert found["optional"]["optuna"]["version"] == importlib.metadata.version("optuna")
+    assert len(found["devices"]) == jax.device_count()
+    assert tuple(found["engines"]) == linoss.engines()
+    assert found["instruction_set"] == _kernels.instruction_set()
+    assert found["cores"] >= 1
+
+
+def test_for_people(good):
+    text = good("doctor")
+    for word in ("linoss", linoss.__version__, "scikit-learn", "reads .parquet", "sequential"):
+        assert word in text
+
+
+def test_what_is_not_installed_is_null_and_has_its_command(good, good_json, monkeypatch):
+    known = importlib.metadata.version
+
+    def version(name):
+        if name == "aeon":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return known(name)
+
+    monkeypatch.setattr("linoss.cli._doctor.version", version)
+    assert good_json("doctor")["optional"]["aeon"]["version"] is None
+    (line,) = [line for line in good("doctor").splitlines() if "aeon" in line]
+    assert 'pip install ".[data]"' in line
+
+
+def test_variables_are_shown_but_no_password(good, good_json, monkeypatch):
+    monkeypatch.setenv("LINOSS_ENGINE", "chunked")
+    monkeypatch.setenv("LINOSS_STORAGE", "postgresql://me:sesame@host/studies")
+    found = good_json("doctor")["environment"]
+    assert found["LINOSS_ENGINE"] == "chunked"
+    assert found["LINOSS_STORAGE"] == "(set)"
+    assert "sesame" not in good("doctor")
+
+
+@pytest.mark.usefixtures("unbuilt")
+def test_a_failed_build_shows_its_last_lines(good, good_json, monkeypatch):
+    said = "kernels.cpp:3: error: expected ';'\nninja: build stopped"
+    monkeypatch.setattr(_kernels, "build_failure", lambda: said)
+    found = good_json("doctor")
+    assert found["build_failure"] == said
+    assert found["instruction_set"] is None
+    assert "native" not in found["engines"]
+    assert said in good("doctor")
+
+
+@pytest.mark.usefixtures("unbuilt")
+def test_no_compiler(good, monkeypatch):
+    monkeypatch.setattr(_kernels, "build_failure", lambda: None)
+    assert "installed without a C++ compiler" in good("doctor")
