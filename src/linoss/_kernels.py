@@ -47,13 +47,3 @@ def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:
 def tiles(time: int) -> int:
     """How many states a kernel keeps for a sequence of so many steps."""
     return -(-time // native.tile)
-
-
-def instruction_set() -> str | None:
-    """The instruction set that the kernels were chosen for when they were loaded, if built."""
-    return None if native is None else native.instruction_set()
-
-
-def build_failure() -> str | None:
-    """The last lines of the build, where it failed."""
-    return None
