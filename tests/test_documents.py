@@ -40,6 +40,7 @@ def test_readme_example_has_a_dozen_lines():
         "docs/paper.md",
         "docs/cli.md",
         "docs/scaling.md",
+        "docs/settings.md",
         "docs/search.md",
         "docs/results.md",
         "docs/reproduce.md",

@@ -106,12 +106,6 @@ def positive_number(name: str, value: Any) -> None:
     number(name, value, "a finite number > 0", lambda x: 0 < x < math.inf)
 
 
-def timestep_option(name: str, value: Any) -> None:
-    """Raise unless the value is "learned" or a finite number above 0."""
-    if value != "learned":
-        number(name, value, "'learned' or a finite number > 0", lambda h: 0 < h < math.inf)
-
-
 def random_key(name: str, value: Any) -> None:
     """Raise unless the value is a single JAX random key."""
     dtype = getattr(value, "dtype", None)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from linoss.cli._braille import braille
 from linoss.cli._demo import KINDS, bells
-from linoss.cli._terminal import braille
 
 
 def test_bells_are_struck_once_and_fade():

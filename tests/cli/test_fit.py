@@ -8,7 +8,7 @@ import pytest
 
 import linoss.estimators
 from linoss.cli import _options as options
-from linoss.cli._runs import TASKS
+from linoss.cli._run_settings import TASKS
 from linoss.training import load_model
 
 
@@ -61,7 +61,7 @@ def test_options_become_parameters(tmp_path, data, small, good):
     good(
         f"fit {data} --task classification --out {out} {small} --steps 3 --scheme imex --damped "
         "--norm none --time-channel --model-option pooling=last --model-option min_radius=0.5 "
-        "--class-weight balanced --label-smoothing 0.1 --clip-norm 0 --schedule constant "
+        "--class-weight balanced --label-smoothing 0.1 --clip-norm none --schedule constant "
         "--warmup 1 --weight-decay 0 --patience 3 --evaluate-every 1 --seed 7 "
         "--validation-fraction 0.25"
     )
@@ -95,7 +95,9 @@ def test_the_defaults_that_help_shows_are_those_of_the_estimators():
             if not isinstance(told, str) or wanted.default is None:
                 continue
             said = dict(part.rsplit(" ", 1) for part in told.split(", ") if " " in part)
-            assert said.get(task, said.get("others", told)) == str(wanted.default), name
+            words = {"True": "yes", "False": "no", "()": "none"}
+            default = words.get(str(wanted.default), str(wanted.default))
+            assert said.get(task, said.get("others", told)) == default, name
 
 
 def test_the_column_of_labels_is_remembered(tmp_path, waves, write_cases, small, good, good_json):
@@ -217,31 +219,30 @@ def test_a_task_must_be_named(tmp_path, data, failing):
         ("--known x", "--known is for forecasting, not for classification"),
         ("--every 3", "--every is for regression, not for classification"),
         ("--model-option pooling", "expected NAME=VALUE"),
-        ("--steps many", "--steps"),
         ("--no-such-option", "no-such-option"),
+        ("--scheme rk4", "'--scheme': 'rk4', expected one of im, imex, verlet, exact"),
+        ("--norm group", "'--norm': 'group', expected one of none, layer, batch, running"),
+        ("--class-weight equal", "'--class-weight': 'equal', expected none or balanced"),
+        ("--steps 0", "'--steps': '0', expected a whole number of at least 1"),
+        ("--steps many", "'--steps': 'many', expected a whole number of at least 1"),
+        ("--dropout 2", "'--dropout': '2', expected a number in [0, 1)"),
+        ("--learning-rate nan", "'--learning-rate': 'nan', expected a finite number > 0"),
+        ("--validation-fraction 1", "'1', expected none or a number in [0, 1)"),
+        ("--clip-norm 0", "'--clip-norm': '0', expected none or a finite number > 0"),
+        ("--seed none", "'--seed': 'none', expected a whole number in [0, 4294967296)"),
+        ("--model-option colour=3", "--model-option colour is not a setting of LinOSSConfig"),
+        ("--model-option pooling=max", "--model-option pooling is 'max', expected one of mean"),
+        ("--scheme verlet --damped", "damped is True, but scheme 'verlet' has no damping"),
+        ("--steps 5 --warmup 5", "warmup is 5, expected a whole number below steps, 5"),
+        ("--model-option task=regression", "model_options has 'task', expected settings of"),
     ],
 )
-def test_wrong_use(tmp_path, data, failing, option, message):
-    line = f"fit {data} --task classification --out {tmp_path / 'run'} {option}"
-    assert message in failing(line, code=2)
+def test_wrong_use(tmp_path, failing, option, message):
+    """Named before the data are read: there are none."""
+    nowhere = tmp_path / "absent.csv"
+    said = failing(f"fit {nowhere} --task classification --out {tmp_path / 'run'} {option}", code=2)
+    assert message in " ".join(said.replace("│", " ").split())
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("--scheme rk4", "scheme is 'rk4', expected one of"),
-        ("--steps 0", "steps is 0, expected a whole number of at least 1"),
-        ("--dropout 2", "dropout is 2.0, expected a number in [0, 1)"),
-        ("--norm group", "norm is 'group', expected one of"),
-        ("--learning-rate nan", "learning_rate is nan"),
-        ("--validation-fraction 1", "validation_fraction is 1.0"),
-        ("--model-option colour=3", "colour"),
-    ],
-)
-def test_settings_that_no_model_has(tmp_path, data, failing, option, message):
-    line = f"fit {data} --task classification --out {tmp_path / 'run'} {option}"
-    assert message in failing(line)
 
 
 def test_data_that_are_not_there(tmp_path, failing):
@@ -255,14 +256,28 @@ def test_a_directory_that_cannot_be_written(tmp_path, data, small, failing):
 
 
 def test_a_loss_that_is_not_finite(tmp_path, data, small, failing):
-    options = f"{small} --steps 50 --learning-rate 1e30 --clip-norm 0 --norm none --warmup 0"
+    options = f"{small} --steps 50 --learning-rate 1e30 --clip-norm none --norm none --warmup 0"
     message = failing(f"fit {data} --task classification --out {tmp_path / 'run'} {options}")
     assert "try a lower learning_rate" in message
 
 
-def test_options_of_one_task_are_named_for_those_that_have_them():
-    for name, tasks in options.ONLY_FOR.items():
-        for task, kind in TASKS.items():
-            has = name in inspect.signature(getattr(linoss.estimators, kind)).parameters
-            if name != "label":
-                assert has == (task in tasks)
+def test_options_of_one_task_say_so():
+    shown = {
+        name: parameter.annotation.__metadata__[0]
+        for name, parameter in inspect.signature(linoss.cli._fit.fit).parameters.items()
+    }
+    assert shown["every"].help.startswith("Regression: ")
+    assert shown["class_weight"].help.startswith("Classification: ")
+    for name, setting in options.settings().items():
+        about = shown[setting.about.option or name]
+        assert (about.rich_help_panel == options.ONE_TASK) == (len(options.tasks_of(name)) == 1)
+
+
+def test_labels_are_not_for_forecasting(tmp_path, failing):
+    line = f"fit {tmp_path} --task forecasting --out {tmp_path / 'run'} --label kind"
+    assert "--label is for classification and regression" in failing(line, code=2)
+
+
+def test_a_run_with_a_setting_that_no_estimator_has():
+    with pytest.raises(ValueError, match="momentum is not a setting of an estimator"):
+        options.record("classification", {"steps": 3, "momentum": 0.9})

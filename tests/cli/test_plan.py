@@ -2,8 +2,16 @@
 
 import pytest
 
-from linoss import LinOSSConfig
+from linoss import LinOSSClassifier, LinOSSConfig, LinOSSForecaster, LinOSSRegressor
+from linoss.cli import _options as options
+from linoss.dynamics import SCHEMES
 from linoss.planning import plan
+
+ESTIMATORS = {
+    "classification": LinOSSClassifier,
+    "regression": LinOSSRegressor,
+    "forecasting": LinOSSForecaster,
+}
 
 
 def test_the_numbers_are_those_of_the_library(good_json):
@@ -58,13 +66,38 @@ def test_tasks(good_json):
     ("line", "message"),
     [
         ("plan --length 100 --batch-size 6 --devices 4", "batch is 6, expected a multiple of 4"),
-        ("plan --length 100 --model-option size=3", "expected a setting of LinOSSConfig"),
-        ("plan --length 100 --memory 0", "--memory is 0.0, expected a finite number > 0"),
-        ("plan --length 100 --memory -1", "--memory is -1.0, expected a finite number > 0"),
     ],
 )
 def test_what_cannot_be_planned(failing, line, message):
     assert message in failing(line)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--model-option size=3", "--model-option size is not a setting of LinOSSConfig"),
+        ("--memory 0", "--memory is 0.0, expected a finite number > 0"),
+        ("--memory -1", "--memory is -1.0, expected a finite number > 0"),
+        ("--engine fast", "'--engine'"),
+        ("--scheme euler", "'--scheme': 'euler', expected one of im, imex, verlet, exact"),
+        ("--batch-size 0", "'--batch-size': '0', expected a whole number of at least 1"),
+        ("--scheme verlet --damped", "damped is True, but scheme 'verlet' has no damping"),
+    ],
+)
+def test_options_that_cannot_be(failing, option, message):
+    assert message in failing(f"plan --length 100 {option}", code=2)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression", "forecasting"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_model_is_that_of_the_estimator(task, scheme):
+    """The plan's configuration is the one that `fit` of the task's estimator builds."""
+    chosen = options.record(task, options.parameters({"scheme": scheme, "time_channel": True}))
+    planned = options.model_of(task, chosen, in_size=2, out_size=3)
+    estimator = ESTIMATORS[task](scheme=scheme, time_channel=True)
+    built = LinOSSConfig.from_settings(estimator, in_size=3, out_size=3, task=task)
+    assert planned == built
+    assert planned.damped == SCHEMES[scheme].damped
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from linoss.cli._samples import Samples
+from linoss.cli._sample_reader import SampleReader
 from linoss.data import DataError
 
 
 def read(text, channels=2, names=None, *, timed=False):
     raw = text if isinstance(text, bytes) else text.encode()
-    return list(Samples(io.BytesIO(raw), channels, names, timed=timed))
+    return list(SampleReader(io.BytesIO(raw), channels, names, timed=timed))
 
 
 def values(text, **options):

@@ -160,6 +160,11 @@ def test_a_report_of_any_study(trials):
         ("--grid paper", "--grid paper has ranges of its own"),
         ("--trials 0", "--trials"),
         ("--horizon 3", "--horizon is for forecasting, not for classification"),
+        ("--range width=3,4", "the range of 'width' is of no parameter"),
+        ("--range dropout", "the range 'dropout' cannot be understood"),
+        ("--range dropout=0..2", "the range of dropout has '2', expected a number in [0, 1)"),
+        ("--silence 0", "'--silence'"),
+        ("--scheme rk4", "'--scheme': 'rk4', expected one of"),
         ("--resume", "No such option: --resume"),
     ],
 )
@@ -176,11 +181,8 @@ def test_a_grid_of_no_ranges(tmp_path, data, failing):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--range width=3,4", "the range of 'width' is of no parameter"),
-        ("--range dropout", "the range 'dropout' cannot be understood"),
-        ("--silence 0", "silence is 0, expected at least 2 seconds"),
         ("--storage mysql://me:sesame@host/x", "the storage is one of mysql"),
-        ("--scheme rk4", "scheme is 'rk4', expected one of"),
+        ("--validation-fraction 0", "nothing is held out"),
     ],
 )
 def test_one_line_says_what_is_wrong(tmp_path, line, failing, option, message):
@@ -199,7 +201,7 @@ def test_a_storage_that_cannot_be_reached_is_one_line(tmp_path, line, failing):
 
 
 def test_trials_that_all_fail(tmp_path, data, small, failing):
-    wild = "--norm none --clip-norm 0 --warmup 0 --steps 20 --dropout 0"
+    wild = "--norm none --clip-norm none --warmup 0 --steps 20 --dropout 0"
     ranges = "--range learning_rate=1e29,1e30"
     out = tmp_path / "out"
     line = f"search {data} --task classification --out {out} {small} {wild} {ranges} --trials 1"

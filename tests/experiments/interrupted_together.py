@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from linoss.experiments._processes import together
+from linoss.experiments._worker_pool import together
 
 
 def sleep(item, folder):

@@ -3,12 +3,12 @@
 import sys
 import time
 
-from linoss.experiments import _paper, _protocol, _runs, reproduce
+from linoss.experiments import _execute, _paper, _protocol, reproduce
 
 _paper.BEST = dict.fromkeys(_paper.BEST, _paper.Hyperparameters(1e-2, 4, 4, 1, True))
 _protocol.PROTOCOLS = {"paper": _protocol.Protocol(steps=40, evaluate_every=4, patience=11)}
-_runs._SAVE_EVERY = 0  # pyright: ignore[reportPrivateUsage]
-show = _runs.ProgressLine.__call__
+_execute._SAVE_EVERY = 0  # pyright: ignore[reportPrivateUsage]
+show = _execute.ProgressLine.__call__
 
 
 def slowly(line, progress):
@@ -17,7 +17,7 @@ def slowly(line, progress):
     time.sleep(0.05)
 
 
-_runs.ProgressLine.__call__ = slowly
+_execute.ProgressLine.__call__ = slowly
 reproduce(
     "uea",
     data_dir=sys.argv[1],

@@ -5,8 +5,8 @@ import statistics
 import pytest
 
 from linoss.experiments import _paper, reproduce
-from linoss.experiments._results import Result, read_results
-from linoss.experiments._tables import judged
+from linoss.experiments._markdown import judged
+from linoss.experiments._results import ExperimentResult, read_results
 from linoss.experiments.uea import seed_table
 
 
@@ -48,7 +48,7 @@ def test_published_seeds_give_the_papers_mean_and_deviation(key):
     ("test", "words"), [(0.852, "-1.00 deviations"), (0.891, "+0.50 deviations"), (None, "–")]
 )
 def test_a_mean_is_judged_by_the_papers_deviation(test, words):
-    result = Result(experiment="uea", data_set="SelfRegulationSCP1", model="im")
+    result = ExperimentResult(experiment="uea", data_set="SelfRegulationSCP1", model="im")
     result.outcome["test"] = test
     assert judged([result], _paper.Spread(87.8, 2.6), scale=100) == words
 
@@ -56,7 +56,7 @@ def test_a_mean_is_judged_by_the_papers_deviation(test, words):
 def test_the_standard_error_is_that_of_all_answers():
     """Of 100 answers 50 are right: 5 points."""
     results = [
-        Result(
+        ExperimentResult(
             experiment="uea", data_set="SelfRegulationSCP2", model="im", seed=seed,
             outcome={"test": test, "cases": [1, 1, cases], "steps": 7},
             history=[{"metric": value} for value in (None, test or 0.3, 0.4)],
@@ -72,7 +72,7 @@ def test_the_standard_error_is_that_of_all_answers():
 
 def test_the_difference_is_to_the_same_seeds():
     """Of 100 answers 50 are right, where 0.561 of them were: two such shares differ by chance."""
-    result = Result(
+    result = ExperimentResult(
         experiment="uea", data_set="SelfRegulationSCP2", model="imex", seed=2345,
         outcome={"test": 0.5, "cases": [1, 1, 100], "steps": 7},
     )  # fmt: skip

@@ -60,8 +60,8 @@ def test_uea(tmp_path, data, capsys):
 
 def test_the_test_metric_is_that_of_the_saved_weights(tmp_path, data):
     from linoss.experiments import uea
+    from linoss.experiments._execute import make_run
     from linoss.experiments._protocol import Options
-    from linoss.experiments._runs import make_run
     from linoss.training import evaluate, load_model
 
     reproduce("uea", out=tmp_path, data_dir=data, data_sets=["Heartbeat"], seeds=[4567],

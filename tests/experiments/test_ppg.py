@@ -7,8 +7,8 @@ import pytest
 
 from linoss.data import DataError
 from linoss.experiments import _paper, ppg, reproduce
+from linoss.experiments._execute import make_run
 from linoss.experiments._protocol import Options
-from linoss.experiments._runs import make_run
 
 pytestmark = pytest.mark.usefixtures("single_precision")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from linoss.experiments import _runs, reproduce
-from linoss.experiments._processes import core_shares
+from linoss.experiments import _execute, reproduce
 from linoss.experiments._results import read_results
+from linoss.experiments._worker_pool import core_shares
 from linoss.training import TrainingError
 
 
@@ -108,18 +108,18 @@ class TestAgain:
         def interrupted(*arguments, **options):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(_runs, "train", interrupted)
+        monkeypatch.setattr(_execute, "train", interrupted)
         with pytest.raises(KeyboardInterrupt):
             again(seeds=[3456])
         assert "The same command with --resume goes on from here" in capsys.readouterr().err
 
     def test_a_run_whose_loss_is_not_finite_has_a_result_too(self, again, tmp_path, monkeypatch):
-        train = _runs.train
+        train = _execute.train
 
         def fails(*arguments, **options):
             raise TrainingError("the loss is nan", train(*arguments, **options))
 
-        monkeypatch.setattr(_runs, "train", fails)
+        monkeypatch.setattr(_execute, "train", fails)
         again(seeds=[3456])
         result = read_results(tmp_path / "out")[-1]
         assert result.outcome["error"] == "the loss is nan"
@@ -128,7 +128,7 @@ class TestAgain:
 
 @pytest.mark.usefixtures("single_precision")
 def test_a_test_metric_that_is_not_finite_is_a_result(again, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(_runs, "evaluate", lambda *arguments: float("inf"))
+    monkeypatch.setattr(_execute, "evaluate", lambda *arguments: float("inf"))
     again(seeds=[3456], resume=True)
     result = read_results(tmp_path / "out")[-1]
     assert result.outcome["test"] is None

@@ -5,8 +5,8 @@ import pytest
 
 from linoss.data import DataError
 from linoss.experiments import _paper, uea
+from linoss.experiments._execute import make_run
 from linoss.experiments._protocol import Options
-from linoss.experiments._runs import make_run
 from linoss.experiments._splits import published_split
 
 pytestmark = pytest.mark.usefixtures("single_precision")

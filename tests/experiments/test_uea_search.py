@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from linoss.experiments import _runs, reproduce, uea_search
+from linoss.experiments import _execute, reproduce, uea_search
 from linoss.experiments._protocol import Options
 from linoss.experiments._results import read_results
 from linoss.training import TrainingError
@@ -28,7 +28,7 @@ def again(tmp_path, write_archive):
 @pytest.fixture
 def trained(monkeypatch):
     """Names of runs that were trained; a name in `stops` is stopped, in `fails` fails."""
-    train, done = _runs.train, {"names": [], "stops": [], "fails": []}
+    train, done = _execute.train, {"names": [], "stops": [], "fails": []}
 
     def noted(*arguments, directory, **options):
         name = directory.parent.name
@@ -40,7 +40,7 @@ def trained(monkeypatch):
             raise TrainingError("the loss is nan", replace(result, best_metric=None))
         return result
 
-    monkeypatch.setattr(_runs, "train", noted)
+    monkeypatch.setattr(_execute, "train", noted)
     return done
 
 
@@ -92,5 +92,5 @@ def test_a_search_has_a_study_of_its_own(again, tmp_path):
 
 
 def test_the_name_of_a_study(tmp_path):
-    run = _runs.make_run("uea-search", Options(out=tmp_path), "Heartbeat", "imex", 2345)
+    run = _execute.make_run("uea-search", Options(out=tmp_path), "Heartbeat", "imex", 2345)
     assert uea_search.Search((run,)).name == "paper, Heartbeat, LinOSS-IMEX, seed 2345"

@@ -15,6 +15,7 @@ from scipy.special import erf, expit
 
 import linoss
 from linoss.nn import Samples
+from linoss.nn._dropout import dropout
 from linoss.nn._fused import encode, fused_block
 
 pytestmark = [
@@ -163,6 +164,46 @@ def test_moments_are_those_of_double_precision(offset, masked):
     np.testing.assert_allclose(moments[1], samples.var(0), rtol=1e-5, atol=1e-6)
 
 
+def words_with(bits):
+    """Two words by which position 0 has these bits: the generator's rounds, undone."""
+    second, x = 0x12345678, bits
+    x ^= x >> 16
+    x = x * pow(0x846CA68B, -1, 2**32) % 2**32
+    x ^= x >> 15 ^ x >> 30
+    x = (x - second) % 2**32
+    x = x * pow(0x7FEB352D, -1, 2**32) % 2**32
+    return jnp.array([x ^ x >> 16, second], jnp.uint32)
+
+
+@pytest.mark.parametrize(
+    "rate", [1e-9, 0.05, 0.1, 1 / 3, 0.5, 0.7, 0.999, float(np.nextafter(1, 0))]
+)
+def test_dropout_has_the_mask_of_the_plain_block(rate):
+    """With bits next to the rate, so that a threshold that is off by one would show."""
+    threshold = min(round(rate * 2**32), 2**32 - 1)
+    x = jnp.ones((1, 1, 1))
+    weights = {"mean": jnp.zeros(1), "scale": jnp.ones(1), "feedthrough": jnp.ones(1)}
+    for bits in {max(threshold - 1, 0), threshold, min(threshold + 1, 2**32 - 1)}:
+        words, kept = words_with(bits), words_with(2**32 - 1)
+        for both in ((words, kept), (kept, words)):
+            out, *_ = fused_block(
+                rate,
+                x,
+                **weights,
+                input_weight=jnp.zeros((1, 1)),
+                bias=jnp.zeros(1),
+                step=jnp.zeros((6, 1)),
+                output_weight=jnp.zeros((1, 1)),
+                glu_weight=jnp.array([[0.0], [1.0]]),
+                glu_bias=jnp.array([100.0, 0.0]),
+                words=jnp.concatenate([*both, jnp.array([0, 1], jnp.uint32)]),
+                mask=jnp.zeros((0, 0), jnp.uint8),
+                start=jnp.zeros((1, 1, 2)),
+            )
+            assert (out != x).item() == (bits >= threshold)
+        assert (dropout(x, rate, words) != 0).item() == (bits >= threshold)
+
+
 def test_an_empty_batch(new_block):
     block = new_block(4, 3, key=jax.random.key(0))
     output, state = block(jnp.zeros((0, 10, 4)), engine="native")
@@ -196,34 +237,46 @@ def test_activations_have_the_stated_error(new_block):
     assert np.max(np.abs(found - expit(argument)) / resolution) < 1
 
 
+PROGRAM = """
+import os, sys
+os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]))
+import equinox as eqx, jax, jax.numpy as jnp, linoss, numpy as np
+layer = linoss.LinOSSLayer(20, 9, key=jax.random.key(0))
+block = linoss.Block(layer, norm=None, key=jax.random.key(1))
+u = jax.random.normal(jax.random.key(1), (19, 300, 20))
+weights, rest = eqx.partition(block, linoss.trainable(block))
+words = jnp.array([1, 2], jnp.uint32)
+samples = linoss.nn.Samples(u, engine="native")
+train = lambda w, u: eqx.combine(w, rest).run(u, samples, None, words)[0]
+out, pull_back = jax.vjp(train, weights, u)
+results = jax.device_get((out, pull_back(out)))
+np.save(sys.argv[2], np.concatenate([np.ravel(x) for x in jax.tree.leaves(results)]))
+"""
+
+
+def results_of_a_process(folder, cores, **environment):
+    """Values and gradients of a block, computed on so many cores."""
+    environment = {**os.environ, "JAX_ENABLE_X64": "0", **environment}
+    file = folder / "results.npy"
+    command = [sys.executable, "-c", PROGRAM, str(cores), str(file)]
+    subprocess.run(command, env=environment, capture_output=True, check=True)
+    return np.load(file)
+
+
 @pytest.mark.integration
 def test_any_number_of_threads_gives_the_same_bits(tmp_path):
     """Each process has its own number of cores to run on."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import os, sys\n"
-        "os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]))\n"
-        "import jax, jax.numpy as jnp, linoss, equinox as eqx\n"
-        "from linoss.nn import Samples\n"
-        "layer = linoss.LinOSSLayer(20, 9, key=jax.random.key(0))\n"
-        "block = linoss.Block(layer, norm=None, key=jax.random.key(1))\n"
-        "u = jax.random.normal(jax.random.key(1), (19, 300, 20))\n"
-        "weights, rest = eqx.partition(block, linoss.trainable(block))\n"
-        "words = jnp.array([1, 2], jnp.uint32)\n"
-        "samples = Samples(u, engine='native')\n"
-        "train = lambda w, u: eqx.combine(w, rest).run(u, samples, None, words)[0]\n"
-        "out, pull_back = jax.vjp(train, weights, u)\n"
-        "results = jax.device_get((out, pull_back(out)))\n"
-        "print(hash(b''.join(x.tobytes() for x in jax.tree.leaves(results))))\n"
-    )
-    environment = {**os.environ, "PYTHONHASHSEED": "0", "JAX_ENABLE_X64": "0"}
-    answers = {
-        subprocess.run(
-            [sys.executable, program, str(cores)], env=environment, capture_output=True, check=True
-        ).stdout
-        for cores in (1, 2, 2)
-    }
-    assert len(answers) == 1
+    expected, *others = (results_of_a_process(tmp_path, cores) for cores in (1, 2, 2))
+    assert all(found.tobytes() == expected.tobytes() for found in others)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("level", ["2", "3"])
+def test_lower_instruction_sets_compute_the_same(tmp_path, level):
+    """With channels that leave vectors of every width in part or wholly unused."""
+    expected = results_of_a_process(tmp_path, 2)
+    found = results_of_a_process(tmp_path, 2, LINOSS_NATIVE_LEVEL=level)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(

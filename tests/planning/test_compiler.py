@@ -55,7 +55,7 @@ def test_bytes_sent(step, make_config, bytes_sent, devices):
 
 @needs_kernels
 def test_what_a_split_of_time_adds_to_products(step, make_config):
-    """The compiler sees it, and nothing of what is inside kernels: the whole blocks, and of a piece
+    """The compiler sees it, and nothing of what is inside kernels: the whole blocks, and of a shard
     the recurrence."""
     config, devices = make_config(), (1, 4)
     found = step(config, devices).cost_analysis()

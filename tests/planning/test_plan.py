@@ -77,8 +77,8 @@ def test_one_device_sends_nothing(make_config):
 def test_the_smallest_mesh(make_config, memory):
     found = smallest_mesh(make_config(), **HUGE, memory=memory)
     assert found.memory.total <= memory
-    parts, pieces = found.devices
-    smaller = (parts, pieces // 2) if pieces > 1 else (parts // 2, 1)
+    parts, shards = found.devices
+    smaller = (parts, shards // 2) if shards > 1 else (parts // 2, 1)
     if min(smaller) > 0:
         assert plan(make_config(), **HUGE, devices=smaller).memory.total > memory
 

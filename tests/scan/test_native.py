@@ -1,9 +1,12 @@
 """The native scan against the loop in JAX: values, states and gradients."""
 
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -107,6 +110,34 @@ def test_a_wrong_buffer_is_an_error_from_python():
                 jax.block_until_ready(call(*good[:i], wrong, *good[i + 1 :]))
 
 
+def test_varying_steps_with_a_mask_are_constant_ones_repeated():
+    """The kernels with one step for all samples, and with that step for each of them."""
+    generator = np.random.default_rng(0)
+    batch, time, m = 2, 150, 5
+    step = jnp.asarray(generator.uniform(-0.5, 0.5, (6, m)))
+    mask = jnp.asarray(generator.uniform(size=(batch, time)) < 0.7, jnp.uint8)
+    force = jnp.asarray(generator.normal(size=(batch, time, m)))
+    start = jnp.asarray(generator.normal(size=(batch, m, 2)))
+
+    def run(steps):
+        kept_shape = (batch, _kernels.tiles(time), 2, m)
+        results = [jax.ShapeDtypeStruct(s, float) for s in (force.shape, start.shape, kept_shape)]
+        forward = "linoss_scan_forward_float64"
+        values = _kernels.call(forward, results, force, steps, mask, start)
+        arguments = (force, steps, mask, values[2], jnp.cos(values[0]), jnp.cos(values[1]))
+        results = [jax.ShapeDtypeStruct(x.shape, float) for x in (force, steps, start)]
+        return values, _kernels.call("linoss_scan_backward_float64", results, *arguments)
+
+    expected, (d_force, d_step, d_start) = run(step)
+    repeated = jnp.broadcast_to(step[:, None, None], (6, batch, time, m))
+    found, (found_d_force, d_steps, found_d_start) = run(repeated)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    np.testing.assert_array_equal(found_d_force, d_force)
+    np.testing.assert_array_equal(found_d_start, d_start)
+    assert np.all(np.asarray(d_steps)[:, np.asarray(mask) == 0] == 0)
+    np.testing.assert_allclose(d_steps.sum((1, 2)), d_step, rtol=1e-12)
+
+
 def test_forward_mode_is_refused_by_name():
     step = linoss.discretize("im", jnp.ones(3), 1.0)
     with pytest.raises(ValueError, match=r"engine is 'native'.*forward_mode"):
@@ -156,3 +187,46 @@ def test_without_kernels_everything_else_works():
     program = "import sys; sys.modules['linoss._native'] = None\n" + SCAN
     assert run_python(program).startswith("False")
     assert run_python(program + "print(linoss.engines())").endswith("'associative')")
+
+
+def test_the_instruction_set_is_the_one_asked_for():
+    program = "from linoss import _kernels; print(_kernels.instruction_set())"
+    assert run_python(program) == _kernels.instruction_set()
+    if _kernels.instruction_set() != "portable":
+        assert run_python(program, LINOSS_NATIVE_LEVEL="2") == "x86-64-v2"
+    assert run_python("import sys; sys.modules['linoss._native'] = None\n" + program) == "None"
+
+
+def test_the_failure_of_a_build_is_read_from_the_metadata(tmp_path):
+    assert _kernels.build_failure() is None
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "sys.modules['linoss._native'] = None\n"
+        "from linoss import _kernels; print(_kernels.build_failure())"
+    )
+    folder = tmp_path / "linoss-0.1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: linoss\nVersion: 0.1\n")
+    assert run_python(program) == "None"
+    (folder / "native_build.txt").write_text("a line of the compiler")
+    assert run_python(program) == "a line of the compiler"
+
+
+def test_a_failed_build_makes_a_pure_wheel_that_says_why(tmp_path):
+    pytest.importorskip("scikit_build_core", reason="is only there to build")
+    root = Path(__file__).parents[2]
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / name, tmp_path)
+    for name in ("native", "src"):
+        shutil.copytree(root / name, tmp_path / name)
+    program = (
+        f"import os; os.chdir({str(tmp_path)!r})\n"
+        "import build_backend; print(build_backend.build_wheel('dist'))"
+    )
+    environment = {"PYTHONPATH": str(tmp_path / "native"), "CXX": "/bin/false"}
+    name = run_python(program, **environment).splitlines()[-1]
+    assert name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(tmp_path / "dist" / name) as wheel:
+        [report] = [entry for entry in wheel.namelist() if entry.endswith("native_build.txt")]
+        assert '"/bin/false"' in wheel.read(report).decode()
+    assert not list((tmp_path / "build").glob("*"))

@@ -3,10 +3,10 @@
 import sys
 import time
 
-from linoss.search._progress import Silence
 from linoss.search._shared import Claim, Definition, SharedStudy
 from linoss.search._space import Span
 from linoss.search._storage import Storage
+from linoss.search._summary import Silence
 from linoss.search._worker import work
 
 

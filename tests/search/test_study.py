@@ -8,11 +8,11 @@ import pytest
 import sqlalchemy
 
 from linoss.search import _shared, _worker
-from linoss.search._progress import Silence, StudyLine, Summary, summarize
 from linoss.search._records import Trial
 from linoss.search._shared import Definition, Heartbeat, Pruned, SharedStudy, TakenAway
 from linoss.search._space import Span, Values
 from linoss.search._storage import Storage
+from linoss.search._summary import Silence, StudyLine, Summary, summarize
 from linoss.search._worker import summary_of, work
 from linoss.training import TrainingError
 

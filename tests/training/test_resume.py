@@ -140,7 +140,12 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path, problem, finished, read_run, step,
 
 def test_ctrl_c_anywhere(tmp_path, problem, finished, read_run, monkeypatch):
     """In the middle of an evaluation, and in the middle of writing the checkpoint."""
-    for place in ("_loop.evaluate", "_run.write_after", "_run.write_tensors", "_run.write_file"):
+    for place in (
+        "_loop.evaluate",
+        "_run_directory.write_after",
+        "_run_directory.write_tensors",
+        "_run_directory.write_file",
+    ):
         directory = tmp_path / place
         with monkeypatch.context() as patch:
             path = f"linoss.training.{place}"
@@ -302,6 +307,32 @@ def test_a_bad_loss_leaves_the_last_good_checkpoint(tmp_path, make_problem, asse
     assert_same_trees(load_model(tmp_path).model, caught.value.result.model)
     resumed = run(problem, tmp_path, resume=True)  # with good data this time
     assert resumed.steps == 12
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_prepared_links_are_not_followed(tmp_path, problem, finished, read_run, resume):
+    victim, directory = tmp_path / "v", tmp_path / "run"
+    victim.write_bytes(b"mine")
+    directory.mkdir()
+    for name in FILES:
+        (directory / f"{name}.tmp").symlink_to("../v")
+    run(problem, directory, resume=resume)
+    assert victim.read_bytes() == b"mine"
+    assert read_run(directory) == read_run(finished)
+
+
+def test_a_history_that_is_a_link_is_refused(tmp_path, problem):
+    (tmp_path / "v").write_bytes(b"mine")
+    (tmp_path / "run").mkdir()
+    link = tmp_path / "run" / "history.jsonl"
+
+    def prepare(progress):
+        if not link.is_symlink():
+            link.symlink_to("../v")
+
+    with pytest.raises(CheckpointError, match=r"history\.jsonl: cannot be written \(it is a symb"):
+        run(problem, tmp_path / "run", on_progress=prepare)
+    assert (tmp_path / "v").read_bytes() == b"mine"
 
 
 def test_two_processes_do_not_share_a_directory(tmp_path, problem):

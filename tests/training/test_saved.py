@@ -22,7 +22,7 @@ from linoss.training import (
     save_model,
     train,
 )
-from linoss.training._files import read_json, tensor_bytes, write_json
+from linoss.training._verified_files import read_json, tensor_bytes, write_json
 
 OBJECTIVES = {
     "classes": (Classification(classes=("a", "b")), {}),
@@ -180,7 +180,7 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path, saved, make_model
 
 def test_a_newer_version_is_refused_by_name(saved, monkeypatch):
     record = read_json(saved / "config.json", "linoss")
-    monkeypatch.setattr("linoss.training._files.VERSION", 2)
+    monkeypatch.setattr("linoss.training._verified_files.VERSION", 2)
     write_json(saved / "config.json", "linoss", {**record, "version": 2})
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="has version 2, this linoss reads up to 1; install"):

@@ -53,9 +53,9 @@ def demo(
     struck, once. With --out the run is kept, with its report.html.
     """
     import linoss.data
+    from linoss._stderr import say
     from linoss.cli._fit import finish
-    from linoss.cli._guard import say
-    from linoss.cli._runs import Columns, holds_a_run, write_columns
+    from linoss.cli._run_settings import ColumnNames, holds_a_run, write_column_names
     from linoss.cli._scores import score_cases
     from linoss.estimators import LinOSSClassifier
 
@@ -68,8 +68,6 @@ def demo(
         hidden_size=16,
         state_size=32,
         num_blocks=2,
-        scheme="imex",
-        damped=True,
         steps=steps,
         batch_size=16,
         learning_rate=3e-3,
@@ -80,7 +78,7 @@ def demo(
     )
     say("Training on 480 recordings of three bells, 1500 samples each, in noise ...")
     if out is not None:
-        write_columns(out, Columns())
+        write_column_names(out, ColumnNames())
     classifier.fit(training, directory=out)
     score = score_cases(classifier, test)
     if not json:
@@ -98,7 +96,7 @@ def demo(
 
 
 def _show(classifier: Any, test: Any, struck: np.ndarray, count: int = 3) -> None:
-    """Pieces of some test series with what the model says, and the learning curve."""
+    """Excerpts of some test series with the model's answers, and the learning curve."""
     from rich.console import Console
 
     from linoss.cli._output import number
@@ -109,9 +107,9 @@ def _show(classifier: Any, test: Any, struck: np.ndarray, count: int = 3) -> Non
     for i in range(count):
         said, truth = classifier.classes_[np.argmax(shares[i])], test.labels[i]
         start = max(int(struck[i]) - 2 * width // 5, 0)
-        piece = test.values[i][start : start + 2 * width, 0]
+        excerpt = test.values[i][start : start + 2 * width, 0]
         title = f"A bell of {truth} among 1500 samples; the model says {said}"
-        _panel(console, piece, f"{title} ({shares[i].max():.0%})", said == truth)
+        _panel(console, excerpt, f"{title} ({shares[i].max():.0%})", said == truth)
     losses = [record["loss"] for record in classifier.history_]
     curve = np.interp(np.linspace(0, len(losses) - 1, 2 * width), np.arange(len(losses)), losses)
     title = f"Learning curve: the loss goes from {number(losses[0])} to {number(losses[-1])}"
@@ -122,7 +120,7 @@ def _panel(console: Any, values: np.ndarray, title: str, good: bool) -> None:
     from rich.panel import Panel
     from rich.text import Text
 
-    from linoss.cli._terminal import braille
+    from linoss.cli._braille import braille
 
     width = len(values) // 2
     text, name = Text("\n".join(braille(values, width, height=5))), Text(title, "bold")

@@ -7,11 +7,13 @@ import typer
 
 from linoss.cli._options import Json
 from linoss.cli._output import number, show_json, show_line, show_table
-from linoss.cli._runs import read_columns
+from linoss.cli._run_settings import read_column_names
 from linoss.cli._scores import ClassScore, NumberScore, Score, score_cases, score_table
 from linoss.cli._sources import read_test_cases, read_test_table
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that linoss fit wrote.")]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Directory that linoss fit wrote.")
+]
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="A file, or a directory with a test part.")
 ]
@@ -22,7 +24,7 @@ Label = Annotated[
 
 
 def evaluate(
-    run: Run,
+    run: RunArgument,
     data: Data,
     label: Label = None,
     stride: Annotated[
@@ -46,7 +48,7 @@ def evaluate(
         table = read_test_table(data)
         score = score_table(estimator, table, stride=stride, scaled=scaled)
     else:
-        score = score_cases(estimator, read_test_cases(data, label or read_columns(run).label))
+        score = score_cases(estimator, read_test_cases(data, label or read_column_names(run).label))
     if json:
         show_json(score.record())
     else:
@@ -54,7 +56,7 @@ def evaluate(
 
 
 def show_score(score: Any) -> None:
-    """A score for people."""
+    """Print a score."""
     name, value = score.headline
     if isinstance(score, ClassScore):
         show_line(f"{name} {value:.4f} on {int(score.confusion.sum())} cases")

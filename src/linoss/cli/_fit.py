@@ -1,30 +1,32 @@
 """`linoss fit`: train on data, score, and write a report."""
 
 import shlex
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from linoss._settings import TaskName
+from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._evaluate import show_score
-from linoss.cli._guard import INTERRUPTED, say
+from linoss.cli._guard import INTERRUPTED
 from linoss.cli._machines import join_machines
 from linoss.cli._output import number, show_json, show_line
-from linoss.cli._runs import (
+from linoss.cli._run_settings import (
     REPORT,
     TASKS,
-    Columns,
+    ColumnNames,
     holds_a_run,
-    read_columns,
+    read_column_names,
     read_settings,
-    write_columns,
+    write_column_names,
 )
 from linoss.cli._scores import Score, last_forecasts, score_cases, score_table
 from linoss.cli._sources import read_cases, read_tables
 
 
+@options.with_settings(options.settings())
 def fit(
     data: Annotated[
         Path,
@@ -35,43 +37,17 @@ def fit(
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="RUN", help="Directory to keep the run in.")],
-    task: Annotated[options.Task | None, typer.Option(help="What to learn.")] = None,
+    task: Annotated[TaskName | None, typer.Option(help="What to learn.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in RUN, with its settings.")
     ] = False,
     json: options.Json = False,
     label: options.Label = None,
-    class_weight: options.ClassWeight = None,
-    label_smoothing: options.LabelSmoothing = None,
-    every: options.Every = None,
-    horizon: options.Horizon = None,
-    past: options.Past = None,
-    known: options.Known = None,
-    hidden_size: options.HiddenSize = None,
-    state_size: options.StateSize = None,
-    num_blocks: options.NumBlocks = None,
-    scheme: options.Scheme = None,
-    damped: options.Damped = None,
-    bidirectional: options.Bidirectional = None,
-    norm: options.Norm = None,
-    dropout: options.Dropout = None,
-    time_channel: options.TimeChannel = None,
-    model_option: options.ModelOption = None,
-    steps: options.Steps = None,
-    batch_size: options.BatchSize = None,
-    learning_rate: options.LearningRate = None,
-    warmup: options.Warmup = None,
-    schedule: options.Schedule = None,
-    weight_decay: options.WeightDecay = None,
-    clip_norm: options.ClipNorm = None,
-    validation_fraction: options.ValidationFraction = None,
-    evaluate_every: options.EvaluateEvery = None,
-    patience: options.Patience = None,
-    seed: options.Seed = None,
     devices: options.Devices = None,
     coordinator: options.Coordinator = None,
     num_processes: options.NumProcesses = None,
     process_id: options.ProcessId = None,
+    **given: Any,
 ) -> None:
     """Train a model on data, and keep it in a directory.
 
@@ -79,9 +55,6 @@ def fit(
     --resume goes on where it was, also after a crash. If the data have a test part, the model is
     scored on it in the end.
     """
-    given = dict(locals())
-    for name in ("data", "out", "task", "resume", "json", "label", *options.MACHINES):
-        del given[name]
     parameters = options.parameters(given)
     machines = join_machines(devices, coordinator, num_processes, process_id)
     try:
@@ -103,7 +76,7 @@ def fit(
 def _decided(
     out: Path, task: str | None, label: str | None, parameters: dict[str, Any], *, resume: bool
 ) -> tuple[str, str | None, dict[str, Any]]:
-    """Task, label and parameters: as given, and of a run that goes on as it has them."""
+    """Task, label and parameters: as given; on resuming, those of the run where not given."""
     begun = holds_a_run(out)
     if begun and not resume:
         raise ValueError(
@@ -115,14 +88,14 @@ def _decided(
         if task not in (None, settings.task):
             raise ValueError(f"{out}: holds a run of {settings.task}, but --task is {task}")
         task = settings.task
-        label = label or read_columns(out).label
+        label = label or read_column_names(out).label
         parameters = {**settings.parameters, **parameters}
     elif task is None:
         raise typer.BadParameter(f"expected one of {', '.join(TASKS)}", param_hint="--task")
     else:
-        parameters = {"random_state": 0, "verbose": 1, **parameters}
+        parameters = {**options.RUN_DEFAULTS, "verbose": 1, **parameters}
     assert task is not None
-    options.check_task(task, {**parameters, **({} if label is None else {"label": label})})
+    options.check(task, parameters, label)
     return task, label, parameters
 
 
@@ -137,16 +110,15 @@ def fitted(
     json: bool,
     speaks: bool = True,
 ) -> None:
-    """Read, train, score, report; of several processes, all train and one does the rest."""
+    """Read, train, score, report; with several processes, only one scores and reports."""
     import linoss.estimators
 
-    _refuse_unknown(parameters.get("model_options"))
     training, test = read_tables(data) if task == "forecasting" else read_cases(data, label)
     if task == "regression":
         _refuse_classes(training.labels)
     estimator = getattr(linoss.estimators, TASKS[task])(**parameters)
     if task != "forecasting" and speaks and not holds_a_run(out):
-        write_columns(out, Columns(label, training.names))
+        write_column_names(out, ColumnNames(label, training.names))
     estimator.fit(training, directory=out, resume=resume)
     if not speaks:
         return
@@ -168,9 +140,9 @@ def finish(
     *,
     json: bool,
 ) -> None:
-    """Write the report, and say what came out."""
-    import linoss
+    """Write the report, and print the outcome."""
     from linoss.cli._report import write_report
+    from linoss.nn import count_parameters
 
     write_report(out / REPORT, estimator, score, forecasts)
     metric, best = estimator.objective_.metric, estimator.best_metric_
@@ -180,7 +152,7 @@ def finish(
             "report": str(out / REPORT),
             "task": task,
             "steps": estimator.n_steps_,
-            "parameters": linoss.count_parameters(estimator.model_),
+            "parameters": count_parameters(estimator.model_),
             "validation": None if best is None else {metric: best},
             "test": None if score is None else score.record(),
         }
@@ -197,18 +169,6 @@ def finish(
             "with other data"
         )
     show_line(f"The run is in {out}; look at {out / REPORT}")
-
-
-def _refuse_unknown(model_options: dict[str, Any] | None) -> None:
-    from linoss.nn import LinOSSConfig
-
-    known = {field.name for field in fields(LinOSSConfig)}
-    unknown = sorted(set(model_options or ()) - known)
-    if unknown:
-        raise ValueError(
-            f"--model-option {unknown[0]} is not a setting of LinOSSConfig, expected one of "
-            f"{', '.join(sorted(known))}"
-        )
 
 
 def _refuse_classes(labels: Any) -> None:

@@ -6,14 +6,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from linoss.cli._evaluate import Run
+from linoss._files import write_text
+from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
-from linoss.cli._output import show_json, show_line, write_text
+from linoss.cli._output import show_json, show_line
 from linoss.cli._predict import Out
 
 
 def forecast(
-    run: Run,
+    run: RunArgument,
     horizon: Annotated[
         int | None, typer.Option(min=1, help="Steps ahead.", show_default="that of the run")
     ] = None,
@@ -55,7 +56,7 @@ def forecast(
 
 
 def _ahead(path: Path, future: Any, context: Any, steps: int) -> Any:
-    """The rows of a table that are for the steps ahead, found by their times and series."""
+    """The rows of a table for the steps ahead, by their times and series."""
     import pandas
 
     from linoss.data import DataError

@@ -1,4 +1,4 @@
-"""How commands end: what went wrong in one line, and exit codes.
+"""How commands end: errors in one line, and exit codes.
 
 0 is good, 1 failed, 2 is wrong use, 130 interrupted.
 """
@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 
 import typer
 
+from linoss._stderr import say
+
 FAILED, INTERRUPTED = 1, 130
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that turns what users can mend into one line on stderr, without a traceback."""
+    """Report errors that users can mend in one line on stderr, without a traceback."""
 
     @functools.wraps(command)
     def call(*args: Any, **options: Any) -> None:
@@ -23,7 +25,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **options)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:  # whoever read the answers has gone; nothing more can be flushed
+        except BrokenPipeError:  # the reader has closed the pipe; nothing more can be flushed
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(FAILED) from None
         except (ValueError, OSError, ImportError) as error:
@@ -40,14 +42,8 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(FAILED) from None
 
 
-def say(message: str) -> None:
-    """Something for people, on stderr."""
-    sys.stderr.write(message + "\n")
-    sys.stderr.flush()
-
-
 def _of_training(error: RuntimeError | MemoryError) -> str:
-    """What to say of an error in training; one of the library itself is raised again."""
+    """The message for an error of training; an error of the library itself is raised again."""
     from linoss.training import TrainingError
 
     if isinstance(error, TrainingError):

@@ -5,14 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from linoss.cli._evaluate import Run
+from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import number, show_json, show_line, show_table
 from linoss.cli._spectrum import Bank, banks
 
 
 def inspect(
-    run: Run,
+    run: RunArgument,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the spectrum into this file (.png, .svg, .pdf).")
     ] = None,
@@ -23,12 +23,12 @@ def inspect(
     For each block: periods and decay times in samples, and how many oscillators are free particles
     (A = 0) or keep what they have heard without decay. With --json, those of every oscillator.
     """
-    import linoss
     import linoss.estimators
+    from linoss.nn import count_parameters
 
     estimator = linoss.estimators.load(run)
     config, found = estimator.model_.config, banks(estimator.model_)
-    parameters = linoss.count_parameters(estimator.model_)
+    parameters = count_parameters(estimator.model_)
     if plot is not None:
         from linoss.cli._pictures import save, spectrum
 

@@ -13,7 +13,7 @@ import typer
 
 @dataclass(frozen=True)
 class Machines:
-    """What was asked for."""
+    """The devices, and the role of this process."""
 
     devices: int | tuple[int, int] | None
     speaks: bool
@@ -21,14 +21,14 @@ class Machines:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Tell the other processes of an error inside."""
+        """Report an error inside this context to the other processes."""
         from linoss.training import watched
 
         with watched():
             yield
 
     def from_first(self, facts: Any) -> Any:
-        """What the process that speaks has decided."""
+        """Broadcast a JSON value from the process that prints."""
         from linoss.training import from_first
 
         return from_first(facts)
@@ -37,7 +37,7 @@ class Machines:
 def join_machines(
     devices: str | None, coordinator: str | None, num_processes: int | None, process_id: int | None
 ) -> Machines:
-    """Make devices and find the other processes, before JAX is used."""
+    """Create devices and join the other processes, before JAX is used."""
     import jax
 
     from linoss.training import join_processes
@@ -65,8 +65,7 @@ def join_machines(
 
 
 def _make_cpu_devices(number: int) -> None:
-    """So many on a CPU, if JAX has not looked for devices yet; those of an accelerator are what
-    they are."""
+    """Set the number of CPU devices, if JAX is not initialised. Accelerators are not changed."""
     import jax
 
     try:
@@ -76,11 +75,11 @@ def _make_cpu_devices(number: int) -> None:
 
 
 def _keep_stdout_clean() -> None:
-    """What the library below JAX prints of its connections goes to stderr."""
+    """Redirect what the C++ libraries print on stdout to stderr."""
     sys.stdout.flush()
     try:
         stdout, stderr = sys.stdout.fileno(), sys.stderr.fileno()
-    except (OSError, ValueError):  # no real files, as in tests
+    except (OSError, ValueError):  # not real files, as in tests
         return
     copy = os.dup(stdout)
     os.dup2(stderr, stdout)

@@ -1,169 +1,237 @@
-"""The options of `linoss fit`, each the parameter of an estimator that has its name.
+"""Options that several commands share, and those that are made of declared settings.
 
-One that is not given keeps the estimator's default, which is shown beside it.
+An option that is not given keeps the default of the estimator's setting, which help shows.
 """
 
-import json
-from typing import Annotated, Any, Literal
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-Task = Literal["classification", "regression", "forecasting"]
-_MODEL, _TRAINING, _TASK = "Model", "Training", "Options of one task"
-_MACHINES = "Devices and machines"
+from linoss._declare import MODEL, TRAINING, Declared, declared
+from linoss._settings import SETTINGS, SequenceSettings
 
-ONLY_FOR: dict[str, tuple[str, ...]] = {
-    "class_weight": ("classification",),
-    "label_smoothing": ("classification",),
-    "label": ("classification", "regression"),
-    "every": ("regression",),
-    "horizon": ("forecasting",),
-    "past": ("forecasting",),
-    "known_in_advance": ("forecasting",),
-}
-"""Options that have no meaning for the other tasks."""
+if TYPE_CHECKING:
+    from linoss.nn import LinOSSConfig
+
+Command = Callable[..., None]
+
+ONE_TASK, MACHINES_PANEL, SEARCH = "Options of one task", "Devices and machines", "Search"
+_PANELS = (None, SEARCH, ONE_TASK, MODEL, TRAINING, MACHINES_PANEL)
+RUN_DEFAULTS = {"random_state": 0}
+"""Defaults of commands that differ from those of estimators, for which None is no default."""
+MACHINES = ("devices", "coordinator", "num_processes", "process_id")
+"""Options that say where to train, and nothing of what comes out."""
 
 
-def _option(panel: str, help: str, default: Any = None, name: str | None = None) -> Any:
-    shown = False if default is None else str(default)
-    names = () if name is None else (name,)
-    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=shown)
+def option(panel: str | None, help: str, default: Any = False, **rest: Any) -> Any:
+    """An option with a text as its default."""
+    return typer.Option(help=help, rich_help_panel=panel, show_default=default, **rest)
 
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")
 ]
-
-HiddenSize = Annotated[int | None, _option(_MODEL, "Channels between blocks.", 64)]
-StateSize = Annotated[int | None, _option(_MODEL, "Oscillators in each block.", 64)]
-NumBlocks = Annotated[int | None, _option(_MODEL, "Blocks.", 2)]
-Scheme = Annotated[
-    str | None, _option(_MODEL, "Discretisation: exact, im, imex or verlet.", "exact")
+Label = Annotated[
+    str | None,
+    option(ONE_TASK, "Not forecasting: column of labels.", "label, class, target or y"),
 ]
-Damped = Annotated[
-    bool | None,
-    _option(_MODEL, "Learn how fast each oscillator is damped.", "yes, but not with verlet"),
-]
-Bidirectional = Annotated[
-    bool | None, _option(_MODEL, "Read sequences from their end, too; not for streams.")
-]
-Norm = Annotated[str | None, _option(_MODEL, "batch, layer, running or none.", "batch")]
-Dropout = Annotated[float | None, _option(_MODEL, "Probability.", "classification 0.2, others 0.1")]
-TimeChannel = Annotated[bool | None, _option(_MODEL, "Tell the model the time since the start.")]
-ModelOption = Annotated[
-    list[str] | None,
-    _option(_MODEL, "NAME=VALUE, a further setting of LinOSSConfig; may be repeated."),
-]
-
-Steps = Annotated[int | None, _option(_TRAINING, "Updates of the weights.", 1000)]
-BatchSize = Annotated[int | None, _option(_TRAINING, "Cases in an update.", 32)]
-LearningRate = Annotated[
-    float | None, _option(_TRAINING, "At its highest.", "forecasting 0.002, others 0.003")
-]
-Warmup = Annotated[int | None, _option(_TRAINING, "Updates until then.", "a tenth, at most 100")]
-Schedule = Annotated[str | None, _option(_TRAINING, "cosine, falling to 0, or constant.", "cosine")]
-WeightDecay = Annotated[float | None, _option(_TRAINING, "On matrices.", 0.01)]
-ClipNorm = Annotated[
-    float | None, _option(_TRAINING, "Largest norm of a gradient; 0 for any.", 1.0)
-]
-ValidationFraction = Annotated[
-    float | None,
-    _option(
-        _TRAINING,
-        "Share of the cases, or of each series' end, held out to choose the best weights.",
-        "0.1; of fewer than 500 cases none",
-    ),
-]
-EvaluateEvery = Annotated[
-    int | None, _option(_TRAINING, "Updates between evaluations and checkpoints.", "a twentieth")
-]
-Patience = Annotated[
-    int | None, _option(_TRAINING, "Stop after so many evaluations without improvement.", "never")
-]
-Seed = Annotated[int | None, _option(_TRAINING, "Decides all that is drawn.", 0)]
-
-MACHINES = ("devices", "coordinator", "num_processes", "process_id")
-"""Options that say where to train, and nothing of what comes out."""
 Devices = Annotated[
     str | None,
-    _option(
-        _MACHINES,
-        "Train on so many, or, such as 2x4, on 2 parts of a batch times 4 of time; in all "
-        "processes together. On a CPU they are made.",
+    option(
+        MACHINES_PANEL,
+        "Number of devices that share each batch; or, such as 2x4, 2 parts of a batch times 4 of "
+        "time; in all processes together. On a CPU they are made.",
         "JAX's first, or all of several processes",
     ),
 ]
 Coordinator = Annotated[
     str | None,
-    _option(
-        _MACHINES,
+    option(
+        MACHINES_PANEL,
         "HOST:PORT of the first of several processes, which all run the same command; auto to "
         "find all of this under Slurm, Kubernetes or Open MPI.",
     ),
 ]
-NumProcesses = Annotated[int | None, _option(_MACHINES, "How many processes there are.")]
-ProcessId = Annotated[int | None, _option(_MACHINES, "Which of them this is, from 0.")]
+NumProcesses = Annotated[int | None, option(MACHINES_PANEL, "Number of processes.", min=1)]
+ProcessId = Annotated[
+    int | None, option(MACHINES_PANEL, "Which of the processes this is, from 0.", min=0)
+]
 
-Label = Annotated[
-    str | None, _option(_TASK, "Column of labels in a table.", "label, class, target or y")
-]
-ClassWeight = Annotated[
-    str | None, _option(_TASK, "Classification: balanced counts each class alike.", "none")
-]
-LabelSmoothing = Annotated[
-    float | None, _option(_TASK, "Classification: share spread over all classes.", 0.0)
-]
-Every = Annotated[
-    int | None, _option(_TASK, "Regression: an answer at every k-th step.", "one a sequence")
-]
-Horizon = Annotated[int | None, _option(_TASK, "Forecasting: steps ahead.", 24)]
-Past = Annotated[
-    int | None, _option(_TASK, "Forecasting: steps to read.", "3 horizons, at least 96")
-]
-Known = Annotated[
-    list[str] | None,
-    _option(
-        _TASK,
-        "Forecasting: a variable that is known in advance; several with commas.",
-        name="--known",
-    ),
-]
+# ---- Options of settings ----
+
+
+def tasks_of(name: str) -> list[str]:
+    """The tasks whose estimators have a setting."""
+    return [task for task, record in SETTINGS.items() if name in declared(record)]
+
+
+def settings(*, group: str | None = None) -> dict[str, Declared]:
+    """The settings of all tasks that are options, by name; those of a group."""
+    found: dict[str, Declared] = {}
+    for record in SETTINGS.values():
+        found = {**found, **declared(record)}
+    for name in RUN_DEFAULTS:
+        kinds = tuple(kind for kind in found[name].kinds if kind is not NoneType)
+        found[name] = replace(found[name], kinds=kinds)
+    return {
+        name: setting
+        for name, setting in found.items()
+        if setting.about.group is not None and group in (None, setting.about.group)
+    }
+
+
+def with_settings(chosen: dict[str, Declared]) -> Callable[[Command], Command]:
+    """A decorator for a command with `**given`, which is to have an option for each setting."""
+
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command)
+        mine = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        more = [_parameter(setting) for setting in chosen.values()]
+        parameters = sorted([*mine, *more], key=_panel)
+        parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
+        command.__signature__ = own.replace(  # pyright: ignore[reportFunctionMemberAccess]
+            parameters=parameters
+        )
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return decorate
+
+
+def _panel(parameter: inspect.Parameter) -> int:
+    return _PANELS.index(parameter.annotation.__metadata__[0].rich_help_panel)
+
+
+def _parameter(setting: Declared) -> inspect.Parameter:
+    """The option of a setting, as a parameter of a command."""
+    kind, details = _kind(setting)
+    tasks = tasks_of(setting.name)
+    of_all = len(tasks) == len(SETTINGS)
+    name = setting.about.option or setting.name
+    help = setting.about.help
+    if not of_all:
+        help = f"{' and '.join(tasks).capitalize()}: {help[0].lower()}{help[1:]}"
+    if kind == list[str]:
+        help += " Repeat it for several."
+    panel = setting.about.group if of_all else ONE_TASK
+    default = str(RUN_DEFAULTS.get(setting.name, default_text(setting.name)))
+    about = option(panel, help, default, **details)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, about]
+    )
+
+
+def _kind(setting: Declared) -> tuple[Any, dict[str, Any]]:
+    """The type of an option for Typer, and how its text is read."""
+    if bool in setting.kinds:
+        return bool, {}
+    if not setting.choices and not {int, float, str} & set(setting.kinds):
+        return list[str], {"metavar": "NAME=VALUE" if setting.optional else "NAME"}
+    words = setting.choices or ("float" if float in setting.kinds else "int",)
+    metavar = f"<{'|'.join([*words, 'none'] if setting.optional else words)}>"
+
+    def read(text: str) -> Any:
+        try:
+            found = setting.read(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        return "none" if found is None else found  # None is what an option has that is not given
+
+    return str, {"parser": read, "metavar": metavar}
+
+
+def default_text(name: str) -> str:
+    """The default for help: one for all tasks, or such as "classification 0.2, others 0.1"."""
+    texts = {task: declared(SETTINGS[task])[name].default_text() for task in tasks_of(name)}
+    common = max(texts.values(), key=list(texts.values()).count)
+    others = [f"{task} {text}" for task, text in texts.items() if text != common]
+    return common if not others else ", ".join([*others, f"others {common}"])
+
+
+# ---- Values that were given ----
 
 
 def parameters(given: dict[str, Any]) -> dict[str, Any]:
     """The estimator's parameters that were given on the command line."""
-    found = {name: value for name, value in given.items() if value not in (None, [])}
-    if "seed" in found:
-        found["random_state"] = found.pop("seed")
-    if found.get("norm") == "none":
-        found["norm"] = None
-    if found.get("class_weight") == "none":
-        found["class_weight"] = None
-    if found.get("clip_norm") == 0:
-        found["clip_norm"] = None
-    if "known" in found:
-        names = [name.strip() for names in found.pop("known") for name in names.split(",")]
+    spelled = {setting.about.option: name for name, setting in settings().items()}
+    found: dict[str, Any] = {
+        spelled.get(name, name): None if value == "none" else value
+        for name, value in given.items()
+        if value not in (None, [])
+    }
+    if "known_in_advance" in found:
+        names = [part.strip() for text in found["known_in_advance"] for part in text.split(",")]
         found["known_in_advance"] = [name for name in names if name]
-    if "model_option" in found:
-        found["model_options"] = dict(_setting(text) for text in found.pop("model_option"))
+    if "model_options" in found:
+        found["model_options"] = dict(map(_model_option, found["model_options"]))
     return found
 
 
-def _setting(text: str) -> tuple[str, Any]:
-    """NAME=VALUE; a value that is not JSON is text."""
+def _model_option(text: str) -> tuple[str, Any]:
+    """A setting of LinOSSConfig from NAME=VALUE."""
+    from linoss.nn import LinOSSConfig
+
     name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
+    if not equals:
         raise typer.BadParameter(f"{text!r}: expected NAME=VALUE, such as pooling=last")
+    known = declared(LinOSSConfig)
+    if name not in known:
+        raise typer.BadParameter(
+            f"--model-option {name} is not a setting of LinOSSConfig, expected one of "
+            f"{', '.join(known)}"
+        )
     try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
+        return name, known[name].read(value)
+    except ValueError as error:
+        raise typer.BadParameter(f"--model-option {name} is {error}") from None
 
 
-def check_task(task: str, found: dict[str, Any]) -> None:
-    """Refuse options of another task."""
+def record(task: str, found: dict[str, Any], label: str | None = None) -> SequenceSettings:
+    """The settings of a task's estimator; refuses options of other tasks."""
     for name in found:
-        tasks = ONLY_FOR.get(name, (task,))
+        tasks = tasks_of(name)
+        if not tasks:  # in the files of a run, written by another version
+            raise ValueError(f"{name} is not a setting of an estimator; train in another directory")
         if task not in tasks:
-            option = {"known_in_advance": "known"}.get(name, name).replace("_", "-")
+            option = (settings()[name].about.option or name).replace("_", "-")
             raise typer.BadParameter(f"--{option} is for {' and '.join(tasks)}, not for {task}")
+    if label is not None and task == "forecasting":
+        raise typer.BadParameter(
+            "--label is for classification and regression, not for forecasting"
+        )
+    return SETTINGS[task](**found)
+
+
+def check(task: str, found: dict[str, Any], label: str | None) -> None:
+    """Raise a usage error for options that no estimator would take, before data are read."""
+    from linoss.training import TrainingConfig
+
+    chosen = record(task, found, label)
+    model_of(task, chosen)
+    with usage_errors():
+        TrainingConfig.from_settings(chosen, seed=0)
+
+
+def model_of(
+    task: str, chosen: SequenceSettings, in_size: int = 1, out_size: int = 1
+) -> "LinOSSConfig":
+    """The model of an estimator's settings; those that do not go together are a usage error."""
+    from linoss.nn import LinOSSConfig
+
+    with usage_errors():
+        sizes = {"in_size": in_size + chosen.time_channel, "out_size": out_size}
+        return LinOSSConfig.from_settings(chosen, **sizes, task=task)
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn a ValueError into a usage error."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

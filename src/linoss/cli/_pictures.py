@@ -139,7 +139,7 @@ def spectrum(banks: Sequence[Bank]) -> Figure:
 
 
 def _draw_times(axes: Any, banks: Sequence[Bank], dots: dict[str, Any]) -> None:
-    """Oscillators by period and decay time; those without one, on a line of their own beyond."""
+    """Oscillators by period and decay time; infinite ones on a line beyond the others."""
     periods = np.concatenate([bank.periods for bank in banks])
     decays = np.concatenate([bank.decay_times for bank in banks])
     right, top = _beyond(periods), _beyond(decays)
@@ -165,7 +165,7 @@ def _draw_times(axes: Any, banks: Sequence[Bank], dots: dict[str, Any]) -> None:
 
 
 def _plain_logarithm(axis: Any) -> None:
-    """Ticks that are written as numbers, not as formulas, which a page could not show."""
+    """Label ticks by numbers instead of formulas, which SVG text cannot show."""
     low, high = axis.get_view_interval()
     subs = (1, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5) if high < 200 * low else (1,)
     axis.set_major_locator(LogLocator(10, subs=subs, numticks=8))
@@ -174,7 +174,7 @@ def _plain_logarithm(axis: Any) -> None:
 
 
 def _beyond(times: np.ndarray) -> float:
-    """Where times that are infinite are drawn."""
+    """The place of infinite times."""
     finite = times[np.isfinite(times)]
     return 4 * float(finite.max()) if len(finite) else 1.0
 
@@ -183,7 +183,7 @@ def svg(figure: Figure, title: str) -> str:
     """A picture for a page, in the page's colours."""
     content = io.StringIO()
     with rc_context(_RC), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of letters that only the reader's fonts have
+        warnings.simplefilter("ignore")  # about letters that only the reader's fonts have
         figure.savefig(content, format="svg", metadata={"Date": None}, transparent=True)
     text = content.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)

@@ -1,30 +1,26 @@
 """`linoss plan`: what a training step would cost, on machines that need not be there."""
 
+import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from linoss._declare import MODEL
+from linoss._settings import TaskName
 from linoss.cli import _options as options
 from linoss.cli._machines import _shape
 from linoss.cli._output import show_json, show_line, show_table
 
 if TYPE_CHECKING:
-    from linoss.nn import LinOSSConfig
     from linoss.planning import Plan
 
-_DEFAULTS = {
-    "hidden_size": 64,
-    "state_size": 64,
-    "num_blocks": 2,
-    "scheme": "exact",
-    "norm": "batch",
-}  # those of the estimators
 
-
+@options.with_settings(
+    {**options.settings(group=MODEL), "batch_size": options.settings()["batch_size"]}
+)
 def plan(
     length: Annotated[int, typer.Option(min=1, help="Steps of a sequence.")],
-    batch_size: Annotated[int, typer.Option(min=1, help="Sequences in an update.")] = 32,
     devices: Annotated[
         str, typer.Option(help="So many, or, such as 2x4, 2 parts of a batch times 4 of time.")
     ] = "1",
@@ -34,45 +30,25 @@ def plan(
     ] = None,
     in_size: Annotated[int, typer.Option(min=1, help="Channels of the data.")] = 1,
     out_size: Annotated[int, typer.Option(min=1, help="Classes, numbers or variables.")] = 1,
-    task: Annotated[options.Task, typer.Option(help="What to learn.")] = "classification",
-    every: options.Every = None,
-    horizon: options.Horizon = None,
-    hidden_size: options.HiddenSize = None,
-    state_size: options.StateSize = None,
-    num_blocks: options.NumBlocks = None,
-    scheme: options.Scheme = None,
-    damped: options.Damped = None,
-    bidirectional: options.Bidirectional = None,
-    norm: options.Norm = None,
-    model_option: options.ModelOption = None,
+    task: Annotated[TaskName, typer.Option(help="What to learn.")] = "classification",
     engine: Annotated[
-        str, typer.Option(help="native, or sequential where the kernels are not built.")
+        Literal["native", "sequential"],
+        typer.Option(help="Engine of the scan: sequential where the kernels are not built."),
     ] = "native",
     json: options.Json = False,
+    **given: Any,
 ) -> None:
     """Predict memory, work and communication of a training step.
 
     By formulas, at once, for each device of a mesh of any size; see docs/scaling.md.
     """
-    from linoss import _checks
     from linoss.planning import plan, smallest_mesh
 
-    if memory is not None:
-        _checks.positive_number("--memory", memory)
-    given = {
-        "every": every,
-        "horizon": horizon,
-        "hidden_size": hidden_size,
-        "state_size": state_size,
-        "num_blocks": num_blocks,
-        "scheme": scheme,
-        "damped": damped,
-        "bidirectional": bidirectional,
-        "norm": norm,
-        "model_option": model_option,
-    }
-    config = _config(task, in_size, out_size, options.parameters(given))
-    sizes: dict[str, Any] = {"length": length, "batch": batch_size, "engine": engine}
+    if memory is not None and not 0 < memory < math.inf:
+        raise typer.BadParameter(f"--memory is {memory}, expected a finite number > 0")
+    chosen = options.record(task, options.parameters(given))
+    config = options.model_of(task, chosen, in_size, out_size)
+    sizes: dict[str, Any] = {"length": length, "batch": chosen.batch_size, "engine": engine}
     found = plan(config, devices=_shape(devices), **sizes)
     fits = None if memory is None else found.memory.total <= 1e9 * memory
     smallest = None
@@ -100,21 +76,6 @@ def plan(
         )
 
 
-def _config(task: str, in_size: int, out_size: int, found: dict[str, Any]) -> "LinOSSConfig":
-    from linoss.nn import LinOSSConfig
-
-    options.check_task(task, found)
-    further = found.pop("model_options", {})
-    settings = {**_DEFAULTS, "damped": found.get("scheme") != "verlet", **found}
-    if task == "forecasting":
-        settings = {"horizon": 24, **settings}
-    sizes: dict[str, Any] = {"in_size": in_size, "out_size": out_size, "task": task}
-    try:
-        return LinOSSConfig(**{**sizes, **settings, **further})
-    except TypeError as error:
-        raise ValueError(f"--model-option: {error}, expected a setting of LinOSSConfig") from None
-
-
 def _record(found: "Plan") -> dict[str, Any]:
     """All numbers; of parts also their sum."""
     record = asdict(found)
@@ -125,10 +86,10 @@ def _record(found: "Plan") -> dict[str, Any]:
 
 
 def _show(found: "Plan") -> None:
-    parts, pieces = found.devices
-    title = f"A training step on {parts * pieces:,} device" + "s" * (parts * pieces > 1)
-    if pieces > 1:
-        title += f", {parts:,} x {pieces:,}"
+    parts, shards = found.devices
+    title = f"A training step on {parts * shards:,} device" + "s" * (parts * shards > 1)
+    if shards > 1:
+        title += f", {parts:,} x {shards:,}"
     per = f"{found.sequences:,} x {found.steps:,} steps, {found.parameters:,} weights"
     rows = [("each has", per)]
     for name, words, unit in (
@@ -144,8 +105,8 @@ def _show(found: "Plan") -> None:
 
 
 def _words(found: "Plan") -> str:
-    parts, pieces = found.devices
-    return str(parts) if pieces == 1 else f"{parts}x{pieces}"
+    parts, shards = found.devices
+    return str(parts) if shards == 1 else f"{parts}x{shards}"
 
 
 def _bytes(amount: float) -> str:

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from linoss.cli._evaluate import Data, Label, Run
+from linoss._files import write_text
+from linoss.cli._evaluate import Data, Label, RunArgument
 from linoss.cli._options import Json
-from linoss.cli._output import csv_text, show_json, show_line, write_text
-from linoss.cli._runs import read_columns
+from linoss.cli._output import csv_text, show_json, show_line
+from linoss.cli._run_settings import read_column_names
 from linoss.cli._sources import read_unlabelled_cases
 
 Out = Annotated[
@@ -18,7 +19,9 @@ Out = Annotated[
 ]
 
 
-def predict(run: Run, data: Data, out: Out = None, label: Label = None, json: Json = False) -> None:
+def predict(
+    run: RunArgument, data: Data, out: Out = None, label: Label = None, json: Json = False
+) -> None:
     """Answer for each sequence of data.
 
     Writes the name of the case, the prediction and, for classes, their probabilities; a regressor
@@ -29,7 +32,7 @@ def predict(run: Run, data: Data, out: Out = None, label: Label = None, json: Js
     estimator = linoss.estimators.load(run)
     if isinstance(estimator, linoss.estimators.LinOSSForecaster):
         raise ValueError(f"{run}: holds a forecaster; use linoss forecast")
-    cases = read_unlabelled_cases(data, label or read_columns(run).label)
+    cases = read_unlabelled_cases(data, label or read_column_names(run).label)
     header, rows = _table(estimator, cases)
     if out is not None:
         write_text(out, csv_text(header, rows))

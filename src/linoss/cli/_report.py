@@ -1,4 +1,4 @@
-"""report.html: one page about a run, which needs nothing but itself."""
+"""report.html: a self-contained page about a run."""
 
 import html
 import platform
@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from linoss._files import write_text
 from linoss.cli import _pictures as pictures
-from linoss.cli._output import number, write_text
+from linoss.cli._output import number
 from linoss.cli._scores import ClassScore, Forecast, ForecastScore, NumberScore, Score
 from linoss.cli._spectrum import Bank, banks
 
@@ -126,7 +127,7 @@ def _table(header: Sequence[Any], rows: Iterable[Sequence[Any]], style: str = ""
 
 
 def _facts(estimator: Any, score: Score | None) -> str:
-    import linoss
+    from linoss.nn import count_parameters
 
     metric, best = estimator.objective_.metric, estimator.best_metric_
     facts: list[tuple[str, str]] = []
@@ -144,7 +145,7 @@ def _facts(estimator: Any, score: Score | None) -> str:
         facts.append((f"best validation {pictures.metric_name(metric)}", number(best)))
     if not facts and estimator.history_:
         facts.append(("last training loss", number(estimator.history_[-1]["loss"])))
-    facts.append(("parameters", f"{linoss.count_parameters(estimator.model_):,}"))
+    facts.append(("parameters", f"{count_parameters(estimator.model_):,}"))
     entries = [f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in facts]
     first, *others = entries
     shown = f'<div class="main">{first}</div>' + "".join(f"<div>{e}</div>" for e in others)
@@ -177,7 +178,7 @@ def _answers(score: Score | None, forecasts: Sequence[Forecast]) -> list[str]:
 
 
 def _confusion(score: ClassScore) -> str:
-    """The matrix; of many classes, what is confused most often."""
+    """The confusion matrix; of many classes, the most frequent confusions."""
     if len(score.classes) > _MOST_CLASSES:
         wrong = score.confusion - np.diag(np.diag(score.confusion))
         places = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CLASSES]
@@ -246,14 +247,14 @@ def _settings(estimator: Any) -> list[tuple[str, str]]:
 
 
 def environment() -> list[tuple[str, str]]:
-    """What the run was made with: versions and the kind of machine, and nothing of its user."""
+    """Versions and the kind of machine, and nothing about the user."""
     import jax
 
-    import linoss
+    from linoss import __version__
     from linoss.scan import resolve_engine
 
     return [
-        ("linoss", linoss.__version__),
+        ("linoss", __version__),
         ("engine", resolve_engine("auto")),
         ("jax", jax.__version__),
         ("device", jax.default_backend()),

@@ -81,11 +81,11 @@ def reproduce(
         results = [_record(result) for result in experiments.read_results(table.parent)]
         show_json({"table": table, "results": results})
     else:
-        show_line(table.read_text())
+        show_line(table.read_text(encoding="utf-8"))
         show_line(f"Results are in {table.parent}")
 
 
-def _record(result: experiments.Result) -> dict[str, Any]:
+def _record(result: experiments.ExperimentResult) -> dict[str, Any]:
     """A result without its history, which its file has."""
     return {name: value for name, value in asdict(result).items() if name != "history"}
 

@@ -1,4 +1,4 @@
-"""How good a trained estimator is on labelled data."""
+"""Scores of a trained estimator on labelled data."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +10,7 @@ _MOST_SHOWN = 4  # variables in the picture of a forecast
 
 @dataclass(frozen=True, eq=False)
 class ClassScore:
-    """Of a classifier."""
+    """The score of a classifier."""
 
     classes: tuple[str, ...]
     confusion: np.ndarray
@@ -18,7 +18,7 @@ class ClassScore:
 
     @property
     def headline(self) -> tuple[str, float]:
-        """The one number, with its name."""
+        """The name and value of the main metric."""
         return "accuracy", float(np.trace(self.confusion) / max(self.confusion.sum(), 1))
 
     @property
@@ -38,7 +38,7 @@ class ClassScore:
         }
 
     def rows(self) -> list[tuple[str, ...]]:
-        """For people: the table of classes."""
+        """Rows of a table of classes."""
         cases = self.confusion.sum(axis=1)
         return [
             (name, f"{recall:.4f}" if n else "–", str(n))
@@ -48,7 +48,7 @@ class ClassScore:
 
 @dataclass(frozen=True, eq=False)
 class NumberScore:
-    """Of a regressor."""
+    """The score of a regressor."""
 
     truth: np.ndarray
     """(answers, outputs), the labels in a row; NaN where one is not known."""
@@ -63,7 +63,7 @@ class NumberScore:
 
     @property
     def headline(self) -> tuple[str, float]:
-        """The one number, with its name."""
+        """The name and value of the main metric."""
         return "MAE", float(np.nanmean(np.abs(self.errors)))
 
     @property
@@ -88,7 +88,7 @@ class NumberScore:
 
 @dataclass(frozen=True, eq=False)
 class ForecastScore:
-    """Of a forecaster."""
+    """The score of a forecaster."""
 
     mae: float
     series: int
@@ -97,7 +97,7 @@ class ForecastScore:
 
     @property
     def headline(self) -> tuple[str, float]:
-        """The one number, with its name."""
+        """The name and value of the main metric."""
         return "MAE (in deviations)" if self.scaled else "MAE", self.mae
 
     def record(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ Score = ClassScore | NumberScore | ForecastScore
 def score_of(
     estimator: Any, task: str, training: Any, test: Any
 ) -> tuple[Score | None, list["Forecast"]]:
-    """On the test part, if there is one; and forecasts to look at."""
+    """The score on the test part, if there is one, and forecasts to show."""
     if task == "forecasting":
         score = None if test is None else score_table(estimator, test)
         return score, last_forecasts(estimator, training if test is None else test)
@@ -120,7 +120,7 @@ def score_of(
 
 
 def score_cases(estimator: Any, cases: Any) -> ClassScore | NumberScore:
-    """Of a classifier or regressor on labelled sequences."""
+    """Score a classifier or regressor on labelled sequences."""
     from linoss.data import DataError
 
     if cases.labels is None:
@@ -168,14 +168,14 @@ def _score_numbers(estimator: Any, cases: Any) -> NumberScore:
 def score_table(
     estimator: Any, table: Any, *, stride: int = 1, scaled: bool = False
 ) -> ForecastScore:
-    """Of a forecaster, over the windows of a table."""
+    """Score a forecaster over the windows of a table."""
     error = estimator.score(table, stride=stride, scaled=scaled)
     return ForecastScore(error, len(table.series), estimator.horizon, scaled)
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """One variable's end, and what was forecast of it."""
+    """The end of a variable, and its forecast."""
 
     name: str
     past: np.ndarray

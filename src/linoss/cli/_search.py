@@ -1,51 +1,40 @@
 """`linoss search`: find hyperparameters, with any number of workers."""
 
-import inspect
 import shlex
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from linoss._settings import SETTINGS, TaskName
+from linoss._stderr import say
 from linoss.cli import _options as options
-from linoss.cli._fit import _refuse_classes, _refuse_unknown, fit
-from linoss.cli._guard import INTERRUPTED, say
+from linoss.cli._fit import _refuse_classes
+from linoss.cli._guard import INTERRUPTED
 from linoss.cli._output import show_json, show_line, show_table
-from linoss.cli._runs import REPORT, TASKS, Columns, holds_a_run, write_columns
+from linoss.cli._run_settings import REPORT, TASKS, ColumnNames, holds_a_run, write_column_names
 from linoss.cli._scores import Score, score_of
 from linoss.cli._sources import read_cases, read_tables
 
 _SHOWN = 10
-_PANEL = "Search"
 
 
-def _with_options_of_fit(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes the options of `linoss fit`, too, as keywords."""
-    own = inspect.signature(command)
-    mine = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    left_out = {"resume", *options.MACHINES, *own.parameters}
-    more = [p for p in inspect.signature(fit).parameters.values() if p.name not in left_out]
-    command.__signature__ = own.replace(  # pyright: ignore[reportFunctionMemberAccess]
-        parameters=[*mine, *(p.replace(kind=p.KEYWORD_ONLY) for p in more)]
-    )
-    command.__annotations__ = {p.name: p.annotation for p in [*mine, *more]}
-    return command
+_SEARCHED = ", ".join(
+    name for name, setting in options.settings().items() if setting.about.search is not None
+)
+_option = partial(options.option, options.SEARCH)
 
 
-def _option(help: str, default: str | bool = False, **rest: Any) -> Any:
-    return typer.Option(help=help, rich_help_panel=_PANEL, show_default=default, **rest)
-
-
-@_with_options_of_fit
+@options.with_settings(options.settings())
 def search(
     data: Annotated[
         Path,
         typer.Argument(metavar="DATA", help="A file or a directory, as for linoss fit."),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Directory to keep the trials in.")],
-    task: Annotated[options.Task, typer.Option(help="What to learn.")],
+    task: Annotated[TaskName, typer.Option(help="What to learn.")],
     trials: Annotated[
         int | None,
         _option("Trials, by all workers together.", "30, or all of a grid", min=1),
@@ -55,7 +44,7 @@ def search(
         _option(
             "NAME=LOW..HIGH or NAME=VALUE,VALUE: what to try of a parameter of Model and Training; "
             "may be repeated.",
-            "learning_rate, sizes, dropout",
+            _SEARCHED,
         ),
     ] = None,
     grid: Annotated[
@@ -79,9 +68,10 @@ def search(
     ] = True,
     silence: Annotated[
         int | None,
-        _option("Seconds without a sign of life after which a worker counts as dead.", "60"),
+        _option("Seconds without a sign of life after which a worker counts as dead.", "60", min=2),
     ] = None,
     json: options.Json = False,
+    label: options.Label = None,
     **given: Any,
 ) -> None:
     """Find hyperparameters that do well on held-out cases.
@@ -90,12 +80,12 @@ def search(
     command again, at the same time, for more workers; or later, to go on. Parameters that are given
     by an option are not searched. By default a fifth of the data is held out.
     """
-    label = given.pop("label")
     parameters = options.parameters(given)
-    options.check_task(task, {**parameters, **({} if label is None else {"label": label})})
+    options.check(task, parameters, label)
+    what = _what(task, range, grid, parameters)
     try:
         result, score = _searched(
-            data, out, task, label, parameters, _what(range, grid, parameters), trials,
+            data, out, task, label, parameters, what, trials,
             {"storage": storage, "study": study, "prune": prune, "silence": silence},
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -105,9 +95,11 @@ def search(
     _show(out, result, score, json=json)
 
 
-def _what(ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]) -> dict[str, Any]:
+def _what(
+    task: str, ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]
+) -> dict[str, Any]:
     """What to try, of parameters that were not given."""
-    from linoss.search._space import default_ranges, parse
+    from linoss.search import default_ranges, make_space, parse_ranges
 
     if ranges and grid == "paper":
         raise typer.BadParameter("--grid paper has ranges of its own; leave out --range")
@@ -115,7 +107,9 @@ def _what(ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]
         raise typer.BadParameter("--grid ranges needs some --range NAME=VALUE,VALUE")
     if not ranges:
         return {"space": default_ranges(grid, parameters.keys()), "grid": grid is not None}
-    space = parse(ranges)
+    with options.usage_errors():
+        space = parse_ranges(ranges)
+        make_space(space, SETTINGS[task])
     for name in space:
         if name in parameters:
             option = name.replace("_", "-")
@@ -139,16 +133,16 @@ def _searched(
     from linoss.cli._report import write_report
     from linoss.cli._study_report import write_study_report
 
-    _refuse_unknown(parameters.get("model_options"))
     training, test = read_tables(data) if task == "forecasting" else read_cases(data, label)
     if task == "regression":
         _refuse_classes(training.labels)
-    seed = parameters.setdefault("random_state", 0)
+    parameters = {**options.RUN_DEFAULTS, **parameters}
+    seed = parameters["random_state"]
     estimator = getattr(linoss.estimators, TASKS[task])(**parameters)
 
     def begin(run: Path) -> None:
         if task != "forecasting" and not holds_a_run(run):
-            write_columns(run, Columns(label, training.names))
+            write_column_names(run, ColumnNames(label, training.names))
 
     def finish(trained: Any, run: Path) -> None:
         write_report(run / REPORT, trained, *score_of(trained, task, training, test))
@@ -194,7 +188,7 @@ def _show(out: Path, result: Any, score: Score | None, *, json: bool) -> None:
 
 
 def _without_secrets(words: list[str]) -> list[str]:
-    """The words of a command, but for the password of a storage."""
-    from linoss.search._storage import without_password
+    """The words of a command, without the password of a storage."""
+    from linoss.search import without_password
 
     return [without_password(word) for word in words]

@@ -1,4 +1,4 @@
-"""Data as commands name them: a file, or a directory with a training and a test part."""
+"""Reading the data of commands: a file, or a directory with a training and a test part."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ def read_test_cases(data: Path, label: str | None) -> Any:
 
 
 def read_unlabelled_cases(data: Path, label: str | None) -> Any:
-    """The same, whether or not the column of labels is there."""
+    """The same, also without the column of labels."""
     from linoss.data import DataError
 
     try:
@@ -42,13 +42,9 @@ def _without_labels(data: Path) -> Any:
 
 def read_tables(data: Path) -> tuple[Any, Any]:
     """Tables for training and, if there is one, for the test."""
-    from linoss.data import read_table
-    from linoss.data._read import _find_parts
+    from linoss.data import read_table_parts
 
-    if not data.is_dir():
-        return read_table(data), None
-    train, test = _find_parts(data)
-    return read_table(train), None if test is None else read_table(test)
+    return read_table_parts(data)
 
 
 def read_test_table(data: Path) -> Any:

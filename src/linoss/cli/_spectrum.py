@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-_LASTING = 1e-9  # of the radius: what rounding can do to an oscillator that keeps its energy
+_LASTING = 1e-9  # a radius this close to 1 is 1, but for rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Bank:
         return self.stiffness == 0
 
     def summary(self) -> dict[str, Any]:
-        """In numbers."""
+        """A summary in numbers."""
         oscillating = np.isfinite(self.periods)
         decaying = np.isfinite(self.decay_times)
         return {
@@ -54,11 +54,11 @@ class Bank:
 
 
 def banks(model: Any) -> list[Bank]:
-    """Of every layer of a model, computed in double precision."""
+    """The oscillators of every layer of a model, in double precision."""
     import jax
     import jax.numpy as jnp
 
-    import linoss
+    from linoss.dynamics import eigenvalues
 
     found = []
     with jax.enable_x64(True):
@@ -70,7 +70,7 @@ def banks(model: Any) -> list[Bank]:
                 bank = jax.tree.map(
                     lambda x: jnp.asarray(np.asarray(x, np.float64)), layer.oscillators
                 )
-                values = linoss.eigenvalues(bank.transition())
+                values = eigenvalues(bank.transition())
                 found.append(Bank(name, np.asarray(bank.stiffness), np.asarray(values)))
     return found
 

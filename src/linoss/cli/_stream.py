@@ -6,13 +6,13 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from linoss.cli._evaluate import Run
+from linoss.cli._evaluate import RunArgument
 from linoss.cli._output import json_line
-from linoss.cli._runs import read_columns
+from linoss.cli._run_settings import read_column_names
 
 
 def stream(
-    run: Run,
+    run: RunArgument,
     json: Annotated[
         bool, typer.Option("--json", help="Answer with JSON lines, also to lines of CSV.")
     ] = False,
@@ -27,13 +27,15 @@ def stream(
     sequence so far.
     """
     import linoss.estimators
-    from linoss.cli._samples import Samples
+    from linoss.cli._sample_reader import SampleReader
 
     estimator = linoss.estimators.load(run)
     forecaster = isinstance(estimator, linoss.estimators.LinOSSForecaster)
-    names = estimator.names_ if forecaster else read_columns(run).channels
+    names = estimator.names_ if forecaster else read_column_names(run).channels
     inputs = estimator.inputs_
-    samples = Samples(sys.stdin.buffer, inputs.channels, names, timed=inputs.interval is not None)
+    samples = SampleReader(
+        sys.stdin.buffer, inputs.channels, names, timed=inputs.interval is not None
+    )
     listen: Any = estimator.stream()
     answers = _Answers(estimator)
     begun = False
@@ -48,7 +50,7 @@ def stream(
 
 
 class _Answers:
-    """How an answer looks on a line."""
+    """Formats answers as lines."""
 
     def __init__(self, estimator: Any):
         self.classes: list[Any] | None = None

@@ -1,20 +1,21 @@
-"""report.html of a search: one page about all of its trials, which needs nothing but itself."""
+"""report.html of a search: a self-contained page about all of its trials."""
 
 from pathlib import Path
 
+from linoss._files import write_text
+from linoss._stderr import duration
 from linoss.cli import _study_pictures as pictures
-from linoss.cli._output import number, write_text
+from linoss.cli._output import number
 from linoss.cli._pictures import metric_name, svg
 from linoss.cli._report import _section, _table, _text, environment, page
 from linoss.cli._scores import Score
 from linoss.search import Study, Trial
-from linoss.training._progress import duration
 
 _STATES = ("complete", "pruned", "failed", "running", "waiting")
 
 
 def write_study_report(path: Path, study: Study, score: Score | None) -> None:
-    """Write it; `score` is that of the best trial on a test part."""
+    """Write the page; `score` is that of the best trial on a test part."""
     write_text(path, study_report(study, score))
 
 
@@ -66,7 +67,7 @@ def _best(study: Study, score: Score | None) -> str:
 
 
 def trial_header(study: Study) -> list[str]:
-    """Of a table of trials."""
+    """The header of a table of trials."""
     return ["trial", "state", study.metric, *study.space, "time"]
 
 

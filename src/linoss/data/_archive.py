@@ -1,8 +1,8 @@
 """The files of the UEA and UCR archives, .ts and .arff: checked line by line, then read by aeon.
 
-aeon reads the numbers. The lines are looked at first because its loaders name no line, write labels
-in lower case, spread a row of one value over a whole case, and take a line without a label for a
-case without channels.
+aeon reads the numbers. The lines are checked first because its loaders name no line in errors,
+write labels in lower case, repeat a row of one value over a whole case, and read a line without a
+label as a case without channels.
 """
 
 import math
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from linoss.data._arrays import class_name
 from linoss.data._errors import DataError, optional
-from linoss.data._files import listed, refusing, shown, text_lines
-from linoss.data._memory import class_name
+from linoss.data._raw_files import listed, refusing, shown, text_lines
 from linoss.data._sequences import Sequences
 from linoss.data._stored import as_case
 
@@ -24,11 +24,11 @@ _COMMENTS = (b"#", b"%")
 
 @dataclass
 class _Header:
-    """What the lines before the data say."""
+    """The header of a file."""
 
     flags: dict[str, bool] = field(default_factory=dict)
     classes: dict[str, str] = field(default_factory=dict)
-    """As a line may write it (in .ts files in small letters) to the name in the header."""
+    """Class as a line may write it (in .ts files in lower case) to its name in the header."""
     labelled: bool = True
     numeric: bool = False
     attributes: int = 0
@@ -37,7 +37,7 @@ class _Header:
 
 @dataclass(frozen=True)
 class _Row:
-    """A line of data: where it stands, its channels as text, its label."""
+    """A line of data: its place for errors, its channels as text, its label."""
 
     where: str
     channels: list[str]
@@ -49,7 +49,7 @@ def read_ts(path: Path) -> Sequences:
 
     def load() -> list[np.ndarray]:
         loaders = optional("aeon.datasets", "reading .ts files")
-        # The labels come from the lines; so any encoding will do that has every byte.
+        # Labels come from the lines, so any encoding that accepts every byte will do.
         return list(loaders.load_from_ts_file(str(path), encoding="latin-1")[0])
 
     return _read(path, _ts_rows, load)
@@ -155,7 +155,7 @@ def _ts_rows(path: Path, lines: Iterator[str], header: _Header) -> Iterator[_Row
     numbered = enumerate(lines, start=1)
     for number, line in numbered:
         words = line.split()
-        if not words or words[0][0] != "@":  # comments; aeon passes over other words, too
+        if not words or words[0][0] != "@":  # comments; aeon ignores other lines, too
             continue
         if _ts_tag(f"{path}, line {number}", words, header):
             break
@@ -179,7 +179,7 @@ def _ts_rows(path: Path, lines: Iterator[str], header: _Header) -> Iterator[_Row
 
 
 def _ts_tag(where: str, words: list[str], header: _Header) -> bool:
-    """Note what a header line says; whether it is the last."""
+    """Add a line to the header; returns whether it is the last."""
     tag, values = words[0][1:].lower(), words[1:]
     if tag == "data" and values:
         raise DataError(

@@ -1,4 +1,4 @@
-"""The regular step of an index of dates or whole numbers: filling gaps, and going on."""
+"""The regular step of an index of dates or whole numbers: filling gaps, and continuing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,16 +11,16 @@ from linoss.data._errors import DataError, optional
 def fill_gaps(
     where: Callable[[int], str], index: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A sorted index and its values with a step that is regular: gaps become missing samples.
+    """A sorted index and its values with a regular step: gaps become missing samples.
 
-    `where` says where a sample stands, for errors. Steps of the calendar (months, working days)
+    `where` gives the place of a sample, for errors. Steps of the calendar (months, working days)
     are regular, but gaps in them are not filled.
     """
     if len(index) < 2 or _frequency(index) is not None:
         return index, values
     distances, steps = index - index[0], np.diff(index)
     zero, step = distances[0], steps.min()
-    uneven = (steps <= zero) | (distances[1:] <= zero)  # so far apart that it overflows
+    uneven = (steps <= zero) | (distances[1:] <= zero)  # overflow
     if not uneven.any():
         uneven = distances[1:] % step != zero
     if uneven.any():
@@ -63,7 +63,7 @@ def go_on(where: str, index: np.ndarray, horizon: int) -> np.ndarray:
 
 
 def _frequency(index: np.ndarray) -> Any:
-    """pandas' name for the step of dates, None if it knows none or the index is of numbers."""
+    """pandas' name for the step of dates; None for an irregular step and for numbers."""
     if index.dtype.kind != "M" or len(index) < 3:
         return None
     pandas = optional("pandas", "finding the step between dates")

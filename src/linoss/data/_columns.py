@@ -1,4 +1,4 @@
-"""A table of a file or frame before its layout matters: columns by name, rows with their lines."""
+"""The columns of a file or frame, before they are read as sequences or tables."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from linoss.data._errors import DataError
-from linoss.data._files import shown
+from linoss.data._raw_files import shown
 
 ID_NAMES = ("case", "case_id", "id", "unique_id")
 TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")
@@ -17,7 +17,7 @@ NAMES_OF_TEXT = (
 )
 
 Chooser = Callable[[tuple[str, ...]], Iterable[str]]
-"""Names of all columns to those that may hold other than numbers."""
+"""From the names of all columns, those that may hold other values than numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Columns:
     """(rows,), the line of the file where each row ends."""
 
     def where(self, row: int | np.integer) -> str:
-        """Where a row stands."""
+        """The place of a row, for errors."""
         place = f"row {row}" if self.lines is None else f"line {self.lines[row]}"
         return f"{self.source}, {place}"
 
@@ -66,7 +66,7 @@ class Columns:
 
 
 def named(names: Iterable[str], wanted: tuple[str, ...]) -> str | None:
-    """The first of the wanted names that a column has, in whatever capitals."""
+    """The first of the wanted names that a column has; case is ignored."""
     spelled = {name.strip().lower(): name for name in names}
     return next((spelled[name] for name in wanted if name in spelled), None)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from linoss.data._columns import NAMES_OF_TEXT, Chooser, Columns, check_names
 from linoss.data._errors import DataError
-from linoss.data._files import shown, text_lines
+from linoss.data._raw_files import shown, text_lines
 
 _MISSING = ("", "nan", "na", "?")
 
@@ -37,7 +37,7 @@ def _columns(path: Path, reader: Any, choose: Chooser) -> Columns:
     numeric = [i for i, name in enumerate(names) if name not in kept]
     numbers, lines = array("d"), array("q")
     texts: dict[str, list[str]] = {name: [] for name in kept}
-    known: dict[str, str] = {}  # one object for equal cells, of which there are many
+    known: dict[str, str] = {}  # equal cells share one object
     for row in reader:
         if not row:
             continue

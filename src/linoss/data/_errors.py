@@ -1,11 +1,11 @@
-"""The one error for data that cannot be used, and for what is not installed to read it."""
+"""The error for data that cannot be used, and the import of optional packages."""
 
 import importlib
 from typing import Any
 
 
 class DataError(ValueError):
-    """Data cannot be used. Says where, what was found, what was expected and what to do.
+    """Data cannot be used. The message has the place, what was found and expected, and a remedy.
 
     ```python
     >>> import linoss.data

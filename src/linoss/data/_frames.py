@@ -7,7 +7,7 @@ import numpy as np
 
 from linoss.data._columns import NAMES_OF_TEXT, Chooser, Columns, check_names
 from linoss.data._errors import DataError, optional
-from linoss.data._files import check_expansion, refusing, shown
+from linoss.data._raw_files import check_expansion, refusing, shown
 
 _PANDAS_INDEX = "__index_level_0__"
 """What pandas calls an index without a name in a .parquet file."""
@@ -19,7 +19,7 @@ def read_parquet(path: Path, choose: Chooser) -> Columns:
     source = str(path)
     with refusing(source, "expected a .parquet file"):
         schema = parquet.read_schema(path)
-        # Repeated strings stay one object, as many times as they may be repeated.
+        # Repeated strings share one object.
         strings = [field.name for field in schema if str(field.type) in ("string", "large_string")]
         stored = ["" if name == _PANDAS_INDEX else name for name in schema.names]
         names = tuple(sorted(stored, key=bool))

@@ -1,4 +1,4 @@
-"""The two layouts of sequences in a table, wide and long. This is where they are described.
+"""The two layouts of sequences in a table, wide and long.
 
 **Wide**: a row is a case. One column is the label, named `label`, `class`, `target` or `y` (the
 first of these that there is) or as the caller says. Every other column is a time point of a
@@ -20,10 +20,10 @@ import re
 
 import numpy as np
 
+from linoss.data._arrays import case_times, class_name
 from linoss.data._columns import ID_NAMES, LABEL_NAMES, TIME_NAMES, Columns, is_missing, named
 from linoss.data._errors import DataError
-from linoss.data._files import listed, shown
-from linoss.data._memory import case_times, class_name
+from linoss.data._raw_files import listed, shown
 from linoss.data._sequences import Sequences
 from linoss.data._stored import as_float32
 from linoss.data._times import time_column
@@ -33,7 +33,7 @@ _FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def label_name(source: str, names: tuple[str, ...], label: str | bool | None) -> str | None:
-    """The column of labels: as the caller says, none if he says False, or by its name."""
+    """The column of labels: `label`, none if that is False, or one with a usual name."""
     if label is None:
         return named(names, LABEL_NAMES)
     if label is False:
@@ -90,7 +90,7 @@ def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | Non
 
 
 def _points(names: tuple[str, ...]) -> dict[str, list[int]] | None:
-    """Channel to its columns in the order of time; None if the names do not say that."""
+    """Channel to its columns in the order of time; None if names are not of this form."""
     found: dict[str, dict[int, int]] = {}
     for column, name in enumerate(names):
         match = _POINT.fullmatch(name)
@@ -132,13 +132,13 @@ def _long(
                 f"{times[row]}, expected one for each time; remove it"
             )
     ends = np.cumsum(np.bincount(codes))
-    pieces = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    rows = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
     return Sequences(
-        [as_float32(columns.numbers[piece]) for piece in pieces],
-        None if label_column is None else _case_labels(columns, label_column, codes, pieces),
+        [as_float32(columns.numbers[chosen]) for chosen in rows],
+        None if label_column is None else _case_labels(columns, label_column, codes, rows),
         None
         if times is None
-        else [case_times(columns.where(int(p[0])), times[p], len(p)) for p in pieces],
+        else [case_times(columns.where(int(p[0])), times[p], len(p)) for p in rows],
         columns.number_names,
         tuple(known),
     )
@@ -156,12 +156,12 @@ def _ids(columns: Columns, name: str) -> tuple[str, ...]:
 
 
 def _case_labels(
-    columns: Columns, name: str, codes: np.ndarray, pieces: list[np.ndarray]
+    columns: Columns, name: str, codes: np.ndarray, rows: list[np.ndarray]
 ) -> np.ndarray | None:
     labels = _labels(columns, name)
     if labels is None:
         return None
-    firsts = labels[[piece.min() for piece in pieces]]
+    firsts = labels[[chosen.min() for chosen in rows]]
     differs = labels != firsts[codes]
     if differs.any():
         row = int(np.argmax(differs))

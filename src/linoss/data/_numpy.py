@@ -1,4 +1,4 @@
-"""NumPy's own files: .npy stays on disk until a case is asked for, .npz is read at once."""
+"""NumPy files: cases of .npy are read on access, .npz is read at once."""
 
 import math
 import zipfile
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from linoss.data._arrays import as_labels, case_times, from_array
 from linoss.data._errors import DataError
-from linoss.data._files import check_expansion, listed, refusing, regular_file
-from linoss.data._memory import as_labels, case_times, from_array
+from linoss.data._raw_files import check_expansion, listed, refusing, regular_file
 from linoss.data._sequences import Sequences
 
 _LONGEST_HEADER = 10_000
@@ -63,7 +63,7 @@ def read_npz(path: Path) -> Sequences:
 
 
 def _read_members(path: Path) -> dict[str, tuple[str, np.ndarray]]:
-    """Role to (where it stands, array)."""
+    """Role to (place for errors, array)."""
     arrays: dict[str, tuple[str, np.ndarray]] = {}
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
@@ -113,7 +113,7 @@ def _read_array(where: str, file: Any, size: int) -> np.ndarray:
 
 
 def _check_claims(where: str, file: Any, size: int) -> None:
-    """Refuse a header that promises what the file does not hold, before anything is allocated."""
+    """Refuse a header that does not match the size of the file, before memory is allocated."""
     start = file.read(12)
     if start[:6] != b"\x93NUMPY" or len(start) < 12 or start[6] not in (1, 2):
         raise DataError(

@@ -8,10 +8,10 @@ from linoss.data._archive import read_arff, read_ts
 from linoss.data._columns import Chooser, Columns
 from linoss.data._csv import read_csv
 from linoss.data._errors import DataError
-from linoss.data._files import listed, regular_file, shown
 from linoss.data._frames import read_parquet
 from linoss.data._layouts import other_names, sequences_of
 from linoss.data._numpy import read_npy, read_npz
+from linoss.data._raw_files import listed, regular_file, shown
 from linoss.data._sequences import Sequences
 
 ARRAYS: dict[str, Callable[[Path], Sequences]] = {
@@ -104,7 +104,7 @@ def read_parts(
     folder = Path(path)
     if not folder.is_dir():
         return read(folder, label=label), None
-    train, test = _find_parts(folder)
+    train, test = find_parts(folder)
     parts = read(train, label=label), None if test is None else read(test, label=label)
     if parts[1] is not None and parts[1].num_channels != parts[0].num_channels:
         raise DataError(
@@ -114,7 +114,8 @@ def read_parts(
     return parts
 
 
-def _find_parts(folder: Path) -> tuple[Path, Path | None]:
+def find_parts(folder: Path) -> tuple[Path, Path | None]:
+    """The files of the training part and, where there is one, the test part in a directory."""
     try:
         files = sorted(file for file in folder.iterdir() if not file.is_dir())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Sequences of any length with labels and times, and the batches that are made of them."""
+"""Sequences of any length with labels and times, and padded batches of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Cases, each a sequence of its own length, with what is known about them.
+    """Cases, each a sequence of its own length, with labels, times and names.
 
     Made by [`linoss.data.sequences`][] and [`linoss.data.read`][], which check what they get.
 

@@ -1,4 +1,4 @@
-"""Cases that stay on disk until one of them is read."""
+"""Cases on disk that are read on access."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from linoss.data._errors import DataError
 
 
 def as_float32(array: np.ndarray) -> np.ndarray:
-    """In float32 and C order, without a warning of numbers that become infinite."""
+    """The array in float32 and C order. Overflow gives infinite values without a warning."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.ascontiguousarray(array, np.float32)
 

@@ -1,4 +1,4 @@
-"""Time series for forecasting, with the index that goes on after them."""
+"""Time series for forecasting, and the continuation of their index."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import numpy as np
 
 from linoss.data._calendar import go_on
 from linoss.data._errors import DataError, optional
-from linoss.data._files import shown
+from linoss.data._raw_files import shown
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Series of the same variables, and what they were made of, so that forecasts can look alike.
+    """Series of the same variables, and their original form, in which forecasts are returned.
 
     Made by [`linoss.data.table`][] and [`linoss.data.read_table`][], which check what they get.
 
@@ -34,7 +34,7 @@ class Table:
     names: tuple[Any, ...]
     """Names of the variables."""
     kind: Literal["array", "wide", "long"] = "array"
-    """Made of an array, of a table with a column a variable, or of one with a column of series."""
+    """The original: an array, a table with a column a variable, or one with a column of series."""
     ids: tuple[Any, ...] | None = None
     """Names of the series of a long table."""
     time_name: str | None = None
@@ -69,11 +69,11 @@ class Table:
         return [go_on(self.title(i), index, horizon) for i, index in enumerate(self.index)]
 
     def title(self, series: int) -> str:
-        """How to speak of a series."""
+        """The name of a series, for errors."""
         return "the series" if self.ids is None else f"series {shown(self.ids[series])}"
 
     def restore(self, forecasts: Sequence[np.ndarray], names: Sequence[Any] | None = None) -> Any:
-        """Forecasts as what the table was made of: an array, a wide frame or a long frame.
+        """Forecasts in the form of the original: an array, a wide frame or a long frame.
 
         ```python
         >>> import numpy as np, pandas

@@ -1,4 +1,4 @@
-"""Columns of times: numbers, or dates that can be read in one way only."""
+"""Columns of times: numbers, or dates without ambiguity."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from linoss.data._columns import Columns, is_missing
 from linoss.data._errors import DataError, optional
-from linoss.data._files import refusing, shown
+from linoss.data._raw_files import refusing, shown
 
 
 def time_column(columns: Columns, name: str) -> np.ndarray:
@@ -80,7 +80,7 @@ def _year_last(columns: Columns, name: str, texts: np.ndarray, between: str, tim
 
 
 def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
-    """Dates in text. If the year does not come first, the days above 12 tell days from months."""
+    """Dates in text. Where the year comes last, a day above 12 must decide the order."""
     pandas = optional("pandas", "reading dates")
     with refusing(columns.source, f"expected dates in column {shown(name)}"):
         dates = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)

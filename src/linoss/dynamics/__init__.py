@@ -15,7 +15,7 @@ Names in signatures and symbols in equations:
 | `num_blocks` | L | depth |
 """
 
-from linoss.dynamics._oscillators import Oscillators, Parameterization, StiffnessInit
+from linoss.dynamics._oscillators import Oscillators
 from linoss.dynamics._scheme import Scheme, Step
 from linoss.dynamics._spectrum import (
     eigenvalues,
@@ -30,10 +30,8 @@ from linoss.dynamics._transition import SCHEMES, Transition, VaryingTransition, 
 __all__ = [
     "SCHEMES",
     "Oscillators",
-    "Parameterization",
     "Scheme",
     "Step",
-    "StiffnessInit",
     "Transition",
     "VaryingTransition",
     "discretize",

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
-from linoss import _checks
+from linoss import _settings as settings
+from linoss._declare import check_value
+from linoss._settings import Parameterization, StiffnessInit
 from linoss.dynamics._transition import (
     Transition,
     VaryingTransition,
@@ -19,9 +21,6 @@ from linoss.dynamics._transition import (
 
 # At the upper bound the eigenvalue is double, and rounding could push it out of the unit disc.
 _MARGIN = 1e-5
-
-Parameterization = Literal["relu", "squared"]
-StiffnessInit = Literal["uniform", "normal"]
 
 
 class Oscillators(eqx.Module):
@@ -73,18 +72,18 @@ class Oscillators(eqx.Module):
           on [0, 1] at the start.
         """
         rule = find_scheme(scheme)
-        _checks.positive_integer("state_size", state_size)
-        _checks.one_of("parameterization", parameterization, ("relu", "squared"))
-        _checks.one_of("init", init, ("uniform", "normal"))
-        _checks.positive_number("max_stiffness", max_stiffness)
-        _checks.number("min_radius", min_radius, "a number in (0, 1]", lambda r: 0 < r <= 1)
-        _checks.boolean_option("damped", damped)
+        check_value("state_size", state_size, settings.StateSize)
+        check_value("parameterization", parameterization, Parameterization)
+        check_value("init", init, StiffnessInit)
+        check_value("max_stiffness", max_stiffness, settings.MaxStiffness)
+        check_value("min_radius", min_radius, settings.MinRadius)
+        check_value("damped", damped, settings.Damped)
+        check_value("timestep", timestep, settings.Timestep)
         if damped and not rule.damped:
             raise ValueError(
                 f"damped is True, but scheme {scheme!r} has no damping; use one of "
                 f"{damped_schemes()}"
             )
-        _checks.timestep_option("timestep", timestep)
 
         self.scheme, self.parameterization = scheme, parameterization
         self.fixed_timestep = None if timestep == "learned" else float(timestep)

@@ -1,4 +1,4 @@
-"""The scikit-learn face: classifier, regressor, forecaster."""
+"""Estimators with the interface of scikit-learn: classifier, regressor, forecaster."""
 
 from linoss.estimators._classifier import LinOSSClassifier
 from linoss.estimators._forecaster import LinOSSForecaster

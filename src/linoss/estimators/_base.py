@@ -1,9 +1,8 @@
-"""What the estimators share: from parameters to a trained model, to a directory and back."""
+"""Training, validation of inputs, streaming and files, for all estimators."""
 
-import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,7 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from linoss import _checks
+from linoss._plain import plain
+from linoss._settings import SequenceSettings
 from linoss.data import DataError, Sequences, sequences
 from linoss.estimators._listener import Listener
 from linoss.nn import LinOSS, LinOSSConfig
@@ -24,6 +24,7 @@ from linoss.training import (
     Inputs,
     Objective,
     Progress,
+    ProgressLine,
     Saved,
     TrainingConfig,
     load_model,
@@ -32,76 +33,25 @@ from linoss.training import (
     save_model,
     train,
 )
-from linoss.training._progress import ProgressLine
 
 OnProgress = Callable[[Progress], None]
 Kind = TypeVar("Kind", bound="SequenceEstimator")
 
-_FEW = 500  # cases: below, all of them are needed for training
+_FEW = 500  # cases: below, none are held out by default
+_PAIRS = "pairs"
 
 
 @dataclass(frozen=True)
-class Run:
-    """Where a fit keeps its files, if anywhere, and to whom it reports."""
+class RunOptions:
+    """Directory of a fit, whether it is resumed, and a callback for its progress."""
 
     directory: str | os.PathLike[str] | None = None
     resume: bool = False
     on_progress: OnProgress | None = None
 
 
-class SequenceEstimator(BaseEstimator):
-    """Parameters and training, for all tasks."""
-
-    def __init__(
-        self,
-        *,
-        hidden_size: int,
-        state_size: int,
-        num_blocks: int,
-        scheme: str,
-        damped: bool | None,
-        bidirectional: bool,
-        norm: str | None,
-        dropout: float,
-        time_channel: bool,
-        model_options: dict[str, Any] | None,
-        steps: int,
-        batch_size: int,
-        learning_rate: float,
-        warmup: int | None,
-        schedule: str,
-        weight_decay: float,
-        clip_norm: float | None,
-        validation_fraction: float | None,
-        evaluate_every: int | None,
-        patience: int | None,
-        devices: int | tuple[int, int] | None,
-        random_state: Any,
-        verbose: int,
-    ):
-        self.hidden_size = hidden_size
-        self.state_size = state_size
-        self.num_blocks = num_blocks
-        self.scheme = scheme
-        self.damped = damped
-        self.bidirectional = bidirectional
-        self.norm = norm
-        self.dropout = dropout
-        self.time_channel = time_channel
-        self.model_options = model_options
-        self.steps = steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.warmup = warmup
-        self.schedule = schedule
-        self.weight_decay = weight_decay
-        self.clip_norm = clip_norm
-        self.validation_fraction = validation_fraction
-        self.evaluate_every = evaluate_every
-        self.patience = patience
-        self.devices = devices
-        self.random_state = random_state
-        self.verbose = verbose
+class SequenceEstimator(SequenceSettings, BaseEstimator):
+    """Base class of the estimators. Their parameters are declared in `linoss._settings`."""
 
     # ---- Training ----
 
@@ -112,28 +62,13 @@ class SequenceEstimator(BaseEstimator):
         training_set: Cases,
         validation_set: Cases | None,
         seed: int,
-        run: Run,
-        **head: Any,
+        run: RunOptions,
     ) -> None:
-        """Fit a model, and keep it in `model_`."""
-        config = LinOSSConfig(
-            **{
-                "in_size": inputs.in_size,
-                "out_size": objective.out_size,
-                "task": objective.task,
-                "hidden_size": self.hidden_size,
-                "state_size": self.state_size,
-                "num_blocks": self.num_blocks,
-                "scheme": self.scheme,
-                "damped": self.scheme != "verlet" if self.damped is None else self.damped,
-                "bidirectional": self.bidirectional,
-                "norm": self.norm,
-                "dropout": self.dropout,
-                **head,
-                **(self.model_options or {}),
-            }
+        """Train a model and set the fitted attributes."""
+        config = LinOSSConfig.from_settings(
+            self, in_size=inputs.in_size, out_size=objective.out_size, task=objective.task
         )
-        settings = self._training_config(seed)
+        training = TrainingConfig.from_settings(self, seed)
         if self.patience is not None and validation_set is None:
             raise ValueError(
                 f"patience is {self.patience}, but nothing is held out to see an improvement by; "
@@ -148,7 +83,7 @@ class SequenceEstimator(BaseEstimator):
                 objective,
                 training_set,
                 validation_set,
-                settings,
+                training,
                 directory=run.directory,
                 resume=run.resume,
                 on_progress=shown if report is None else _both(report, shown),
@@ -160,52 +95,30 @@ class SequenceEstimator(BaseEstimator):
         self.history_, self.n_steps_ = result.history, result.steps
         self.best_metric_ = result.best_metric
 
-    def _training_config(self, seed: int) -> TrainingConfig:
-        _checks.positive_integer("steps", self.steps)
-        every = self.evaluate_every
-        warmup = self.warmup
-        return TrainingConfig(
-            steps=self.steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            warmup=min(100, self.steps // 10) if warmup is None else warmup,
-            schedule=self.schedule,  # pyright: ignore[reportArgumentType]
-            weight_decay=self.weight_decay,
-            clip_norm=self.clip_norm,
-            evaluate_every=max(self.steps // 20, 1) if every is None else every,
-            patience=self.patience,
-            seed=seed,
-        )
-
     def _seed(self) -> int:
-        """A whole number that decides all that is drawn."""
+        """Seed of the fit, drawn from `random_state` unless it is a whole number."""
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31))
 
     def _held_out(self, cases: int) -> int:
-        """How many of so many cases are kept for validation."""
+        """Number of cases to hold out for validation."""
         fraction = self.validation_fraction
         if fraction is None:
             fraction = 0.0 if cases < _FEW else 0.1
-        _checks.number(
-            "validation_fraction", fraction, "None or a number in [0, 1)", lambda x: 0 <= x < 1
-        )
         return min(round(fraction * cases), cases - 1)
 
     # ---- Data ----
 
     def _sequences(self, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any) -> Any:
-        """Cases from what a user has; an array that is not a list is looked at as others do."""
-        validate: Any = validate_data  # whose types do not know arrays
+        """Convert X to sequences; arrays are validated by scikit-learn first."""
+        validate: Any = validate_data  # its type hints do not include arrays
         if isinstance(X, Sequences):
             cases = X
         else:
             if not isinstance(X, list | tuple) or _is_table(X):
                 allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
-                if (
-                    y is None and getattr(X, "ndim", None) == 3
-                ):  # whose lengths may differ from those of fit
+                if y is None and getattr(X, "ndim", None) == 3:  # of any length
                     X = check_array(X, estimator=self, **allowed)
                 elif y is None:
                     X = validate(self, X, reset=reset, **allowed)
@@ -219,7 +132,7 @@ class SequenceEstimator(BaseEstimator):
         return cases, y
 
     def _answers(self, X: Any, times: Any) -> Any:
-        """The objective's view of the model's answers."""
+        """Predict, in the units and shape of the targets."""
         check_is_fitted(self)
         cases, _ = self._sequences(X, None, times, reset=False)
         if self.inputs_.ignores_times(cases):
@@ -243,9 +156,9 @@ class SequenceEstimator(BaseEstimator):
         return hasattr(self, "model_")
 
     def stream(self) -> Listener:
-        """The trained estimator, to listen to one sample at a time, in constant memory.
+        """Return a function that takes one sample at a time, in constant memory.
 
-        The answer after each sample is the prediction for the sequence so far.
+        It returns the prediction for the sequence so far.
 
         ```python
         >>> import numpy as np
@@ -267,40 +180,39 @@ class SequenceEstimator(BaseEstimator):
     # ---- Files ----
 
     def _extra(self) -> dict[str, Any]:
-        """What a directory holds beside the model."""
-        parameters = self.get_params(deep=False)
-        del parameters["devices"]  # a run may go on with others
-        if not isinstance(parameters["random_state"], int | None):
-            parameters["random_state"] = None  # it has been used up
-        parameters = json.loads(json.dumps(parameters, default=_plain))
+        """Return what a directory holds beside the model, as JSON values."""
+        parameters = {name: _named(value) for name, value in self.get_params(deep=False).items()}
+        del parameters["devices"]  # a run may be resumed on others
+        if not isinstance(parameters["random_state"], int | np.integer | None):
+            parameters["random_state"] = None  # its state has changed
         return {
             "estimator": type(self).__name__,
-            "parameters": parameters,
+            "parameters": plain(parameters),
             "fitted": self._fitted(),
         }
 
     def _fitted(self) -> dict[str, Any]:
-        """Learned attributes that are neither in the model nor in its inputs or objective."""
+        """Return fitted attributes besides the model, its inputs and its objective."""
         return {"n_features_in": getattr(self, "n_features_in_", None)}
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Likewise, arrays."""
+        """Return fitted arrays besides the weights."""
         return {}
 
     def _restore(self, fitted: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """The inverse of `_fitted` and `_arrays`."""
+        """Set the attributes that `_fitted` and `_arrays` returned."""
         if fitted["n_features_in"] is not None:
             self.n_features_in_ = fitted["n_features_in"]
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the trained estimator into a directory of its own: JSON and safetensors."""
+        """Write the fitted estimator to a new directory, as JSON and safetensors."""
         check_is_fitted(self)
         model = (self.model_, self.inputs_, self.objective_)
         save_model(directory, *model, extra=self._extra(), arrays=self._arrays())
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
-        """The estimator that [`save`][], or `fit(..., directory=...)`, wrote."""
+        """Read the estimator that [`save`][] or `fit(..., directory=...)` wrote."""
         with jax.enable_x64(False):
             saved = load_model(directory)
         kind = saved.extra.get("estimator")
@@ -313,13 +225,14 @@ class SequenceEstimator(BaseEstimator):
 
     @classmethod
     def of(cls: type[Kind], saved: Saved, directory: str | os.PathLike[str]) -> Kind:
-        """The estimator in what was read from a directory."""
+        """Make the estimator from what was read from a directory."""
         try:
-            estimator = cls(**saved.extra["parameters"])
+            parameters = saved.extra["parameters"].items()
+            estimator = cls(**{name: _unnamed(value) for name, value in parameters})
             estimator.model_, estimator.inputs_ = saved.model, saved.inputs
             estimator.objective_, estimator.history_ = saved.objective, saved.history
             estimator._restore(saved.extra["fitted"], saved.arrays)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{os.fspath(directory)}: the estimator in it cannot be understood: {error!r}"
             ) from None
@@ -327,7 +240,7 @@ class SequenceEstimator(BaseEstimator):
 
 
 def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:
-    """Whoever asked, and the live line."""
+    """Combine two callbacks."""
 
     def tell(progress: Progress) -> None:
         if shown is not None:
@@ -338,18 +251,24 @@ def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:
 
 
 def _partly_missing(case: Any) -> bool:
-    """Whether a case has steps of which something is there, and something is not."""
+    """Whether some channels are missing at a step, and others are not."""
     missing = np.isnan(case)
     return bool((missing.any(axis=-1) & ~missing.all(axis=-1)).any())
 
 
 def _is_table(X: Any) -> bool:
-    """Whether a list is a table of numbers, a row for each case, and not a list of arrays."""
+    """Whether a list has a list for each case, and not an array."""
     return len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, for JSON."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{value!r} cannot be written as JSON")
+def _named(value: Any) -> Any:
+    """A mapping as pairs unless its keys are names, the only keys that JSON keeps."""
+    if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
+        return {_PAIRS: [[key, entry] for key, entry in value.items()]}
+    return value
+
+
+def _unnamed(value: Any) -> Any:
+    """The inverse of `_named`."""
+    pairs = value.get(_PAIRS) if isinstance(value, dict) else None
+    return dict(pairs) if isinstance(pairs, list) else value

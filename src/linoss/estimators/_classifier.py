@@ -1,4 +1,4 @@
-"""Classes of sequences."""
+"""Classification of sequences."""
 
 import os
 from typing import Any
@@ -11,13 +11,16 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from linoss._declare import check_settings, documented
+from linoss._settings import ClassifierSettings
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import OnProgress, Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
 from linoss.training import Classification, Inputs
 
 
-class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
-    """A LinOSS model that learns classes of sequences, with scikit-learn's manners.
+@documented
+class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
+    """A scikit-learn classifier of sequences.
 
     ```python
     >>> import numpy as np
@@ -31,85 +34,6 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
 
     ```
     """
-
-    def __init__(
-        self,
-        *,
-        hidden_size: int = 64,
-        state_size: int = 64,
-        num_blocks: int = 2,
-        scheme: str = "exact",
-        damped: bool | None = None,
-        bidirectional: bool = False,
-        norm: str | None = "batch",
-        dropout: float = 0.2,
-        time_channel: bool = False,
-        model_options: dict[str, Any] | None = None,
-        class_weight: Any = None,
-        label_smoothing: float = 0.0,
-        steps: int = 1000,
-        batch_size: int = 32,
-        learning_rate: float = 3e-3,
-        warmup: int | None = None,
-        schedule: str = "cosine",
-        weight_decay: float = 0.01,
-        clip_norm: float | None = 1.0,
-        validation_fraction: float | None = None,
-        evaluate_every: int | None = None,
-        patience: int | None = None,
-        devices: int | tuple[int, int] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        """**Arguments:**
-
-        - `hidden_size`, `state_size`, `num_blocks`, `scheme`, `bidirectional`, `norm`, `dropout`:
-          the model, see [`linoss.LinOSSConfig`][].
-        - `damped`: with learned damping; by default if the scheme has it.
-        - `time_channel`: with a channel that tells the time since the start.
-        - `model_options`: further settings of [`linoss.LinOSSConfig`][].
-        - `class_weight`: None, `"balanced"`, or a weight for each class.
-        - `label_smoothing`: this share of each target is spread over all classes.
-        - `steps`, `batch_size`, `learning_rate`, `schedule`, `weight_decay`, `clip_norm`: see
-          [`linoss.training.TrainingConfig`][].
-        - `warmup`: steps of it; by default a tenth of `steps`, at most 100.
-        - `validation_fraction`: the share of cases that is held out to choose the best weights; by
-          default a tenth, but none of fewer than 500 cases.
-        - `evaluate_every`: steps between evaluations of that part; by default a twentieth of
-          `steps`.
-        - `patience`: stop after so many evaluations without improvement; None to never stop.
-        - `devices`: train on so many, each with its part of a batch, or on `(batch, time)` of them,
-          which split sequences, too; None for JAX's default device.
-        - `random_state`: a whole number for results that can be had again.
-        - `verbose`: 1 for a live line of progress.
-        """
-        super().__init__(
-            hidden_size=hidden_size,
-            state_size=state_size,
-            num_blocks=num_blocks,
-            scheme=scheme,
-            damped=damped,
-            bidirectional=bidirectional,
-            norm=norm,
-            dropout=dropout,
-            time_channel=time_channel,
-            model_options=model_options,
-            steps=steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            warmup=warmup,
-            schedule=schedule,
-            weight_decay=weight_decay,
-            clip_norm=clip_norm,
-            validation_fraction=validation_fraction,
-            evaluate_every=evaluate_every,
-            patience=patience,
-            devices=devices,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
-        self.label_smoothing = label_smoothing
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -127,19 +51,22 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
         resume: bool = False,
         on_progress: OnProgress | None = None,
     ) -> "LinOSSClassifier":
-        """Learn from labelled sequences.
+        """Train on labelled sequences.
 
         **Arguments:**
 
         - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
           unequal length, or [`linoss.data.Sequences`][]. NaN means missing: such values are masked.
-        - `y`: a label for each case.
-        - `times`: for irregular sampling, when samples were taken: `(time,)`, `(cases, time)` or a
+        - `y`: a label for each case; None for the labels of [`linoss.data.Sequences`][].
+        - `times`: sampling times, if the sampling is irregular: `(time,)`, `(cases, time)` or a
           list of `(length,)` arrays.
-        - `directory`: where to keep the run, with checkpoints.
-        - `resume`: go on with the run in `directory`.
-        - `on_progress`: is called with a [`linoss.training.Progress`][], twice a second at most.
+        - `directory`: directory of the run and its checkpoints; None to keep none.
+        - `resume`: resume the run in `directory`.
+        - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
+
+        Raises a `ValueError` that names the setting or the argument that is wrong.
         """
+        check_settings(self)
         cases, y = self._sequences(X, y, times, reset=True)
         y = cases.labels if y is None else y
         if y is None:
@@ -154,20 +81,20 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
         cases = Sequences(cases.values, y, cases.times, cases.names, cases.ids)
         seed = self._seed()
         training_set, validation_set = self._split(cases, y, seed)
-        inputs = Inputs.from_sequences(training_set, time_channel=self.time_channel)
+        inputs = Inputs.from_sequences(training_set, time_channel=bool(self.time_channel))
         objective = Classification(
             classes=tuple(self.classes_.tolist()),
             class_weights=self._class_weights(y),
             smoothing=self.label_smoothing,
         )
-        run = Run(directory, resume, on_progress)
+        run = RunOptions(directory, resume, on_progress)
         self._train(inputs, objective, training_set, validation_set, seed, run)
         return self
 
     def _split(
         self, cases: Sequences, y: np.ndarray, seed: int
     ) -> tuple[Sequences, Sequences | None]:
-        """Training and validation part, the latter with its share of every class."""
+        """Split into training and validation cases, stratified by class."""
         held_out = self._held_out(len(cases))
         _, counts = np.unique(y, return_counts=True)
         held_out = max(held_out, len(counts)) if held_out else 0
@@ -186,18 +113,18 @@ class LinOSSClassifier(ClassifierMixin, SequenceEstimator):
         return tuple(float(weight) for weight in weights)
 
     def predict_proba(self, X: Any, *, times: Any = None) -> np.ndarray:
-        """The probability of each class, in the order of `classes_`."""
+        """Probabilities `(cases, classes)`, in the order of `classes_`."""
         return self._answers(X, times)
 
     def predict(self, X: Any, *, times: Any = None) -> np.ndarray:
-        """The likeliest class of each sequence."""
+        """Most probable class of each sequence."""
         likeliest = np.argmax(self.predict_proba(X, times=times), axis=1)
         return self.classes_[likeliest]
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
-        """The accuracy; `y` may be left out where X has labels."""
+        """Accuracy; `y` may be left out if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
         return float(accuracy_score(y, self.predict(X, times=times), sample_weight=sample_weight))
 

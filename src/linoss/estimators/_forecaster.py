@@ -1,4 +1,4 @@
-"""What comes after a series."""
+"""Forecasts of series."""
 
 import os
 from dataclasses import dataclass, replace
@@ -9,8 +9,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from linoss import _checks
+from linoss._declare import check_settings, documented
+from linoss._settings import ForecasterSettings
 from linoss.data import DataError, Table, table
-from linoss.estimators._base import OnProgress, Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
 from linoss.estimators._listener import ForecastListener
 from linoss.training import Forecasting, Inputs, Windows, predict
 
@@ -18,11 +20,12 @@ _VALIDATION_WINDOWS = 256
 _AT_ONCE = 256  # windows of a score
 
 
-class LinOSSForecaster(SequenceEstimator):
-    """A LinOSS model that forecasts one series of several variables, or many series.
+@documented
+class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
+    """A forecaster of one series of several variables, or of many series.
 
-    As in the paper: the model reads the past, then `horizon` steps without values, and answers at
-    those. Variables are scaled by their mean and deviation, which travel with the model.
+    As in the paper, the model reads the past and then `horizon` steps without values, for which it
+    answers. Variables are scaled by their mean and deviation, which are saved with the model.
 
     ```python
     >>> import numpy as np
@@ -38,75 +41,6 @@ class LinOSSForecaster(SequenceEstimator):
     ```
     """
 
-    def __init__(
-        self,
-        *,
-        horizon: int = 24,
-        past: int | None = None,
-        known_in_advance: Any = (),
-        hidden_size: int = 64,
-        state_size: int = 64,
-        num_blocks: int = 2,
-        scheme: str = "exact",
-        damped: bool | None = None,
-        bidirectional: bool = False,
-        norm: str | None = "batch",
-        dropout: float = 0.1,
-        time_channel: bool = False,
-        model_options: dict[str, Any] | None = None,
-        steps: int = 1000,
-        batch_size: int = 32,
-        learning_rate: float = 2e-3,
-        warmup: int | None = None,
-        schedule: str = "cosine",
-        weight_decay: float = 0.01,
-        clip_norm: float | None = 1.0,
-        validation_fraction: float | None = None,
-        evaluate_every: int | None = None,
-        patience: int | None = None,
-        devices: int | tuple[int, int] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        """**Arguments:** as for [`linoss.LinOSSClassifier`][], and
-
-        - `horizon`: steps ahead that the model learns to forecast.
-        - `past`: steps that it reads before them; by default three times `horizon`, at least 96,
-          fewer if the series are short.
-        - `known_in_advance`: variables (names, or columns of an array) that are known for the
-          future, such as a calendar or a plan. They are inputs, and are not forecast.
-        - `validation_fraction`: the last part of each series, held out to choose the best weights;
-          by default a tenth.
-        """
-        super().__init__(
-            hidden_size=hidden_size,
-            state_size=state_size,
-            num_blocks=num_blocks,
-            scheme=scheme,
-            damped=damped,
-            bidirectional=bidirectional,
-            norm=norm,
-            dropout=dropout,
-            time_channel=time_channel,
-            model_options=model_options,
-            steps=steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            warmup=warmup,
-            schedule=schedule,
-            weight_decay=weight_decay,
-            clip_norm=clip_norm,
-            validation_fraction=validation_fraction,
-            evaluate_every=evaluate_every,
-            patience=patience,
-            devices=devices,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.horizon = horizon
-        self.past = past
-        self.known_in_advance = known_in_advance
-
     def fit(
         self,
         data: Any,
@@ -116,19 +50,21 @@ class LinOSSForecaster(SequenceEstimator):
         resume: bool = False,
         on_progress: OnProgress | None = None,
     ) -> "LinOSSForecaster":
-        """Learn from the past.
+        """Train on all windows of the series.
 
         **Arguments:**
 
         - `data`: an array `(time, variables)`, a wide pandas frame (a column for each variable), a
           long one (`unique_id`, `ds`, `y`, and variables known in advance), or
           [`linoss.data.Table`][]. NaN means missing.
-        - `y`: is not used.
-        - `directory`: where to keep the run, with checkpoints.
-        - `resume`: go on with the run in `directory`.
-        - `on_progress`: is called with a [`linoss.training.Progress`][], twice a second at most.
+        - `y`: not used.
+        - `directory`: directory of the run and its checkpoints; None to keep none.
+        - `resume`: resume the run in `directory`.
+        - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
+
+        Raises a `ValueError` that names the setting or the argument that is wrong.
         """
-        _checks.positive_integer("horizon", self.horizon)
+        check_settings(self)
         data = data if isinstance(data, Table) else table(data)
         self.names_ = data.names
         known = self.known_in_advance
@@ -138,33 +74,25 @@ class LinOSSForecaster(SequenceEstimator):
         self.context_ = _last(data, self.past_)
         training, validation = self._split(data)
         windows = self._windows(training)
-        inputs = Inputs.from_sequences(windows, time_channel=self.time_channel)
+        inputs = Inputs.from_sequences(windows, time_channel=bool(self.time_channel))
         objective = Forecasting.from_windows(windows, inputs)
         held_out = None
         if validation is not None:
             every = self._windows(validation)
             held_out = replace(every, stride=max(1, len(every) // _VALIDATION_WINDOWS))
-        self._train(
-            inputs,
-            objective,
-            windows,
-            held_out,
-            self._seed(),
-            Run(directory, resume, on_progress),
-            horizon=self.horizon,
-        )
+        run = RunOptions(directory, resume, on_progress)
+        self._train(inputs, objective, windows, held_out, self._seed(), run)
         return self
 
     def predict(self, horizon: int | None = None, *, data: Any = None, future: Any = None) -> Any:
-        """What comes next, as what the data was: an array or a frame whose index goes on.
+        """Forecast, as an array or as a frame whose index continues that of the data.
 
         **Arguments:**
 
-        - `horizon`: steps ahead; by default those of the model. For more, forecasts are read as if
-          they had been seen.
-        - `data`: the series to go on from, of the kind that `fit` was given; by default those of
-          `fit`.
-        - `future`: the variables known in advance, for each of these steps: `(horizon, variables)`
+        - `horizon`: number of steps; by default that of the model. For more, the model reads its
+          own forecasts as if they were data.
+        - `data`: the series to continue, of the same kind as in `fit`; by default those of `fit`.
+        - `future`: the variables known in advance at each of these steps: `(horizon, variables)`
           or a frame with their columns.
         """
         check_is_fitted(self)
@@ -192,17 +120,17 @@ class LinOSSForecaster(SequenceEstimator):
         return context.restore([array[-horizon:, targets] for array in series], names)
 
     def score(self, data: Any, y: None = None, *, scaled: bool = False, stride: int = 1) -> float:
-        """The mean absolute error over all windows of `data`: lower is better.
+        """Mean absolute error over all windows of `data`; lower is better.
 
-        `GridSearchCV` and the like choose what is higher: give them
+        `GridSearchCV` and others choose the highest score; give them
         `scoring=lambda forecaster, data, y=None: -forecaster.score(data)`.
 
         **Arguments:**
 
-        - `data`: as in `fit`; each window has `past_` steps before those that are forecast.
-        - `y`: is not used.
-        - `scaled`: in deviations of each variable in training, not in its own units.
-        - `stride`: steps from one window to the next.
+        - `data`: as in `fit`; each window has `past_` steps before the forecast.
+        - `y`: not used.
+        - `scaled`: divide errors by the deviation of each variable in training.
+        - `stride`: number of steps from one window to the next.
         """
         check_is_fitted(self)
         windows = replace(self._windows(self._table(data)), stride=stride)
@@ -222,7 +150,7 @@ class LinOSSForecaster(SequenceEstimator):
         return total / count if count else float("nan")
 
     def stream(self) -> ForecastListener:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The trained forecaster, to listen to one sample at a time: after each, a forecast."""
+        """Return a function that takes one sample at a time and returns a forecast after each."""
         check_is_fitted(self)
         return ForecastListener(self)
 
@@ -245,7 +173,6 @@ class LinOSSForecaster(SequenceEstimator):
             )
         if self.past is None:
             return max(1, min(max(3 * self.horizon, 96), (longest - self.horizon) // 2))
-        _checks.positive_integer("past", self.past)
         return self.past
 
     def _windows(self, data: Table) -> Windows:
@@ -254,11 +181,8 @@ class LinOSSForecaster(SequenceEstimator):
         )
 
     def _split(self, data: Table) -> tuple[Table, Table | None]:
-        """All but the last part of each series; and that, with the past that it needs."""
+        """Split off the end of each series for validation, with the past that it needs."""
         fraction = 0.1 if self.validation_fraction is None else self.validation_fraction
-        _checks.number(
-            "validation_fraction", fraction, "None or a number in [0, 1)", lambda x: 0 <= x < 1
-        )
         if fraction == 0:
             return data, None
         first, second = [], []
@@ -283,7 +207,7 @@ class LinOSSForecaster(SequenceEstimator):
         return data
 
     def _ahead(self, series: list[np.ndarray], lengths: list[int], done: int) -> list[np.ndarray]:
-        """The next forecasts of each series, after `done` of them."""
+        """Forecast each series once more, after `done` steps."""
         rows = []
         for array, length in zip(series, lengths, strict=True):
             until = length + done + self.horizon
@@ -302,7 +226,7 @@ class LinOSSForecaster(SequenceEstimator):
         return [self.objective_.decode(answer) for answer in answers]
 
     def _future(self, context: Table, future: Any, horizon: int) -> list[np.ndarray]:
-        """The variables known in advance, for each series (horizon, variables)."""
+        """Variables known in advance, `(horizon, variables)` for each series."""
         names = [self.names_[i] for i in self.known_]
         if not names:
             if future is not None:
@@ -350,7 +274,7 @@ class LinOSSForecaster(SequenceEstimator):
         }
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """The end of each series, from which a forecast goes on."""
+        """Return the end of each series, which a forecast continues."""
         arrays = {f"series.{i}": array for i, array in enumerate(self.context_.series)}
         for i, index in enumerate(self.context_.index):
             arrays[f"index.{i}"] = index.astype(np.int64)
@@ -378,7 +302,7 @@ class LinOSSForecaster(SequenceEstimator):
 
 @dataclass(frozen=True, eq=False)
 class _Some:
-    """Some of the windows."""
+    """A subset of windows."""
 
     windows: Windows
     chosen: np.ndarray
@@ -403,7 +327,7 @@ class _Some:
 
 
 def _last(data: Table, past: int) -> Table:
-    """The end of each series."""
+    """Keep the last `past` steps of each series."""
     return replace(
         data,
         series=[array[-past:] for array in data.series],

@@ -1,7 +1,4 @@
-"""A trained estimator that listens: raw samples in, answers out, in constant memory.
-
-The answer after a sample is the prediction for the sequence so far.
-"""
+"""Streaming: raw samples in, the prediction for the sequence so far out, in constant memory."""
 
 from collections import deque
 from typing import Any
@@ -15,7 +12,7 @@ from linoss.nn import Stream
 
 
 class Listener:
-    """A classifier or a regressor. A regressor with `every` answers at each step."""
+    """A stream of a classifier or a regressor. With `every` it still answers at each step."""
 
     def __init__(self, estimator: Any):
         self._model, self._inputs = estimator.model_, estimator.inputs_
@@ -27,12 +24,12 @@ class Listener:
         self._before: float | None = None
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
-        """Probabilities, or numbers in the units of the targets.
+        """Return probabilities, or numbers in the units of the targets.
 
         **Arguments:**
 
-        - `sample`: a number for each channel, as they come; NaN where one is missing.
-        - `time`: when it was taken, if the training had times.
+        - `sample`: a number for each channel; NaN if it is missing.
+        - `time`: sampling time, required if the training had times.
         """
         values = np.asarray(sample, np.float32)
         _checks.shape("sample", values, (self._inputs.channels,))
@@ -52,7 +49,7 @@ class Listener:
         return self._objective.decode(np.asarray(answer)[None])[0]
 
     def _interval(self, time: float | None) -> tuple[float, float]:
-        """The time since the first sample, and since the one before, in usual intervals."""
+        """Time since the first sample and since the last one, in units of the usual interval."""
         assert self._inputs.interval is not None
         if time is None:
             raise ValueError("time is None, expected a number: the training had times")
@@ -64,7 +61,7 @@ class Listener:
         return since, interval
 
     def _step(self, u: np.ndarray, there: bool, interval: float | None) -> Any:
-        """A sample that is missing, or comes after an interval of its own."""
+        """Process a sample that is missing, or that has an interval."""
         answers, self._stream.state = self._model.run(
             self._stream.state,
             u,
@@ -76,7 +73,7 @@ class Listener:
 
 
 class ForecastListener:
-    """A forecaster, which keeps as many samples as it reads for a forecast."""
+    """A stream of a forecaster, which keeps the last samples that a forecast reads."""
 
     def __init__(self, forecaster: Any):
         if forecaster.known_:
@@ -88,7 +85,7 @@ class ForecastListener:
         self._seen: deque[np.ndarray] = deque(maxlen=forecaster.past_)
 
     def __call__(self, sample: Any, time: None = None) -> np.ndarray:
-        """(horizon, variables), in the units of the data: what comes after this sample."""
+        """Return the forecast after this sample, `(horizon, variables)`, in units of the data."""
         names = self._forecaster.names_
         values = np.asarray(sample, np.float64)
         _checks.shape("sample", values, (len(names),))

@@ -1,4 +1,4 @@
-"""Whichever estimator a directory holds."""
+"""Reading an estimator of any kind from a directory."""
 
 import os
 
@@ -17,7 +17,7 @@ _ESTIMATORS = {
 def load(
     directory: str | os.PathLike[str],
 ) -> LinOSSClassifier | LinOSSRegressor | LinOSSForecaster:
-    """The estimator that was saved in a directory, or trained there.
+    """Read the estimator that was saved in a directory, or trained there.
 
     ```python
     >>> import numpy as np, tempfile

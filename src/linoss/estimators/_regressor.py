@@ -1,4 +1,4 @@
-"""Numbers from sequences: one or several for each, or at every k-th step."""
+"""Regression: one or several numbers for each sequence, or at every k-th step."""
 
 import os
 from typing import Any
@@ -8,13 +8,19 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 
+from linoss._declare import check_settings, documented
+from linoss._settings import RegressorSettings
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import OnProgress, Run, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
 from linoss.training import Inputs, Regression
 
 
-class LinOSSRegressor(RegressorMixin, SequenceEstimator):
-    """A LinOSS model that learns numbers from sequences, with scikit-learn's manners.
+@documented
+class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
+    """A scikit-learn regressor of sequences.
+
+    With `every=k` it predicts targets at every k-th step, `(length // k,)` or `(length // k, n)`
+    for each case.
 
     ```python
     >>> import numpy as np
@@ -27,66 +33,6 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
 
     ```
     """
-
-    def __init__(
-        self,
-        *,
-        hidden_size: int = 64,
-        state_size: int = 64,
-        num_blocks: int = 2,
-        scheme: str = "exact",
-        damped: bool | None = None,
-        bidirectional: bool = False,
-        norm: str | None = "batch",
-        dropout: float = 0.1,
-        time_channel: bool = False,
-        model_options: dict[str, Any] | None = None,
-        every: int | None = None,
-        steps: int = 1000,
-        batch_size: int = 32,
-        learning_rate: float = 3e-3,
-        warmup: int | None = None,
-        schedule: str = "cosine",
-        weight_decay: float = 0.01,
-        clip_norm: float | None = 1.0,
-        validation_fraction: float | None = None,
-        evaluate_every: int | None = None,
-        patience: int | None = None,
-        devices: int | tuple[int, int] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        """**Arguments:** as for [`linoss.LinOSSClassifier`][], and
-
-        - `every`: None for one answer a sequence (of one number or several), or k for an answer at
-          every k-th step: the targets of a case are then `(length // k,)` or `(length // k, n)`.
-        """
-        super().__init__(
-            hidden_size=hidden_size,
-            state_size=state_size,
-            num_blocks=num_blocks,
-            scheme=scheme,
-            damped=damped,
-            bidirectional=bidirectional,
-            norm=norm,
-            dropout=dropout,
-            time_channel=time_channel,
-            model_options=model_options,
-            steps=steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            warmup=warmup,
-            schedule=schedule,
-            weight_decay=weight_decay,
-            clip_norm=clip_norm,
-            validation_fraction=validation_fraction,
-            evaluate_every=evaluate_every,
-            patience=patience,
-            devices=devices,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.every = every
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -105,14 +51,15 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
         resume: bool = False,
         on_progress: OnProgress | None = None,
     ) -> "LinOSSRegressor":
-        """Learn from sequences and their targets.
+        """Train on sequences and their targets.
 
         **Arguments:** as for [`linoss.LinOSSClassifier.fit`][], but
 
         - `y`: `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, answers)`,
           `(cases, answers, n)`, or a list of `(answers,)` or `(answers, n)` arrays, where NaN
-          means that a target is not known.
+          means that a target is unknown.
         """
+        check_settings(self)
         _refuse_words(y)
         checks = {"multi_output": True, "y_numeric": True} if self.every is None else {}
         targets = None if self.every is not None or isinstance(X, Sequences) else y
@@ -138,14 +85,14 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
                 cases.select(np.sort(first)),
                 cases.select(np.sort(second)),
             )
-        inputs = Inputs.from_sequences(training_set, time_channel=self.time_channel)
+        inputs = Inputs.from_sequences(training_set, time_channel=bool(self.time_channel))
         objective = Regression.from_labels(training_set.labels, every=self.every)
-        run = Run(directory, resume, on_progress)
-        self._train(inputs, objective, training_set, validation_set, seed, run, every=self.every)
+        run = RunOptions(directory, resume, on_progress)
+        self._train(inputs, objective, training_set, validation_set, seed, run)
         return self
 
     def predict(self, X: Any, *, times: Any = None) -> Any:
-        """The targets, in the shape that they had in `fit`; a list where their numbers differ."""
+        """Targets in the shape that they had in `fit`; a list if their numbers differ."""
         answers = self._answers(X, times)
         if not self.one_number_:
             return answers
@@ -154,7 +101,7 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
-        """R² over all targets that are known; `y` may be left out where X has labels."""
+        """R² over all known targets; `y` may be left out if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
         found = self.predict(X, times=times)
         if self.every is None:
@@ -176,7 +123,7 @@ class LinOSSRegressor(RegressorMixin, SequenceEstimator):
 
 
 def _refuse_words(y: Any) -> None:
-    """Refuse targets that are text; what else is no target, others say."""
+    """Raise a ValueError for targets that are text."""
     try:
         targets = iter(y)
     except TypeError:

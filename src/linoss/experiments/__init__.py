@@ -3,13 +3,13 @@
 from linoss.experiments._page import write_page
 from linoss.experiments._protocol import MODELS
 from linoss.experiments._reproduce import EXPERIMENTS, Experiment, reproduce
-from linoss.experiments._results import Result, read_results
+from linoss.experiments._results import ExperimentResult, read_results
 
 __all__ = [
     "EXPERIMENTS",
     "MODELS",
     "Experiment",
-    "Result",
+    "ExperimentResult",
     "read_results",
     "reproduce",
     "write_page",

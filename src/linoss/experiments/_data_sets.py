@@ -1,4 +1,4 @@
-"""Where data sets are, and what to say of one that is not there."""
+"""The places of data sets, and the error for a missing one."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ SOURCES = {
 
 
 class MissingData(DataError):
-    """A data set is not there."""
+    """A data set is missing."""
 
     def __init__(self, data_set: str, expected: Path):
         self.data_set, self.source = data_set, SOURCES[data_set]
@@ -28,7 +28,7 @@ class MissingData(DataError):
 
 
 def data_directory(given: str | os.PathLike[str] | None) -> Path:
-    """The directory of data sets: as given, or as the environment says."""
+    """The directory of data sets: as given, or from the environment."""
     chosen = given or os.environ.get(VARIABLE)
     if not chosen:
         raise DataError(

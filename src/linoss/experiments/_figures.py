@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from linoss.experiments._protocol import NAMES
-from linoss.experiments._results import Result, unique
+from linoss.experiments._results import ExperimentResult, unique
 
 _REPRODUCIBLE: dict[Any, Any] = {"svg.hashsalt": "linoss", "svg.fonttype": "none"}
 
 
 class Figures:
-    """A directory for figures, as seen from a page that shows them."""
+    """A directory for figures, and its path relative to the page that shows them."""
 
     def __init__(self, folder: Path, prefix: str = ""):
         self.folder, self.prefix = folder, prefix
 
     @contextmanager
     def draw(self, name: str, alt: str, lines: list[str], **options: Any) -> Iterator[Any]:
-        """Axes to draw on; what shows the figure in Markdown is added to `lines`."""
+        """Axes to draw on. The Markdown that shows the figure is added to `lines`."""
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ class Figures:
 
 
 def learning_curves(
-    results: Sequence[Result], figures: Figures, name: str, title: str
+    results: Sequence[ExperimentResult], figures: Figures, name: str, title: str
 ) -> list[str]:
     """The validation metric over the steps of each run, a colour for each model and variant."""
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""The page of results: made of result files, with what was not run and why."""
+"""The page of results, made from result files, with what was not run and why."""
 
 import json
 import os
@@ -6,10 +6,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from linoss._files import write_text
+from linoss._stderr import duration
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import NAMES, Scope
-from linoss.experiments._results import MISSING, Result, read_results, unique, write_text
-from linoss.training._progress import duration
+from linoss.experiments._results import MISSING, ExperimentResult, read_results, unique
 
 _HEAD = """# Results
 
@@ -58,7 +59,7 @@ def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) ->
     write_text(page, "\n".join(sections))
 
 
-def _provenance(results: list[Result]) -> list[str]:
+def _provenance(results: list[ExperimentResult]) -> list[str]:
     """Commands, seeds and time; and for each, from which commit and on what machine."""
     lines = []
     ways = unique(_way(result) for result in results)
@@ -80,7 +81,7 @@ def _provenance(results: list[Result]) -> list[str]:
     return lines
 
 
-def _way(result: Result) -> tuple[str, str | None, str, str]:
+def _way(result: ExperimentResult) -> tuple[str, str | None, str, str]:
     made = result.made
     return made["command"], made["commit"], made["machine"], made["jax"]
 
@@ -88,11 +89,11 @@ def _way(result: Result) -> tuple[str, str | None, str, str]:
 def _not_run(
     experiment: str,
     scope: Scope,
-    results: list[Result],
+    results: list[ExperimentResult],
     missing: dict[str, str],
     notes: dict[str, str],
 ) -> list[str]:
-    """What there is no result of, with the reason."""
+    """What has no result, with the reason."""
     there = {(result.data_set, result.model, result.variant) for result in results}
     there |= {(data_set, model, None) for data_set, model, _ in there}
     absent = [cell for cell in scope.cells() if cell not in there]

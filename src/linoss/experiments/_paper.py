@@ -1,4 +1,4 @@
-"""The numbers of others: the paper's tables, and what was published with its code.
+"""Published numbers: the paper's tables, and what was published with its code.
 
 Nothing here was computed by this project. Each table says where it comes from; "the paper" is
 Rusch and Rus, Oscillatory State-Space Models, ICLR 2025.
@@ -48,7 +48,7 @@ SUBJECTS = 15
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What the paper's search chose."""
+    """The hyperparameters that the paper's search chose."""
 
     learning_rate: float
     hidden_size: int

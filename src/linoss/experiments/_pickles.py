@@ -1,4 +1,4 @@
-"""Reading pickles of NumPy arrays without running anything that they say.
+"""Reading pickles of NumPy arrays without running their code.
 
 A pickle is a program. Of what it may call, this reader knows the few names that arrays are made of,
 and puts its own records in their place: no function of NumPy or Python is ever called.
@@ -17,7 +17,7 @@ _NUMBERS = re.compile(r"[biuf][1248]")
 
 
 class _Type:
-    """What a pickle says of a dtype."""
+    """The record of a dtype in a pickle."""
 
     code: Any = None
     order: Any = "="
@@ -37,7 +37,7 @@ class _Type:
 
 
 class Pickled:
-    """What a pickle says of an array; `array` makes it."""
+    """The record of an array in a pickle; `array` makes the array."""
 
     state: Any = None
 
@@ -84,7 +84,7 @@ class _Encoded(_Class):
 
 
 class _NoBytes(_Class):
-    """And how they write none."""
+    """How protocols before 3 write empty bytes."""
 
     def __new__(cls) -> Any:
         return b""
@@ -102,7 +102,7 @@ _KNOWN: dict[tuple[str, str], Any] = {
 
 
 class _Reader(pickle.Unpickler):
-    """An unpickler to which nothing is known but arrays."""
+    """An unpickler that knows nothing but arrays."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         """The record that stands for a name."""

@@ -1,4 +1,4 @@
-"""What can be chosen of an experiment: models, seeds, data sets, protocol."""
+"""The options of experiments: models, seeds, data sets, protocol."""
 
 import itertools
 import os
@@ -32,7 +32,7 @@ NAMES = {
     "damped-im": "damped IM",
     "damped-exact": "damped, exact",
 }
-"""How tables call them."""
+"""Their names in tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,18 +43,18 @@ class Scope:
     models: tuple[str, ...]
     """Those of the paper."""
     beside: tuple[str, ...] = ()
-    """Those that a full record has beside them."""
+    """Further models of a full record."""
     variants: tuple[str | None, ...] = (None,)
     seeds: tuple[int, ...] = ()
     """By default; none where nothing is drawn."""
 
     def cells(self) -> list[tuple[str, str, str | None]]:
-        """Data set, model and variant of all that a full record has."""
+        """Data set, model and variant of every entry of a full record."""
         models = (*self.models, *self.beside)
         return list(itertools.product(self.data_sets, models, self.variants))
 
     def refuse(self, experiment: str, options: "Options") -> None:
-        """Refuse what an experiment could not do, or would silently not do."""
+        """Refuse options that the experiment cannot follow, or would ignore."""
         for data_set in options.data_sets or ():
             _checks.one_of("data set", data_set, self.data_sets)
         if options.seeds and not self.seeds:
@@ -63,7 +63,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How long to train, and when to look."""
+    """The length of a training, and its evaluations."""
 
     steps: int
     evaluate_every: int
@@ -80,7 +80,7 @@ the same splits with twenty times as many evaluations, so that it ends twenty ti
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a user chose; None for the experiment's own choice."""
+    """The options of a user; None for the experiment's own choice."""
 
     out: Path
     data_dir: Path | None = None
@@ -105,7 +105,7 @@ class Options:
             _checks.number("seed", seed, "a number in [0, 2**32)", lambda s: 0 <= s < 2**32)
 
     def command(self, experiment: str) -> str:
-        """The command that asks for the same, but for where data and results are."""
+        """The command with these options, without the places of data and results."""
         words = ["linoss", "reproduce", experiment]
         for option, values in (("--data-set", self.data_sets), ("--model", self.models)):
             words += [word for value in values or () for word in (option, value)]
@@ -140,7 +140,7 @@ def training_config(
 
 
 def hyperparameters(data_set: str, model: str) -> _paper.Hyperparameters:
-    """The paper's best: LinOSS-IM's for what forgets, by scheme or by damping; else IMEX's."""
+    """The paper's best: those of LinOSS-IM for models with dissipation, else those of IMEX."""
     forgets = model == "im" or MODELS[model].get("damped", False)
     return _paper.BEST[data_set, "im" if forgets else "imex"]
 
@@ -151,5 +151,5 @@ def as_path(path: str | os.PathLike[str] | None) -> Path | None:
 
 
 def chosen(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
-    """What was chosen, each once, as a tuple; nothing chosen is None."""
+    """The chosen values without repetition; None if there are none."""
     return tuple(dict.fromkeys(values or ())) or None

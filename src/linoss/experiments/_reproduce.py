@@ -1,4 +1,4 @@
-"""One way into all experiments."""
+"""Running any experiment."""
 
 import importlib
 import os
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from linoss import _checks
+from linoss._files import write_text
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import Options, as_path, chosen
-from linoss.experiments._results import read_results, write_text
+from linoss.experiments._results import read_results
 
 Experiment = Literal[
     "uea",

@@ -1,4 +1,4 @@
-"""What came out of a run, as a file, with all that is needed to believe it."""
+"""Results as files, with all that is needed to reproduce them."""
 
 import datetime
 import functools
@@ -13,14 +13,16 @@ from typing import Any
 
 import jax
 
-import linoss
+from linoss import __version__
+from linoss._files import write_text
 from linoss.experiments._protocol import MODELS
+from linoss.scan import engines
 
 RESULT, MISSING = "result.json", "missing.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class ExperimentResult:
     """The outcome of one run, or of one measurement."""
 
     experiment: str
@@ -28,10 +30,10 @@ class Result:
     model: str
     seed: int | None = None
     variant: str | None = None
-    """What else tells it from the other runs of its experiment."""
+    """What else distinguishes it from other runs of the experiment."""
     protocol: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    """All that decides the outcome."""
+    """All settings that decide the outcome."""
     outcome: dict[str, Any] = field(default_factory=dict)
     """Numbers by name."""
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -40,24 +42,24 @@ class Result:
     """How: command, seconds, commit, versions, machine, date."""
 
 
-def write_result(folder: Path, result: Result) -> None:
-    """Write a result, whole or not at all."""
+def write_result(folder: Path, result: ExperimentResult) -> None:
+    """Write a result into a directory, atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / RESULT, json.dumps(asdict(result), indent=1, allow_nan=False) + "\n")
 
 
-def read_result(folder: Path) -> Result | None:
+def read_result(folder: Path) -> ExperimentResult | None:
     """The result in a directory, if there is one."""
     path = folder / RESULT
     if not path.exists():
         return None
     try:
-        return Result(**json.loads(path.read_text()))
+        return ExperimentResult(**json.loads(path.read_text()))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: is no result of an experiment ({error}); remove it") from None
 
 
-def read_results(folder: Path) -> list[Result]:
+def read_results(folder: Path) -> list[ExperimentResult]:
     """All results below a directory, by protocol, data set and model, then by their paths."""
     found = (read_result(path.parent) for path in sorted(folder.rglob(RESULT)))
     order = {model: place for place, model in enumerate(MODELS)}
@@ -67,23 +69,16 @@ def read_results(folder: Path) -> list[Result]:
     )
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file such that it holds the old text or the new, whenever the process dies."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)
-
-
 def made_by(command: str, seconds: float) -> dict[str, Any]:
     """How a result was made, now, on this machine."""
     return {
         "command": command,
         "seconds": round(seconds, 1),
         "commit": _commit(),
-        "linoss": linoss.__version__,
+        "linoss": __version__,
         "jax": jax.__version__,
         "python": platform.python_version(),
-        "engines": list(linoss.engines()),
+        "engines": list(engines()),
         "machine": machine(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
@@ -120,7 +115,7 @@ def _commit() -> str | None:
             ["git", "-C", str(source), *arguments], capture_output=True, text=True, check=True
         ).stdout.strip()
 
-    source = Path(linoss.__file__).resolve().parent
+    source = Path(__file__).resolve().parents[1]
     try:
         if not git("ls-files", "__init__.py"):
             return None  # installed into somebody else's repository

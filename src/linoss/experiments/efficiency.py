@@ -24,13 +24,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from linoss._stderr import say
 from linoss.experiments import _paper, _textbook
+from linoss.experiments._execute import left_for_all, refuse_difference
 from linoss.experiments._figures import Figures
+from linoss.experiments._markdown import ABSENT, table
 from linoss.experiments._protocol import MODELS as SETTINGS
 from linoss.experiments._protocol import NAMES, Options, Scope, hyperparameters
-from linoss.experiments._results import Result, made_by, read_result, unique, write_result
-from linoss.experiments._runs import left_for_all, refuse_difference, say
-from linoss.experiments._tables import ABSENT, table
+from linoss.experiments._results import ExperimentResult, made_by, read_result, unique, write_result
 from linoss.nn import LinOSS, LinOSSConfig, trainable
 
 NAME, TITLE = "efficiency", "Memory and run time"
@@ -43,7 +44,7 @@ _ENDED = "has ended"
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """All that decides the work of a training step."""
+    """The sizes that decide the work of a training step."""
 
     batch_size: int
     length: int
@@ -57,7 +58,7 @@ class Size:
 
 
 def size_of(data_set: str, model: str) -> Size:
-    """That of the paper's best model on a data set."""
+    """The size of the paper's best model on a data set."""
     data, chosen = _paper.DATA_SETS[data_set], hyperparameters(data_set, model)
     return Size(
         batch_size=data.batch_size,
@@ -91,7 +92,7 @@ def run(options: Options) -> None:
     for place, (data_set, model, folder, settings) in enumerate(todo, start=1):
         start = time.monotonic()
         outcome = compare(size_of(data_set, model), repeats)
-        result = Result(
+        result = ExperimentResult(
             experiment=NAME,
             data_set=data_set,
             model=model,
@@ -141,11 +142,11 @@ def compare(size: Size, repeats: int) -> dict[str, dict[str, Any] | None]:
 
 
 class EndedError(RuntimeError):
-    """A process that measures is no more."""
+    """A process that measures has ended."""
 
 
 class Worker:
-    """One method in a process of its own, so that memory is its own."""
+    """One method in its own process, so that its memory can be measured."""
 
     def __init__(self, method: str, size: Size):
         self.method = method
@@ -163,11 +164,12 @@ class Worker:
         )
 
     def ask(self, line: str) -> float:
-        """Its answer, a number."""
+        """Send a line, and return the answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
-            print(line, file=self.process.stdin, flush=True)
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
             return float(self.process.stdout.readline())
         except (BrokenPipeError, ValueError):
             code = self.process.wait()
@@ -194,7 +196,7 @@ class Worker:
         return self.ask("memory")
 
     def end(self) -> None:
-        """End it."""
+        """End the process."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -257,7 +259,7 @@ def training_step(method: Method, size: Size) -> Callable[[], None]:
 
 
 def work(step: Callable[[], None]) -> None:
-    """What a worker does: an answer for each line."""
+    """Answer each line of stdin on stdout."""
     before = memory("VmRSS")
     for line in sys.stdin:
         if line == "step\n":
@@ -278,7 +280,7 @@ def memory(field: str) -> float:
     return int(line.split()[1]) / 1024
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """Both methods beside the paper's GPU."""
     lines = [
         "A training step (forward, backward, Adam), as the seconds that 1000 of them take, and the "
@@ -299,7 +301,7 @@ def report(results: list[Result], figures: Figures) -> str:
     return "\n".join(lines)
 
 
-def _rows(results: list[Result]) -> list[list[str]]:
+def _rows(results: list[ExperimentResult]) -> list[list[str]]:
     rows = []
     for result in sorted(results, key=lambda r: SCOPE.data_sets.index(r.data_set)):
         measured = [result.outcome[method] for method in METHODS]

@@ -15,11 +15,11 @@ from jaxtyping import Float, PRNGKeyArray
 
 from linoss.data import Sequences
 from linoss.experiments import _paper
+from linoss.experiments._execute import ExperimentRun, Problem, execute
 from linoss.experiments._figures import Figures, learning_curves
+from linoss.experiments._markdown import ABSENT, span, table
 from linoss.experiments._protocol import NAMES, Options, Scope
-from linoss.experiments._results import Result, unique
-from linoss.experiments._runs import Problem, Run, execute
-from linoss.experiments._tables import ABSENT, span, table
+from linoss.experiments._results import ExperimentResult, unique
 from linoss.nn import LinOSS
 from linoss.training import Inputs, Regression, TrainingConfig, predict
 
@@ -45,7 +45,7 @@ def run(options: Options) -> None:
     """Train every model, by default with the first seed."""
     updates = options.max_steps or UPDATES[options.protocol]
     runs = [
-        Run(
+        ExperimentRun(
             experiment=NAME,
             data_set=NAME,
             model=model,
@@ -77,7 +77,7 @@ def sequences(data: tuple[Array, Array]) -> Sequences:
     return Sequences(list(u.astype(np.float32)), y)
 
 
-def make_problem(run: Run) -> Problem:
+def make_problem(run: ExperimentRun) -> Problem:
     """The three sets of a seed."""
     keys = jax.random.split(jax.random.key(run.seed), 3)
     training, validation, test = (
@@ -89,7 +89,7 @@ def make_problem(run: Run) -> Problem:
 
 
 def training_config(updates: int, *, seed: int = 0) -> TrainingConfig:
-    """How models learn the motion."""
+    """The settings of the training."""
     return TrainingConfig(
         steps=updates,
         batch_size=32,
@@ -120,11 +120,11 @@ def parts(error: Any) -> list[float]:
     """The mean error of the first tenth of the time, the middle one, the last one, and of all."""
     error, tenth = np.asarray(error), max(len(error) // 10, 1)
     middle = (len(error) - tenth) // 2
-    pieces = (error[:tenth], error[middle : middle + tenth], error[-tenth:], error)
-    return [float(np.mean(piece)) for piece in pieces]
+    parts = (error[:tenth], error[middle : middle + tenth], error[-tenth:], error)
+    return [float(np.mean(part)) for part in parts]
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """Errors early and late, the factor between the models, and the figure."""
     lines = [
         "Mean squared error on the test sequences, over a tenth of the time each. The paper: "
@@ -154,7 +154,7 @@ def report(results: list[Result], figures: Figures) -> str:
     return "\n".join(lines)
 
 
-def mean_error(results: list[Result], model: str) -> np.ndarray:
+def mean_error(results: list[ExperimentResult], model: str) -> np.ndarray:
     """The error over time, mean over the seeds."""
     errors = [r.outcome["error_over_time"] for r in results if r.model == model]
     return np.mean(errors, axis=0)

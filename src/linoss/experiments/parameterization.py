@@ -4,11 +4,11 @@ import functools
 from typing import Any
 
 from linoss.experiments import _paper
+from linoss.experiments._execute import execute, make_run
 from linoss.experiments._figures import Figures, learning_curves
+from linoss.experiments._markdown import over_seeds, printed, span, table
 from linoss.experiments._protocol import NAMES, Options, Scope
-from linoss.experiments._results import Result, unique
-from linoss.experiments._runs import execute, make_run
-from linoss.experiments._tables import over_seeds, printed, span, table
+from linoss.experiments._results import ExperimentResult, unique
 from linoss.experiments.uea import available, make_problem
 
 NAME, TITLE = "parameterization", "Parameterisation and initialisation of A"
@@ -35,7 +35,7 @@ def run(options: Options) -> None:
     execute(runs, functools.partial(make_problem, data_dir), options)
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """Our rows beside the paper's."""
     lines = ["Test accuracy in percent: mean ± deviation over the seeds.", ""]
     data_sets = [name for name in _paper.UEA if any(r.data_set == name for r in results)]

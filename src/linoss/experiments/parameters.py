@@ -7,10 +7,10 @@ import numpy as np
 
 from linoss.experiments import _paper
 from linoss.experiments._figures import Figures
+from linoss.experiments._markdown import ABSENT, table
 from linoss.experiments._protocol import MODELS as SETTINGS
 from linoss.experiments._protocol import NAMES, Options, Scope, hyperparameters
-from linoss.experiments._results import Result, made_by, write_result
-from linoss.experiments._tables import ABSENT, table
+from linoss.experiments._results import ExperimentResult, made_by, write_result
 from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 
 NAME, TITLE = "parameters", "Numbers of parameters"
@@ -30,7 +30,7 @@ def run(options: Options) -> None:
                 num_blocks=chosen.num_blocks,
                 **SETTINGS[model],
             )
-            result = Result(
+            result = ExperimentResult(
                 experiment=NAME,
                 data_set=data_set,
                 model=model,
@@ -55,7 +55,7 @@ def count(config: LinOSSConfig) -> dict[str, int]:
     }
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """Each count beside the paper's."""
     rows = []
     for result in sorted(results, key=lambda r: list(_paper.UEA).index(r.data_set)):

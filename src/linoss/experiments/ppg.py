@@ -15,12 +15,12 @@ import numpy as np
 from linoss.data import DataError, Sequences
 from linoss.experiments import _paper
 from linoss.experiments._data_sets import data_directory, find
+from linoss.experiments._execute import ExperimentRun, Problem, execute, make_run
 from linoss.experiments._figures import Figures, learning_curves
+from linoss.experiments._markdown import ABSENT, model_table, table
 from linoss.experiments._pickles import array_at, read_pickle
 from linoss.experiments._protocol import NAMES, Options, Scope
-from linoss.experiments._results import Result, unique
-from linoss.experiments._runs import Problem, Run, execute, make_run
-from linoss.experiments._tables import ABSENT, model_table, table
+from linoss.experiments._results import ExperimentResult, unique
 from linoss.training import Inputs, Regression
 
 NAME, TITLE = "ppg", "PPG-DaLiA, sequences of 49,920 steps"
@@ -48,7 +48,7 @@ def run(options: Options) -> None:
     execute(runs, functools.partial(make_problem, folder), options)
 
 
-def make_problem(folder: Path, run: Run) -> Problem:
+def make_problem(folder: Path, run: ExperimentRun) -> Problem:
     """The windows of all subjects; their split is the same for every seed."""
     training, validation, test = (
         Sequences(values, np.stack(labels)) for values, labels in read_windows(folder)
@@ -128,9 +128,9 @@ def cut(signals: np.ndarray, labels: np.ndarray, order: np.ndarray) -> list[Part
     starts = np.concatenate([[0.0], ends[:-1]])
     parts: list[Part] = [([], [])] * 3
     for part, start, end in zip(order, starts, ends, strict=True):
-        pieces = [x[int(start * len(x)) : int(end * len(x))] for x in (signals, labels)]
-        answers = min(len(pieces[0]) // EVERY, len(pieces[1]))
-        parts[part] = windows(pieces[0][: answers * EVERY], EVERY), windows(pieces[1][:answers], 1)
+        cuts = [x[int(start * len(x)) : int(end * len(x))] for x in (signals, labels)]
+        answers = min(len(cuts[0]) // EVERY, len(cuts[1]))
+        parts[part] = windows(cuts[0][: answers * EVERY], EVERY), windows(cuts[1][:answers], 1)
     return parts
 
 
@@ -140,7 +140,7 @@ def windows(array: np.ndarray, steps: int) -> list[np.ndarray]:
     return [array[i : i + length] for i in range(0, len(array) - length + 1, stride)]
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """The paper's table with ours beside it, and learning curves."""
     lines = [
         "Mean squared error on the test part, in hundredths (label in [-1, 1]). Seeds cannot be "

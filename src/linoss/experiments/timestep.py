@@ -4,11 +4,11 @@ import functools
 import statistics
 
 from linoss.experiments import _paper
+from linoss.experiments._execute import execute, make_run
 from linoss.experiments._figures import Figures, learning_curves
+from linoss.experiments._markdown import over_seeds, printed, span, table
 from linoss.experiments._protocol import NAMES, Options, Scope
-from linoss.experiments._results import Result, unique
-from linoss.experiments._runs import execute, make_run
-from linoss.experiments._tables import over_seeds, printed, span, table
+from linoss.experiments._results import ExperimentResult, unique
 from linoss.experiments.uea import available, make_problem
 
 NAME, TITLE = "timestep", "Sensitivity to the timestep"
@@ -34,7 +34,7 @@ def run(options: Options) -> None:
     execute(runs, functools.partial(make_problem, data_dir), options)
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """A table, and the figure: mean and deviation over the timestep."""
     lines = [
         "Test accuracy in percent by timestep: mean ± deviation over the seeds. The paper shows "
@@ -65,12 +65,12 @@ def report(results: list[Result], figures: Figures) -> str:
     return "\n".join(lines)
 
 
-def timestep_of(result: Result) -> float:
+def timestep_of(result: ExperimentResult) -> float:
     """The fixed timestep of a run."""
     return float(result.settings["model"]["timestep"])
 
 
-def _figure(results: list[Result], figures: Figures, name: str) -> list[str]:
+def _figure(results: list[ExperimentResult], figures: Figures, name: str) -> list[str]:
     lines: list[str] = []
     alt = "Test accuracy over the timestep, mean and deviation over the seeds."
     with figures.draw(name, alt, lines) as axes:

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
+from linoss._files import write_text
+from linoss._stderr import say
 from linoss.data import DataError, Sequences, read_parts
 from linoss.experiments import _paper
 from linoss.experiments._data_sets import MissingData, data_directory, find
+from linoss.experiments._execute import ExperimentRun, Problem, execute, make_run
 from linoss.experiments._figures import Figures, learning_curves
+from linoss.experiments._markdown import ABSENT, judged, over_seeds, printed, source_of, span, table
 from linoss.experiments._protocol import NAMES, Options, Scope
-from linoss.experiments._results import MISSING, Result, unique, write_text
-from linoss.experiments._runs import Problem, Run, execute, make_run, say
+from linoss.experiments._results import MISSING, ExperimentResult, unique
 from linoss.experiments._splits import published_split
-from linoss.experiments._tables import ABSENT, judged, over_seeds, printed, source_of, span, table
 from linoss.training import Classification, Inputs
 
 NAME, TITLE = "uea", "Six data sets of the UEA archive"
@@ -65,7 +67,7 @@ def note_missing(folder: Path, missing: list[MissingData]) -> None:
     write_text(folder / MISSING, json.dumps(content, indent=1) + "\n")
 
 
-def make_problem(data_dir: Path, run: Run) -> Problem:
+def make_problem(data_dir: Path, run: ExperimentRun) -> Problem:
     """The split of a seed, values as they are."""
     cases = read_joined(find(run.data_set, data_dir))
     assert cases.labels is not None
@@ -120,7 +122,7 @@ def sorted_unique(rows: list[np.ndarray]) -> np.ndarray:
     return np.array(kept)
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """The paper's table with ours beside it, seed by seed, and learning curves."""
     lines = [
         "Test accuracy in percent: mean ± deviation over the seeds.",
@@ -146,7 +148,7 @@ def report(results: list[Result], figures: Figures) -> str:
     return "\n".join(lines)
 
 
-def accuracy_table(results: list[Result]) -> list[str]:
+def accuracy_table(results: list[ExperimentResult]) -> list[str]:
     """A row of the paper and one of ours for each model."""
     rows = []
     for model in unique([*_paper.ACCURACY, *(result.model for result in results)]):
@@ -167,7 +169,7 @@ def accuracy_table(results: list[Result]) -> list[str]:
     return [table(head, rows)]
 
 
-def _average(results: list[Result]) -> str:
+def _average(results: list[ExperimentResult]) -> str:
     means = []
     for data_set in _paper.UEA:
         found = [r.outcome["test"] for r in results if r.data_set == data_set]
@@ -177,7 +179,7 @@ def _average(results: list[Result]) -> str:
     return f"{100 * sum(means) / len(means):.1f}"
 
 
-def seed_table(results: list[Result]) -> list[str]:
+def seed_table(results: list[ExperimentResult]) -> list[str]:
     """Each seed's test accuracy, ours and the published one."""
     rows = []
     seeds = unique([*_paper.SEEDS, *(result.seed for result in results)])
@@ -207,7 +209,7 @@ def seed_table(results: list[Result]) -> list[str]:
     return [table(head, rows)]
 
 
-def _validation(results: list[Result]) -> str:
+def _validation(results: list[ExperimentResult]) -> str:
     """Accuracy on the validation part, in percent: the mean over all evaluations, not the best."""
     curves = [[h["metric"] for h in r.history if h["metric"] is not None] for r in results]
     means = [sum(curve) / len(curve) for curve in curves if curve]
@@ -219,7 +221,7 @@ def _published(data_set: str, model: str) -> dict[int, float]:
     return dict(zip(_paper.SEEDS, _paper.PER_SEED.get((data_set, model), ()), strict=False))
 
 
-def _difference(results: list[Result], published: dict[int, float]) -> str:
+def _difference(results: list[ExperimentResult], published: dict[int, float]) -> str:
     """To the published answers on the same splits, in points, with its standard error."""
     both = [r for r in results if r.seed in published and r.outcome["test"] is not None]
     if not both:
@@ -229,7 +231,7 @@ def _difference(results: list[Result], published: dict[int, float]) -> str:
     return f"{100 * (ours - them):+.1f} ± {100 * math.hypot(our_error, their_error):.1f}"
 
 
-def _answers(results: list[Result]) -> list[tuple[int, float]]:
+def _answers(results: list[ExperimentResult]) -> list[tuple[int, float]]:
     """How many there are in each test part, and the share of right ones."""
     tests = [(r.outcome["cases"][2], r.outcome["test"]) for r in results]
     return [(cases, test) for cases, test in tests if test is not None]

@@ -1,46 +1,48 @@
-"""The search for hyperparameters: the paper's whole grid, picked by validation.
+"""The search for hyperparameters: the paper's whole grid, chosen by the validation metric.
 
-Each search, of a data set, a model and a seed, is a study, of which any number of processes do
-the trials.
+Each search, of a data set, a model and a seed, is a study whose trials any number of processes
+share.
 """
 
 import functools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from linoss._stderr import say
 from linoss.experiments import _paper
+from linoss.experiments._execute import (
+    ExperimentRun,
+    execute_one,
+    is_finished,
+    make_run,
+    no_more,
+)
 from linoss.experiments._figures import Figures
-from linoss.experiments._processes import together
+from linoss.experiments._markdown import ABSENT, table
 from linoss.experiments._protocol import NAMES, Options, Scope
-from linoss.experiments._results import Result, read_result, unique
-from linoss.experiments._runs import Run, execute_one, is_finished, make_run, no_more, say
-from linoss.experiments._tables import ABSENT, table
+from linoss.experiments._results import ExperimentResult, read_result, unique
+from linoss.experiments._worker_pool import together
 from linoss.experiments.uea import available, make_problem
-from linoss.search._progress import Silence
-from linoss.search._shared import Claim, Definition, SharedStudy
-from linoss.search._space import Values
-from linoss.search._storage import Storage
-from linoss.search._worker import summary_of, work
+from linoss.search import search_grid
 from linoss.training import TrainingError
 
 NAME, TITLE = "uea-search", "The search for hyperparameters"
 SCOPE = Scope(data_sets=tuple(_paper.UEA), models=("im", "imex"), seeds=_paper.SEEDS[:1])
 _SHOWN = 5
-_SILENCE = 60  # seconds without a sign of life after which a process counts as dead
 
 
 @dataclass(frozen=True)
 class Search:
     """A run for each point of the grid."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[ExperimentRun, ...]
 
     @property
     def name(self) -> str:
-        """Of the study."""
+        """The name of the study."""
         run = self.runs[0]
         return f"{run.protocol}, {run.data_set}, {NAMES[run.model]}, seed {run.seed}"
 
@@ -68,7 +70,7 @@ def run(options: Options) -> None:
     finished = sum(is_finished(run, options) for run in runs)
     if finished:
         say(f"{finished} of {len(runs)} runs have their results already")
-    again = replace(options, resume=True)  # of a process that died
+    again = replace(options, resume=True)  # to take over the runs of a process that died
     worker = functools.partial(_work, searches=searches, data_dir=data_dir, options=again)
     try:
         if options.processes > 1 and finished < len(runs):
@@ -81,7 +83,7 @@ def run(options: Options) -> None:
 
 
 def _work(number: int, searches: Sequence[Search], data_dir: Path, options: Options) -> None:
-    """What each process does: all searches, first what nobody is at, then what was left."""
+    """The work of each process: free trials of all searches first, then what others leave."""
     for wait in (False, True):
         for search in searches:
             _work_on(search, data_dir, options, wait=wait)
@@ -91,48 +93,37 @@ def _work_on(search: Search, data_dir: Path, options: Options, *, wait: bool) ->
     url = options.storage or search.storage(options.out)
     if options.storage is None:
         search.runs[0].folder(options.out).parent.parent.mkdir(parents=True, exist_ok=True)
-    points = [asdict(run.hyperparameters) for run in search.runs]
-    space = {name: Values(tuple(unique(point[name] for point in points))) for name in points[0]}
-    settings = {"runs": [run.settings for run in search.runs[:1]], "points": points}
-    definition = Definition(metric="accuracy", higher_is_better=True, grid=True, settings=settings)
-    storage = Storage(url, _SILENCE)
-    try:
-        study = SharedStudy(storage, search.name, definition, dict(space), points)
-        problem = functools.partial(make_problem, data_dir)
+    problem = functools.partial(make_problem, data_dir)
 
-        def trial(claim: Claim) -> float:
-            run = search.runs[claim.number]
-            if is_finished(run, options):
-                result = read_result(run.folder(options.out))
-                assert result is not None
-            else:
-                result = execute_one(run, problem, options, no_more, live=options.processes == 1)
-            for record in result.history:
-                if record["metric"] is not None:
-                    claim.report(record["step"], record["metric"], judge=False)
-            if result.outcome["validation"] is None:
-                raise TrainingError(result.outcome["error"])
-            return result.outcome["validation"]
+    def trial(number: int, report: Callable[[int, float], None]) -> float:
+        run = search.runs[number]
+        if is_finished(run, options):
+            result = read_result(run.folder(options.out))
+            assert result is not None
+        else:
+            result = execute_one(run, problem, options, no_more, live=options.processes == 1)
+        for record in result.history:
+            if record["metric"] is not None:
+                report(record["step"], record["metric"])
+        if result.outcome["validation"] is None:
+            raise TrainingError(result.outcome["error"])
+        return result.outcome["validation"]
 
-        work(study, trial, len(search.runs), _Lines(search, study), wait=wait)
-    finally:
-        storage.close()
-
-
-class _Lines(Silence):
-    """A line for each trial that a process ended."""
-
-    def __init__(self, search: Search, study: SharedStudy):
-        self._search, self._study = search, study
-
-    def ended(self, what: str) -> None:
-        """Say it, and how far the study is."""
-        summary = summary_of(self._study, len(self._search.runs))
-        say(f"{self._search.name}, {what}; {summary.text('validation')}")
+    search_grid(
+        trial,
+        [asdict(run.hyperparameters) for run in search.runs],
+        storage=url,
+        study=search.name,
+        metric="accuracy",
+        higher_is_better=True,
+        settings={"runs": [run.settings for run in search.runs[:1]]},
+        on_end=lambda line: say(f"{search.name}, {line}"),
+        wait=wait,
+    )
 
 
 def _no_word(item: Any, result: Any, place: str, left: float) -> None:
-    """Processes speak for themselves."""
+    """Ignore the end of a process: each reports its own trials."""
 
 
 def title(point: _paper.Hyperparameters) -> str:
@@ -152,7 +143,7 @@ def title(point: _paper.Hyperparameters) -> str:
     )
 
 
-def ranked(results: list[Result]) -> list[tuple[_paper.Hyperparameters, float, float]]:
+def ranked(results: list[ExperimentResult]) -> list[tuple[_paper.Hyperparameters, float, float]]:
     """Points of the grid with their mean validation and test metric, the best first."""
     found = []
     for variant in unique(result.variant for result in results):
@@ -166,7 +157,7 @@ def ranked(results: list[Result]) -> list[tuple[_paper.Hyperparameters, float, f
     return sorted(found, key=lambda entry: -entry[1])
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """The best few points of each search, and the paper's."""
     lines = [
         f"The best {_SHOWN} points of the grid of {len(_paper.GRID)}, by accuracy on the "

@@ -23,11 +23,11 @@ import numpy as np
 from linoss.data import DataError, Table, read_table
 from linoss.experiments import _paper
 from linoss.experiments._data_sets import data_directory, find
+from linoss.experiments._execute import ExperimentRun, Problem, execute, make_run
 from linoss.experiments._figures import Figures, learning_curves
+from linoss.experiments._markdown import model_table
 from linoss.experiments._protocol import Options, Protocol, Scope
-from linoss.experiments._results import Result, unique
-from linoss.experiments._runs import Problem, Run, execute, make_run
-from linoss.experiments._tables import model_table
+from linoss.experiments._results import ExperimentResult, unique
 from linoss.training import Forecasting, Inputs, Windows
 
 NAME, TITLE = "weather", "Weather, 720 steps ahead"
@@ -60,7 +60,7 @@ def run(options: Options) -> None:
     execute(runs, functools.partial(make_problem, path), options)
 
 
-def make_problem(path: Path, run: Run) -> Problem:
+def make_problem(path: Path, run: ExperimentRun) -> Problem:
     """Windows of the three parts; they are the same for every seed."""
     weather = read_weather(path)
     series, known = weather.series[0], ()
@@ -114,7 +114,7 @@ def parts(series: np.ndarray) -> list[np.ndarray]:
     return [series[start:end] for start, end in bounds]
 
 
-def report(results: list[Result], figures: Figures) -> str:
+def report(results: list[ExperimentResult], figures: Figures) -> str:
     """The paper's table with ours beside it, and learning curves."""
     lines = [
         "Mean absolute error on the test part, standardised scale, all variables. With `calendar`, "

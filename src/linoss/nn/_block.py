@@ -9,12 +9,13 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, PRNGKeyArray, UInt32
 
-from linoss import _checks
 from linoss._checks import AnyArray
+from linoss._declare import check_value
+from linoss._settings import Dropout, NormKind
 from linoss.nn._dropout import dropout
 from linoss.nn._fused import fused_block, start_of_shard
 from linoss.nn._mixer import AbstractMixer
-from linoss.nn._norm import AbstractNorm, NormKind, make_norm
+from linoss.nn._norm import AbstractNorm, make_norm
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState
 
@@ -87,8 +88,8 @@ class Block(eqx.Module):
         - `glu_bias`: biases in the GLU.
         - `key`: from `jax.random.key`; initialises the GLU.
         """
-        _checks.one_of("norm", norm, (None, "layer", "batch", "running"))
-        _checks.number("dropout", dropout, "a number in [0, 1)", lambda rate: 0 <= rate < 1)
+        check_value("norm", norm, NormKind | None)
+        check_value("dropout", dropout, Dropout)
         self.norm = make_norm(norm, mixer.hidden_size)
         self.mixer, self.backward_mixer = mixer, backward_mixer
         self.glu = GLU(mixer.hidden_size, bias=glu_bias, key=key)

@@ -1,30 +1,19 @@
 """The settings of a model: a plain record that can be written down, and two presets."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
-from linoss import _checks
-from linoss.dynamics import SCHEMES, Parameterization, StiffnessInit
-from linoss.nn._heads import Pooling
-from linoss.nn._layer import Feedthrough
-from linoss.nn._norm import NormKind
+from linoss import _settings as settings
+from linoss._declare import check_settings, declared, documented, shared_with
+from linoss.dynamics import SCHEMES
 
-Task = Literal["classification", "regression", "forecasting"]
-
-_CHOICES = {
-    "task": get_args(Task),
-    "scheme": tuple(SCHEMES),
-    "parameterization": get_args(Parameterization),
-    "stiffness_init": get_args(StiffnessInit),
-    "feedthrough": get_args(Feedthrough),
-    "norm": (None, *get_args(NormKind)),
-    "pooling": get_args(Pooling),
-}
+_FROM_DATA = ("in_size", "out_size", "task")
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class LinOSSConfig:
-    """All that defines a model but its weights. The defaults are those of the published runs.
+    """All settings of a model. The defaults are those of the published runs.
 
     ```python
     >>> import linoss
@@ -35,84 +24,42 @@ class LinOSSConfig:
     ```
     """
 
-    in_size: int
-    """Channels of the input."""
-    out_size: int
-    """Classes, numbers to predict, or variables to forecast."""
-    hidden_size: int = 64
-    """Channels between blocks."""
-    state_size: int = 64
-    """Oscillators in each block; a complex one counts once."""
-    num_blocks: int = 4
-    """Blocks."""
-    task: Task = "classification"
-    """Which head: `"classification"`, `"regression"` or `"forecasting"`."""
+    in_size: settings.InSize
+    out_size: settings.OutSize
+    hidden_size: settings.HiddenSize = 64
+    state_size: settings.StateSize = 64
+    num_blocks: settings.NumBlocks = 4
+    task: settings.Task = "classification"
 
-    scheme: str = "im"
-    """Discretisation, see [`linoss.discretize`][]."""
-    parameterization: Parameterization = "relu"
-    """How A is kept at least 0: `"relu"` or `"squared"`."""
-    stiffness_init: StiffnessInit = "uniform"
-    """How A starts: `"uniform"` on [0, `max_stiffness`], or `"normal"`."""
-    max_stiffness: int | float = 1.0
-    """Largest A at the start."""
-    damped: bool = False
-    """With learned damping, started on a ring of eigenvalues."""
-    min_radius: int | float = 0.9
-    """Smallest modulus of these eigenvalues."""
-    timestep: int | float | Literal["learned"] = "learned"
-    """The timestep of all oscillators, or `"learned"`, one for each."""
+    scheme: settings.Scheme = "im"
+    parameterization: settings.Parameterization = "relu"
+    stiffness_init: settings.StiffnessInit = "uniform"
+    max_stiffness: settings.MaxStiffness = 1.0
+    damped: settings.Damped = False
+    min_radius: settings.MinRadius = 0.9
+    timestep: settings.Timestep = "learned"
 
-    complex_projections: bool = True
-    """B and C complex (computed as real pairs), or real."""
-    feedthrough: Feedthrough = "vector"
-    """D as a `"vector"`, `"dense"` or `"none"`."""
-    bias: bool = False
-    """With a constant force b in the differential equation."""
-    norm: NormKind | None = "running"
-    """Norm before each layer: `None`, `"layer"`, `"batch"` or `"running"`."""
-    dropout: int | float = 0.05
-    """Probability, after GELU and after GLU."""
-    glu_bias: bool = True
-    """Biases in the GLU."""
-    bidirectional: bool = False
-    """With a second layer in each block that reads backwards."""
+    complex_projections: settings.ComplexProjections = True
+    feedthrough: settings.Feedthrough = "vector"
+    bias: settings.Bias = False
+    norm: settings.NormKind | None = "running"
+    dropout: settings.Dropout = 0.05
+    glu_bias: settings.GluBias = True
+    bidirectional: settings.Bidirectional = False
 
-    pooling: Pooling = "mean"
-    """One answer from the `"mean"` or the `"last"` features of a sequence."""
-    every: int | None = None
-    """Regression: an answer at every k-th step; None for one a sequence."""
-    squash: bool = False
-    """Regression with `every`: a final tanh, for targets in [-1, 1]."""
-    horizon: int | None = None
-    """Forecasting: how many steps ahead."""
+    pooling: settings.Pooling = "mean"
+    every: settings.Every | None = None
+    squash: settings.Squash = False
+    horizon: settings.Horizon | None = None
 
     def __post_init__(self) -> None:
-        for name in ("in_size", "out_size", "hidden_size", "state_size", "num_blocks"):
-            _checks.positive_integer(name, getattr(self, name))
-        for name in (
-            "damped",
-            "complex_projections",
-            "bias",
-            "glu_bias",
-            "bidirectional",
-            "squash",
-        ):
-            _checks.boolean_option(name, getattr(self, name))
-        for name, choices in _CHOICES.items():
-            _checks.one_of(name, getattr(self, name), choices)
+        check_settings(self)
         if self.damped and not SCHEMES[self.scheme].damped:
             raise ValueError(f"damped is True, but scheme {self.scheme!r} has no damping")
-        _checks.positive_number("max_stiffness", self.max_stiffness)
-        _checks.number("min_radius", self.min_radius, "a number in (0, 1]", lambda r: 0 < r <= 1)
-        _checks.number("dropout", self.dropout, "a number in [0, 1)", lambda rate: 0 <= rate < 1)
-        _checks.timestep_option("timestep", self.timestep)
         for name, task in (("every", "regression"), ("horizon", "forecasting")):
             value = getattr(self, name)
-            if value is not None:
-                _checks.positive_integer(name, value)
-                if self.task != task:
-                    raise ValueError(f"{name} is {value}, but task is {self.task!r}, not {task!r}")
+            if value is not None and self.task != task:
+                raise ValueError(f"{name} is {value}, but task is {self.task!r}, not {task!r}")
         if self.task == "forecasting" and self.horizon is None:
             raise ValueError("horizon is None, expected a number of steps for task 'forecasting'")
         if self.squash and self.every is None:
@@ -121,9 +68,35 @@ class LinOSSConfig:
             )
 
     @classmethod
+    def from_settings(cls, chosen: settings.SequenceSettings, **sizes: Any) -> "LinOSSConfig":
+        """The model of an estimator's settings, with `in_size`, `out_size` and `task`.
+
+        ```python
+        >>> import linoss
+        >>> from linoss._settings import ClassifierSettings
+        >>> small = ClassifierSettings(num_blocks=1, model_options={"pooling": "last"})
+        >>> linoss.LinOSSConfig.from_settings(small, in_size=6, out_size=2).pooling
+        'last'
+
+        ```
+        """
+        check_settings(chosen)
+        values = shared_with(chosen, cls)
+        if chosen.damped is None:
+            values["damped"] = SCHEMES[chosen.scheme].damped
+        further = chosen.model_options or {}
+        known = [name for name in declared(cls) if name not in _FROM_DATA]
+        for name in further:
+            if name not in known:
+                raise ValueError(
+                    f"model_options has {name!r}, expected settings of LinOSSConfig: "
+                    f"{', '.join(known)}"
+                )
+        return cls(**{**values, **further, **sizes})
+
+    @classmethod
     def published(cls, **sizes_and_changes: Any) -> "LinOSSConfig":
-        """As the published runs: learned timesteps, complex B and C, a vector D, running-statistics
-        batch norm, dropout 0.05, GLU with biases, mean pooling, tanh in regression at every step.
+        """The model of the published runs: the defaults, and a tanh in regression at every step.
 
         ```python
         >>> import linoss
@@ -132,23 +105,14 @@ class LinOSSConfig:
 
         ```
         """
-        fixed: dict[str, Any] = {
-            "timestep": "learned",
-            "complex_projections": True,
-            "feedthrough": "vector",
-            "bias": False,
-            "norm": "running",
-            "dropout": 0.05,
-            "glu_bias": True,
-            "pooling": "mean",
-            "squash": sizes_and_changes.get("every") is not None,
-        }
-        return cls(**{**fixed, **sizes_and_changes})
+        squash = sizes_and_changes.get("every") is not None
+        return cls(**{"squash": squash, **sizes_and_changes})
 
     @classmethod
     def algorithm1(cls, **sizes_and_changes: Any) -> "LinOSSConfig":
-        """As the paper's text: timestep 1, real B and C, a dense D, a bias in the differential
-        equation, neither norm nor dropout, GLU without biases, the answer at the final time.
+        """The model of the paper's text: timestep 1, real B and C, a dense D, a bias in the
+        differential equation, neither norm nor dropout, a GLU without biases, and the answer at the
+        final time.
 
         ```python
         >>> import linoss

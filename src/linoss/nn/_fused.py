@@ -76,7 +76,7 @@ def _run(
         shape((batch, _kernels.tiles(time), 2, start.shape[1])),
     )
     arguments = (u, *weights, words, mask, start)
-    return _kernels.call("linoss_block_forward", results, *arguments, rate=np.float32(rate))
+    return _kernels.call("linoss_block_forward", results, *arguments, rate=np.float64(rate))
 
 
 def _forward(rate: float, *arguments: Any) -> tuple[Any, Any]:
@@ -96,7 +96,7 @@ def _backward(rate: float, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     results = tuple(shape(x.shape) for x in (u, *weights, d_final))
     arguments = (u, *weights, words, mask, kept, moments, d_out, d_final, d_means, d_moments)
     d_u, *d_weights, d_start = _kernels.call(
-        "linoss_block_backward", results, *arguments, rate=np.float32(rate)
+        "linoss_block_backward", results, *arguments, rate=np.float64(rate)
     )
     return d_u, tuple(d_weights), None, None, d_start
 

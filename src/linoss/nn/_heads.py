@@ -5,7 +5,7 @@ A head answers once for a whole sequence (`__call__`), or at every step from the
 """
 
 import abc
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,9 +13,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int, PRNGKeyArray
 
+from linoss._settings import Pooling
 from linoss.nn._samples import Samples
-
-Pooling = Literal["mean", "last"]
 
 
 class Features(NamedTuple):

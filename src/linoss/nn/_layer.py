@@ -1,20 +1,19 @@
 """One LinOSS layer: y'' = -A y + B u + b, x = C y + D u."""
 
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, PRNGKeyArray
 
-from linoss import _checks
 from linoss._checks import AnyArray
+from linoss._declare import check_value
+from linoss._settings import Feedthrough, HiddenSize
 from linoss.dynamics import Oscillators
 from linoss.nn._mixer import AbstractMixer, Projections
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState, at_rest, scan_forces
-
-Feedthrough = Literal["vector", "dense", "none"]
 
 
 class LinOSSLayer(AbstractMixer):
@@ -60,8 +59,8 @@ class LinOSSLayer(AbstractMixer):
         - `bias`: with the constant force b.
         - other options: see [`linoss.Oscillators`][].
         """
-        _checks.positive_integer("hidden_size", hidden_size)
-        _checks.one_of("feedthrough", feedthrough, ("vector", "dense", "none"))
+        check_value("hidden_size", hidden_size, HiddenSize)
+        check_value("feedthrough", feedthrough, Feedthrough)
         oscillator_key, in_key, out_key, through_key, bias_key = jax.random.split(key, 5)
         self.oscillators = Oscillators(state_size, key=oscillator_key, **oscillator_options)
         pairs = 2 * state_size if complex_projections else state_size

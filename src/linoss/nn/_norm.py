@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
+from linoss._settings import NormKind
 from linoss.nn._samples import Samples
 
 _EPSILON = 1e-5
 _KEEP = {"running": 0.99, "batch": 0.9}
 
-NormKind = Literal["layer", "batch", "running"]
 Hidden = Float[Array, "*batch time hidden"]
 
 

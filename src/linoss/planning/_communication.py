@@ -13,7 +13,7 @@ class Communication(NamedTuple):
     norms: int
     """Means and variances over the whole batch, and their gradients."""
     states: int
-    """Where time is split: the ends and products of the pieces, and their gradients."""
+    """Where time is split: the ends and products of the shards, and their gradients."""
     answers: int
     """Where time is split: what the head asks of whole sequences."""
 
@@ -35,11 +35,11 @@ def gather_from(devices: int, numbers: int) -> int:
 
 def communication(s: Sizes) -> Communication:
     """Gradients: p. Norms: 4 L H, a mean and a variance there and back. States: L times the end of
-    each sequence's piece, 2 b P, and the product of M, 4 P, there and back. XLA's blocks go there
+    each sequence's shard, 2 b P, and the product of M, 4 P, there and back. XLA's blocks go there
     once more, when they are computed again. Answers: b H there and back, for each answer of a
     sequence.
     """
-    everyone, pieces = s.along_batch * s.along_time, s.along_time
+    everyone, shards = s.along_batch * s.along_time, s.along_time
     ways = 2 if s.fused else 3
     norms = 2 * ways * s.blocks * s.hidden if s.reads_statistics else 0
     states = ways * s.blocks * (2 * s.sequences * s.pairs + 4 * s.pairs)
@@ -47,6 +47,6 @@ def communication(s: Sizes) -> Communication:
     return Communication(
         gradients=sum_over(everyone, s.parameters),
         norms=sum_over(everyone, norms),
-        states=gather_from(pieces, states),
-        answers=2 * sum_over(pieces, pooled),
+        states=gather_from(shards, states),
+        answers=2 * sum_over(shards, pooled),
     )

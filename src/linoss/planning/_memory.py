@@ -16,8 +16,8 @@ class Memory(NamedTuple):
     """What goes from block to block, kept for the backward pass, and gradients of that size."""
     states: int
     """The oscillators' states that are kept."""
-    pieces: int
-    """Where time is split: what finding the state before each piece keeps."""
+    shards: int
+    """Where time is split: what finding the state before each shard keeps."""
     workspace: int
     """What blocks work in."""
 
@@ -34,7 +34,7 @@ def memory(sizes: Sizes) -> Memory:
         _batch(sizes),
         _features(sizes),
         _states(sizes),
-        _pieces(sizes),
+        _shards(sizes),
         _workspace(sizes),
     )
     return Memory(*(NUMBER * part for part in parts))
@@ -50,8 +50,8 @@ def _batch(s: Sizes) -> int:
     sequence; targets are not split in time. A forecast's steps ahead are put behind a copy of the
     whole sequences."""
     config = s.config
-    pieces = 1 if config.every is None else s.along_time
-    targets = s.answers * pieces * (1 if config.task == "classification" else config.out_size)
+    shards = 1 if config.every is None else s.along_time
+    targets = s.answers * shards * (1 if config.task == "classification" else config.out_size)
     copies = 1 if config.horizon is None else 1 + s.along_time
     return copies * s.samples * config.in_size + 2 * targets
 
@@ -71,7 +71,7 @@ def _states(s: Sizes) -> int:
     return s.blocks * s.sequences * -(-s.steps // TILE) * 2 * s.pairs
 
 
-def _pieces(s: Sizes) -> int:
+def _shards(s: Sizes) -> int:
     """2 n H, a gradient of a block's input and its sum with the other one, and what a segment of
     1024 steps works in, 2 H + 3 P for each; the rest of n P for XLA's blocks, which keep forces of
     one block."""

@@ -86,7 +86,7 @@ def smallest_mesh(
     """The plan with the fewest devices on each of which a step needs at most `memory` bytes.
 
     Of meshes with as many devices, the one with most parts of the batch: they cost least. Time is
-    split by powers of two, down to a piece of one step; None if even that does not fit.
+    split by powers of two, down to a shard of one step; None if even that does not fit.
 
     ```python
     >>> import linoss
@@ -100,13 +100,13 @@ def smallest_mesh(
     _checks.positive_number("memory", memory)
     found = None
     for parts in (n for n in range(batch, 0, -1) if batch % n == 0):
-        pieces = 1
-        while pieces <= length and (found is None or parts * pieces < _number(found)):
-            here = plan(config, length=length, batch=batch, devices=(parts, pieces), engine=engine)
+        shards = 1
+        while shards <= length and (found is None or parts * shards < _number(found)):
+            here = plan(config, length=length, batch=batch, devices=(parts, shards), engine=engine)
             if here.memory.total <= memory:
                 found = here
                 break
-            pieces *= 2
+            shards *= 2
     return found
 
 

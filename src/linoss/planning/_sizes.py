@@ -14,7 +14,7 @@ NUMBER = 4
 TILE, PAD = 64, 16
 """Steps between two states that the kernels keep, and the unit of the rows in their memory."""
 SEGMENT = 1024
-"""Steps at a time of finding the state before a piece."""
+"""Steps at a time of finding the state before a shard."""
 ENGINES = ("native", "sequential")
 
 
@@ -33,9 +33,9 @@ class Sizes:
         _checks.positive_integer("length", self.length)
         _checks.positive_integer("batch", self.batch)
         _checks.one_of("engine", self.engine, ENGINES)
-        parts, pieces = self.devices
+        parts, shards = self.devices
         _checks.positive_integer("devices", parts)
-        _checks.positive_integer("devices", pieces)
+        _checks.positive_integer("devices", shards)
         if self.batch % parts:
             raise ValueError(
                 f"batch is {self.batch}, expected a multiple of {parts}, the devices along it"
@@ -69,7 +69,7 @@ class Sizes:
 
     @property
     def along_time(self) -> int:
-        """Pieces of each sequence."""
+        """Shards of each sequence."""
         return self.devices[1]
 
     @property

@@ -26,8 +26,8 @@ class Traffic(NamedTuple):
 
     blocks: int
     """Encoder, blocks and head."""
-    pieces: int
-    """Where time is split: finding the state before each piece."""
+    shards: int
+    """Where time is split: finding the state before each shard."""
     weights: int
     """Gradients and the update."""
 
@@ -45,7 +45,7 @@ def flops(s: Sizes) -> Flops:
     pass, and twice in it for gradients: 16 n H (P + H). The recurrence takes 10 n P forward, 10
     again, and 23 for its adjoint. Where time is split, the recurrence runs once more, there and
     back, 43 n P, and for the kernels' blocks B x, too, 6 n H P; of both, what comes first is
-    computed again for the way back, 10 n P and 2 n H P, if a piece has several segments."""
+    computed again for the way back, 10 n P and 2 n H P, if a shard has several segments."""
     n, H, P, L = s.samples, s.hidden, s.pairs, s.blocks
     split, config = s.along_time > 1, s.config
     several = s.steps > SEGMENT
@@ -72,8 +72,8 @@ def traffic(s: Sizes) -> Traffic:
     if s.fused:
         saved = n * H if s.pools_means else 0
         blocks = L * (5 * n * H + 4 * n * P // TILE) - saved
-        pieces = L * n * 8 * H
+        shards = L * n * 8 * H
     else:
-        blocks, pieces = L * n * (126 * H + 30 * P), L * n * 26 * P
-    parts = (blocks + ends, pieces if s.along_time > 1 else 0, 12 * s.parameters)
+        blocks, shards = L * n * (126 * H + 30 * P), L * n * 26 * P
+    parts = (blocks + ends, shards if s.along_time > 1 else 0, 12 * s.parameters)
     return Traffic(*(NUMBER * part for part in parts))

@@ -1,4 +1,4 @@
-"""What a storage holds of a trial: attempts at its number, of which one counts."""
+"""Attempts at a trial. A storage holds one or several for each number; one of them counts."""
 
 import datetime
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from linoss.search._records import COMPLETE, FAILED, PRUNED, RUNNING, WAITING, T
 NUMBER, FINAL, FREE, ERROR, RUN = (
     f"linoss:{name}" for name in ("number", "final", "free", "error", "run")
 )
-"""What is kept with an attempt: its trial; whether it would fail again, or was given back; why it
-failed; its directory."""
-_MOST_ATTEMPTS = 4  # what ends its worker each time must not end all of them
+"""Attributes of an attempt: the number of its trial, whether it would fail again, whether it was
+given back, why it failed, and its directory."""
+_MOST_ATTEMPTS = 4  # a trial that kills its worker must not kill all of them
 
 
 def is_free(attempts: Sequence[Any]) -> bool:
-    """Whether a number with these attempts is to be done by whoever asks."""
+    """Whether a trial with these attempts is still to be done."""
     states = {trial.state.name for trial in attempts}
     if states & {"COMPLETE", "PRUNED", "RUNNING"}:
         return False
@@ -29,7 +29,7 @@ def _is_given_up(attempts: Sequence[Any]) -> bool:
 
 
 def trial_of(number: int, attempts: Sequence[Any]) -> Trial:
-    """What a number came to: of its attempts, the one that counts."""
+    """The trial of a number, by the attempt that counts."""
     order = ("FAIL", "WAITING", "RUNNING", "PRUNED", "COMPLETE")
     chosen = max(attempts, key=lambda trial: (order.index(trial.state.name), trial.number))
     names = {"COMPLETE": COMPLETE, "PRUNED": PRUNED, "RUNNING": RUNNING, "WAITING": WAITING}

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def extra(module: str) -> Any:
-    """A module of the extra, or how to get it."""
+    """Import a module of the extra; an error says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -20,7 +20,7 @@ def extra(module: str) -> Any:
 
 @contextmanager
 def quietly() -> Iterator[Any]:
-    """Optuna, without its log and its warnings of what is experimental in it."""
+    """Optuna, without its log and its warnings of experimental features."""
     optuna = extra("optuna")
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)

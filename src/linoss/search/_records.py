@@ -1,11 +1,11 @@
-"""A study as plain records: what was tried, and what came out."""
+"""A study and its trials as plain records."""
 
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from linoss.training._files import write_file
+from linoss._files import write_text
 
 STUDY = "study.json"
 COMPLETE, PRUNED, FAILED, RUNNING, WAITING = "complete", "pruned", "failed", "running", "waiting"
@@ -14,7 +14,7 @@ ENDED = (COMPLETE, PRUNED, FAILED)
 
 @dataclass(frozen=True)
 class Trial:
-    """One point of a search, and what came of it.
+    """One point of a search and its outcome.
 
     ```python
     >>> from linoss.search import Trial
@@ -25,19 +25,19 @@ class Trial:
     """
 
     number: int
-    """From 0; those that were taken up again after a kill keep theirs."""
+    """From 0. A trial that is resumed keeps its number."""
     state: str
     """complete, pruned, failed, running or waiting."""
     value: float | None = None
     """The validation metric: its best if complete, its last if pruned."""
     parameters: dict[str, Any] = field(default_factory=dict)
-    """What was tried."""
+    """The values of the searched parameters."""
     run: str | None = None
-    """The directory of its run, in that of the search."""
+    """The directory of its run, relative to that of the search."""
     seconds: float | None = None
     """How long it took, or has taken so far."""
     attempts: int = 1
-    """How often it was begun."""
+    """How often it was started."""
     error: str | None = None
     """Why it failed."""
     curve: list[tuple[int, float]] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Study:
-    """What a search came to.
+    """The outcome of a search.
 
     ```python
     >>> from linoss.search import Study, Trial
@@ -63,11 +63,11 @@ class Study:
     trials: list[Trial]
     """By number."""
     space: dict[str, Any] = field(default_factory=dict)
-    """What was to be tried: lists, or low, high and whether logarithmic."""
+    """The searched ranges: lists, or low, high and whether logarithmic."""
     importance: dict[str, float] = field(default_factory=dict)
     """The share of each parameter in the differences, the largest first."""
     directory: str | None = None
-    """The run of the best trial, if it is at hand."""
+    """The run of the best trial, if this machine has it."""
 
     @property
     def best(self) -> Trial | None:
@@ -86,16 +86,16 @@ class Study:
         return sum(trial.state in states for trial in self.trials)
 
     def record(self) -> dict[str, Any]:
-        """For JSON."""
+        """The study as plain values, for JSON."""
         best = self.best
         plain = {name: value for name, value in asdict(self).items() if name != "directory"}
         return {**plain, "best": None if best is None else best.number}
 
 
 def write_study(folder: Path, study: Study, identity: str) -> None:
-    """`study.json`, whole or not at all."""
+    """Write `study.json`."""
     record = {"format": "linoss-study", "id": identity, **study.record()}
-    write_file(folder / STUDY, json.dumps(record, indent=1, allow_nan=False).encode() + b"\n")
+    write_text(folder / STUDY, json.dumps(record, indent=1, allow_nan=False) + "\n")
 
 
 def refuse_other(folder: Path, identity: str) -> None:

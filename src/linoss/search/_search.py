@@ -15,17 +15,15 @@ from sklearn.base import clone
 
 from linoss import _checks
 from linoss.data import Sequences, Table
-from linoss.search._progress import Silence, StudyLine
 from linoss.search._records import Study, refuse_other, write_study
 from linoss.search._shared import Claim, Definition, SharedStudy
 from linoss.search._space import default_ranges, grid_points, make_space
-from linoss.search._storage import Storage
+from linoss.search._storage import SILENCE, Storage
+from linoss.search._summary import Silence, StudyLine
 from linoss.search._worker import summary_of, work
-from linoss.training import CheckpointError, Progress
-from linoss.training._progress import progress_text
+from linoss.training import CheckpointError, Progress, TrainingConfig
 
 TRIALS, BEST, DATABASE = "trials", "best", "study.db"
-SILENCE = 60  # seconds
 _NUMBER_OF_TRIALS = 30
 _HELD_OUT = 0.2
 _METRICS = {
@@ -164,10 +162,10 @@ class _Trainer:
         run = f"{TRIALS}/{claim.number}"
         try:
             estimator = self._train(claim, run)
-        except CheckpointError:  # it is in use, damaged, or of a trial before this study
+        except CheckpointError:  # in use, damaged, or left by another study
             run = f"{run}-{claim.attempts + 1}"
             estimator = self._train(claim, run)
-        for record in estimator.history_:  # also of an attempt before
+        for record in estimator.history_:  # those of an earlier attempt, too
             if record["metric"] is not None:
                 claim.report(record["step"], record["metric"], judge=False)
         best = estimator.best_metric_
@@ -189,7 +187,7 @@ class _Trainer:
         every, metric = estimator.evaluate_every, claim.study.definition.metric
 
         def progress(state: Progress) -> None:
-            self.show.live(f"trial {claim.number}: {progress_text(state, metric)}")
+            self.show.live(f"trial {claim.number}: {state.text(metric)}")
             if state.metric is not None and state.step % every == 0 and state.step < state.steps:
                 claim.report(state.step, state.metric)
 
@@ -200,21 +198,20 @@ class _Trainer:
 
 
 def _prepared(estimator: Any, seed: int) -> Any:
-    """With all that trials have in common."""
+    """A copy with the settings that all trials share."""
     given = estimator.get_params(deep=False)
     changes: dict[str, Any] = {"verbose": 0}
     if given["random_state"] is None:
         changes["random_state"] = seed
     if given["validation_fraction"] is None:
         changes["validation_fraction"] = _HELD_OUT
-    _checks.positive_integer("steps", given["steps"])
     if given["evaluate_every"] is None:
-        changes["evaluate_every"] = max(given["steps"] // 20, 1)
+        changes["evaluate_every"] = TrainingConfig.from_settings(estimator, seed).evaluate_every
     return _changed_to(estimator, changes)
 
 
 def _changed_to(estimator: Any, changes: Mapping[str, Any]) -> Any:
-    """Another one, not yet trained."""
+    """A copy with other parameters, not trained."""
     another: Any = clone(estimator)
     return another.set_params(**changes)
 
@@ -235,24 +232,14 @@ def _number_of(trials: int | None, points: list[dict[str, Any]] | None) -> int:
 
 
 def _settings(estimator: Any, ranges: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the trials besides what is searched, as plain values."""
+    """What decides the trials besides what is searched."""
     left_out = {"verbose", "devices", *ranges}
     found = estimator.get_params(deep=False)
-    return {name: _plain(value) for name, value in found.items() if name not in left_out}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return value if isinstance(value, str | int | float | None) else str(value)
+    return {name: value for name, value in found.items() if name not in left_out}
 
 
 def _facts(X: Any) -> dict[str, Any]:
-    """Enough of the data to notice a worker that has others."""
+    """Sizes of the data, by which a worker with other data is noticed."""
     if isinstance(X, Sequences):
         return {"cases": len(X), "samples": int(np.sum(X.lengths))}
     if isinstance(X, Table):
@@ -263,7 +250,7 @@ def _facts(X: Any) -> dict[str, Any]:
 
 
 def _with_best(study: Study, folder: Path) -> Study:
-    """The study, with a copy of its best run, whole or not at all; if that is at hand."""
+    """Copy the best run to `best`, if this machine has it; never a part of it."""
     best, copy = study.best, folder / BEST
     if best is None or best.run is None or not (folder / best.run / "config.json").exists():
         return study

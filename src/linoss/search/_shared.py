@@ -1,12 +1,10 @@
 """A study that any number of workers share: each trial is done once, and none is lost.
 
-Trials have numbers from 0. A worker that looks for one does so alone, and decides by what the
-storage says: which numbers are finished, running, or left by a worker that is silent. The storage
-may hold several attempts at a number, of which one counts. Whenever a worker dies, the next one
-that looks finds the number free.
+Trials have numbers from 0. A worker claims one under a lock, by the state in the storage: which
+numbers are finished, running, or left by a worker without a sign of life. The storage may hold
+several attempts at a number, of which one counts. When a worker dies, its number becomes free.
 """
 
-import json
 import secrets
 import threading
 from collections.abc import Sequence
@@ -14,10 +12,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from linoss._plain import first_difference, plain
 from linoss.search._attempts import ERROR, FINAL, FREE, NUMBER, RUN, is_free, trial_of
 from linoss.search._extra import quietly
 from linoss.search._records import COMPLETE, FAILED, PRUNED, Study, Trial
-from linoss.search._space import Space, plain
+from linoss.search._space import Space, described
 from linoss.search._storage import Storage
 
 _STARTUP = 5  # complete trials before any is pruned
@@ -25,11 +24,11 @@ _DEFINITION = "linoss:definition"
 
 
 class Pruned(Exception):
-    """A trial is worse than others were at this step, and ends."""
+    """Raised to end a trial that is worse than others were at this step."""
 
 
 class TakenAway(Exception):
-    """This worker was silent for so long that another one has its trial now."""
+    """Raised when another worker has taken over the trial after a long silence of this one."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class SharedStudy:
         self.identity = storage.patiently(self._join)
 
     def _join(self) -> str:
-        now = json.loads(json.dumps({**asdict(self.definition), "space": plain(self.space)}))
+        now = plain({**asdict(self.definition), "space": described(self.space)}, lenient=True)
         with self.storage.alone(), quietly() as optuna:
             direction = "maximize" if self.definition.higher_is_better else "minimize"
             self.study = optuna.create_study(
@@ -87,8 +86,12 @@ class SharedStudy:
                     raise ValueError(f"the study {self.name!r} is not one of linoss; name another")
                 there = {"id": secrets.token_hex(8), **now}
                 self.study.set_user_attr(_DEFINITION, there)
-        for part, value in now.items():
-            _refuse_difference(self.name, part, there.get(part), value)
+        found = first_difference({part: there.get(part) for part in now}, now)
+        if found is not None:
+            raise ValueError(
+                f"the study {self.name!r} has {found.path[-1]} {found.before!r}, but now it is "
+                f"{found.now!r}; join it with the same options, or name another study"
+            )
         return there["id"]
 
     def _pruner(self) -> Any:
@@ -102,7 +105,7 @@ class SharedStudy:
     # ---- A worker's trial ----
 
     def claim(self, trials: int) -> "Claim | None":
-        """A trial to do, of so many in all; None if there is none now."""
+        """A trial to do, of `trials` in all; None if there is none now."""
         return self.storage.patiently(lambda: self._claim(trials))
 
     def _claim(self, trials: int) -> "Claim | None":
@@ -118,7 +121,7 @@ class SharedStudy:
                     self._parameters(number, before), user_attrs={NUMBER: number}
                 )
             waiting = self.study.get_trials(False, (optuna.trial.TrialState.WAITING,))[0]
-            self.storage.rdb.record_heartbeat(waiting._trial_id)  # before it runs: no death between
+            self.storage.rdb.record_heartbeat(waiting._trial_id)  # first: then a death is noticed
             number = waiting.user_attrs[NUMBER]
             self.study.sampler = self._sampler(number)
             trial = self.study.ask({name: r.distribution() for name, r in self.space.items()})
@@ -126,13 +129,13 @@ class SharedStudy:
             return Claim(self, trial, number, begun, dict(trial.params))
 
     def _parameters(self, number: int, before: Sequence[Any]) -> dict[str, Any]:
-        """Those of the attempts before; of a first one those of the grid, or none yet."""
+        """The parameters of earlier attempts; of a first one, those of the grid, or none."""
         if self.points is not None:
             return self.points[number]
         return {name: value for trial in before for name, value in trial.params.items()}
 
     def _sampler(self, number: int) -> Any:
-        """A function of seed, number and history, so that a lone worker's study is one, too."""
+        """A sampler by seed, number and history, so that a study by one worker is reproducible."""
         with quietly() as optuna:
             seed = (self.definition.seed * 100_003 + number) % 2**32
             if self.points is not None:
@@ -140,7 +143,7 @@ class SharedStudy:
             return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
 
     def end(self, claim: "Claim", state: str, value: float | None = None) -> bool:
-        """Note how a trial ended. False if it had been taken away: then this does not count."""
+        """Record how a trial ended. False if another worker has it, and nothing is recorded."""
         return self.storage.patiently(lambda: self._end(claim, state, value))
 
     def _end(self, claim: "Claim", state: str, value: float | None) -> bool:
@@ -153,7 +156,7 @@ class SharedStudy:
             return True
 
     def fail(self, claim: "Claim", error: str, *, final: bool) -> None:
-        """Note that a trial failed; `final`: it would fail again."""
+        """Record that a trial failed; with `final` it is not tried again."""
         claim.note(ERROR, error)
         claim.note(FINAL, final)
         self.end(claim, FAILED)
@@ -166,7 +169,7 @@ class SharedStudy:
     # ---- All trials ----
 
     def _attempts(self) -> dict[int, list[Any]]:
-        """What the storage holds for each number, in the order in which they were begun."""
+        """The attempts at each number, in the order of their start."""
         found: dict[int, list[Any]] = {}
         for trial in self.study.get_trials(deepcopy=False):
             if NUMBER in trial.user_attrs:
@@ -174,7 +177,7 @@ class SharedStudy:
         return found
 
     def trials(self) -> list[Trial]:
-        """All numbers that were begun."""
+        """All trials that were started."""
         attempts = self.storage.patiently(self._attempts)
         return [trial_of(number, attempts[number]) for number in sorted(attempts)]
 
@@ -186,12 +189,12 @@ class SharedStudy:
             metric=definition.metric,
             higher_is_better=definition.higher_is_better,
             trials=trials,
-            space=plain(self.space),
+            space=described(self.space),
             importance=self._importance(),
         )
 
     def _importance(self) -> dict[str, float]:
-        """Of each parameter, where there are enough trials, and they differ."""
+        """The importance of each parameter, if there are enough different trials."""
         with quietly() as optuna:
             complete = self.study.get_trials(False, (optuna.trial.TrialState.COMPLETE,))
             if len(complete) < 4 or len({trial.value for trial in complete}) < 2:
@@ -212,13 +215,13 @@ class Claim:
     trial: Any
     number: int
     attempts: int
-    """How often it was begun before."""
+    """How often it was started before."""
     parameters: dict[str, Any]
     reported: set[int] = field(default_factory=set)
     """Steps."""
 
     def report(self, step: int, value: float, *, judge: bool = True) -> None:
-        """Tell the validation metric at a step; raises `Pruned` if that is too bad."""
+        """Report the validation metric at a step; raises `Pruned` if it is too bad."""
         if step in self.reported:
             return
 
@@ -237,7 +240,7 @@ class Claim:
             raise Pruned
 
     def note(self, key: str, value: Any) -> None:
-        """Keep something with the trial."""
+        """Store an attribute of the trial."""
 
         def tell() -> None:
             try:
@@ -249,12 +252,12 @@ class Claim:
         self.study.storage.patiently(tell)
 
     def note_run(self, run: str) -> None:
-        """Keep the name of the run's directory."""
+        """Store the name of the run's directory."""
         self.note(RUN, run)
 
 
 class Heartbeat:
-    """Signs of life while a trial is done."""
+    """Writes signs of life to the storage while a trial is done."""
 
     def __init__(self, claim: Claim):
         self._claim, self._end = claim, threading.Event()
@@ -273,15 +276,3 @@ class Heartbeat:
             with suppress(Exception):  # the next one may get through
                 storage.rdb.record_heartbeat(trial._trial_id)
         storage.rdb.remove_session()
-
-
-def _refuse_difference(study: str, name: str, there: Any, now: Any) -> None:
-    """Refuse to join a study that is about something else, and name the first difference."""
-    if isinstance(there, dict) and isinstance(now, dict) and there.keys() | now.keys():
-        for key in sorted(there.keys() | now.keys()):
-            _refuse_difference(study, key, there.get(key), now.get(key))
-    elif there != now:
-        raise ValueError(
-            f"the study {study!r} has {name} {there!r}, but now it is {now!r}; join it with the "
-            "same options, or name another study"
-        )

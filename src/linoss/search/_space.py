@@ -1,16 +1,15 @@
-"""What a search tries: the values of each parameter, as text, as Python, and for Optuna."""
+"""The space of a search: ranges of parameters, from text or Python values, for Optuna."""
 
-import inspect
 import itertools
-import math
-import types
-import typing
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
+from linoss._declare import Declared, declared
+from linoss._settings import SequenceSettings
 from linoss.search._extra import extra
 
 PAPER: dict[str, Any] = {
@@ -22,23 +21,21 @@ PAPER: dict[str, Any] = {
 }
 """The grid of the paper's own search."""
 DEFAULT: dict[str, Any] = {
-    "learning_rate": (3e-4, 1e-2),
-    "hidden_size": [16, 32, 64, 128],
-    "state_size": [16, 32, 64, 128],
-    "num_blocks": (1, 4),
-    "dropout": (0.0, 0.3),
+    name: setting.about.search
+    for name, setting in declared(SequenceSettings).items()
+    if setting.about.search is not None
 }
-"""What is tried where nothing else was said."""
+"""What is tried where nothing else was said: settings that are declared with a range to search."""
 _DECIDE_THE_SCORE = frozenset(
     {"validation_fraction", "random_state", "horizon", "every", "evaluate_every"}
 )
-_WORDS = {"yes": True, "true": True, "no": False, "false": False, "none": None}
+_PLAIN = (int, float, str, bool, NoneType)
 _EXAMPLE = "such as learning_rate=1e-4..1e-2 or hidden_size=16,64,128"
 
 
 @dataclass(frozen=True)
 class Values:
-    """One of these."""
+    """A choice among values."""
 
     values: tuple[Any, ...]
 
@@ -49,7 +46,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Span:
-    """A number from `low` to `high`, both whole or neither; `log`: as many in each decade."""
+    """A number from `low` to `high`, integers if both are; with `log`, uniform in the logarithm."""
 
     low: int | float
     high: int | float
@@ -66,12 +63,12 @@ Range = Values | Span
 Space = dict[str, Range]
 
 
-def parse(texts: Iterable[str]) -> dict[str, str]:
-    """`NAME=VALUES` from a command line, by name.
+def parse_ranges(texts: Iterable[str]) -> dict[str, str]:
+    """Split texts `NAME=VALUES` into a dictionary.
 
     ```python
-    >>> from linoss.search._space import parse
-    >>> parse(["hidden_size=16,64", "learning-rate=1e-4..1e-2"])
+    >>> from linoss.search import parse_ranges
+    >>> parse_ranges(["hidden_size=16,64", "learning-rate=1e-4..1e-2"])
     {'hidden_size': '16,64', 'learning_rate': '1e-4..1e-2'}
 
     ```
@@ -89,7 +86,7 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
 
 
 def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
-    """Ranges as a caller wrote them, for the parameters of an estimator.
+    """The space of ranges as a caller writes them, for the parameters of an estimator.
 
     ```python
     >>> from linoss import LinOSSClassifier
@@ -100,30 +97,41 @@ def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
 
     ```
     """
-    known = {n: p for n, p in inspect.signature(kind).parameters.items() if n != "verbose"}
+    known = {name: setting for name, setting in declared(kind).items() if _searchable(setting)}
     space: Space = {}
     for name, given in ranges.items():
-        types_ = _types(known[name].annotation) if name in known else set()
         if name in _DECIDE_THE_SCORE:
             raise ValueError(f"{name} cannot be searched: it decides what trials are compared by")
-        if not types_:
-            searched = (n for n, p in known.items() if _types(p.annotation))
-            listed = ", ".join(n for n in searched if n not in _DECIDE_THE_SCORE)
+        if name not in known:
+            listed = ", ".join(known)
             raise ValueError(f"the range of {name!r} is of no parameter, expected one of {listed}")
-        space[name] = _range(name, given, types_)
+        space[name] = _range(known[name], given)
     if not space:
         raise ValueError(f"there is nothing to search, expected ranges, {_EXAMPLE}")
     return space
 
 
 def default_ranges(named: str | None, fixed: Collection[str]) -> dict[str, Any]:
-    """The paper's grid, or the usual ranges, without parameters that are fixed."""
+    """The ranges of a search that names none, without the parameters that are fixed.
+
+    **Arguments:**
+
+    - `named`: `"paper"` for the grid of the paper.
+    - `fixed`: parameters that are not searched.
+
+    ```python
+    >>> from linoss.search import default_ranges
+    >>> default_ranges("paper", fixed=["num_blocks", "hidden_size", "state_size"])
+    {'learning_rate': [1e-05, 0.0001, 0.001], 'time_channel': [True, False]}
+
+    ```
+    """
     ranges = PAPER if named == "paper" else DEFAULT
     return {name: values for name, values in ranges.items() if name not in fixed}
 
 
 def grid_points(space: Space, seed: int) -> list[dict[str, Any]]:
-    """Every combination of lists of values, in an order that the seed draws."""
+    """Every combination of lists of values, in an order drawn from the seed."""
     for name, values in space.items():
         if isinstance(values, Span):
             raise ValueError(
@@ -135,8 +143,8 @@ def grid_points(space: Space, seed: int) -> list[dict[str, Any]]:
     return [points[i] for i in np.random.default_rng(seed).permutation(len(points))]
 
 
-def plain(space: Space) -> dict[str, Any]:
-    """For JSON."""
+def described(space: Space) -> dict[str, Any]:
+    """The space for JSON: lists, or low, high and whether logarithmic."""
     return {
         name: list(values.values) if isinstance(values, Values) else asdict(values)
         for name, values in space.items()
@@ -146,70 +154,58 @@ def plain(space: Space) -> dict[str, Any]:
 # ---- Values ----
 
 
-def _types(annotation: Any) -> set[type]:
-    """What a parameter may be, of what a search can try; nothing for others."""
-    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
-    parts = set(typing.get_args(annotation)) if union else {annotation}
-    found = parts & {int, float, str, bool}
-    if not found or parts - found - {type(None)}:
-        return set()
-    return parts
+def _searchable(setting: Declared) -> bool:
+    """Whether a setting has values that a search can try: numbers, names, yes and no, and None."""
+    plain = all(isinstance(kind, str) or kind in _PLAIN for kind in setting.kinds)
+    return plain and setting.about.group is not None and setting.name not in _DECIDE_THE_SCORE
 
 
-def _range(name: str, given: Any, allowed: set[type]) -> Range:
+def _range(setting: Declared, given: Any) -> Range:
     if isinstance(given, Values | Span):
         return given
     if isinstance(given, str):
         if ".." in given:
             low, _, high = given.partition("..")
-            return _span(name, _value(low), _value(high), allowed, given)
-        given = [_value(part) for part in given.split(",")]
+            return _span(setting, low, high, given)
+        given = [_read(setting, part) for part in given.split(",")]
     if isinstance(given, tuple) and len(given) == 2:
-        return _span(name, *given, allowed, given)
+        return _span(setting, *given, given)
     if isinstance(given, list | tuple) and given:
-        values = tuple(_checked(name, value, allowed) for value in given)
+        values = tuple(_checked(setting, value) for value in given)
         if len({(type(value), value) for value in values}) == len(values):
             return Values(values)
     raise ValueError(
-        f"the range of {name} is {given!r}, expected LOW..HIGH, or different values with commas, "
-        f"{_EXAMPLE}; in Python (low, high), or a list"
+        f"the range of {setting.name} is {given!r}, expected LOW..HIGH, or different values with "
+        f"commas, {_EXAMPLE}; in Python (low, high), or a list"
     )
 
 
-def _span(name: str, low: Any, high: Any, allowed: set[type], given: Any) -> Span:
-    if not allowed & {int, float}:
+def _span(setting: Declared, low: Any, high: Any, given: Any) -> Span:
+    if not {int, float} & set(setting.kinds):
         raise ValueError(
-            f"the range of {name} is {given!r}, expected a list of values: it is no number"
+            f"the range of {setting.name} is {given!r}, expected a list of values: it is no number"
         )
-    low, high = (_checked(name, bound, allowed - {type(None), bool, str}) for bound in (low, high))
+    read = _read if isinstance(given, str) else _checked
+    low, high = read(setting, low), read(setting, high)
+    if any(isinstance(bound, str | None) for bound in (low, high)):
+        raise ValueError(f"the range of {setting.name} is {given!r}, expected numbers as bounds")
     if not low < high:
-        raise ValueError(f"the range of {name} is {given!r}, expected a lower bound first")
+        raise ValueError(f"the range of {setting.name} is {given!r}, expected a lower bound first")
     return Span(low, high, log=low > 0 and high >= 10 * low)
 
 
-def _checked(name: str, value: Any, allowed: set[type]) -> Any:
-    """A value of a type that the parameter has."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        pass
-    elif type(value) in allowed:
-        return value
-    elif type(value) is int and float in allowed:
-        return float(value)
-    names = {int: "whole numbers", float: "numbers", bool: "yes or no", str: "names"}
-    wanted = " or ".join(text for kind, text in names.items() if kind in allowed)
-    raise ValueError(f"the range of {name} has {value!r}, expected {wanted}")
+def _checked(setting: Declared, value: Any) -> Any:
+    """A value that the setting allows; numbers as whole numbers or not, as the setting has them."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if not setting.allows(value):
+        expected = setting.expected()
+        raise ValueError(f"the range of {setting.name} has {value!r}, expected {expected}")
+    return float(value) if type(value) is int and float in setting.kinds else value
 
 
-def _value(text: str) -> Any:
-    """A word of a command line as a value."""
-    text = text.strip()
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
+def _read(setting: Declared, text: str) -> Any:
+    """A value from a word of a command line."""
+    try:
+        return setting.read(text.strip())
+    except ValueError as error:
+        raise ValueError(f"the range of {setting.name} has {error}") from None

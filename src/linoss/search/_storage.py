@@ -1,4 +1,4 @@
-"""Where workers meet: a database, reached within a bounded time, and one worker at a time in it.
+"""The database that workers share, with bounded waiting times and a lock.
 
 SQLite for the workers of one machine, PostgreSQL for those of several.
 """
@@ -23,6 +23,7 @@ from linoss.search._extra import extra, quietly
 
 T = TypeVar("T")
 
+SILENCE = 60  # seconds
 _CONNECT = 10  # seconds, for one attempt
 _ANSWER = 20  # seconds, until a storage counts as out of reach
 _TURN = 60  # seconds, to wait for other workers
@@ -32,7 +33,7 @@ _EXPECTED = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
 
 
 class StorageError(ConnectionError):
-    """A storage cannot be reached, or not any more.
+    """A storage cannot be reached.
 
     ```python
     >>> from linoss.search import StorageError
@@ -46,8 +47,8 @@ class StorageError(ConnectionError):
 class Storage:
     """A database of studies."""
 
-    def __init__(self, url: str, silence: int):
-        """Open it, or say within a bounded time that it cannot be reached.
+    def __init__(self, url: str, silence: int = SILENCE):
+        """Connect within a bounded time, or raise a `StorageError`.
 
         **Arguments:**
 
@@ -75,18 +76,18 @@ class Storage:
 
     @property
     def name(self) -> str:
-        """For people, without its password."""
+        """The URL without its password."""
         return str(self._url.render_as_string(hide_password=True))
 
     def close(self) -> None:
-        """Let all connections go."""
+        """Close all connections."""
         self.rdb.remove_session()
         self.rdb.engine.dispose()
         self._engine.dispose()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other workers from this part until its end, or this one's death."""
+        """Lock the storage against other workers; the lock ends with the process at the latest."""
         if self._url.get_backend_name() == "sqlite":
             with _file_lock(Path(f"{self._url.database}.lock")):
                 yield
@@ -105,7 +106,7 @@ class Storage:
             yield
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Call it again for a while if the storage is out of reach for a moment."""
+        """Call a function, and again for a while if the storage is out of reach."""
         for pause in (*_TRIES, None):
             try:
                 with quietly():
@@ -143,7 +144,7 @@ class Storage:
             raise self._unreachable(_first_line(error)) from None
 
     def _errors(self) -> tuple[type[Exception], ...]:
-        """What a storage raises that is out of reach."""
+        """The exceptions of a storage that is out of reach."""
         internal = extra("optuna").exceptions.StorageInternalError
         return (extra("sqlalchemy.exc").SQLAlchemyError, internal, StorageError)
 
@@ -158,10 +159,10 @@ class Storage:
 
 
 def without_password(url: str) -> str:
-    """A URL that may be shown.
+    """A URL, or any word of a command, without the password in it.
 
     ```python
-    >>> from linoss.search._storage import without_password
+    >>> from linoss.search import without_password
     >>> without_password("postgresql://me:secret@host/studies")
     'postgresql://me:***@host/studies'
 
@@ -171,7 +172,7 @@ def without_password(url: str) -> str:
 
 
 def within(seconds: float, call: Callable[[], T], late: Callable[[], Exception]) -> T:
-    """What a call gives or raises, if it ends in time."""
+    """The result of a call, or its exception; `late()` is raised if it takes longer."""
     answers: queue.Queue[tuple[bool, Any]] = queue.Queue()
 
     def run() -> None:
@@ -191,7 +192,7 @@ def within(seconds: float, call: Callable[[], T], late: Callable[[], Exception])
 
 
 def _parsed(url: str) -> Any:
-    """The URL of a storage, with the driver that is used here; it may hold a password."""
+    """The URL of a storage with its driver. It may hold a password."""
     sqlalchemy = extra("sqlalchemy")
     try:
         parsed = sqlalchemy.engine.make_url(url)
@@ -212,7 +213,7 @@ def _parsed(url: str) -> Any:
 
 
 def _first_line(error: BaseException) -> str:
-    """What the database said, without where in the code."""
+    """The database's own message, in one line."""
     cause = getattr(error, "orig", None) or error.__cause__ or error
     cause = getattr(cause, "orig", None) or cause
     lines = str(cause).strip().splitlines()

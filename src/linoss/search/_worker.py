@@ -1,28 +1,28 @@
-"""A worker: takes trials of a study and does them, until all are done by somebody."""
+"""A worker: claims and does trials of a study until all of them are done."""
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from linoss.search._progress import Silence, Summary, summarize
 from linoss.search._records import COMPLETE, PRUNED
 from linoss.search._shared import Claim, Heartbeat, Pruned, SharedStudy, TakenAway
 from linoss.search._storage import StorageError
+from linoss.search._summary import Silence, Summary, summarize
 from linoss.training import TrainingError
 
-_LOOK_EVERY = 1.0  # seconds, when all that is left is done by others
+_LOOK_EVERY = 1.0  # seconds, while other workers do what is left
 
-Objective = Callable[[Claim], float]
-"""Does a trial, reports on its way, and gives the validation metric it came to."""
+TrialFunction = Callable[[Claim], float]
+"""Does a trial, reports evaluations, and returns the validation metric."""
 
 
 def work(
-    study: SharedStudy, objective: Objective, trials: int, show: Silence, *, wait: bool = True
+    study: SharedStudy, objective: TrialFunction, trials: int, show: Silence, *, wait: bool = True
 ) -> None:
-    """Do trials until each of so many is complete, pruned or given up; by this worker or another.
+    """Do trials until each of `trials` is complete, pruned or failed, by any worker.
 
-    An error that is not of one trial alone leaves the trial to others, and is raised. Without
-    `wait`, trials that others are at are left to them.
+    An error that is not of one trial alone gives the trial back, and is raised. Without `wait`,
+    return when all that is left is done by other workers.
     """
     while True:
         claim = study.claim(trials)
@@ -36,11 +36,11 @@ def work(
 
 
 def summary_of(study: SharedStudy, trials: int) -> Summary:
-    """Where the study stands."""
+    """The progress of a study."""
     return summarize(study.trials(), trials, study.definition.higher_is_better)
 
 
-def _do(study: SharedStudy, objective: Objective, claim: Claim, show: Silence) -> None:
+def _do(study: SharedStudy, objective: TrialFunction, claim: Claim, show: Silence) -> None:
     metric, name = study.definition.metric, f"trial {claim.number}"
     try:
         with Heartbeat(claim):
@@ -67,5 +67,5 @@ def _do(study: SharedStudy, objective: Objective, claim: Claim, show: Silence) -
 
 
 def _leave(study: SharedStudy, claim: Claim) -> None:
-    with suppress(StorageError):  # then its silence will tell
+    with suppress(StorageError):  # its missing signs of life then free the trial
         study.give_back(claim)

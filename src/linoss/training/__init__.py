@@ -2,14 +2,15 @@
 
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import make_mesh
+from linoss.training._distributed import join_processes, watched
 from linoss.training._errors import CheckpointError, TrainingError
 from linoss.training._gather import from_first
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
+from linoss.training._outcome import TrainingResult
 from linoss.training._predict import evaluate, predict
-from linoss.training._processes import join_processes, watched
-from linoss.training._result import Progress, Result
-from linoss.training._saved import Saved, load_model, save_model
+from linoss.training._progress import Progress, ProgressLine
+from linoss.training._saved import Saved, load_model, read_extra, save_model
 from linoss.training._scaling import Scaling
 from linoss.training._train import train
 from linoss.training._windows import WindowBatch, Windows
@@ -22,12 +23,13 @@ __all__ = [
     "Inputs",
     "Objective",
     "Progress",
+    "ProgressLine",
     "Regression",
-    "Result",
     "Saved",
     "Scaling",
     "TrainingConfig",
     "TrainingError",
+    "TrainingResult",
     "WindowBatch",
     "Windows",
     "evaluate",
@@ -36,6 +38,7 @@ __all__ = [
     "load_model",
     "make_mesh",
     "predict",
+    "read_extra",
     "save_model",
     "train",
     "watched",

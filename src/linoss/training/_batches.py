@@ -1,4 +1,4 @@
-"""Which cases are together: batches of one padded length, in an order that (seed, epoch) decide."""
+"""Batches of cases padded to one length, in an order drawn from (seed, epoch)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 
 from linoss.training._inputs import Cases
 
-_STEPS_AT_ONCE = 65_536  # of an evaluation: enough to keep a machine busy
+_STEPS_AT_ONCE = 65_536  # of an evaluation batch
 _CASES_AT_ONCE = 32
 
 
@@ -20,7 +20,7 @@ class Bucket:
 
 
 Pad = Callable[[int], int]
-"""What a case of some length is padded to."""
+"""The padded length of a case, from its length."""
 
 
 def make_buckets(lengths: np.ndarray, pad: Pad) -> list[Bucket]:
@@ -31,8 +31,8 @@ def make_buckets(lengths: np.ndarray, pad: Pad) -> list[Bucket]:
 
 
 def merge_small(buckets: list[Bucket], least: int) -> list[Bucket]:
-    """Buckets of at least so many cases: a smaller one joins the next longer, the last the one
-    before. A batch of two cases would count as much as one of thirty-two."""
+    """Merge buckets with fewer than `least` cases into the next longer one, the last into the one
+    before. Otherwise a batch of two cases would count as much as one of thirty-two."""
     merged: list[Bucket] = []
     for bucket in buckets:
         if merged and len(merged[-1].cases) < least:
@@ -50,7 +50,7 @@ def _join(shorter: Bucket, longer: Bucket) -> Bucket:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The batches of training: a function of (seed, step) and the lengths, of nothing else."""
+    """The order of training batches: a function of the seed, the step and the lengths alone."""
 
     buckets: list[Bucket]
     batch_size: int
@@ -58,25 +58,25 @@ class Order:
 
     @classmethod
     def of(cls, cases: Cases, pad: Pad, batch_size: int, seed: int) -> "Order":
-        """For these cases."""
+        """The order for some cases."""
         buckets = merge_small(make_buckets(np.asarray(cases.lengths), pad), batch_size)
         return cls(buckets, batch_size, seed)
 
     @property
     def sizes(self) -> set[int]:
-        """Of the batches."""
+        """The numbers of cases in batches."""
         return {self._size(bucket) for bucket in self.buckets}
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches in which every case has had its chance once."""
+        """Batches in an epoch, in which every case is drawn at most once."""
         return sum(len(b.cases) // self._size(b) for b in self.buckets)
 
     def _size(self, bucket: Bucket) -> int:
         return min(self.batch_size, len(bucket.cases))
 
     def epoch(self, number: int) -> list[tuple[np.ndarray, int]]:
-        """(cases, padded length) of each batch. What does not fill a batch is left out."""
+        """(cases, padded length) of each batch of an epoch. Incomplete batches are dropped."""
         random = np.random.default_rng([self.seed, number])
         batches = []
         for bucket in self.buckets:
@@ -86,7 +86,7 @@ class Order:
         return [batches[i] for i in random.permutation(len(batches))]
 
     def from_step(self, step: int) -> Iterator[tuple[np.ndarray, int]]:
-        """The batches from that update on, without end."""
+        """Batches from update `step` on, without end."""
         epoch, first = divmod(step, self.batches_per_epoch)
         while True:
             yield from self.epoch(epoch)[first:]
@@ -96,9 +96,9 @@ class Order:
 def evaluation_batches(
     cases: Cases, pad: Pad, batch_size: int | None, multiple: int = 1
 ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """(cases, the same with copies up to a constant number, padded length), all cases once.
+    """Batches that cover all cases once: (cases, filled cases, padded length).
 
-    The number is a multiple of `multiple`.
+    Filled cases have copies of the first one up to the size of a batch, a multiple of `multiple`.
     """
     for bucket in make_buckets(np.asarray(cases.lengths), pad):
         size = batch_size

@@ -33,7 +33,7 @@ class Classification:
     classes: tuple[Label, ...]
     """The labels, in the order of the model's outputs."""
     class_weights: tuple[int | float, ...] | None = None
-    """How much an error in each class counts."""
+    """The weight of each class in the loss."""
     smoothing: int | float = 0.0
     """Label smoothing: this share of the target is spread over all classes."""
 
@@ -61,7 +61,7 @@ class Classification:
 
     @property
     def loss(self) -> Loss:
-        """Its compiled part."""
+        """The compiled part."""
         return Loss("cross-entropy", float(self.smoothing))
 
     @property

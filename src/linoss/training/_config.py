@@ -1,16 +1,15 @@
 """The settings of a training run: a plain record that can be written down."""
 
-import math
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
-from linoss import _checks
+from linoss import _settings as settings
+from linoss._declare import check_settings, documented, shared_with
 
-ScheduleKind = Literal["cosine", "constant"]
 
-
+@documented
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """How a model is trained.
@@ -24,44 +23,46 @@ class TrainingConfig:
     ```
     """
 
-    steps: int = 1000
-    """Updates of the weights, at most."""
-    batch_size: int = 32
-    """Cases in an update."""
-    learning_rate: int | float = 1e-3
-    """Adam's step size, at its highest."""
-    warmup: int = 0
-    """Updates in which the learning rate rises to that, in equal steps."""
-    schedule: ScheduleKind = "cosine"
-    """After the warmup: `"cosine"`, falling to 0 at the end, or `"constant"`."""
-    weight_decay: int | float = 0.0
-    """Decoupled (AdamW), on matrices and D; not on oscillators, biases and norms."""
-    clip_norm: int | float | None = 1.0
-    """Gradients are scaled down to this norm; None to leave them."""
-    evaluate_every: int = 100
-    """Updates between evaluations; there is one after the last update in any case."""
-    patience: int | None = None
-    """Stop when so many evaluations in a row brought no improvement; None to never stop."""
-    seed: int = 0
-    """Decides the order of the cases and dropout."""
+    steps: settings.Steps = 1000
+    batch_size: settings.BatchSize = 32
+    learning_rate: settings.LearningRate = 1e-3
+    warmup: settings.Warmup = 0
+    schedule: settings.Schedule = "cosine"
+    weight_decay: settings.WeightDecay = 0.0
+    clip_norm: settings.ClipNorm | None = 1.0
+    evaluate_every: settings.EvaluateEvery = 100
+    patience: settings.Patience | None = None
+    seed: settings.Seed = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "evaluate_every"):
-            _checks.positive_integer(name, getattr(self, name))
-        _checks.positive_number("learning_rate", self.learning_rate)
-        _whole_number("warmup", self.warmup, 0, self.steps - 1, "below steps")
-        _checks.one_of("schedule", self.schedule, get_args(ScheduleKind))
-        _checks.number(
-            "weight_decay", self.weight_decay, "a finite number >= 0", lambda x: 0 <= x < math.inf
-        )
-        if self.clip_norm is not None:
-            _checks.positive_number("clip_norm", self.clip_norm)
-        if self.patience is not None:
-            _checks.positive_integer("patience", self.patience)
-        _whole_number("seed", self.seed, 0, 2**32 - 1, "below 2**32")
+        check_settings(self)
+        if self.warmup >= self.steps:
+            raise ValueError(
+                f"warmup is {self.warmup}, expected a whole number below steps, {self.steps}"
+            )
+
+    @classmethod
+    def from_settings(cls, chosen: settings.SequenceSettings, seed: int) -> "TrainingConfig":
+        """The training of an estimator's settings.
+
+        ```python
+        >>> from linoss._settings import ClassifierSettings
+        >>> from linoss.training import TrainingConfig
+        >>> TrainingConfig.from_settings(ClassifierSettings(steps=500), seed=0).warmup
+        50
+
+        ```
+        """
+        check_settings(chosen)
+        values = shared_with(chosen, cls)
+        if chosen.warmup is None:
+            values["warmup"] = min(100, chosen.steps // 10)
+        if chosen.evaluate_every is None:
+            values["evaluate_every"] = max(chosen.steps // 20, 1)
+        return cls(**values, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in asdict(self).items()
@@ -69,7 +70,7 @@ class TrainingConfig:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "TrainingConfig":
-        """From what `to_dict` gave."""
+        """Make the settings again from what `to_dict` returned."""
         unknown = set(plain) - {field.name for field in fields(cls)}
         if unknown:
             raise ValueError(f"{min(unknown)!r} is not a setting of TrainingConfig")
@@ -100,9 +101,3 @@ class TrainingConfig:
             and shorter.steps % self.evaluate_every == 0
             and replace(shorter, steps=self.steps) == self
         )
-
-
-def _whole_number(name: str, value: Any, low: int, high: int, bound: str) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not low <= value <= high:
-        raise ValueError(f"{name} is {value!r}, expected a whole number >= {low} and {bound}")

@@ -1,7 +1,7 @@
-"""Where a run computes: one device, or a mesh of them, in one process or in several.
+"""The devices of a run: one, or a mesh of them, in one or several processes.
 
-Batches are split over the mesh, weights are on every device. Each process reads the sequences of
-its own devices; what they all have to know of each other's numbers is gathered here.
+Batches are split over the mesh; every device has all weights. Each process reads the sequences of
+its own devices.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Shape = int | tuple[int, int]
 
 
 def make_mesh(devices: Shape | None) -> Mesh | None:
-    """A mesh of so many devices along the batch, or `(batch, time)`; None for the default device.
+    """A mesh of devices along the batch, or `(batch, time)`; None for the default device.
 
     ```python
     >>> from linoss.training import make_mesh
@@ -68,22 +68,22 @@ class Devices:
 
     @cached_property
     def split(self) -> Split:
-        """How batches lie on them."""
+        """How batches are split over the mesh."""
         return Split.of(self.mesh)
 
     @property
     def along_batch(self) -> int:
-        """Parts of a batch."""
+        """Number of devices along the batch."""
         return 1 if self.mesh is None else self.mesh.shape.get("batch", 1)
 
     @property
     def along_time(self) -> int:
-        """Parts of a sequence."""
+        """Number of devices along time."""
         return 1 if self.mesh is None else self.mesh.shape.get("time", 1)
 
     @property
     def several_processes(self) -> bool:
-        """Whether others take part."""
+        """Whether several processes take part."""
         return self.mesh is not None and jax.process_count() > 1
 
     @property
@@ -92,7 +92,7 @@ class Devices:
         return not self.several_processes or jax.process_index() == 0
 
     def padded(self, length: int, config: Any) -> int:
-        """The next length that the mesh divides, with steps ahead and from answer to answer."""
+        """The smallest length >= `length` that can be split over the mesh."""
         unit, ahead = self.along_time * (config.every or 1), config.horizon or 0
         return length if self.along_time == 1 else -(-(length + ahead) // unit) * unit - ahead
 
@@ -106,13 +106,13 @@ class Devices:
             )
 
     def rows(self, count: int) -> np.ndarray:
-        """Which of the sequences of a batch are on devices of this process."""
+        """Rows of a batch of which this process has any shard."""
         if not self.several_processes:
             return np.arange(count)
         return np.flatnonzero(np.repeat(self._parts_here.any(axis=1), count // self.along_batch))
 
     def own_rows(self, count: int) -> np.ndarray:
-        """Likewise, but each sequence is that of one process: the one with its first piece."""
+        """Rows of a batch of which this process has the first shard: each row is in one process."""
         if not self.several_processes:
             return np.arange(count)
         return np.flatnonzero(np.repeat(self._parts_here[:, 0], count // self.along_batch))
@@ -125,28 +125,29 @@ class Devices:
         return np.array(here).reshape(self.along_batch, self.along_time)
 
     def place(self, tree: Any, rows: np.ndarray, count: int, *, time: bool = False) -> Any:
-        """Arrays of this process's `rows`, of `count` in all, as parts of arrays on the mesh."""
+        """Arrays on the mesh with `count` rows, made of the `rows` that this process has."""
         if self.mesh is None:
             return tree
         spec = self.split.samples if time else self.split.sequences
         sharding = NamedSharding(self.mesh, spec)
 
         def put(x: np.ndarray) -> jax.Array:
-            def piece(index: Any) -> np.ndarray:
+            def shard(index: Any) -> np.ndarray:
                 start, stop, _ = index[0].indices(count)
                 first = int(np.searchsorted(rows, start))
                 return x[(slice(first, first + stop - start), *index[1:])]
 
-            return jax.make_array_from_callback((count, *x.shape[1:]), sharding, piece)
+            return jax.make_array_from_callback((count, *x.shape[1:]), sharding, shard)
 
         return jax.tree.map(lambda x: put(np.asarray(x)), tree)
 
     def place_arguments(
         self, arguments: dict[str, Any], rows: np.ndarray, count: int
     ) -> dict[str, Any]:
-        """The arguments of a model, each array where it belongs.
+        """The arguments of a model, on the mesh.
 
-        Those of a forecast get their steps ahead first, and are then split in time where they are.
+        Arguments of a forecast are not split along time here: the model first appends the steps
+        ahead.
         """
         along_time = ("u", "mask", "intervals") if arguments["future"] is None else ()
         return {
@@ -155,7 +156,7 @@ class Devices:
         }
 
     def everywhere(self, tree: Any) -> Any:
-        """Arrays that all processes have, on every device."""
+        """Copy arrays that all processes have to every device."""
         if self.mesh is None:
             return tree
         sharding = NamedSharding(self.mesh, P())
@@ -167,7 +168,7 @@ class Devices:
         return jax.tree.map(put, tree)
 
     def key(self, seed: int) -> Any:
-        """A random key that every device has."""
+        """A random key, on every device."""
         if self.mesh is None:
             return jax.random.key(seed)
         make = jax.jit(
@@ -176,7 +177,7 @@ class Devices:
         return make(seed)
 
     def at_home(self, model: LinOSS) -> LinOSS:
-        """A model that is on every device, on the default one of this process."""
+        """Copy a model from the mesh to the default device of this process."""
         if self.mesh is None:
             return model
         return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), model)
@@ -188,13 +189,13 @@ class Devices:
         return tuple(gather(np.array(numbers)).sum(axis=0).tolist())
 
     def any_of(self, flag: bool) -> bool:
-        """Whether it is so in any process."""
+        """Whether `flag` is True in any process."""
         return self.total(float(flag))[0] > 0
 
     def from_first(self, tree: Any, facts: Any) -> tuple[Any, Any]:
-        """Arrays, and what JSON can hold, as the first process has them.
+        """Broadcast arrays and JSON values from the first process.
 
-        The others give arrays of the same shapes, which are not looked at.
+        The other processes pass arrays of the same shapes, whose values are ignored.
         """
         if not self.several_processes:
             return tree, facts

@@ -1,10 +1,10 @@
-"""What can go wrong in training and with its files."""
+"""Errors of training and of its files."""
 
 from typing import Any
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on. `result` holds what was reached before, as `train` would return it.
+    """Training cannot continue. `result` holds the last good state, as `train` would return it.
 
     ```python
     >>> from linoss.training import TrainingError

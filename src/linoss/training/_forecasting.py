@@ -1,4 +1,4 @@
-"""Learning what comes next."""
+"""The objective of forecasting."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -46,14 +46,14 @@ class Forecasting:
 
     @classmethod
     def from_windows(cls, windows: Windows, inputs: Inputs) -> "Forecasting":
-        """Of the windows' target columns, scaled as in the inputs."""
+        """The objective for the target columns of windows, scaled as in the inputs."""
         columns = windows.target_columns
         scaling = None if inputs.scaling is None else inputs.scaling.pick(columns)
         return cls(out_size=len(columns), horizon=windows.horizon, scaling=scaling)
 
     @property
     def loss(self) -> Loss:
-        """Its compiled part."""
+        """The compiled part."""
         return Loss("absolute")
 
     def targets(self, batch: AnyBatch, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What several processes know together: each looks at its share, and they tell each other."""
+"""Exchange of host values between processes."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from jax.experimental import multihost_utils
 
 
 def share(items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """Every n-th of the items with its number, of n processes; of one process, all of them."""
+    """(index, item) of the items of this process: every n-th of n processes."""
     processes = jax.process_count()
     if processes == 1:
         yield from enumerate(items)
@@ -21,13 +21,13 @@ def share(items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def channels_of(items: Iterable[Any]) -> int:
-    """Those of all arrays, for a process whose share may be empty; one process takes what comes."""
+    """The number of channels, also for a process without items; 1 if there is one process."""
     several: Any = items
     return 1 if jax.process_count() == 1 else int(np.shape(several[0])[-1])
 
 
 def gather(numbers: np.ndarray) -> np.ndarray:
-    """The numbers of every process, `(processes, ...)`, in double precision."""
+    """Gather the numbers of every process, `(processes, ...)`, in double precision."""
     numbers = np.ascontiguousarray(numbers, np.float64)
     if jax.process_count() == 1:
         return numbers[None]
@@ -36,7 +36,7 @@ def gather(numbers: np.ndarray) -> np.ndarray:
 
 
 def from_first(facts: Any) -> Any:
-    """What JSON can hold, as the first process has it; what the others give is not looked at."""
+    """Broadcast a JSON value from the first process; the argument of the others is ignored."""
     if jax.process_count() == 1:
         return facts
     text = np.frombuffer(json.dumps(facts).encode(), np.uint8)

@@ -19,7 +19,7 @@ _EVEN = 0.01  # times that differ by less than this share of an interval are eve
 
 @runtime_checkable
 class Cases(Protocol):
-    """What can be trained on: [`linoss.data.Sequences`][] or [`linoss.training.Windows`][]."""
+    """What to train on: [`linoss.data.Sequences`][] or [`linoss.training.Windows`][]."""
 
     def __len__(self) -> int: ...
 
@@ -45,7 +45,7 @@ class Cases(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Inputs:
-    """What a model is given of the data: scaled values, and what else it should know.
+    """How data becomes the inputs of a model.
 
     The channels of the model are, in this order: time (if `time_channel`), the data's channels,
     and one for each of them that is 1 where its value is missing (if `indicators`). A value that
@@ -100,7 +100,7 @@ class Inputs:
         time_channel: bool = False,
         irregular: bool | None = None,
     ) -> "Inputs":
-        """As fits the training cases, which are read one at a time.
+        """Inputs for training cases, which are read one at a time.
 
         **Arguments:**
 
@@ -138,11 +138,11 @@ class Inputs:
 
     @property
     def irregular(self) -> bool:
-        """Whether the model is told the intervals between samples."""
+        """Whether intervals between samples are an input of the model."""
         return self.interval is not None
 
     def ignores_times(self, cases: Cases) -> bool:
-        """Whether cases have times that are not evenly spaced, of which the model is not told."""
+        """Whether cases have uneven times that the model, trained without, would ignore."""
         times = getattr(cases, "times", None)
         return times is not None and not self.irregular and not _usual_interval(times)[1]
 
@@ -162,7 +162,7 @@ class Inputs:
         return min(rung, self.lengths[1]) if length <= self.lengths[1] else rung
 
     def masked(self, batch: AnyBatch) -> np.ndarray:
-        """Which cases of a batch want a mask: a matter of the case alone, and of the training."""
+        """Which cases of a batch need a mask: decided by the case and the training data alone."""
         if not self._plain:
             return np.ones(len(batch.lengths), bool)
         shorter = batch.lengths < batch.values.shape[1]
@@ -209,7 +209,7 @@ class Inputs:
         start, stop = int(self.time_channel), int(self.time_channel) + self.channels
         if self.time_channel:
             u[..., 0] = time / self.lengths[1]
-        with np.errstate(over="ignore"):  # what is too large shows in the loss
+        with np.errstate(over="ignore"):  # an overflow shows in the loss
             u[..., start:stop] = np.where(observed, scaled, 0)
         if self.indicators:
             u[..., stop:] = ~observed
@@ -250,7 +250,7 @@ def _usual_interval(times: Any) -> tuple[float, bool]:
 
 
 def _intervals(time: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Time since the sample before that is there; 1 for the first one, and where none is."""
+    """Time since the last sample that is not missing; 1 for the first, and where missing."""
     seen = np.maximum.accumulate(np.where(there, time, -np.inf), axis=1)
     before = np.concatenate([np.full((len(time), 1), -np.inf), seen[:, :-1]], axis=1)
     intervals = np.where(there & np.isfinite(before), time - before, 1.0)

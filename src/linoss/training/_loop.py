@@ -18,18 +18,19 @@ from linoss.training._devices import Devices
 from linoss.training._errors import TrainingError
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Objective
+from linoss.training._outcome import Record, TrainingResult
 from linoss.training._predict import evaluate
-from linoss.training._result import Progress, Record, Result
-from linoss.training._run import FACTS, RunDirectory, RunState
+from linoss.training._progress import Progress
+from linoss.training._run_directory import FACTS, RunDirectory, RunState
 from linoss.training._step import Carry, LearningRates, StepSettings, first_carry, update
 
 _LOOK_EVERY = 0.5  # seconds: how often the loss is fetched from the device
-_LOOK_AT_EVERY = 20  # updates: how often where several processes must do so together
+_LOOK_AT_EVERY = 20  # updates: how often with several processes
 _HUGE = 1e3  # deviations from the mean
 
 
 class Loop:
-    """A run in memory."""
+    """A training run and its state."""
 
     def __init__(
         self,
@@ -68,8 +69,8 @@ class Loop:
         self.files: RunDirectory | None = None
         self.clock = time.monotonic()
 
-    def run(self, save_every: int | float | None) -> Result:
-        """From the state as it is to the end."""
+    def run(self, save_every: int | float | None) -> TrainingResult:
+        """Train from the current state to the end."""
         self._take_places()
         config, self.good = self.config, self.state
         self.clock = time.monotonic() - self.state.seconds
@@ -85,7 +86,7 @@ class Loop:
                 return self.result(self.state)
             before = self.state.carry
             self._advance(*next(batches))
-            jax.block_until_ready(before.loss)  # one update ahead of the device, and no more
+            jax.block_until_ready(before.loss)  # stay at most one update ahead of the device
             now = time.monotonic()
             if first is None or self._looks(now - looked):
                 self._check_finite()
@@ -97,7 +98,7 @@ class Loop:
                 saved = time.monotonic()
 
     def _take_places(self) -> None:
-        """Begin with what the first process has read, on all devices."""
+        """Copy the state of the first process, which may have resumed it, to all devices."""
         state = self.state
         facts = {name: getattr(state, name) for name in FACTS}
         facts |= {"history": self.history, "has_best": state.best is not None}
@@ -108,7 +109,7 @@ class Loop:
         self.state = RunState(carry, best=best, **{name: facts[name] for name in FACTS})
 
     def _looks(self, seconds: float) -> bool:
-        """Whether it is time to look; for several processes, at the same step in all of them."""
+        """Whether to fetch the loss now; several processes must do so at the same step."""
         if self.devices.several_processes:
             return self.state.step % _LOOK_AT_EVERY == 0
         return seconds > _LOOK_EVERY
@@ -142,7 +143,7 @@ class Loop:
         return arguments, devices.place(targets, rows, count)
 
     def _is_due(self) -> bool:
-        """Whether the step that was reached is one of those to record, and was not yet."""
+        """Whether the current step is to be recorded, and has not been."""
         step, last = self.state.step, self._last_record()
         due = step % self.config.evaluate_every == 0 or step == self.config.steps
         return step > 0 and due and (last is None or last["step"] != step)
@@ -154,7 +155,7 @@ class Loop:
         return self.config.patience is not None and self.state.stale >= self.config.patience
 
     def _record(self) -> None:
-        """Evaluate, note, and write a checkpoint."""
+        """Evaluate, append to the history, and write a checkpoint."""
         self._check_finite()
         state, last = self.state, self._last_record()
         new = replace(state, records=state.records + 1, carry=self._without_loss(state.carry))
@@ -184,15 +185,15 @@ class Loop:
             self.files.save(self.state, self.history)
 
     def save_if_good(self) -> None:
-        """The same between evaluations: not if the run has gone wrong since the last."""
+        """Write a checkpoint between evaluations, unless a loss was not finite since the last."""
         state = self.state
         if self.files is not None and int(state.carry.bad_step) < 0:
             self.state = replace(state, seconds=time.monotonic() - self.clock)
             self.save()
 
-    def result(self, state: RunState) -> Result:
-        """As of that state."""
-        return Result(
+    def result(self, state: RunState) -> TrainingResult:
+        """The result at a state."""
+        return TrainingResult(
             model=self.devices.at_home(state.model),
             history=self.history[: state.records],
             best_step=state.best_step,
@@ -236,7 +237,7 @@ class Loop:
         return "clip_norm=1" if clip is None else f"or a lower clip_norm (now {clip})"
 
     def _huge_values(self, step: int) -> str:
-        """Which channel of the batch of that step stands out, in words."""
+        """A hint at the largest value of the batch of that step, if it is huge."""
         chosen, length = next(self.order.from_step(step))
         batch = self.training_set.batch(chosen, length)
         arguments = self.inputs(batch, dtype=np.float64)
@@ -256,7 +257,7 @@ class Loop:
 
 
 def _with_metric(state: RunState, metric: float | None, higher_is_better: bool) -> RunState:
-    """After an evaluation. A tie takes the later weights, but is no improvement."""
+    """The state after an evaluation. On a tie the later weights are kept, and patience runs."""
     sign, best = (1 if higher_is_better else -1), state.best_metric
     if metric is None or (best is not None and sign * metric < sign * best):
         return replace(state, stale=state.stale + 1)

@@ -1,7 +1,7 @@
-"""Losses, and what objectives have in common.
+"""Losses, and helpers that objectives share.
 
-An objective makes arrays of targets and weights from labels, on the host; the loss, which is
-compiled, knows nothing else of it, so that runs with other classes and scales share a program.
+An objective makes arrays of targets and weights from labels, on the host. The compiled loss depends
+on nothing else, so that runs with other classes and scales share a compiled program.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Loss:
 
 
 def labels_of(cases: Cases, name: str) -> Any:
-    """The labels of cases that must have them."""
+    """The labels of cases; refuses cases without."""
     labels = getattr(cases, "labels", None)
     if labels is None:
         raise ValueError(f"{name} has no labels, expected a label a case")

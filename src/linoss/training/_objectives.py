@@ -1,4 +1,4 @@
-"""All objectives, and how they are read back."""
+"""All objectives, and how one is restored from plain values."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ Objective = Classification | Regression | Forecasting
 
 
 def objective_from_dict(plain: dict[str, Any]) -> Objective:
-    """From what `to_dict` of an objective gave."""
+    """The objective whose `to_dict` returned `plain`."""
     kinds = {kind.task: kind for kind in (Classification, Regression, Forecasting)}
     _checks.one_of("task", plain.get("task"), kinds)
     settings = {name: value for name, value in plain.items() if name != "task"}

@@ -1,4 +1,4 @@
-"""Answers for data, batch by batch; those of a case depend on nothing but the case."""
+"""Predictions batch by batch; those of a case do not depend on the other cases."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -110,9 +110,9 @@ def check_model(model: LinOSS, inputs: Inputs) -> None:
 def _batches(
     model: LinOSS, inputs: Inputs, cases: Cases, batch_size: int | None, devices: Devices
 ) -> Iterator[tuple[np.ndarray, np.ndarray, Any, np.ndarray]]:
-    """(cases, the rows of their batch that this process has read, these, answers for all rows).
+    """(cases, rows of their batch that this process has, batch of these rows, answers of all rows).
 
-    The rows of a batch are those of the cases, and copies after them.
+    The rows of a batch are the cases, followed by copies that fill it.
     """
     if batch_size is not None:
         _checks.positive_integer("batch_size", batch_size)
@@ -126,7 +126,7 @@ def _batches(
         count, rows = len(filled), devices.rows(len(filled))
         batch = cases.batch(filled[rows], length)
         wants_mask = inputs.masked(batch)
-        if devices.several_processes:  # one program for all
+        if devices.several_processes:  # all processes run one program
             wants_mask[:] = devices.any_of(bool(wants_mask.any()))
         found: Any = None
         for masked in (False, True):

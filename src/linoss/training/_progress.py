@@ -1,21 +1,65 @@
-"""A live line that says how far training is."""
+"""How far a training is, and a live line that shows it."""
 
-import sys
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TextIO
 
-from linoss.training._result import Progress
+from linoss._stderr import LiveLine, duration
+
+_LINES = 20  # at most, where there is no terminal
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands.
+
+    ```python
+    >>> from linoss.training import Progress
+    >>> Progress(step=50, steps=100, loss=0.5, metric=0.9, best=0.9, eta=61.0).text("accuracy")
+    'step 50/100  loss 0.5  accuracy 0.9  best 0.9  ETA 1 min 01 s'
+
+    ```
+    """
+
+    step: int
+    """Updates made."""
+    steps: int
+    """Updates to make, at most."""
+    loss: float
+    """Mean since the last evaluation."""
+    metric: float | None
+    """That of the last evaluation."""
+    best: float | None
+    """The best so far."""
+    eta: float | None
+    """Seconds left, if it runs to the end; None while unknown."""
+
+    def text(self, metric: str) -> str:
+        """One line, in which the metric has this name."""
+        parts = [f"step {self.step}/{self.steps}", f"loss {self.loss:.4g}"]
+        if self.metric is not None:
+            parts += [f"{metric} {self.metric:.4g}", f"best {self.best:.4g}"]
+        if self.eta is not None and self.step < self.steps:
+            parts.append(f"ETA {duration(self.eta)}")
+        return "  ".join(parts)
 
 
 class ProgressLine:
-    """Shows step, loss, metric, best and time left, on one line that is written again and again.
+    """A live line on stderr, to be passed as `on_progress`; without a terminal, at most 20 lines.
 
-    Where output is no terminal, there are twenty lines at most instead.
+    ```python
+    >>> import sys
+    >>> from linoss.training import Progress, ProgressLine
+    >>> with ProgressLine("accuracy", stream=sys.stdout) as line:
+    ...     line(Progress(step=1, steps=100, loss=0.7, metric=None, best=None, eta=None))
+    step 1/100  loss 0.7
+
+    ```
     """
 
     def __init__(self, metric: str, stream: TextIO | None = None):
-        self.metric, self.stream = metric, stream or sys.stderr
-        self._shown, self._next = 0, 1.0
+        self._metric, self._line = metric, LiveLine(stream)
+        self._next = 1.0
 
     def __enter__(self) -> "ProgressLine":
         return self
@@ -26,36 +70,13 @@ class ProgressLine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._shown:
-            self.stream.write("\n")
-            self.stream.flush()
+        self._line.close()
 
     def __call__(self, progress: Progress) -> None:
         """Show it."""
-        text = progress_text(progress, self.metric)
-        if self.stream.isatty():
-            self.stream.write("\r" + text.ljust(self._shown))
-            self._shown = len(text)
+        text = progress.text(self._metric)
+        if self._line.is_live:
+            self._line.show(text)
         elif progress.step >= self._next:
-            self._next = progress.step + progress.steps / 20
-            self.stream.write(text + "\n")
-        self.stream.flush()
-
-
-def progress_text(progress: Progress, metric: str) -> str:
-    """One line about a run."""
-    parts = [f"step {progress.step}/{progress.steps}", f"loss {progress.loss:.4g}"]
-    if progress.metric is not None:
-        parts += [f"{metric} {progress.metric:.4g}", f"best {progress.best:.4g}"]
-    if progress.eta is not None and progress.step < progress.steps:
-        parts.append(f"ETA {duration(progress.eta)}")
-    return "  ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """A time span as people write it."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+            self._next = progress.step + progress.steps / _LINES
+            self._line.keep(text)

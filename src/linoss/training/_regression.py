@@ -51,7 +51,7 @@ class Regression:
     def from_labels(
         cls, labels: Any, *, every: int | None = None, scale: bool = True
     ) -> "Regression":
-        """As fits the training labels: `(cases,)`, `(cases, outputs)` or, with `every`, a list."""
+        """The objective for labels: `(cases,)`, `(cases, outputs)` or, with `every`, a list."""
         if every is None:
             columns = [_columns("labels", labels)]
         else:
@@ -61,7 +61,7 @@ class Regression:
 
     @property
     def loss(self) -> Loss:
-        """Its compiled part."""
+        """The compiled part."""
         return Loss("squared")
 
     def targets(self, batch: AnyBatch, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +118,7 @@ class Regression:
 
 
 def _columns(name: str, labels: Any) -> np.ndarray:
-    """Numbers as (answers, outputs); one output may be without its axis."""
+    """Labels as (answers, outputs); the axis of a single output may be missing."""
     try:
         numbers = np.asarray(labels, np.float64)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""A model in a directory: config.json says what it is, weights.safetensors what it has learned."""
+"""Saving and loading a model: config.json describes it, weights.safetensors has its weights."""
 
 import json
 import os
@@ -10,13 +10,17 @@ import equinox as eqx
 import jax
 import numpy as np
 
-import linoss
+from linoss import __version__
+from linoss._plain import plain
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training._config import TrainingConfig
 from linoss.training._errors import CheckpointError
-from linoss.training._files import (
+from linoss.training._inputs import Inputs
+from linoss.training._objectives import Objective, objective_from_dict
+from linoss.training._outcome import Record
+from linoss.training._verified_files import (
     NOT_UNDERSTOOD,
-    cannot_write,
+    make_directory,
     named,
     read_file,
     read_json,
@@ -27,9 +31,6 @@ from linoss.training._files import (
     write_json,
     write_tensors,
 )
-from linoss.training._inputs import Inputs
-from linoss.training._objectives import Objective, objective_from_dict
-from linoss.training._result import Record
 
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 STATE, HISTORY = "state.safetensors", "history.jsonl"
@@ -40,20 +41,20 @@ _FORMAT, _WEIGHTS_FORMAT, _ARRAYS_FORMAT = "linoss", "linoss-weights", "linoss-a
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """What a directory holds."""
+    """A model that was read from a directory."""
 
     model: LinOSS
-    """With the best weights."""
+    """The model, with the best weights."""
     inputs: Inputs
     """How data becomes the model's inputs."""
     objective: Objective
     """What it was trained for."""
     training: TrainingConfig | None
-    """How it was trained, if by `train`."""
+    """The settings of its training; None if it was written by `save_model`."""
     extra: dict[str, Any]
-    """What else was saved with it."""
+    """JSON values that were saved with it."""
     arrays: dict[str, np.ndarray]
-    """And what arrays."""
+    """Arrays that were saved with it."""
     history: list[Record]
     """For each evaluation of its training: step, loss, metric, best, learning_rate, seconds."""
 
@@ -66,7 +67,7 @@ def save_model(
     extra: dict[str, Any] | None = None,
     arrays: dict[str, np.ndarray] | None = None,
 ) -> None:
-    """Write a model, and all that is needed to use it, into a directory of its own.
+    """Write a model, and all that is needed to use it, into a directory.
 
     **Arguments:**
 
@@ -147,14 +148,24 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     return Saved(restored(path, hollow, tensors, exact=False), *saved)
 
 
-def make_directory(directory: str | os.PathLike[str]) -> Path:
-    """A directory, made if it is not there."""
-    folder = Path(directory)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    return folder
+def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
+    """The `extra` that a model or a run was saved with; of a run also before it has weights.
+
+    ```python
+    >>> from linoss.training import CheckpointError, read_extra
+    >>> try:
+    ...     read_extra("no/such/directory")
+    ... except CheckpointError as error:
+    ...     print(error)
+    no/such/directory/config.json: not there, expected a directory that save_model or train wrote
+
+    ```
+    """
+    path = Path(directory) / CONFIG
+    extra = read_json(path, _FORMAT).get("extra")
+    if not isinstance(extra, dict):
+        raise CheckpointError(f"{path}: has no extra, expected what save_model or train wrote")
+    return extra
 
 
 def refuse_files(folder: Path) -> None:
@@ -181,26 +192,29 @@ def describe(
     training: TrainingConfig | None = None,
     data: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The content of config.json, as it will be read again."""
+    """The content of config.json, as plain values."""
     try:
         json.dumps(extra, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"extra cannot be written as JSON: {error}") from None
-    record = {
-        "linoss": linoss.__version__,
-        "model": asdict(model.config),
-        "inputs": inputs.to_dict(),
-        "objective": objective.to_dict(),
-        "training": None if training is None else training.to_dict(),
-        "data": data,
-        "extra": {} if extra is None else extra,
-        "arrays": {name: list(array.shape) for name, array in (arrays or {}).items()},
-    }
-    return json.loads(json.dumps(record, allow_nan=False, default=lambda x: x.item()))
+    record = plain(
+        {
+            "linoss": __version__,
+            "model": asdict(model.config),
+            "inputs": inputs.to_dict(),
+            "objective": objective.to_dict(),
+            "training": None if training is None else training.to_dict(),
+            "data": data,
+            "extra": {} if extra is None else extra,
+            "arrays": {name: list(array.shape) for name, array in (arrays or {}).items()},
+        }
+    )
+    json.dumps(record, allow_nan=False)  # before any file is written
+    return record
 
 
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
-    """Arrays that belong to a model."""
+    """Write arrays that belong to a model."""
     if arrays:
         write_tensors(folder / ARRAYS, _ARRAYS_FORMAT, arrays, {})
 

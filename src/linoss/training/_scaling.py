@@ -1,4 +1,4 @@
-"""Mean and deviation of each channel, and the way there and back."""
+"""Standardisation of channels by mean and deviation, and its inverse."""
 
 import functools
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from linoss.training._gather import channels_of, gather, share
 
 
 class _Sums(NamedTuple):
-    """Of each channel: how many values, their mean, the sum of squares around it, and how exactly
-    they are known."""
+    """For each channel the number of values, their mean, the sum of squared distances from it, and
+    the rounding error of the data type."""
 
     number: np.ndarray
     mean: np.ndarray
@@ -23,7 +23,7 @@ class _Sums(NamedTuple):
 
     @classmethod
     def of(cls, array: np.ndarray) -> "_Sums":
-        """Of one case."""
+        """Sums of one case."""
         there = ~np.isnan(array)
         count, known = np.count_nonzero(there, axis=0), np.where(there, array, 0).astype(np.float64)
         mean = known.sum(axis=0) / np.maximum(count, 1)
@@ -31,7 +31,7 @@ class _Sums(NamedTuple):
         return cls(count, mean, squares, np.full(len(mean), np.finfo(array.dtype).eps))
 
     def and_those(self, other: "_Sums") -> "_Sums":
-        """Of both."""
+        """Sums of both."""
         count, shift = self.number + other.number, other.mean - self.mean
         share = other.number / np.maximum(count, 1)
         squares = self.squares + other.squares + shift**2 * self.number * share
@@ -73,7 +73,7 @@ class Scaling:
 
     @classmethod
     def from_sequences(cls, values: Iterable[np.ndarray]) -> "Scaling":
-        """Of arrays `(time, channels)`, read one at a time; what is NaN is left out.
+        """The scaling of arrays `(time, channels)`, read one at a time. NaN is ignored.
 
         A channel that is constant, or has no value at all, keeps a deviation of 1. Several
         processes read their shares.
@@ -101,7 +101,7 @@ class Scaling:
         return values * self.deviation + self.mean
 
     def pick(self, channels: Iterable[int]) -> "Scaling":
-        """That of some of the channels."""
+        """The scaling of some of the channels."""
         chosen = list(channels)
         return Scaling(self.mean[chosen], self.deviation[chosen])
 

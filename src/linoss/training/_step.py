@@ -1,7 +1,7 @@
-"""The compiled parts: one update of the weights, and the answers of an evaluation.
+"""The compiled functions: an update of the weights, and the answers of an evaluation.
 
-Both are functions of the module, and all that differs from run to run is an argument, so that
-another run with equal shapes takes the program of the first.
+Both are module-level functions of all that differs between runs, so that a run with equal shapes
+reuses the compiled program of another.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _BLOCK = 1024
 
 
 class Carry(eqx.Module):
-    """What an update hands to the next."""
+    """What an update passes to the next."""
 
     model: LinOSS
     optimizer: Any
@@ -40,7 +40,7 @@ class Carry(eqx.Module):
 
 @dataclass(frozen=True)
 class StepSettings:
-    """What the program of an update is compiled for, besides shapes and the model's structure."""
+    """Static arguments of an update."""
 
     loss: Loss
     clip: bool
@@ -62,7 +62,7 @@ def decayed(model: Any) -> Any:
 def make_optimizer(
     settings: StepSettings, rates: dict[str, Any], weights: Any
 ) -> optax.GradientTransformation:
-    """Adam, with what was asked for around it."""
+    """Adam, with clipping, weight decay and learning rate."""
     parts = [optax.clip_by_global_norm(rates["clip_norm"])] if settings.clip else []
     parts.append(optax.scale_by_adam())
     if settings.decay:
@@ -72,7 +72,7 @@ def make_optimizer(
 
 
 def first_carry(model: LinOSS, settings: StepSettings) -> Carry:
-    """Before the first update."""
+    """The carry before the first update."""
     weights = eqx.filter(model, trainable(model))
     rates = {"learning_rate": 0.0, "weight_decay": 0.0, "clip_norm": 0.0}
     dtype = model.encoder.weight.dtype
@@ -131,7 +131,7 @@ def _all_finite(tree: Any) -> Bool[Array, ""]:
 def answer(
     model: LinOSS, arguments: dict[str, Any], *, engine: str, mesh: Mesh | None = None
 ) -> Float[Array, "..."]:
-    """The model's answers for a batch; those of a mesh are on all of its devices."""
+    """The model's answers for a batch; with a mesh, on all of its devices."""
     answers = model(**arguments, engine=engine, mesh=mesh)
     if mesh is None:
         return answers
@@ -157,7 +157,7 @@ class LearningRates:
         self._block, self._rates = -1, np.zeros(0)
 
     def __call__(self, step: int) -> float:
-        """That of update `step`, counted from 0."""
+        """The rate of update `step`, counted from 0."""
         block, place = divmod(step, _BLOCK)
         if block != self._block:
             steps = jnp.arange(block * _BLOCK, (block + 1) * _BLOCK)

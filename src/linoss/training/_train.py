@@ -12,14 +12,15 @@ from linoss import _checks
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import Devices
-from linoss.training._files import locked
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._loop import Loop
 from linoss.training._objectives import Objective
+from linoss.training._outcome import TrainingResult
 from linoss.training._predict import check_model
-from linoss.training._result import Progress, Result
-from linoss.training._run import RunDirectory
-from linoss.training._saved import describe, make_directory
+from linoss.training._progress import Progress
+from linoss.training._run_directory import RunDirectory
+from linoss.training._saved import describe
+from linoss.training._verified_files import locked, make_directory
 
 
 def train(
@@ -37,7 +38,7 @@ def train(
     extra: dict[str, Any] | None = None,
     arrays: dict[str, np.ndarray] | None = None,
     mesh: Mesh | None = None,
-) -> Result:
+) -> TrainingResult:
     """Train a model by Adam, and keep the weights that do best on held-out cases.
 
     The run is a function of its arguments: the same ones give the same weights, bit for bit, on
@@ -122,7 +123,7 @@ def train(
 
 
 def _facts(cases: Cases | None) -> dict[str, int] | None:
-    """Enough of the data to notice that a run is resumed with others."""
+    """Sizes of the data, by which resuming with other data is noticed."""
     return None if cases is None else {"cases": len(cases), "steps": int(np.sum(cases.lengths))}
 
 

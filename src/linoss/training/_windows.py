@@ -1,4 +1,4 @@
-"""Windows of long series for forecasting, cut out when they are asked for."""
+"""Windows of long series for forecasting, cut out on access."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from linoss import _checks
 
 @dataclass(frozen=True, eq=False)
 class WindowBatch:
-    """Some windows as arrays; what comes after their pasts is in `future` and in `labels`."""
+    """A batch of windows: pasts in `values`, what follows them in `future` and `labels`."""
 
     values: np.ndarray
     """(batch, time, columns), zeros where missing and where padded."""

@@ -1,4 +1,4 @@
-"""Samples from a stream of text: lines of CSV or of JSON, looked at one at a time."""
+"""Read samples from a stream of text: lines of CSV or of JSON, one at a time."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ class Sample:
     line: int
 
 
-class Samples:
+class SampleReader:
     """The samples of a stream, in the order of the channels of a model.
 
     `is_json` and `has_header` are known after the first sample. A header, or the keys of a JSON

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writes, checksums, versions."""
+"""Files of models and runs: JSON and tensors with a format, a version and a checksum."""
 
 import hashlib
 import json
@@ -18,10 +18,10 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None
 
+from linoss import _files
 from linoss.training._errors import CheckpointError
 
 VERSION = 1
-_TEMPORARY = ".tmp"
 NOT_UNDERSTOOD = (
     TypeError,
     ValueError,
@@ -30,48 +30,42 @@ NOT_UNDERSTOOD = (
     ArithmeticError,
     RecursionError,
 )
-"""What reading a file with strange content can raise."""
+"""Exceptions that unexpected content of a file can raise."""
 _REPAIR = "restore it from a copy, or train again in another directory"
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file such that it holds the old content or the new, whenever the process dies."""
-    temporary = path.with_name(path.name + _TEMPORARY)
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_directory(path.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise cannot_write(path, error) from error
-
-
-def remove_remains(folder: Path) -> None:
-    """Remove what writes left that a process did not live to end."""
-    for suffix in (".json", ".safetensors", ".jsonl"):
-        for path in folder.glob(f"*{suffix}{_TEMPORARY}"):
-            path.unlink()
+    """Replace the content of a file atomically."""
+    with _refusing():
+        _files.write_file(path, content)
 
 
 def write_after(path: Path, size: int, content: bytes) -> None:
-    """Keep the first `size` bytes of a file, and write after them."""
+    """Keep the first `size` bytes of a file, or create it, and append `content`."""
+    with _refusing():
+        _files.write_after(path, size, content)
+
+
+def make_directory(directory: str | os.PathLike[str]) -> Path:
+    """A directory, created if it does not exist."""
+    folder = Path(directory)
+    with _refusing():
+        _files.make_directory(folder)
+    return folder
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """A failed write as a `CheckpointError`."""
     try:
-        with open(path, "r+b" if path.exists() else "wb") as file:
-            file.truncate(size)
-            file.seek(size)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise CheckpointError(str(error)) from error
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[Path]:
-    """Keep other processes from writing into a directory, until the end or this one's death."""
+    """Lock a directory against other processes; the lock ends with the process at the latest."""
     if fcntl is None:
         yield path
         return
@@ -90,23 +84,8 @@ def locked(path: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def sync_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk."""
-    if os.name == "posix":
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def cannot_write(path: Path, error: OSError) -> CheckpointError:
-    """The error to raise for one of the system."""
-    return CheckpointError(f"{path}: cannot be written ({error.strerror or error})")
-
-
 def read_file(path: Path) -> bytes:
-    """The content of a file that must be there."""
+    """The content of a file, which must exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -118,14 +97,14 @@ def read_file(path: Path) -> bytes:
 
 
 def write_json(path: Path, format: str, plain: dict[str, Any]) -> None:
-    """A record with its format, version and checksum."""
+    """Write a record with its format, version and checksum."""
     record = {"format": format, "version": VERSION, **plain}
     record["sha256"] = hashlib.sha256(_canonical(record)).hexdigest()
     write_file(path, json.dumps(record, indent=2, allow_nan=False).encode() + b"\n")
 
 
 def read_json(path: Path, format: str) -> dict[str, Any]:
-    """The record that `write_json` wrote."""
+    """Read a record that `write_json` wrote, and verify it."""
     content = read_file(path)
     try:
         record = json.loads(content)
@@ -141,12 +120,12 @@ def read_json(path: Path, format: str) -> dict[str, Any]:
 def write_tensors(
     path: Path, format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]
 ) -> None:
-    """Arrays and a few facts, with format, version and checksum."""
+    """Write arrays and a few facts with format, version and checksum."""
     write_file(path, tensor_bytes(format, tensors, facts))
 
 
 def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]) -> bytes:
-    """The content of such a file: the same for the same arrays and facts."""
+    """The content of such a file, which is the same for the same arrays and facts."""
     record = {"format": format, "version": VERSION, **facts}
     record["sha256"] = _checksum(tensors, record)
     tensors = {name: np.array(tensor, order="C") for name, tensor in tensors.items()}
@@ -154,7 +133,7 @@ def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, A
 
 
 def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and facts that `write_tensors` wrote."""
+    """Read arrays and facts that `write_tensors` wrote, and verify them."""
     if not path.is_file():
         read_file(path)
     try:
@@ -180,7 +159,7 @@ def named(tree: Any) -> dict[str, np.ndarray]:
 
 
 def restored(path: Path, like: Any, tensors: dict[str, np.ndarray], *, exact: bool) -> Any:
-    """The tree that these arrays were made from by `named`, `like` which they must be.
+    """The tree whose arrays `named` returned, with the structure and shapes of `like`.
 
     `exact`: in the same precision. Otherwise in that of the file, as far as JAX allows.
     """

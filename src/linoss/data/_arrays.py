@@ -127,7 +127,7 @@ def as_labels(source: str, y: Any, cases: int) -> np.ndarray | list:
 
 
 def class_name(where: str, name: str) -> str:
-    """The name of a class, unless it is a text: an array of names is as wide as the longest."""
+    """The name of a class. Long texts are refused: an array of names is as wide as the longest."""
     if len(name) > LONGEST_NAME:
         raise DataError(
             f"{where}: the label has {len(name)} characters, expected the name of a class of at "

@@ -1,4 +1,4 @@
-"""Files before their format matters: opening, lines of text, claims of size, foreign errors."""
+"""Checks and reading that all file formats share."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ _SIGNATURES = {b"PK": ".npz", b"PAR1": ".parquet", b"\x93NUMPY": ".npy", b"\x1f\
 
 
 def regular_file(path: str | os.PathLike[str]) -> Path:
-    """The path of a file that can be opened, is not empty, and is what its suffix says."""
+    """The path of a file, which must be readable, not empty, and of the format of its suffix."""
     path = Path(path)
     try:
         status = path.stat()
@@ -54,7 +54,7 @@ def regular_file(path: str | os.PathLike[str]) -> Path:
 def text_lines(path: Path, comments: tuple[bytes, ...] = ()) -> Generator[str, None, None]:
     """The lines of a text in UTF-8, of bounded length. Comments may be in any encoding.
 
-    To be closed by whoever may stop before the end.
+    Close the generator if you stop before its end.
     """
     with path.open("rb") as file:
         number = 0
@@ -84,7 +84,7 @@ def text_lines(path: Path, comments: tuple[bytes, ...] = ()) -> Generator[str, N
 
 
 def check_expansion(where: str, claimed: int, stored: int) -> None:
-    """Refuse compressed data that would fill the memory from a small file."""
+    """Refuse a small file that would expand beyond a bounded size."""
     if claimed > max(_ALWAYS_READ, _LARGEST_RATIO * stored):
         raise DataError(
             f"{where}: {stored} bytes claim to hold {claimed}, expected at most "
@@ -95,7 +95,7 @@ def check_expansion(where: str, claimed: int, stored: int) -> None:
 
 @contextmanager
 def refusing(where: str, expected: str) -> Iterator[None]:
-    """Whatever another library raises for a damaged file, as one `DataError`."""
+    """Any exception of another library as a `DataError`."""
     try:
         yield
     except (DataError, ImportError):
@@ -108,12 +108,12 @@ def refusing(where: str, expected: str) -> Iterator[None]:
 
 
 def listed(names: Iterable[object]) -> str:
-    """The first of some names in a message."""
+    """Names for a message, at most the first ten."""
     names = list(names)
     return ", ".join(str(name)[:40] for name in names[:10]) + (", ..." if len(names) > 10 else "")
 
 
 def shown(text: object) -> str:
-    """A piece of a file in a message: quoted, and cut if long."""
+    """Text of a file for a message: quoted, and cut if long."""
     text = str(text)
     return repr(text if len(text) <= 40 else text[:37] + "...")

@@ -1,4 +1,4 @@
-"""Pictures made of characters, for a terminal."""
+"""Curves made of Braille characters, for a terminal."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a Braille
 
 
 def braille(values: np.ndarray, width: int = 72, height: int = 4) -> list[str]:
-    """A series as lines of text: at each place, from its lowest to its highest value there."""
+    """A series as lines of text: each column spans the lowest to the highest value there."""
     columns, rows = 2 * width, 4 * height
     edges = np.linspace(0, len(values), columns + 1)
     low, high = float(np.min(values)), float(np.max(values))
@@ -15,8 +15,8 @@ def braille(values: np.ndarray, width: int = 72, height: int = 4) -> list[str]:
     before: tuple[int, int] | None = None
     for column in range(columns):
         start = min(int(edges[column]), len(values) - 1)
-        piece = values[start : max(int(edges[column + 1]), start + 1)]
-        bottom, top = (round((float(v) - low) * scale) for v in (piece.min(), piece.max()))
+        here = values[start : max(int(edges[column + 1]), start + 1)]
+        bottom, top = (round((float(v) - low) * scale) for v in (here.min(), here.max()))
         if before is not None:  # no gap between neighbours
             bottom, top = min(bottom, before[1]), max(top, before[0])
         before = (bottom, top)

@@ -1,8 +1,8 @@
-"""Several processes that train together: how they find each other, and how they end.
+"""Joining several processes for one training, and ending all of them when one fails.
 
-A process that fails tells the others why, and one that dies is missed: the next sum over all
-devices fails in those that were waiting for it, they ask who is still there, and all of them end
-with a message that says who is not.
+A process that fails writes the reason to the key-value store, and the others end with it. When a
+process dies without a word, the next sum over all devices fails in the others; they then find out
+which processes still answer, and end with a message that names those that do not.
 """
 
 import atexit
@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-from jax._src import distributed  # the only way to its key-value store
 
 from linoss import _checks
+from linoss._stderr import say
 
 _FAILURE, _HERE, _HEARD = "linoss/failure", "linoss/here/{}", "linoss/heard/{}"
 _UNKNOWN = "?"
-_ROLL_CALL = 10  # seconds for others to say that they are there
-_PATIENCE = 1000  # milliseconds of a question to the coordinator
-_HEARTBEAT = 30  # seconds after which a machine that is silent counts as lost
+_ROLL_CALL = 10  # seconds for other processes to answer
+_PATIENCE = 1000  # milliseconds to wait for the message, again and again
+_HEARTBEAT = 30  # seconds without a sign of life after which a process counts as lost
 FAILED, INTERRUPTED = 1, 130
 _ADVICE = "start all processes again; a run that is resumed goes on from its last checkpoint"
 _COORDINATOR_GONE = f"process 0, the coordinator, is gone; {_ADVICE}"
@@ -39,7 +39,7 @@ def join_processes(
     *,
     timeout: int = 120,
 ) -> None:
-    """Make this process one of several whose devices form one mesh. Before anything else of JAX.
+    """Join several processes, whose devices form one mesh. Call this before any use of JAX.
 
     **Arguments:**
 
@@ -78,9 +78,9 @@ def join_processes(
 
 
 class _LastWords:
-    """What is said when JAX aborts this process, as it does when the coordinator is lost.
+    """The message to write when JAX aborts this process, as it does without a coordinator.
 
-    That happens in C++, where no exception of Python is raised: a handler of the signal speaks.
+    JAX aborts in C++, where no Python exception is raised, so a signal handler writes it.
     """
 
     text = ""
@@ -88,7 +88,7 @@ class _LastWords:
 
     @classmethod
     def prepare(cls, text: str) -> None:
-        """Say this from now on."""
+        """Set the message, and install the handler."""
         cls.text = text
         if cls._handler is None and os.name == "posix":
             cls._handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(cls._speak)
@@ -158,31 +158,43 @@ def _wait_for(coordinator: str, host: str, port: int, timeout: int) -> None:
             time.sleep(0.2)
 
 
+def _key_value_store() -> Any:
+    """The store that the processes of `jax.distributed` share; None before they have joined.
+
+    JAX (0.10 to 0.12) has no public access to it: `jax.distributed` starts and ends the service,
+    and `jax.experimental.multihost_utils` only has collective operations, in which a process that
+    has failed can take no part. This is the only use of a private module of JAX.
+    """
+    from jax._src import distributed
+
+    return distributed.global_state.client
+
+
 class _Watch(threading.Thread):
-    """Waits for news of a failure, and ends this process when they come."""
+    """Waits for the message that a process has failed, and then ends this process."""
 
     current: "_Watch | None" = None
 
     def __init__(self) -> None:
         super().__init__(name="linoss-watch", daemon=True)
-        self.client: Any = distributed.global_state.client
+        self.store = _key_value_store()
         self.processes, self.here = jax.process_count(), jax.process_index()
         self.over = False
         self.exit_code: int | None = None
 
     @classmethod
     def start(cls) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Watch from now on."""
+        """Start the thread, if there are several processes."""
         if jax.process_count() > 1 and cls.current is None:
             cls.current = cls()
             threading.Thread.start(cls.current)
             atexit.register(cls.current.end)
 
     def run(self) -> None:
-        """Until something is heard."""
+        """Wait for the message."""
         while not self.over:
             try:
-                told = self.client.blocking_key_value_get(_FAILURE, _PATIENCE)
+                told = self.store.blocking_key_value_get(_FAILURE, _PATIENCE)
             except Exception as error:
                 if self.over or "DEADLINE_EXCEEDED" in str(error):
                     continue
@@ -191,22 +203,22 @@ class _Watch(threading.Thread):
                 self._leave(told if told != _UNKNOWN else self._roll_call())
 
     def tell(self, cause: str) -> None:
-        """The others, why this process ends."""
+        """Tell the other processes why this one ends."""
         try:
-            self.client.key_value_set(_FAILURE, cause)
-        except Exception:  # somebody was first, or nobody is there to hear it
+            self.store.key_value_set(_FAILURE, cause)
+        except Exception:  # another process was first, or the coordinator is gone
             return
 
     def end(self) -> None:
-        """When this process ends; one that failed does not wait for the others."""
+        """Stop at the exit of the process; one that failed exits at once."""
         self.over = True
         if self.exit_code is not None:
             self._leave_now(self.exit_code)
-        self.join()  # a thread that is inside of C++ when Python ends takes the process down
+        self.join()  # a thread in C++ at the exit of Python crashes the process
 
     def _roll_call(self) -> str:
-        """Who is not there any more, in words."""
-        self.client.key_value_set(_HERE.format(self.here), "yes", True)
+        """Ask all processes to answer, and say which ones do not."""
+        self.store.key_value_set(_HERE.format(self.here), "yes", True)
         missing = [str(process) for process in self._silent(_HERE)]
         if not missing:
             return f"the processes cannot reach each other any more; {_ADVICE}"
@@ -223,31 +235,31 @@ class _Watch(threading.Thread):
         for process in range(self.processes):
             left = max(deadline - time.monotonic(), 0.1)
             try:
-                self.client.blocking_key_value_get(question.format(process), int(1000 * left))
+                self.store.blocking_key_value_get(question.format(process), int(1000 * left))
             except Exception:
                 silent.append(process)
         return silent
 
     def _leave(self, message: str) -> None:
         if not self.over:
-            sys.stderr.write(f"\nError: {message}\n")
+            say(f"\nError: {message}")
             self._leave_now(FAILED)
 
     def _leave_now(self, code: int) -> None:
-        """The coordinator is the last: without it, nobody hears anything."""
+        """Exit; the coordinator last, because the others receive messages through it."""
         sys.stdout.flush()
         sys.stderr.flush()
         try:
-            self.client.key_value_set(_HEARD.format(self.here), "yes", True)
+            self.store.key_value_set(_HEARD.format(self.here), "yes", True)
             if self.here == 0:
                 self._silent(_HEARD)
-        except Exception:  # it is gone already
+        except Exception:  # the coordinator is gone
             pass
         os._exit(code)
 
 
 def _is_of_connections(error: BaseException) -> bool:
-    """Whether devices lost each other. What JAX raises then has several types."""
+    """Whether a connection between devices was lost, for which JAX raises several types."""
     if isinstance(error, jax.errors.JaxRuntimeError):
         return "RESOURCE_EXHAUSTED" not in str(error)
     return "Gloo" in str(error)
@@ -255,7 +267,7 @@ def _is_of_connections(error: BaseException) -> bool:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Tell the other processes, if there are any, of an error inside."""
+    """Report an error inside this context to the other processes, if there are any."""
     try:
         yield
     except BaseException as error:
@@ -263,7 +275,7 @@ def watched() -> Iterator[None]:
         if watch is None:
             raise
         if _is_of_connections(error):
-            watch.tell(_UNKNOWN)  # somebody else is the cause
+            watch.tell(_UNKNOWN)  # another process is the cause
             watch.join(timeout=3 * _ROLL_CALL)
         interrupted = isinstance(error, KeyboardInterrupt)
         cause = "was interrupted" if interrupted else f"failed: {_first_line(error)}"

@@ -1,4 +1,4 @@
-"""Work in several processes at a time, each on its share of the cores."""
+"""Parallel work in several processes, each on its share of the cores."""
 
 import concurrent.futures
 import multiprocessing
@@ -41,7 +41,7 @@ def together(
 
 
 def core_shares(processes: int) -> list[list[int]]:
-    """The cores of this process in so many shares; with more processes than cores, all for each."""
+    """The cores of this process, divided; with more processes than cores, all for each."""
     if not hasattr(os, "sched_getaffinity"):
         return [[]] * processes
     cores = sorted(os.sched_getaffinity(0))
@@ -51,7 +51,7 @@ def core_shares(processes: int) -> list[list[int]]:
 
 
 def _begin(shares: Any, hear: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is heard by the first process alone
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the first process handles Ctrl-C
     share = shares.get()
     if share:
         os.sched_setaffinity(0, share)
@@ -59,6 +59,6 @@ def _begin(shares: Any, hear: Any) -> None:
 
 
 def _end_with(hear: Any) -> None:
-    """Leave nothing running when whoever asked for it gives up, or was killed."""
+    """Exit when the first process gives up or is killed."""
     hear.poll(None)  # until the other end is closed
     os._exit(1)

@@ -1,21 +1,20 @@
-"""How far a study is, over all of its workers, and how long it will take."""
+"""The progress of a study over all of its workers, and how it is shown."""
 
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from linoss._stderr import LiveLine, duration
 from linoss.search._records import COMPLETE, ENDED, FAILED, PRUNED, RUNNING, Trial
-from linoss.training._progress import duration
 
 _LOOK_EVERY = 5.0  # seconds: how often a live line asks the storage
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Where a study stands."""
+    """The progress of a study."""
 
     trials: int
     """In all."""
@@ -23,16 +22,16 @@ class Summary:
     pruned: int
     failed: int
     running: int
-    """Now, which is how many workers there are."""
+    """Trials under way, which is the number of workers."""
     best: float | None
     eta: float | None
-    """Seconds left, if as many workers go on; None when it cannot be told yet."""
+    """Seconds left with as many workers; None while unknown."""
 
     def text(self, metric: str) -> str:
-        """For people.
+        """One line, in which the metric has this name.
 
         ```python
-        >>> from linoss.search._progress import Summary
+        >>> from linoss.search._summary import Summary
         >>> Summary(20, 5, 2, 0, 3, 0.9, 61.0).text("accuracy")
         '5/20 trials  2 pruned  3 running  best accuracy 0.9  ETA 1 min 01 s'
 
@@ -48,7 +47,7 @@ class Summary:
 
 
 def summarize(found: Sequence[Trial], trials: int, higher_is_better: bool) -> Summary:
-    """Of the trials that were begun, of so many in all."""
+    """The progress by the trials that were started, of `trials` in all."""
     found = [trial for trial in found if trial.number < trials]
     values = [t.value for t in found if t.state == COMPLETE and t.value is not None]
     best = (max if higher_is_better else min)(values) if values else None
@@ -76,51 +75,39 @@ class Silence:
     """Shows nothing."""
 
     def live(self, doing: str) -> None:
-        """What this worker does at the moment."""
+        """Called with what this worker does at the moment."""
 
     def ended(self, what: str) -> None:
-        """That a trial of this worker ended, and how."""
+        """Called with how a trial of this worker ended."""
 
     def close(self) -> None:
-        """No more."""
+        """Called at the end."""
 
 
 class StudyLine(Silence):
     """A live line on a terminal; elsewhere a line for each trial of this worker."""
 
     def __init__(self, summary: Callable[[], Summary], metric: str, stream: TextIO | None = None):
-        self._summary, self._metric = summary, metric
-        self._stream = stream or sys.stderr
-        self._shown, self._looked, self._text = 0, -_LOOK_EVERY, ""
+        self._summary, self._metric, self._line = summary, metric, LiveLine(stream)
+        self._looked, self._text = -_LOOK_EVERY, ""
 
     def live(self, doing: str) -> None:
-        """Write the line again."""
-        if not self._stream.isatty():
+        """Rewrite the line."""
+        if not self._line.is_live:
             return
         if time.monotonic() - self._looked > _LOOK_EVERY:
             self._look()
-        text = f"{self._text}  |  {doing}"
-        self._stream.write("\r" + text.ljust(self._shown))
-        self._stream.flush()
-        self._shown = len(text)
+        self._line.show(f"{self._text}  |  {doing}")
 
     def ended(self, what: str) -> None:
         """Write a line that stays."""
         self._look()
-        self._clear()
-        self._stream.write(f"{what}; {self._text}\n")
-        self._stream.flush()
+        self._line.keep(f"{what}; {self._text}")
 
     def close(self) -> None:
-        """Leave the terminal clean."""
-        self._clear()
-        self._stream.flush()
+        """Erase the live line."""
+        self._line.clear()
 
     def _look(self) -> None:
         self._text = self._summary().text(self._metric)
         self._looked = time.monotonic()
-
-    def _clear(self) -> None:
-        if self._shown:
-            self._stream.write("\r" + " " * self._shown + "\r")
-        self._shown = 0

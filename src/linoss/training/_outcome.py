@@ -1,4 +1,4 @@
-"""What training reports: on its way, and at its end."""
+"""What training returns: the model, the history and where it ended."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,27 +9,9 @@ Record = dict[str, Any]
 """One line of the history: step, loss, metric, best, learning_rate, seconds."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Where a run stands, for a progress line."""
-
-    step: int
-    """Updates made."""
-    steps: int
-    """Updates to make, at most."""
-    loss: float
-    """Mean since the last evaluation."""
-    metric: float | None
-    """That of the last evaluation."""
-    best: float | None
-    """The best so far."""
-    eta: float | None
-    """Seconds left, if it runs to the end; None when it cannot be told yet."""
-
-
 @dataclass(frozen=True, eq=False)
-class Result:
-    """What training came to."""
+class TrainingResult:
+    """The outcome of a training."""
 
     model: LinOSS
     """With the weights of the best evaluation; without evaluations, the last."""
@@ -42,4 +24,4 @@ class Result:
     steps: int
     """Updates made."""
     stopped_early: bool
-    """Whether patience ended it."""
+    """Whether patience ended the run."""

@@ -1,11 +1,12 @@
-"""The directory of a run: what it was trained with, and which columns of the data are which."""
+"""What commands read from and add to the directory of a run: settings and column names."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from linoss.cli._output import json_line, write_text
+from linoss._files import write_text
+from linoss.cli._output import json_line
 
 TASKS = {
     "classification": "LinOSSClassifier",
@@ -17,8 +18,8 @@ _CONFIG, _COLUMNS = "config.json", "columns.json"
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What a command should know of the data that a run was trained on."""
+class ColumnNames:
+    """Names in the data that a run was trained on."""
 
     label: str | None = None
     """The column of labels, if it was named by the user."""
@@ -28,24 +29,22 @@ class Columns:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run was begun."""
+    """Task and parameters of a run."""
 
     task: str
     parameters: dict[str, Any]
 
 
 def holds_a_run(run: Path) -> bool:
-    """Whether there is a run to go on with."""
+    """Whether a directory holds a run."""
     return (run / _CONFIG).exists()
 
 
 def read_settings(run: Path) -> Settings:
     """The task and the estimator's parameters of a run, which may not have trained yet."""
-    from linoss.training import CheckpointError
-    from linoss.training._files import read_json
+    from linoss.training import CheckpointError, read_extra
 
-    record = read_json(run / _CONFIG, "linoss")
-    extra: Any = record.get("extra")
+    extra = read_extra(run)
     tasks = {name: task for task, name in TASKS.items()}
     try:
         return Settings(tasks[extra["estimator"]], dict(extra["parameters"]))
@@ -55,8 +54,8 @@ def read_settings(run: Path) -> Settings:
         ) from None
 
 
-def read_columns(run: Path) -> Columns:
-    """What `write_columns` wrote; nothing where an estimator was saved by other means."""
+def read_column_names(run: Path) -> ColumnNames:
+    """What `write_column_names` wrote; empty if an estimator was saved by other means."""
     from linoss.training import CheckpointError
 
     path = run / _COLUMNS
@@ -67,16 +66,16 @@ def read_columns(run: Path) -> Columns:
         if not all(isinstance(name, str) for name in (*(names or ()), label or "")):
             raise TypeError("names are not text")
     except FileNotFoundError:
-        return Columns()
+        return ColumnNames()
     except (OSError, ValueError, TypeError, LookupError) as error:
         raise CheckpointError(
             f"{path}: cannot be understood ({error}); remove it, and name the column of labels "
             "with --label"
         ) from None
-    return Columns(label, names)
+    return ColumnNames(label, names)
 
 
-def write_columns(run: Path, columns: Columns) -> None:
-    """Write them beside the run."""
+def write_column_names(run: Path, columns: ColumnNames) -> None:
+    """Write column names into the directory of a run."""
     run.mkdir(parents=True, exist_ok=True)
     write_text(run / _COLUMNS, json_line({"label": columns.label, "channels": columns.channels}))

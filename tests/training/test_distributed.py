@@ -117,6 +117,20 @@ def test_one_fails_and_tells_the_others(tmp_path, join):
     assert "process 0 failed: " in said(joined[1])
 
 
+def test_the_key_value_store_of_jax(free_port):
+    """What is private in JAX is there, and does what is asked of it."""
+    code = (
+        "from linoss.training import _distributed, join_processes\n"
+        "assert _distributed._key_value_store() is None\n"
+        f"join_processes('localhost:{free_port}', 1, 0)\n"
+        "store = _distributed._key_value_store()\n"
+        "store.key_value_set('linoss/key', 'first')\n"
+        "store.key_value_set('linoss/key', 'second', True)\n"
+        "assert store.blocking_key_value_get('linoss/key', 1000) == 'second'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def test_a_port_in_use(free_port):
     with socket.socket(socket.AF_INET6) as listener:
         listener.bind(("", free_port))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from linoss.experiments._paper import Spread
 from linoss.experiments._protocol import NAMES
-from linoss.experiments._results import Result, unique
+from linoss.experiments._results import ExperimentResult, unique
 
 ABSENT = "–"
 
@@ -15,7 +15,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown.
 
     ```python
-    >>> from linoss.experiments._tables import table
+    >>> from linoss.experiments._markdown import table
     >>> print(table(["model", "accuracy"], [["LinOSS-IM", "87.8 ± 2.6"]]))
     | model | accuracy |
     |---|---|
@@ -38,7 +38,7 @@ def printed(spread: Spread | None, digits: int = 1) -> str:
     return f"{spread.mean:.{digits}f} ± {spread.deviation:.{digits}f}"
 
 
-def over_seeds(results: Iterable[Result], scale: float = 1.0, digits: int = 1) -> str:
+def over_seeds(results: Iterable[ExperimentResult], scale: float = 1.0, digits: int = 1) -> str:
     """Mean and deviation of the test metric, and over how many seeds.
 
     The deviation is that of the runs themselves (divided by n), as in the paper.
@@ -52,8 +52,8 @@ def over_seeds(results: Iterable[Result], scale: float = 1.0, digits: int = 1) -
     return f"{mean} ± {statistics.pstdev(found):.{digits}f} ({len(found)} seeds)"
 
 
-def judged(results: Sequence[Result], spread: Spread | None, scale: float = 1.0) -> str:
-    """The mean of the test metric, from the paper's mean, in the paper's deviations."""
+def judged(results: Sequence[ExperimentResult], spread: Spread | None, scale: float = 1.0) -> str:
+    """The distance of the mean test metric from the paper's mean, in the paper's deviations."""
     found = [scale * r.outcome["test"] for r in results if r.outcome["test"] is not None]
     if spread is None or spread.deviation is None or not found:
         return ABSENT
@@ -62,7 +62,7 @@ def judged(results: Sequence[Result], spread: Spread | None, scale: float = 1.0)
 
 
 def span(values: Iterable[float]) -> str:
-    """From the least to the largest of whole numbers."""
+    """The smallest and the largest of whole numbers."""
     found = sorted({round(value) for value in values if math.isfinite(value)})
     if not found:
         return ABSENT
@@ -70,12 +70,16 @@ def span(values: Iterable[float]) -> str:
 
 
 def source_of(model: str) -> str:
-    """Whose the numbers are that are not ours."""
+    """The source of the numbers that are not ours."""
     return "D-LinOSS, its authors" if model == "damped" else "paper"
 
 
 def model_table(
-    results: Sequence[Result], paper: dict[str, Spread], *, scale: float = 1.0, digits: int = 1
+    results: Sequence[ExperimentResult],
+    paper: dict[str, Spread],
+    *,
+    scale: float = 1.0,
+    digits: int = 1,
 ) -> str:
     """For an experiment on one data set: the paper's and our number for each model."""
     rows = []

@@ -1,8 +1,7 @@
-"""Trainings in directories of their own: begun, gone on with after a kill, never repeated."""
+"""The runs of an experiment: each trains in its own directory, resumes, and is never repeated."""
 
 import functools
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +11,9 @@ from typing import Any
 
 import jax
 
+from linoss._plain import first_difference
+from linoss._stderr import duration, say
 from linoss.experiments._paper import DATA_SETS, Hyperparameters
-from linoss.experiments._processes import together
 from linoss.experiments._protocol import (
     MODELS,
     NAMES,
@@ -22,25 +22,26 @@ from linoss.experiments._protocol import (
     hyperparameters,
     training_config,
 )
-from linoss.experiments._results import Result, made_by, read_result, write_result
+from linoss.experiments._results import ExperimentResult, made_by, read_result, write_result
+from linoss.experiments._worker_pool import together
 from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 from linoss.training import (
     Cases,
     Inputs,
     Objective,
+    ProgressLine,
     TrainingConfig,
     TrainingError,
     evaluate,
     train,
 )
-from linoss.training._progress import ProgressLine, duration
 
 _SAVE_EVERY = 120  # seconds between checkpoints
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
-    """One training of one model on one split: all that decides it."""
+class ExperimentRun:
+    """One training of one model on one split, with all of its settings."""
 
     experiment: str
     data_set: str
@@ -51,16 +52,16 @@ class Run:
     training: TrainingConfig
     variant: str | None = None
     changes: dict[str, Any] = field(default_factory=dict)
-    """Of the published model's settings."""
+    """Changes of the published model's settings."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The run in words."""
         parts = (self.data_set, NAMES[self.model], self.variant, f"seed {self.seed}")
         return ", ".join(part for part in parts if part)
 
     def folder(self, out: Path) -> Path:
-        """Its directory among those of other runs."""
+        """The directory of the run below that of all results."""
         parts = (self.protocol, self.data_set, self.model, self.variant, str(self.seed))
         return out.joinpath(self.experiment, *(part for part in parts if part))
 
@@ -75,7 +76,7 @@ class Run:
 
     @property
     def model_settings(self) -> dict[str, Any]:
-        """Of `LinOSSConfig.published`, without what the data decide."""
+        """Arguments of `LinOSSConfig.published`, without those that the data decide."""
         chosen = self.hyperparameters
         sizes = {n: getattr(chosen, n) for n in ("hidden_size", "state_size", "num_blocks")}
         return {**sizes, **MODELS[self.model], **self.changes}
@@ -92,10 +93,10 @@ def make_run(
     variant: str | None = None,
     changes: dict[str, Any] | None = None,
     protocols: dict[str, Protocol] | None = None,
-) -> Run:
+) -> ExperimentRun:
     """A run on one of the paper's data sets; by default with the paper's best hyperparameters."""
     chosen = chosen or hyperparameters(data_set, model)
-    return Run(
+    return ExperimentRun(
         experiment=experiment,
         data_set=data_set,
         model=model,
@@ -116,7 +117,7 @@ def make_run(
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What a model is to learn, and from what."""
+    """Data, inputs and objective of a run."""
 
     inputs: Inputs
     objective: Objective
@@ -124,22 +125,25 @@ class Problem:
     validation: Cases
     test: Cases
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of the model: task and head."""
+    """Task and head of the model."""
 
 
-MakeProblem = Callable[[Run], Problem]
+MakeProblem = Callable[[ExperimentRun], Problem]
 Measure = Callable[[LinOSS, Problem], dict[str, Any]]
 
 
 def no_more(model: LinOSS, problem: Problem) -> dict[str, Any]:
-    """Nothing to measure besides the test metric."""
+    """Measure nothing besides the test metric."""
     return {}
 
 
 def execute(
-    runs: Sequence[Run], problem: MakeProblem, options: Options, measure: Measure = no_more
+    runs: Sequence[ExperimentRun],
+    problem: MakeProblem,
+    options: Options,
+    measure: Measure = no_more,
 ) -> None:
-    """Do all runs that have no result yet. With several processes, some at a time."""
+    """Do all runs that have no result yet, `options.processes` at a time."""
     todo = [run for run in runs if not is_finished(run, options)]
     if len(todo) < len(runs):
         say(f"{len(runs) - len(todo)} of {len(runs)} runs have their results already")
@@ -155,7 +159,7 @@ def execute(
 
 
 def _execute_in_turn(
-    todo: Sequence[Run], problem: MakeProblem, options: Options, measure: Measure
+    todo: Sequence[ExperimentRun], problem: MakeProblem, options: Options, measure: Measure
 ) -> None:
     start = time.monotonic()
     for place, run in enumerate(todo):
@@ -166,8 +170,13 @@ def _execute_in_turn(
 
 
 def execute_one(
-    run: Run, problem: MakeProblem, options: Options, measure: Measure, *, live: bool = False
-) -> Result:
+    run: ExperimentRun,
+    problem: MakeProblem,
+    options: Options,
+    measure: Measure,
+    *,
+    live: bool = False,
+) -> ExperimentResult:
     """Train, test, and write the result."""
     folder, parts = run.folder(options.out), problem(run)
     config = LinOSSConfig.published(
@@ -217,7 +226,7 @@ def execute_one(
     if error is not None:
         outcome["error"] = error
     seconds = trained.history[-1]["seconds"] if trained.history else 0.0
-    result = Result(
+    result = ExperimentResult(
         experiment=run.experiment,
         data_set=run.data_set,
         model=run.model,
@@ -233,22 +242,16 @@ def execute_one(
     return result
 
 
-def say(message: str) -> None:
-    """Something for people, on stderr."""
-    sys.stderr.write(message + "\n")
-    sys.stderr.flush()
-
-
-def _say_finished(run: Run, result: Result, place: str, left: float) -> None:
+def _say_finished(run: ExperimentRun, result: ExperimentResult, place: str, left: float) -> None:
     say(f"[{place}] {run.name}: {_summary(result)}{left_for_all(left)}")
 
 
 def left_for_all(seconds: float) -> str:
-    """How long all that is to be done will still take, in words."""
+    """The time left for all runs, in words."""
     return f"; about {duration(seconds)} left for all" if seconds else ""
 
 
-def _summary(result: Result) -> str:
+def _summary(result: ExperimentResult) -> str:
     outcome, seconds = result.outcome, result.made["seconds"]
     if outcome["test"] is None:
         return f"failed: {outcome['error']}"
@@ -267,8 +270,8 @@ def _progress(metric: str, live: bool) -> Iterator[Callable[[Any], None] | None]
         yield line
 
 
-def is_finished(run: Run, options: Options) -> bool:
-    """Whether there is a result; a directory that must not be used is refused."""
+def is_finished(run: ExperimentRun, options: Options) -> bool:
+    """Whether there is a result. Without `resume`, a directory that is not empty is refused."""
     folder = run.folder(options.out)
     if not options.resume and folder.exists() and any(folder.iterdir()):
         raise ValueError(
@@ -282,19 +285,17 @@ def is_finished(run: Run, options: Options) -> bool:
     return True
 
 
-def _goes_on(result: Result, run: Run) -> bool:
-    """Whether the run ended only because it was to have so many steps, and is to have more now."""
+def _goes_on(result: ExperimentResult, run: ExperimentRun) -> bool:
+    """Whether the run ended at its number of steps, and has more now."""
     ended = result.outcome.get("stopped_early") or "error" in result.outcome
     return not ended and run.training.goes_on(result.settings.get("training"))
 
 
 def refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Refuse a result of other settings, and name the first that differs."""
-    for part in now:
-        for name, value in now[part].items():
-            then = before.get(part, {}).get(name)
-            if then != value:
-                raise ValueError(
-                    f"{folder}: {name} is {then!r} in its result, but {value!r} now; go on with "
-                    "the same options, or choose another --out"
-                )
+    found = first_difference(before, now)
+    if found is not None:
+        raise ValueError(
+            f"{folder}: {found.path[-1]} is {found.before!r} in its result, but {found.now!r} now; "
+            "go on with the same options, or choose another --out"
+        )

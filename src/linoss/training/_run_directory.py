@@ -1,7 +1,7 @@
-"""A run in a directory: what is written while training goes on, and how it is taken up again.
+"""The directory of a run: checkpoints, and resuming from them.
 
-`state.safetensors` is the truth. `history.jsonl` and `weights.safetensors` are written before it
-and can be ahead of it, if the process dies in between; they are set back to it on resuming.
+`state.safetensors` decides. `history.jsonl` and `weights.safetensors` are written before it and are
+ahead of it if the process dies in between; resuming sets them back to the state.
 """
 
 import hashlib
@@ -12,23 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from linoss._files import remove_remains
+from linoss._plain import first_difference
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
 from linoss.training._errors import CheckpointError
-from linoss.training._files import (
-    NOT_UNDERSTOOD,
-    named,
-    read_file,
-    read_json,
-    read_tensors,
-    remove_remains,
-    restored,
-    write_after,
-    write_file,
-    write_json,
-    write_tensors,
-)
-from linoss.training._result import Record
+from linoss.training._outcome import Record
 from linoss.training._saved import (
     ARRAYS,
     CONFIG,
@@ -41,6 +30,18 @@ from linoss.training._saved import (
     write_arrays,
 )
 from linoss.training._step import Carry
+from linoss.training._verified_files import (
+    NOT_UNDERSTOOD,
+    named,
+    read_file,
+    read_json,
+    read_tensors,
+    restored,
+    write_after,
+    write_file,
+    write_json,
+    write_tensors,
+)
 
 _FORMAT = "linoss-state"
 FACTS = ("step", "best_step", "best_metric", "stale", "records", "seconds")
@@ -48,7 +49,7 @@ FACTS = ("step", "best_step", "best_metric", "stale", "records", "seconds")
 
 @dataclass(frozen=True, eq=False)
 class RunState:
-    """Where a run stands. Never changed, only replaced, so that it is whole at any moment."""
+    """The state of a run. Immutable, so that it is consistent whenever an interrupt comes."""
 
     carry: Carry
     step: int = 0
@@ -70,14 +71,14 @@ class RunState:
 
 
 class _Written(NamedTuple):
-    """What the file of the history holds: kept in one piece, for an interrupt comes anywhere."""
+    """What the file of the history holds. Replaced as a whole: an interrupt may come anywhere."""
 
     lines: int
     size: int
     digest: Any
 
     def and_then(self, lines: list[bytes]) -> "_Written":
-        """With more lines."""
+        """The same after appending lines."""
         content, digest = b"".join(lines), self.digest.copy()
         digest.update(content)
         return _Written(self.lines + len(lines), self.size + len(content), digest)
@@ -91,20 +92,20 @@ class RunDirectory:
         self._written = _Written(0, 0, hashlib.sha256())
 
     def create(self, description: dict[str, Any], state: RunState) -> None:
-        """Begin a run. That config.json is there means that the state is."""
+        """Begin a run. config.json is written last: where it exists, the state does."""
         refuse_files(self.folder)
         write_arrays(self.folder, self.arrays)
         self._write_state(state)
         write_json(self.folder / CONFIG, "linoss", description)
 
     def resume(self, description: dict[str, Any], fresh: RunState) -> tuple[RunState, list[Record]]:
-        """Take up a run where its state says, or begin it if it never began."""
+        """Resume a run from its state, or begin it if there is none."""
         config, path = self.folder / CONFIG, self.folder / STATE
         remove_remains(self.folder)
         if not config.exists() and path.exists() and self._read_state(fresh)[0].step == 0:
-            path.unlink()  # it ended before it had begun
+            path.unlink()  # killed between the first state and config.json
         if not config.exists() and not path.exists():
-            (self.folder / ARRAYS).unlink(missing_ok=True)  # likewise
+            (self.folder / ARRAYS).unlink(missing_ok=True)  # killed even earlier
         if not any((self.folder / name).exists() for name in FILES):
             self.create(description, fresh)
             return fresh, []
@@ -122,7 +123,7 @@ class RunDirectory:
         return state, history
 
     def save(self, state: RunState, history: list[Record]) -> None:
-        """Write history and weights, then the state that makes them count."""
+        """Write history and weights, then the state."""
         lines = [_line(record) for record in history[self._written.lines : state.records]]
         if lines:
             write_after(self.folder / HISTORY, self._written.size, b"".join(lines))
@@ -131,7 +132,7 @@ class RunDirectory:
         self._write_state(state)
 
     def _write_weights(self, state: RunState) -> None:
-        """Make weights.safetensors that of the state, if it is not."""
+        """Write the weights of the state, if the file has others."""
         if state.step == 0:
             return
         content = weights_bytes(state.model, step=state.best_step or state.step)
@@ -167,7 +168,7 @@ class RunDirectory:
             raise CheckpointError(f"{path}: cannot be understood: {error!r}") from None
 
     def _cut_history(self, records: int, digest: str) -> list[Record]:
-        """The history up to the state; what was written after it is cut off."""
+        """The history up to the state; later lines are cut off."""
         path = self.folder / HISTORY
         content = read_file(path) if records or path.exists() else b""
         lines = content.splitlines(keepends=True)[:records]
@@ -188,22 +189,12 @@ def _line(record: Record) -> bytes:
 
 
 def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to go on with other settings, and name the first that differs."""
-    for part in ("model", "inputs", "objective", "training", "data", "extra", "arrays"):
-        name = _difference(part, before.get(part), now[part])
-        if name is not None:
-            where, then, value = name
-            raise CheckpointError(
-                f"{path}: {where} is {then!r} in the run, but {value!r} now; resume with the "
-                "settings of the run, or train in another directory"
-            )
-
-
-def _difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any] | None:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted(before.keys() | now.keys()):
-            found = _difference(f"{name}.{key}", before.get(key), now.get(key))
-            if found is not None:
-                return found
-        return None
-    return None if before == now else (name, before, now)
+    """Refuse to resume with other settings, and name the first that differs."""
+    parts = ("model", "inputs", "objective", "training", "data", "extra", "arrays")
+    before = {part: before.get(part) for part in parts}
+    found = first_difference(before, {part: now[part] for part in parts})
+    if found is not None:
+        raise CheckpointError(
+            f"{path}: {'.'.join(found.path)} is {found.before!r} in the run, but {found.now!r} "
+            "now; resume with the settings of the run, or train in another directory"
+        )

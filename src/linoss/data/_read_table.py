@@ -1,4 +1,4 @@
-"""Tables for forecasting from files, frames and arrays: wide and long. Here both are described.
+"""Tables for forecasting, wide and long, from files, frames and arrays.
 
 **Wide**: a row is a time. A column named `time`, `ds`, `timestamp`, `date` or `datetime`, or a
 first column without a name, says which; without it rows are numbered. Every other column is a
@@ -14,6 +14,7 @@ UTC.
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ import numpy as np
 from linoss.data._calendar import fill_gaps
 from linoss.data._columns import ID_NAMES, TIME_NAMES, Columns, is_missing, named
 from linoss.data._errors import DataError
-from linoss.data._files import listed, regular_file, shown
 from linoss.data._frames import columns_of_frame
-from linoss.data._read import TABLES
+from linoss.data._raw_files import listed, regular_file, shown
+from linoss.data._read import TABLES, find_parts
 from linoss.data._table import Table
 from linoss.data._times import time_column
 
@@ -46,14 +47,41 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     **Arguments:**
 
     - `path`: a wide table, with columns `date` and one for each variable, or a long one, with
-      columns `unique_id`, `ds`, `y` and others that go with it. The head of `data/_tables.py` has
-      the details. What cannot be read is a [`linoss.data.DataError`][].
+      columns `unique_id`, `ds`, `y` and others that go with it. The head of
+      `data/_read_table.py` has the details. What cannot be read is a [`linoss.data.DataError`][].
     """
     file = regular_file(path)
     suffix = file.suffix.lower()
     if suffix not in TABLES:
         raise DataError(f"{file}: the suffix is {shown(suffix)}, expected {' or '.join(TABLES)}")
     return _build(TABLES[suffix](file, _other_names))
+
+
+def read_table_parts(path: str | os.PathLike[str]) -> tuple[Table, Table | None]:
+    r"""The training table and, where there is one, the test table.
+
+    ```python
+    >>> import pathlib, tempfile
+    >>> import linoss.data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for part in ("train", "test"):
+    ...         file = pathlib.Path(folder) / f"{part}.csv"
+    ...         _ = file.write_text("date,load\n2024-01-01,5\n2024-01-02,6\n")
+    ...     train, test = linoss.data.read_table_parts(folder)
+    >>> train.names, len(test.series[0])
+    (('load',), 2)
+
+    ```
+
+    **Arguments:**
+
+    - `path`: a file, which has no test part, or a directory, as for [`linoss.data.read_parts`][].
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return read_table(folder), None
+    train, test = find_parts(folder)
+    return read_table(train), None if test is None else read_table(test)
 
 
 def table(data: Any) -> Table:
@@ -74,7 +102,7 @@ def table(data: Any) -> Table:
     **Arguments:**
 
     - `data`: an array (time, variables) or (time,), or a pandas frame, wide or long; in a wide one
-      times may be the index. The head of `data/_tables.py` has the details.
+      times may be the index. The head of `data/_read_table.py` has the details.
     """
     if hasattr(data, "to_frame") and getattr(data, "ndim", 0) == 1:
         data = data.to_frame("y" if data.name is None else data.name)

@@ -1,0 +1,179 @@
+// The encoder: W u + b for samples of any sequence, with moments of what comes out.
+
+#include "kernel.h"
+
+namespace linoss::encoder {
+
+// Padded weights: in x hidden, the transpose of W; and b.
+struct Encoder {
+  int64_t in, hidden;
+  const float *weight, *bias;
+};
+
+// `samples` of u (in) and out (hidden). workspace: zero at first.
+struct Table {
+  void (*forward)(const Encoder&, int64_t samples, const float* u, const uint8_t* mask, float* out,
+                  double* moments, float* workspace);
+  // pull: rows a and c of a + c out, which moments add to the gradient of out. d_weight (hidden x in,
+  // padded) and d_bias are added to.
+  void (*backward)(const Encoder&, int64_t samples, const float* u, const uint8_t* mask,
+                   const float* d_out, const float* pull, float* d_weight, float* d_bias,
+                   float* workspace);
+};
+
+}  // namespace linoss::encoder
+
+#ifdef LINOSS_ISA
+
+#include "moments.h"
+#include "product.h"
+
+namespace linoss::encoder {
+namespace {
+
+void forward(const Encoder& e, int64_t samples, const float* u, const uint8_t* mask, float* out,
+             double* moments, float* workspace) {
+  const int64_t I = padded(e.in), H = padded(e.hidden);
+  float *x = workspace, *y = x + kTile * I;
+  MomentSums sums(H, moments);
+  for (int64_t from = 0; from < samples; from += kTile) {
+    const int64_t rows = smaller(kTile, samples - from);
+    take_rows(rows, e.in, u + from * e.in, x, I);
+    product(rows, H, e.in, x, I, 1, e.weight, H, y, H, e.bias, 0);
+    give_rows(rows, e.hidden, y, H, out + from * e.hidden);
+    sums.add(rows, y, mask ? mask + from : nullptr);
+  }
+}
+
+void backward(const Encoder& e, int64_t samples, const float* u, const uint8_t* mask,
+              const float* d_out, const float* pull, float* d_weight, float* d_bias,
+              float* workspace) {
+  const int64_t I = padded(e.in), H = padded(e.hidden);
+  float *x = workspace, *y = x + kTile * I, *dy = y + kTile * H;
+  for (int64_t from = 0; from < samples; from += kTile) {
+    const int64_t rows = smaller(kTile, samples - from);
+    take_rows(rows, e.in, u + from * e.in, x, I);
+    take_rows(rows, e.hidden, d_out + from * e.hidden, dy, H);
+    product(rows, H, e.in, x, I, 1, e.weight, H, y, H, e.bias, 0);
+    for (int64_t j = 0; j < H; j += W) {
+      const vf a = load(pull + j), c = load(pull + H + j);
+      vf sum = {};
+      for (int64_t n = 0; n < rows; ++n) {
+        const int64_t at = n * H + j;
+        vf d = load(dy + at);
+        if (!mask || mask[from + n]) d += a + c * load(y + at);
+        store(dy + at, d);
+        sum += d;
+      }
+      store(d_bias + j, load(d_bias + j) + sum);
+    }
+    product(H, I, rows, dy, 1, H, x, I, d_weight, I, d_weight, I);
+  }
+}
+
+}  // namespace
+
+namespace LINOSS_ISA {
+extern const Table kernels = {forward, backward};
+}
+}  // namespace linoss::encoder
+
+#else
+
+#include <tuple>
+
+#include "moments.h"
+#include "runtime.h"
+
+namespace linoss::encoder {
+
+LINOSS_CHOOSE(Table, kernels)
+
+// Samples are worked on in shares of so many.
+constexpr int64_t kShare = 16 * kTile;
+
+struct Problem {
+  int64_t samples, in, hidden, shares;
+  const float *weight, *bias;
+  const uint8_t* mask;  // samples, or null
+
+  Problem(const F32& u, const F32& weight, const F32& bias, const U8& mask, Shapes& shapes)
+      : weight(weight.typed_data()), bias(bias.typed_data()), mask(or_null(mask)) {
+    std::tie(samples, in) = shapes.sizes<2>("u", u);
+    std::tie(hidden) = shapes.sizes<1>("bias", bias);
+    shapes.check("weight", weight, {hidden, in});
+    if (this->mask) shapes.check("mask", mask, {samples});
+    shares = (samples + kShare - 1) / kShare;
+  }
+
+  const uint8_t* mask_of(int64_t share) const { return mask ? mask + share * kShare : nullptr; }
+  int64_t size(int64_t share) const { return std::min(kShare, samples - share * kShare); }
+  int64_t workspace() const { return kTile * (padded(in) + 2 * padded(hidden)); }
+  int64_t packed_size() const { return (in + 1) * padded(hidden); }
+  Encoder pack(float* packed) const {
+    const int64_t row = padded(hidden);
+    for (int64_t h = 0; h < hidden; ++h) {
+      for (int64_t i = 0; i < in; ++i) packed[i * row + h] = weight[h * in + i];
+      packed[in * row + h] = bias[h];
+    }
+    return {in, hidden, packed, packed + in * row};
+  }
+};
+
+ffi::Error forward(Threads threads, F32 u, F32 weight, F32 bias, U8 mask, OutF32 out,
+                   OutF32 moments) {
+  Shapes shapes;
+  const Problem p(u, weight, bias, mask, shapes);
+  shapes.check("out", *out, {p.samples, p.hidden});
+  shapes.check("moments", *moments, {2, p.hidden});
+  if (shapes.wrong()) return shapes.error();
+  on_large_pages(out);
+  Memory<float> packed(p.packed_size());
+  Moments sums(p.shares, p.hidden);
+  if (!packed.at || sums.failed()) return out_of_memory();
+  const Encoder encoder = p.pack(packed.at);
+  auto work = [&](int64_t i, float* workspace) {
+    const int64_t at = i * kShare;
+    sums.counts[i] = present(p.mask_of(i), p.size(i));
+    kernels().forward(encoder, p.size(i), u.typed_data() + at * p.in, p.mask_of(i),
+                      out->typed_data() + at * p.hidden, sums.at(i), workspace);
+  };
+  ffi::Error error = parallel(threads, p.shares, p.workspace(), work);
+  sums.merge(moments->typed_data(), moments->typed_data() + p.hidden);
+  return error;
+}
+
+ffi::Error backward(Threads threads, F32 u, F32 weight, F32 bias, U8 mask, F32 moments, F32 d_out,
+                    F32 d_moments, OutF32 d_weight, OutF32 d_bias) {
+  Shapes shapes;
+  const Problem p(u, weight, bias, mask, shapes);
+  shapes.check("moments", moments, {2, p.hidden});
+  shapes.check("d_moments", d_moments, {2, p.hidden});
+  shapes.check("d_out", d_out, {p.samples, p.hidden});
+  shapes.check("d_weight", *d_weight, {p.hidden, p.in});
+  shapes.check("d_bias", *d_bias, {p.hidden});
+  if (shapes.wrong()) return shapes.error();
+  const int64_t row = padded(p.in), bias_at = padded(p.hidden) * row;
+  const int64_t size = bias_at + padded(p.hidden);
+  Memory<float> packed(p.packed_size()), pull(2 * padded(p.hidden));
+  Memory<float> sums(groups_of(p.shares) * size);
+  if (!packed.at || !pull.at || !sums.at) return out_of_memory();
+  const Encoder encoder = p.pack(packed.at);
+  pull_of_moments(p.hidden, present(p.mask, p.samples), moments, d_moments, pull.at);
+  auto work = [&](int64_t i, float* workspace, float* sum) {
+    kernels().backward(encoder, p.size(i), u.typed_data() + i * kShare * p.in, p.mask_of(i),
+                       d_out.typed_data() + i * kShare * p.hidden, pull.at, sum, sum + bias_at,
+                       workspace);
+  };
+  ffi::Error error = parallel_sums(threads, p.shares, p.workspace(), size, sums.at, work);
+  give_rows(p.hidden, p.in, sums.at, row, d_weight->typed_data());
+  give_rows(1, p.hidden, sums.at + bias_at, p.hidden, d_bias->typed_data());
+  return error;
+}
+
+LINOSS_TARGET(linoss_encode_forward, forward);
+LINOSS_TARGET(linoss_encode_backward, backward);
+
+}  // namespace linoss::encoder
+
+#endif

@@ -1,0 +1,67 @@
+// What every kernel file begins with: tiles, padded rows, memory handed out in parts.
+//
+// A kernel is one file, say scan.cpp, in three parts:
+//
+//   1. its arguments as structs, and `Table`, the pointers to its functions;
+//   2. under `#ifdef LINOSS_ISA`, the functions: loops over plain pointers, from vector.h,
+//      product.h and recurrence.h, and a `Table` of them in namespace LINOSS_ISA;
+//   3. under `#else`, what XLA calls, from runtime.h: handlers that check shapes and split the work
+//      over threads, and LINOSS_TARGET, which makes them known under a name.
+//
+// CMake compiles a kernel once for each instruction set, for part 2, and once without, for part 3;
+// LINOSS_CHOOSE finds the table for the processor at hand. To add a kernel, write its file and name
+// it in CMakeLists.txt; Python calls it by `_kernels.call(name, results, *arguments)`.
+//
+// In part 2, and in headers that it includes, every function is in an unnamed namespace, and nothing
+// of the standard library is used but the C functions. Of an inline function with external linkage the
+// linker keeps one copy, which may be the one for instructions that the processor does not have.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace linoss {
+
+// Steps of time that are worked on together: what they need stays in a core's cache. The state at the
+// start of each tile is kept for the backward pass.
+constexpr int64_t kTile = 64;
+
+// Rows in the kernels' memory are padded with zeros to a multiple of this, so that loops over them
+// have no tails.
+constexpr int64_t kPad = 16;
+
+// One step of each oscillator, [z, y] <- M [z, y] + F b: rows zz, zy, yz, yy, fz, fy.
+constexpr int kStepRows = 6;
+
+namespace {
+
+constexpr int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
+constexpr int64_t tiles(int64_t time) { return (time + kTile - 1) / kTile; }
+constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Hands out parts of one stretch of floats; where `at` is null, it counts what they need.
+struct Parts {
+  float* at;
+  int64_t size = 0;
+  float* take(int64_t n) {
+    size += n;
+    return at ? at + size - n : nullptr;
+  }
+};
+
+// Rows of `width` into rows that are `to_row` apart, and back.
+inline void take_rows(int64_t rows, int64_t width, const float* from, float* to, int64_t to_row) {
+  if (width == to_row)
+    std::memcpy(to, from, rows * width * 4);
+  else
+    for (int64_t n = 0; n < rows; ++n) std::memcpy(to + n * to_row, from + n * width, width * 4);
+}
+inline void give_rows(int64_t rows, int64_t width, const float* from, int64_t from_row, float* to) {
+  if (width == from_row)
+    std::memcpy(to, from, rows * width * 4);
+  else
+    for (int64_t n = 0; n < rows; ++n) std::memcpy(to + n * width, from + n * from_row, width * 4);
+}
+
+}  // namespace
+}  // namespace linoss

@@ -1,0 +1,53 @@
+// Matrix products of padded rows, in blocks that are held in registers.
+#pragma once
+
+#include "vector.h"
+
+namespace linoss {
+namespace {
+
+constexpr int kRows = W >= 16 ? 8 : 4;  // rows of a product that are held in registers
+
+// C (rows x columns) = A (rows x depth) B (depth x columns) + what `from` holds: C itself, a row for
+// all rows (`from_row` is 0), or nothing (null). `columns` is a multiple of kPad, and rows are
+// computed up to a multiple of 2 kRows, which divides kPad. A's element (i, k) is
+// a[i * a_row + k * a_depth].
+template <int R, int V>
+inline void product_block(int64_t depth, const float* a, int64_t a_row, int64_t a_depth,
+                          const float* b, int64_t b_row, float* c, int64_t c_row,
+                          const float* from, int64_t from_row) {
+  vf sum[R][V];
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
+    for (int v = 0; v < V; ++v) sum[i][v] = from ? load(from + i * from_row + v * W) : vf{};
+  for (int64_t k = 0; k < depth; ++k) {
+    vf right[V];
+    for (int v = 0; v < V; ++v) right[v] = load(b + k * b_row + v * W);
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      vf left = all(a[i * a_row + k * a_depth]);
+      for (int v = 0; v < V; ++v) sum[i][v] += left * right[v];
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
+    for (int v = 0; v < V; ++v) store(c + i * c_row + v * W, sum[i][v]);
+}
+
+void product(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t a_row,
+             int64_t a_depth, const float* b, int64_t b_row, float* c, int64_t c_row,
+             const float* from, int64_t from_row) {
+  auto start = [&](int64_t i, int64_t j) { return from ? from + i * from_row + j : nullptr; };
+  int64_t j = 0;
+  for (; j + 2 * W <= columns; j += 2 * W)
+    for (int64_t i = 0; i < rows; i += kRows)
+      product_block<kRows, 2>(depth, a + i * a_row, a_row, a_depth, b + j, b_row,
+                              c + i * c_row + j, c_row, start(i, j), from_row);
+  for (; j < columns; j += W)  // one vector of columns: more rows keep as many sums under way
+    for (int64_t i = 0; i < rows; i += 2 * kRows)
+      product_block<2 * kRows, 1>(depth, a + i * a_row, a_row, a_depth, b + j, b_row,
+                                  c + i * c_row + j, c_row, start(i, j), from_row);
+}
+
+}  // namespace
+}  // namespace linoss

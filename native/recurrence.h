@@ -1,0 +1,80 @@
+// The recurrence x_n = M x_{n-1} + F b_n of oscillators x = [z, y], and its adjoint, over one tile.
+//
+// All arithmetic is in double precision: errors would add up over the sequence. Where numbers lie, in
+// which precision, and whether steps vary with time is the caller's: it passes functions of the
+// sample n, which are inlined. Those that give a constant step return a reference, and local variables
+// hold what changes: a copy of a whole struct goes through memory. A sample that is masked leaves the
+// state as it is.
+#pragma once
+
+#include "vector.h"
+
+namespace linoss {
+namespace {
+
+// Of D oscillators: M and F, or their gradients; and the state, or its gradient.
+struct Step {
+  vd zz, zy, yz, yy, fz, fy;
+};
+struct State {
+  vd z, y;
+};
+
+// A step from kStepRows rows that are `row` apart, and back.
+template <typename T>
+inline Step load_step(const T* p, int64_t row, int lanes = D) {
+  auto at = [&](int r) { return load_wide(p + r * row, lanes); };
+  return {at(0), at(1), at(2), at(3), at(4), at(5)};
+}
+template <typename T>
+inline void store_step(T* p, int64_t row, const Step& s, int lanes = D) {
+  auto put = [&](int r, vd x) { store_narrow(p + r * row, x, lanes); };
+  put(0, s.zz), put(1, s.zy), put(2, s.yz), put(3, s.yy), put(4, s.fz), put(5, s.fy);
+}
+inline Step& operator+=(Step& a, const Step& b) {
+  a.zz += b.zz, a.zy += b.zy, a.yz += b.yz, a.yy += b.yy, a.fz += b.fz, a.fy += b.fy;
+  return a;
+}
+
+// Moves K vectors of oscillators, which hide each other's latency, over `rows` samples. step(n, k)
+// and force(n, k) are what drives vector k; give(n, k, x) takes its state after sample n.
+template <int K, typename StepAt, typename ForceAt, typename Give>
+inline void run(int64_t rows, const uint8_t* mask, State (&x)[K], StepAt step, ForceAt force,
+                Give give) {
+  for (int64_t n = 0; n < rows; ++n)
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) {
+      if (!mask || mask[n]) {
+        const Step& s = step(n, k);
+        const vd b = force(n, k);
+        const vd z = s.zz * x[k].z + (s.zy * x[k].y + s.fz * b);
+        x[k].y = s.yz * x[k].z + (s.yy * x[k].y + s.fy * b);
+        x[k].z = z;
+      }
+      give(n, k, x[k]);
+    }
+}
+
+// The adjoint of one vector, backwards in time. `d` is the gradient of the state after the last
+// sample, and becomes that of the state before the first; before(n) is the state before sample n,
+// d_position(n) the gradient of the position after it. give(n, d_force, d_step) takes the gradients.
+template <typename StepAt, typename Before, typename ForceAt, typename PositionAt, typename Give>
+inline void pull_back(int64_t rows, const uint8_t* mask, State& d, StepAt step, Before before,
+                      ForceAt force, PositionAt d_position, Give give) {
+  for (int64_t n = rows - 1; n >= 0; --n) {
+    const vd dz = d.z, dy = d.y + d_position(n);
+    if (mask && !mask[n]) {
+      d.y = dy;
+      give(n, vd{}, Step{});
+      continue;
+    }
+    const Step& s = step(n);
+    const State& x = before(n);
+    const vd b = force(n);
+    give(n, s.fz * dz + s.fy * dy, Step{dz * x.z, dz * x.y, dy * x.z, dy * x.y, dz * b, dy * b});
+    d.z = s.zz * dz + s.yz * dy, d.y = s.zy * dz + s.yy * dy;
+  }
+}
+
+}  // namespace
+}  // namespace linoss

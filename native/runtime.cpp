@@ -1,0 +1,118 @@
+// The Python module: which instruction set, which targets, and the threads that run them.
+
+#include "runtime.h"
+
+#include <nanobind/nanobind.h>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace linoss {
+
+#ifdef LINOSS_PORTABLE
+const char* instruction_set() { return "portable"; }
+#else
+// The level that the processor has; LINOSS_NATIVE_LEVEL (2, 3 or 4) asks for a lower one.
+int level() {
+  static const int chosen = [] {
+    int best = __builtin_cpu_supports("x86-64-v4")   ? 4
+               : __builtin_cpu_supports("x86-64-v3") ? 3
+                                                     : 2;
+    const char* asked = std::getenv("LINOSS_NATIVE_LEVEL");
+    if (asked && *asked >= '2' && *asked <= '4') best = std::min(best, *asked - '0');
+    return best;
+  }();
+  return chosen;
+}
+
+const char* instruction_set() {
+  return level() == 4 ? "x86-64-v4" : level() == 3 ? "x86-64-v3" : "x86-64-v2";
+}
+#endif
+
+std::vector<std::pair<const char*, XLA_FFI_Handler*>>& targets() {
+  static std::vector<std::pair<const char*, XLA_FFI_Handler*>> known;
+  return known;
+}
+
+Target::Target(const char* name, XLA_FFI_Handler* handler) { targets().emplace_back(name, handler); }
+
+void on_large_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
+#if defined(__linux__)
+  constexpr uintptr_t kLarge = 1 << 21;
+  const uintptr_t from = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t first = (from + kLarge - 1) / kLarge * kLarge;
+  const uintptr_t last = (from + bytes) / kLarge * kLarge;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#endif
+}
+
+// This thread takes work like the others, so that a busy pool delays it but never blocks it.
+ffi::Error parallel(Threads& threads, int64_t count, int64_t floats,
+                    const std::function<void(int64_t, float*)>& work) {
+  struct Shared {
+    std::atomic<int64_t> next{0};
+    int64_t done = 0;
+    std::mutex mutex;
+    std::condition_variable all_done;
+  };
+  auto shared = std::make_shared<Shared>();
+  auto run = [shared, count, &work](Memory<float>& memory) {
+    int64_t finished = 0;
+    for (int64_t i; (i = shared->next.fetch_add(1)) < count; ++finished) {
+      if (finished) memory.clear();
+      work(i, memory.at);  // `work` is only touched while some of it is left to do
+    }
+    if (finished) {
+      std::lock_guard<std::mutex> lock(shared->mutex);
+      if ((shared->done += finished) == count) shared->all_done.notify_all();
+    }
+  };
+  auto help = [shared, count, floats, run] {
+    if (shared->next >= count) return;
+    Memory<float> memory(floats);
+    if (memory.at) run(memory);
+  };
+  Memory<float> memory(floats);
+  if (!memory.at) return out_of_memory();
+  const int64_t helpers = std::min<int64_t>(count, threads.pool.num_threads()) - 1;
+  for (int64_t i = 0; i < helpers; ++i) threads.pool.Schedule(std::function<void()>(help));
+  run(memory);
+  std::unique_lock<std::mutex> lock(shared->mutex);
+  shared->all_done.wait(lock, [&] { return shared->done == count; });
+  return ffi::Error::Success();
+}
+
+ffi::Error parallel_sums(Threads& threads, int64_t count, int64_t floats, int64_t size, float* sums,
+                         const std::function<void(int64_t, float*, float*)>& work) {
+  const int64_t groups = groups_of(count);
+  ffi::Error error = parallel(threads, groups, floats, [&](int64_t group, float* memory) {
+    for (int64_t i = group; i < count; i += groups) work(i, memory, sums + group * size);
+  });
+  for (int64_t group = 1; group < groups; ++group)
+    for (int64_t k = 0; k < size; ++k) sums[k] += sums[group * size + k];
+  return error;
+}
+
+}  // namespace linoss
+
+NB_MODULE(_native, m) {
+  m.def("instruction_set", &linoss::instruction_set);
+  m.attr("tile") = linoss::kTile;
+  m.def("handlers", [] {
+    nb::dict handlers;
+    for (auto [name, handler] : linoss::targets())
+      handlers[name] = nb::capsule(reinterpret_cast<void*>(handler));
+    return handlers;
+  });
+}

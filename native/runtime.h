@@ -1,0 +1,157 @@
+// What a kernel's handlers use: the choice of an instruction set, registration, checks, memory and
+// threads.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <tuple>
+
+#include "kernel.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace linoss {
+
+namespace ffi = xla::ffi;
+using F32 = ffi::Buffer<ffi::F32>;
+using OutF32 = ffi::ResultBuffer<ffi::F32>;
+using U8 = ffi::Buffer<ffi::U8>;
+using U32 = ffi::Buffer<ffi::U32>;
+
+// ---- Instruction sets ----
+
+// LINOSS_CHOOSE(Table, name) declares the table of each instruction set, and the function `name`,
+// which gives the one for this processor.
+#ifdef LINOSS_PORTABLE
+#define LINOSS_CHOOSE(Table, name)             \
+  namespace portable { extern const Table name; } \
+  static const Table& name() { return portable::name; }
+#else
+// Level 2, 3 or 4 of x86-64.
+int level();
+#define LINOSS_CHOOSE(Table, name)       \
+  namespace v2 { extern const Table name; } \
+  namespace v3 { extern const Table name; } \
+  namespace v4 { extern const Table name; } \
+  static const Table& name() {           \
+    return level() == 4 ? v4::name : level() == 3 ? v3::name : v2::name; \
+  }
+#endif
+
+// ---- Handlers ----
+
+// A handler's first parameter: XLA's threads.
+struct Threads {
+  Threads(ffi::ThreadPool pool) : pool(pool) {}
+  ffi::ThreadPool pool;
+};
+
+// Makes a handler known under a name; from its parameters follows what XLA passes.
+struct Target {
+  Target(const char* name, XLA_FFI_Handler* handler);
+};
+#define LINOSS_TARGET(name, function)                     \
+  XLA_FFI_DEFINE_HANDLER_AUTO(handle_##name, (function)); \
+  static const Target target_##name(#name, handle_##name)
+
+// Finds the first buffer of a wrong shape.
+class Shapes {
+ public:
+  template <typename Buffer>
+  void check(const char* name, const Buffer& buffer, std::initializer_list<int64_t> expected) {
+    const auto found = buffer.dimensions();
+    if (wrong_.empty() && !std::equal(found.begin(), found.end(), expected.begin(), expected.end()))
+      wrong_ = std::string("linoss: wrong shape of ") + name + ": " +
+               written(found.begin(), found.end()) + ", expected " +
+               written(expected.begin(), expected.end());
+  }
+  // The sizes of a buffer of so many dimensions, zeros where it has another number of them.
+  template <size_t kRank, typename Buffer>
+  auto sizes(const char* name, const Buffer& buffer) {
+    std::array<int64_t, kRank> found = {};
+    const auto shape = buffer.dimensions();
+    if (shape.size() == kRank)
+      std::copy(shape.begin(), shape.end(), found.begin());
+    else if (wrong_.empty())
+      wrong_ = std::string("linoss: wrong shape of ") + name + ": " +
+               written(shape.begin(), shape.end()) + ", expected " + std::to_string(kRank) +
+               " dimensions";
+    return std::tuple_cat(found);
+  }
+  bool wrong() const { return !wrong_.empty(); }
+  ffi::Error error() const { return ffi::Error(ffi::ErrorCode::kInvalidArgument, wrong_); }
+
+ private:
+  template <typename Sizes>
+  static std::string written(Sizes from, Sizes to) {
+    std::string text = "(";
+    for (; from != to; ++from) text += (text.size() > 1 ? ", " : "") + std::to_string(*from);
+    return text + ")";
+  }
+
+  std::string wrong_;
+};
+
+// An array that may be left out, which is then empty.
+template <typename Buffer>
+auto* or_null(const Buffer& buffer) {
+  return buffer.element_count() > 0 ? buffer.typed_data() : nullptr;
+}
+
+inline ffi::Error out_of_memory() {
+  return ffi::Error(ffi::ErrorCode::kResourceExhausted, "linoss: out of memory");
+}
+
+// ---- Memory and threads ----
+
+// Numbers, zero at first and aligned for vectors; `at` is null where there is no memory left.
+template <typename T>
+class Memory {
+ public:
+  explicit Memory(int64_t size)
+      : at(static_cast<T*>(std::aligned_alloc(64, (size * sizeof(T) + 127) / 64 * 64))),
+        bytes_(size * sizeof(T)) {
+    clear();
+  }
+  ~Memory() { std::free(at); }
+  Memory(const Memory&) = delete;
+  void clear() { if (at) std::memset(at, 0, bytes_); }
+  T* at;
+
+ private:
+  int64_t bytes_;
+};
+
+// Asks for large pages under a buffer that will be written in full: its memory is often new, and a
+// page fault for every 4 KiB of it would cost as much as the writing.
+void on_large_pages(void* data, size_t bytes);
+template <typename Buffer>
+void on_large_pages(Buffer& buffer) {
+  on_large_pages(buffer->untyped_data(), buffer->size_bytes());
+}
+
+// Runs work(i, memory) for i = 0 ... count - 1 on XLA's threads and on this one, and returns when all
+// are done. `memory` is `floats` floats, zero at first. Which thread does what must not matter: work
+// and order of sums depend on shapes alone, so that results are the same to the bit for any number of
+// threads.
+ffi::Error parallel(Threads& threads, int64_t count, int64_t floats,
+                    const std::function<void(int64_t, float*)>& work);
+
+// The same for work that adds to `size` sums, work(i, memory, sums). Each of at most kGroups groups of
+// work has sums of its own; in the end the first `size` of `sums`, zero at first, hold the total.
+constexpr int64_t kGroups = 16;
+inline int64_t groups_of(int64_t count) { return std::clamp<int64_t>(count, 1, kGroups); }
+ffi::Error parallel_sums(Threads& threads, int64_t count, int64_t floats, int64_t size, float* sums,
+                         const std::function<void(int64_t, float*, float*)>& work);
+
+}  // namespace linoss
+
+template <>
+struct xla::ffi::CtxBinding<linoss::Threads> {
+  using Ctx = ThreadPool;
+};

@@ -1,0 +1,116 @@
+// Vectors of LINOSS_WIDTH floats and of half as many doubles, and the functions of them that blocks
+// need: exponential, sigmoid, normal distribution (for GELU) and random bits (for dropout).
+#pragma once
+
+#include "kernel.h"
+
+namespace linoss {
+namespace {
+
+constexpr int W = LINOSS_WIDTH;
+constexpr int D = W / 2;
+
+typedef float vf __attribute__((vector_size(W * 4), may_alias));
+typedef int32_t vi __attribute__((vector_size(W * 4), may_alias));
+typedef uint32_t vu __attribute__((vector_size(W * 4), may_alias));
+typedef double vd __attribute__((vector_size(D * 8), may_alias));
+
+inline vf all(float x) { return x - vf{}; }
+inline vf load(const float* p) { return *reinterpret_cast<const vf*>(p); }
+inline void store(float* p, vf x) { *reinterpret_cast<vf*>(p) = x; }
+
+// The first `left` of W floats that may lie anywhere, then zeros.
+inline vf load_part(const float* p, int64_t left) {
+  vf x = {};
+  if (left >= W)
+    std::memcpy(&x, p, sizeof(x));
+  else if (left > 0)
+    std::memcpy(&x, p, left * 4);
+  return x;
+}
+
+// D numbers that may lie anywhere, as doubles.
+template <typename T>
+struct Unaligned {
+  typedef T type __attribute__((vector_size(D * sizeof(T)), aligned(alignof(T)), may_alias));
+};
+template <typename T>
+inline vd load_wide(const T* p) {
+  return __builtin_convertvector(*reinterpret_cast<const typename Unaligned<T>::type*>(p), vd);
+}
+template <typename T>
+inline void store_narrow(T* p, vd x) {
+  typedef T narrow __attribute__((vector_size(D * sizeof(T))));
+  *reinterpret_cast<typename Unaligned<T>::type*>(p) = __builtin_convertvector(x, narrow);
+}
+// The first `lanes` of them, then zeros.
+template <typename T>
+inline vd load_wide(const T* p, int lanes) {
+  if (lanes == D) return load_wide(p);
+  vd x = {};
+  for (int i = 0; i < lanes; ++i) x[i] = p[i];
+  return x;
+}
+template <typename T>
+inline void store_narrow(T* p, vd x, int lanes) {
+  if (lanes == D) return store_narrow(p, x);
+  for (int i = 0; i < lanes; ++i) p[i] = static_cast<T>(x[i]);
+}
+
+// e^x for x in [-80, 80], beyond which it stays what it is there (and a normal number): 2^n times a
+// polynomial on [-ln 2 / 2, ln 2 / 2]. Relative error below 3e-7.
+inline vf exponential(vf x) {
+  x = x < all(-80.f) ? all(-80.f) : x;
+  x = x > all(80.f) ? all(80.f) : x;
+  const vf t = x * all(1.44269504f) + all(12582912.f);  // 1.5 2^23: rounds to a whole number
+  const vf n = t - all(12582912.f);
+  const vf r = (x - n * all(0.693359375f)) - n * all(-2.12194440e-4f);
+  vf p = all(0.00829765480f);
+  p = p * r + all(0.0419153832f);
+  p = p * r + all(0.166675746f);
+  p = p * r + all(0.499988943f);
+  p = p * r + all(0.999999702f);
+  p = p * r + all(1.00000012f);
+  return (vf)((vi)p + ((vi)t << 23));
+}
+
+inline vf absolute(vf x) { return (vf)((vu)x & (0x7fffffffu + vu{})); }
+
+inline vf sigmoid(vf x) { return all(1.f) / (all(1.f) + exponential(-x)); }
+
+// The normal distribution function and density, from erf's rational approximation
+// (absolute error below 2e-7).
+inline void normal(vf x, vf& distribution, vf& density) {
+  vf a = absolute(x);
+  vf e = exponential(a * a * all(-0.5f));
+  vf t = all(1.f) / (all(1.f) + a * all(0.3275911f * 0.70710678f));
+  vf p = all(1.061405429f);
+  p = p * t + all(-1.453152027f);
+  p = p * t + all(1.421413741f);
+  p = p * t + all(-0.284496736f);
+  p = p * t + all(0.254829592f);
+  vf tail = p * t * e * all(0.5f);
+  distribution = x < vf{} ? tail : all(1.f) - tail;
+  density = e * all(0.39894228f);
+}
+
+// GELU(x) and its slope.
+inline void gelu(vf x, vf& value, vf& slope) {
+  vf distribution, density;
+  normal(x, distribution, density);
+  value = x * distribution, slope = distribution + x * density;
+}
+
+// Random bits of W neighbours from `position` on: the generator of nn/_dropout.py.
+inline vu random_bits(const uint32_t words[2], uint32_t position) {
+  vu x;
+  for (int i = 0; i < W; ++i) x[i] = position + i;
+  x ^= words[0];
+  x = (x ^ (x >> 16)) * 0x7FEB352Du;
+  x += words[1];
+  x = (x ^ (x >> 15)) * 0x846CA68Bu;
+  return x ^ (x >> 16);
+}
+
+}  // namespace
+}  // namespace linoss

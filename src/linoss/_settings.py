@@ -1,0 +1,289 @@
+"""Every setting of models, training and estimators, declared once.
+
+A declaration is a type annotated with a `Setting`: its help, its range or choices, and, if it is
+searched by default, the range of the search. A record lists the settings that it has as dataclass
+fields, each with a default: `LinOSSConfig`, `TrainingConfig`, and, below, the estimators. All else
+follows: checks of values, estimator signatures and their docstrings, the options of `linoss fit`,
+`search` and `plan` with their defaults and usage errors, and docs/settings.md.
+
+To add a setting:
+
+1. declare its type here;
+2. add a field with its default to each record that has it. A setting of the model belongs to
+   `LinOSSConfig`, one of the training to `TrainingConfig`. If estimators and commands shall have
+   it, too, it is also a field of `SequenceSettings` or of the settings of one task, below:
+   estimators pass such fields on to those of the same name in the other two;
+3. use it;
+4. write docs/settings.md again: `python -m linoss.cli._settings_page > docs/settings.md`.
+
+This module imports neither JAX nor scikit-learn.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from linoss._declare import MODEL, TRAINING, Setting
+
+_model = partial(Setting, group=MODEL)
+_training = partial(Setting, group=TRAINING)
+_COUNT = "[1, inf)"
+_POSITIVE = "(0, inf)"
+
+# ---- The model ----
+
+TaskName = Literal["classification", "regression", "forecasting"]
+Task = Annotated[TaskName, Setting("What the model learns.")]
+InSize = Annotated[int, Setting("Number of channels of the input.", within=_COUNT)]
+OutSize = Annotated[
+    int, Setting("Number of classes, of numbers to predict, or of variables.", within=_COUNT)
+]
+HiddenSize = Annotated[
+    int, _model("Number of channels between blocks.", within=_COUNT, search=[16, 32, 64, 128])
+]
+StateSize = Annotated[
+    int,
+    _model(
+        "Number of oscillators in each block; a complex pair counts once.",
+        within=_COUNT,
+        search=[16, 32, 64, 128],
+    ),
+]
+NumBlocks = Annotated[int, _model("Number of blocks.", within=_COUNT, search=(1, 4))]
+Scheme = Annotated[
+    str, _model("Discretisation, see linoss.discretize.", choices="linoss.dynamics:SCHEMES")
+]
+Damped = Annotated[
+    bool,
+    _model("Learn a damping for each oscillator.", none="if the scheme has damping"),
+]
+Bidirectional = Annotated[
+    bool, _model("Read each sequence from its end, too; such a model cannot stream.")
+]
+NormKind = Annotated[
+    Literal["layer", "batch", "running"],
+    _model(
+        "Normalisation before each layer: layer norm, batch norm, or batch norm that uses running "
+        "statistics in training, too."
+    ),
+]
+Dropout = Annotated[
+    int | float,
+    _model("Dropout probability, after GELU and after GLU.", within="[0, 1)", search=(0.0, 0.3)),
+]
+Every = Annotated[
+    int,
+    _model("Give an answer at every k-th step.", within=_COUNT, none="one answer a sequence"),
+]
+Horizon = Annotated[
+    int, _model("Number of steps to forecast.", within=_COUNT, none="for other tasks")
+]
+
+Parameterization = Annotated[
+    Literal["relu", "squared"], _model("Function that keeps the stiffness at least 0.")
+]
+StiffnessInit = Annotated[
+    Literal["uniform", "normal"],
+    _model("Initial distribution of the stiffness: uniform on [0, max_stiffness], or normal."),
+]
+MaxStiffness = Annotated[int | float, _model("Largest initial stiffness.", within=_POSITIVE)]
+MinRadius = Annotated[
+    int | float,
+    _model("Smallest initial modulus of eigenvalues, with damping.", within="(0, 1]"),
+]
+Timestep = Annotated[
+    int | float | Literal["learned"],
+    _model("Timestep of all oscillators; learned gives each its own.", within=_POSITIVE),
+]
+ComplexProjections = Annotated[
+    bool, _model("Use complex B and C, computed as real pairs, instead of real ones.")
+]
+Feedthrough = Annotated[
+    Literal["vector", "dense", "none"], _model("Shape of the feedthrough matrix D.")
+]
+Bias = Annotated[bool, _model("Add a constant force to the differential equation.")]
+GluBias = Annotated[bool, _model("Use biases in the GLU.")]
+Pooling = Annotated[
+    Literal["mean", "last"],
+    _model("Features from which a sequence is answered: their mean, or those of the last step."),
+]
+Squash = Annotated[bool, _model("Regression with every: end in a tanh, for targets in [-1, 1].")]
+
+# ---- Training ----
+
+Steps = Annotated[int, _training("Number of updates of the weights, at most.", within=_COUNT)]
+BatchSize = Annotated[int, _training("Number of cases in an update.", within=_COUNT)]
+LearningRate = Annotated[
+    int | float,
+    _training("Step size of Adam, at its highest.", within=_POSITIVE, search=(3e-4, 1e-2)),
+]
+Warmup = Annotated[
+    int,
+    _training(
+        "Number of updates in which the learning rate rises, in equal steps; below steps.",
+        within="[0, inf)",
+        none="a tenth of steps, at most 100",
+    ),
+]
+Schedule = Annotated[
+    Literal["cosine", "constant"],
+    _training("Learning rate after the warmup: cosine falls to 0 at the end, constant stays."),
+]
+WeightDecay = Annotated[
+    int | float,
+    _training(
+        "Decoupled weight decay (AdamW) of matrices and D, not of oscillators, biases and norms.",
+        within="[0, inf)",
+    ),
+]
+ClipNorm = Annotated[
+    int | float,
+    _training(
+        "Norm to which larger gradients are scaled down.", within=_POSITIVE, none="no clipping"
+    ),
+]
+EvaluateEvery = Annotated[
+    int,
+    _training(
+        "Number of updates between evaluations, and between checkpoints.",
+        within=_COUNT,
+        none="a twentieth of steps",
+    ),
+]
+Patience = Annotated[
+    int,
+    _training(
+        "Stop after so many evaluations in a row without improvement.",
+        within=_COUNT,
+        none="never stop early",
+    ),
+]
+Seed = Annotated[
+    int, Setting("Seed of dropout and of the order of the cases.", within="[0, 4294967296)")
+]
+
+# ---- Estimators ----
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SequenceSettings:
+    """Settings that all estimators have. The defaults are chosen for small data."""
+
+    hidden_size: HiddenSize = 64
+    state_size: StateSize = 64
+    num_blocks: NumBlocks = 2
+    scheme: Scheme = "exact"
+    damped: Damped | None = None
+    bidirectional: Bidirectional = False
+    norm: NormKind | None = "batch"
+    dropout: Dropout = 0.1
+    time_channel: Annotated[bool, _model("Add a channel with the time since the start.")] = False
+    model_options: Annotated[
+        dict[str, Any] | None,
+        _model(
+            "Further settings of linoss.LinOSSConfig, by name.",
+            other="a dict",
+            option="model_option",
+        ),
+    ] = None
+    steps: Steps = 1000
+    batch_size: BatchSize = 32
+    learning_rate: LearningRate = 3e-3
+    warmup: Warmup | None = None
+    schedule: Schedule = "cosine"
+    weight_decay: WeightDecay = 0.01
+    clip_norm: ClipNorm | None = 1.0
+    validation_fraction: Annotated[
+        int | float | None,
+        _training(
+            "Share of the cases, or of each series' end, held out to choose the best weights.",
+            within="[0, 1)",
+            none="0.1, but 0 of fewer than 500 cases",
+        ),
+    ] = None
+    evaluate_every: EvaluateEvery | None = None
+    patience: Patience | None = None
+    random_state: Annotated[
+        int | np.random.RandomState | None,
+        _training(
+            "Seed of all that is drawn, for reproducible results.",
+            within="[0, 4294967296)",
+            none="another one in each fit",
+            other="a RandomState",
+            option="seed",
+        ),
+    ] = None
+    devices: Annotated[
+        int | tuple[int, int] | None,
+        Setting(
+            "Number of devices that share each batch, or (batch, time) numbers of devices, which "
+            "share sequences, too.",
+            within=_COUNT,
+            none="the default device of JAX",
+            other="a pair of them",
+        ),
+    ] = None
+    verbose: Annotated[
+        int | bool, Setting("1 to show a live line of progress.", within="[0, inf)")
+    ] = 0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClassifierSettings(SequenceSettings):
+    """Settings of `LinOSSClassifier`."""
+
+    dropout: Dropout = 0.2
+    class_weight: Annotated[
+        Literal["balanced"] | Mapping[Any, Any] | None,
+        _training(
+            "Weights of the classes in the loss; balanced gives all classes the same share.",
+            other="a dict of the weight of each class",
+        ),
+    ] = None
+    label_smoothing: Annotated[
+        int | float,
+        _training("Share of each target that is spread over all classes.", within="[0, 1)"),
+    ] = 0.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RegressorSettings(SequenceSettings):
+    """Settings of `LinOSSRegressor`."""
+
+    every: Every | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ForecasterSettings(SequenceSettings):
+    """Settings of `LinOSSForecaster`."""
+
+    learning_rate: LearningRate = 2e-3
+    horizon: Horizon = 24
+    past: Annotated[
+        int | None,
+        _training(
+            "Number of steps read before a forecast.",
+            within=_COUNT,
+            none="3 horizons, at least 96, fewer in short series",
+        ),
+    ] = None
+    known_in_advance: Annotated[
+        Collection[Any],
+        _training(
+            "Variables that are known for the future, such as a calendar, by name or column; they "
+            "are inputs and are not forecast.",
+            other="names of variables",
+            option="known",
+        ),
+    ] = ()
+
+
+SETTINGS: dict[str, type[SequenceSettings]] = {
+    "classification": ClassifierSettings,
+    "regression": RegressorSettings,
+    "forecasting": ForecasterSettings,
+}
+"""The settings of each task's estimator."""

@@ -1,0 +1,70 @@
+"""Lines for people on stderr. Besides `cli`, only this module writes for them.
+
+Estimators, searches and experiments report progress when asked to, in Python as on the command
+line, and use no room after their own. They make the text; this module shows it.
+"""
+
+import sys
+from typing import TextIO
+
+
+def say(message: str) -> None:
+    """Write a line."""
+    sys.stderr.write(message + "\n")
+    sys.stderr.flush()
+
+
+def duration(seconds: float) -> str:
+    """A time span in words.
+
+    ```python
+    >>> from linoss._stderr import duration
+    >>> duration(7), duration(61), duration(7260)
+    ('7 s', '1 min 01 s', '2 h 01 min')
+
+    ```
+    """
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+
+
+class LiveLine:
+    """A line that is rewritten in place, on a terminal."""
+
+    def __init__(self, stream: TextIO | None = None):
+        self._stream = stream or sys.stderr
+        self._shown = 0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the stream is a terminal."""
+        return self._stream.isatty()
+
+    def show(self, text: str) -> None:
+        """Rewrite the line."""
+        self._write("\r" + text.ljust(self._shown))
+        self._shown = len(text)
+
+    def keep(self, text: str) -> None:
+        """Write a line that stays, in place of the live one."""
+        self.clear()
+        self._write(text + "\n")
+
+    def clear(self) -> None:
+        """Erase the line."""
+        if self._shown:
+            self._write("\r" + " " * self._shown + "\r")
+        self._shown = 0
+
+    def close(self) -> None:
+        """Leave the line as it is, and begin the next one."""
+        if self._shown:
+            self._write("\n")
+        self._shown = 0
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

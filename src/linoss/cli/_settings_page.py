@@ -1,0 +1,111 @@
+"""The page docs/settings.md, made from the declared settings.
+
+`python -m linoss.cli._settings_page > docs/settings.md` writes it again.
+"""
+
+import sys
+from collections.abc import Iterable
+
+from linoss._declare import MODEL, TRAINING, Declared, declared
+from linoss._settings import SequenceSettings
+from linoss.cli import _options as options
+from linoss.nn import LinOSSConfig
+from linoss.training import TrainingConfig
+
+_TEXT = """# Settings
+
+This page is made from the declarations of the library, and a test keeps it up to date.
+
+A setting is a parameter of the estimators and an option of `linoss fit`, `linoss search` and, where
+it concerns the model, `linoss plan`: `hidden_size` is `--hidden-size`. Options with another name:
+{spelled}.
+On the command line None is `none`, and what is True or False is an option with and without `no-`,
+such as `--no-damped`.
+
+Other values than those named here are refused with a message that names the setting: by `fit` of an
+estimator as a `ValueError`, by a command as wrong use, before data are read.
+
+Defaults are those of the estimators and the commands, chosen for small data. `LinOSSConfig` and
+`TrainingConfig` have their own; those of `LinOSSConfig` are the published models.
+
+## Model
+
+{model}
+
+## Training
+
+{training}
+
+Commands have the seed 0 where none is given.
+
+## Settings of one task
+
+{of_one_task}
+
+## Further settings of the model
+
+Only `LinOSSConfig` has these as fields. Estimators take them in `model_options`, such as
+`model_options={{"pooling": "last"}}`, commands as `--model-option pooling=last`.
+
+{further}
+
+## Devices and progress
+
+Parameters of the estimators; `linoss fit --help` shows the options for devices.
+
+{others}
+"""
+_FROM_DATA = ("in_size", "out_size", "task")
+
+
+def settings_page() -> str:
+    """The text of docs/settings.md."""
+    common, chosen = declared(SequenceSettings), options.settings()
+    groups = {
+        group: [setting for setting in common.values() if setting.about.group == group]
+        for group in (MODEL, TRAINING, None)
+    }
+    further = [
+        setting
+        for name, setting in declared(LinOSSConfig).items()
+        if name not in chosen and name not in _FROM_DATA
+    ]
+    return _TEXT.format(
+        spelled=_spelled(chosen),
+        model=_table(groups[MODEL], LinOSSConfig),
+        training=_table(groups[TRAINING], TrainingConfig),
+        of_one_task=_table(s for name, s in chosen.items() if name not in common),
+        further=_table(further),
+        others=_table(groups[None]),
+    )
+
+
+def _spelled(chosen: dict[str, Declared]) -> str:
+    """The options that have another name than their setting."""
+    pairs = [(s.about.option, name) for name, s in chosen.items() if s.about.option is not None]
+    names = [f"`--{option.replace('_', '-')}` (`{name}`)" for option, name in pairs]
+    return ", ".join(names)
+
+
+def _table(settings: Iterable[Declared], config: type | None = None) -> str:
+    """A row for each setting, with its default in a record of configuration if there is one."""
+    header = ["setting", "meaning", "values", "default"]
+    header += [] if config is None else [f"in `{config.__name__}`"]
+    rows = [header, ["---"] * len(header)]
+    for setting in settings:
+        tasks = options.tasks_of(setting.name)
+        row = [
+            f"`{setting.name}`" + (f" ({tasks[0]})" if len(tasks) == 1 else ""),
+            setting.about.help,
+            setting.expected(),
+            options.default_text(setting.name) if tasks else setting.default_text(),
+        ]
+        if config is not None:
+            there = declared(config).get(setting.name)
+            row.append("" if there is None else there.default_text())
+        rows.append(row)
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(settings_page())

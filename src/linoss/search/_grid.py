@@ -1,0 +1,93 @@
+"""A study of given points, whose trials are done by a function."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from linoss.search._shared import Claim, Definition, SharedStudy
+from linoss.search._space import Space, Values
+from linoss.search._storage import Storage
+from linoss.search._summary import Silence
+from linoss.search._worker import summary_of, work
+
+Report = Callable[[int, float], None]
+"""Called with a step and the validation metric there."""
+
+
+def search_grid(
+    trial: Callable[[int, Report], float],
+    points: Sequence[dict[str, Any]],
+    *,
+    storage: str,
+    study: str,
+    metric: str,
+    higher_is_better: bool,
+    settings: dict[str, Any],
+    on_end: Callable[[str], None],
+    wait: bool = True,
+) -> None:
+    """Do the trials of a grid. Any number of processes that call this share the work.
+
+    A trial whose process died is done by another.
+
+    **Arguments:**
+
+    - `trial`: called with the number of a point and a function to report evaluations to; returns
+      the validation metric. A [`linoss.training.TrainingError`][] counts as a failed trial.
+    - `points`: the values of every parameter, for each trial.
+    - `storage`, `study`: as for [`linoss.search.search`][].
+    - `metric`, `higher_is_better`: by what trials are compared.
+    - `settings`: what else decides the trials; must be the same for all processes.
+    - `on_end`: called with a line about each trial that this process has ended.
+    - `wait`: whether to wait for the trials that other processes do.
+
+    ```python
+    >>> import tempfile
+    >>> from linoss.search import search_grid
+    >>> points = [{"size": 8}, {"size": 16}]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     search_grid(
+    ...         lambda number, report: points[number]["size"] / 16,
+    ...         points,
+    ...         storage=f"sqlite:///{folder}/study.db",
+    ...         study="sizes",
+    ...         metric="accuracy",
+    ...         higher_is_better=True,
+    ...         settings={},
+    ...         on_end=print,
+    ...     )
+    trial 0: accuracy 0.5; 1/2 trials  best accuracy 0.5
+    trial 1: accuracy 1; 2/2 trials  best accuracy 1
+
+    ```
+    """
+    space: Space = {
+        name: Values(tuple(dict.fromkeys(point[name] for point in points))) for name in points[0]
+    }
+    definition = Definition(
+        metric=metric,
+        higher_is_better=higher_is_better,
+        grid=True,
+        settings={**settings, "points": list(points)},
+    )
+
+    def objective(claim: Claim) -> float:
+        return trial(claim.number, lambda step, value: claim.report(step, value, judge=False))
+
+    place = Storage(storage)
+    try:
+        shared = SharedStudy(place, study, definition, space, points)
+        work(shared, objective, len(points), _Lines(shared, len(points), on_end), wait=wait)
+    finally:
+        place.close()
+
+
+class _Lines(Silence):
+    """A line for each trial that this process has ended."""
+
+    def __init__(self, study: SharedStudy, trials: int, on_end: Callable[[str], None]):
+        self._study, self._trials, self._on_end = study, trials, on_end
+
+    def ended(self, what: str) -> None:
+        """Report it, and how far the study is."""
+        summary = summary_of(self._study, self._trials)
+        self._on_end(f"{what}; {summary.text(self._study.definition.metric)}")

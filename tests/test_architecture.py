@@ -1,0 +1,81 @@
+"""The walks of docs/architecture.md are what calls pass, in that order."""
+
+import re
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import linoss
+
+SOURCE = Path(linoss.__file__).parent
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+
+
+def written(title):
+    """(file, function) of each line of the walk under that title."""
+    page = PAGE.read_text()
+    text = page[page.index(title) :]
+    walk = re.search(r"```text\n(.*?)```", text, re.DOTALL)
+    assert walk is not None
+    return [tuple(line.split()[:2]) for line in walk[1].splitlines()]
+
+
+def passed(call):
+    """(file, function) of every function of the library that a call enters, first entries only."""
+    found = {}
+
+    def note(frame, event, _):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(SOURCE)):
+            file = Path(code.co_filename).relative_to(SOURCE).as_posix()
+            found.setdefault((file, code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return list(found)
+
+
+def check(title, call):
+    walk = written(title)
+    assert len(set(walk)) == len(walk)
+    assert [place for place in passed(call) if place in walk] == walk
+
+
+@pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built")
+def test_scan():
+    step = linoss.discretize("im", stiffness=[1.0], timestep=1.0)
+    check("`linoss.oscillator_scan(", lambda: linoss.oscillator_scan(step, jnp.ones((7, 1))))
+
+
+def test_forward_pass():
+    config = linoss.LinOSSConfig(in_size=2, out_size=2, hidden_size=4, state_size=4, num_blocks=2)
+    model = linoss.LinOSS(config, key=jax.random.key(0))
+    check("`model(u)`", lambda: model(jnp.ones((2, 11, 2)), engine="sequential"))
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("single_precision")
+def test_fit(tmp_path, monkeypatch):
+    from linoss import cli, estimators  # noqa: F401
+
+    data = tmp_path / "data.npz"
+    random = np.random.default_rng(0)
+    np.savez(data, X=random.normal(size=(8, 2, 23)), y=np.arange(8) % 2)
+    sizes = ["--steps", "2", "--hidden-size", "4", "--state-size", "4"]
+    run_of = ["--task", "classification", "--out", str(tmp_path / "run")]
+    arguments = ["linoss", "fit", str(data), *run_of, *sizes, "--json"]
+    monkeypatch.setattr(sys, "argv", arguments)
+
+    def run():
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert end.value.code == 0
+
+    check("`linoss fit ", run)

@@ -1,0 +1,123 @@
+"""Writes are atomic, and neither follow links nor leave anything behind."""
+
+import stat
+
+import pytest
+
+from linoss._files import make_directory, remove_remains, write_after, write_file, write_text
+
+
+@pytest.fixture
+def victim(tmp_path):
+    """A file outside of the directory that is written to."""
+    path = tmp_path / "victim"
+    path.write_bytes(b"mine")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "run").mkdir()
+    return tmp_path / "run"
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_content_is_replaced_and_nothing_else_is_left(folder):
+    for content in (b"old", b"new"):
+        write_file(folder / "state.json", content)
+        assert (folder / "state.json").read_bytes() == content
+    assert names(folder) == ["state.json"]
+
+
+def test_text_is_utf_8(folder):
+    write_text(folder / "table.md", "± –\n")
+    assert (folder / "table.md").read_bytes() == "± –\n".encode()
+
+
+def test_the_mode_is_that_of_any_new_file(folder):
+    (folder / "usual").touch()
+    write_file(folder / "state.json", b"")
+    write_after(folder / "history.jsonl", 0, b"")
+    assert len({stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}) == 1
+
+
+def test_a_link_in_place_of_the_file_is_replaced_not_followed(folder, victim):
+    (folder / "state.json").symlink_to(victim)
+    write_file(folder / "state.json", b"new")
+    assert victim.read_bytes() == b"mine"
+    assert not (folder / "state.json").is_symlink()
+
+
+def test_a_prepared_link_at_a_temporary_name_is_not_followed(folder, victim, monkeypatch):
+    monkeypatch.setattr("secrets.token_hex", lambda size: "0" * 2 * size)
+    (folder / f"state.json.{'0' * 16}.tmp").symlink_to(victim)
+    with pytest.raises(OSError, match=r"state\.json: cannot be written \(File exists\)"):
+        write_file(folder / "state.json", b"new")
+    assert victim.read_bytes() == b"mine"
+
+
+def test_temporary_names_cannot_be_guessed(folder, monkeypatch):
+    seen = []
+    monkeypatch.setattr("os.replace", lambda source, target: seen.append(source.name))
+    for _ in range(2):
+        write_file(folder / "state.json", b"new")
+    assert len(set(seen)) == 2
+
+
+def test_appending_keeps_what_was_before(folder):
+    path = folder / "history.jsonl"
+    write_after(path, 0, b"first\nsecond\n")
+    write_after(path, 6, b"third\n")
+    assert path.read_bytes() == b"first\nthird\n"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_appending_does_not_follow_a_link(folder, victim, exists):
+    if not exists:
+        victim.unlink()
+    (folder / "history.jsonl").symlink_to(victim)
+    with pytest.raises(OSError, match=r"history\.jsonl: cannot be written \(it is a symbolic link"):
+        write_after(folder / "history.jsonl", 0, b"line\n")
+    assert victim.exists() == exists
+    assert not exists or victim.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_a_write_that_fails_leaves_the_old_content_alone(folder, error, monkeypatch):
+    write_file(folder / "state.json", b"old")
+
+    def fails(_):
+        raise error
+
+    monkeypatch.setattr("os.fsync", fails)
+    with pytest.raises(type(error)):
+        write_file(folder / "state.json", b"new")
+    assert names(folder) == ["state.json"]
+    assert (folder / "state.json").read_bytes() == b"old"
+
+
+def test_remains_of_killed_writes_are_removed_and_other_files_are_not(folder, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killed(_):
+        raise Killed
+
+    for name in ("report.html", "state.safetensors"):
+        with monkeypatch.context() as patch:
+            patch.setattr("os.fsync", killed)
+            with pytest.raises(Killed):
+                write_file(folder / name, b"new")
+    assert len(names(folder)) == 2
+    (folder / "config.json.tmp").symlink_to(folder / "notes.tmp")
+    (folder / "notes.tmp").touch()
+    remove_remains(folder)
+    assert names(folder) == ["notes.tmp"]
+
+
+def test_a_directory_that_cannot_be_made_is_named(victim):
+    with pytest.raises(OSError, match=f"{victim / 'run'}: cannot be written"):
+        make_directory(victim / "run")
