@@ -66,24 +66,30 @@ def compare(block, batch, time, *, masked=False):
         )
 
 
+BATCH_NORM = {"norm": "batch", "glu_bias": False, "bias": True}
+EXACT = {"scheme": "exact", "damped": True, "feedthrough": "none"}
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("options", "masked"),
     [
-        {},
-        {"norm": None, "dropout": 0.0},
-        {"norm": "batch", "glu_bias": False, "bias": True},
-        {"scheme": "imex", "damped": True, "complex_projections": False},
-        {"scheme": "exact", "damped": True, "feedthrough": "none"},
+        ({}, False),
+        ({}, True),
+        (BATCH_NORM, False),
+        (BATCH_NORM, True),
+        ({"norm": None, "dropout": 0.0}, True),
+        ({"scheme": "imex", "damped": True, "complex_projections": False}, False),
+        pytest.param(EXACT, True, marks=pytest.mark.integration),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("masked", [False, True])
 def test_equals_the_plain_block(new_block, options, masked):
     block = new_block(12, 10, timestep="learned", key=jax.random.key(0), **options)
     compare(block, batch=3, time=150, masked=masked)
 
 
-@settings(max_examples=3, deadline=None, derandomize=True)
+@pytest.mark.integration
+@settings(max_examples=settings.default.max_examples // 10)
 @given(
     hidden=st.integers(1, 300),
     state=st.integers(1, 150),
@@ -114,11 +120,16 @@ def gradients_of_model(model, engine, u, lengths, labels):
     return jax.grad(loss, argnums=(0, 1), has_aux=True)(weights, u)
 
 
-@pytest.mark.parametrize("norm", ["running", "batch", None])
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize(
-    "head", [{}, {"pooling": "last"}, {"task": "regression", "every": 10}], ids=str
-)
+HEADS = [{}, {"pooling": "last"}, {"task": "regression", "every": 10}]
+# Every pair of norm, padding and head occurs; those on the diagonal are tested daily.
+MODELS = [
+    pytest.param(norm, (i + j) % 2 == 1, head, marks=[pytest.mark.integration] * (i != j))
+    for i, norm in enumerate(["running", "batch", None])
+    for j, head in enumerate(HEADS)
+]
+
+
+@pytest.mark.parametrize(("norm", "padded", "head"), MODELS)
 def test_equals_the_plain_model(norm, padded, head):
     """Encoder, several blocks whose norms use each other's moments, and every head."""
     config = linoss.LinOSSConfig(
@@ -252,12 +263,14 @@ def results_of_a_process(folder, cores, **environment):
     return np.load(file)
 
 
+@pytest.mark.integration
 def test_any_number_of_threads_gives_the_same_bits(tmp_path):
     """Each process has its own number of cores to run on."""
     expected, *others = (results_of_a_process(tmp_path, cores) for cores in (1, 2, 2))
     assert all(found.tobytes() == expected.tobytes() for found in others)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("level", ["2", "3"])
 def test_lower_instruction_sets_compute_the_same(tmp_path, level):
     """With channels that leave vectors of every width in part or wholly unused."""

@@ -75,19 +75,34 @@ def assert_same(model, arguments, shape, tolerance=2e-5):
 NAMES = {"regular": (), "masked": ("lengths", "mask"), "irregular": ("mask", "intervals")}
 
 
-@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        pytest.param("batch", marks=pytest.mark.integration),
+        pytest.param("time", marks=pytest.mark.integration),
+        "both",
+    ],
+)
 def test_losses_and_gradients_are_those_of_one_device(mesh):
     assert_same(make(), some("lengths", "mask"), MESHES[mesh])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("names", NAMES)
 @pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
 def test_schemes(scheme, names):
     assert_same(make(scheme=scheme, num_blocks=1), some(*NAMES[names]), (2, 4))
 
 
-@pytest.mark.parametrize("scheme", ["im", "verlet"])
-@pytest.mark.parametrize("names", ["regular", "irregular"])
+@pytest.mark.parametrize(
+    ("scheme", "names"),
+    [
+        ("verlet", "irregular"),
+        pytest.param("im", "regular", marks=pytest.mark.integration),
+        pytest.param("im", "irregular", marks=pytest.mark.integration),
+        pytest.param("verlet", "regular", marks=pytest.mark.integration),
+    ],
+)
 def test_bidirectional(scheme, names):
     model = make(scheme=scheme, bidirectional=True, num_blocks=1)
     assert_same(model, some(*NAMES[names]), (2, 4))
@@ -101,27 +116,29 @@ HEADS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("names", ["regular", "masked"])
 def test_heads(head, names):
     assert_same(make(**HEADS[head], num_blocks=1), some(*NAMES[names]), (2, 4))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("norm", ["layer", "running"])
 def test_norms(norm):
     assert_same(make(norm=norm, num_blocks=1), some("mask"), (2, 4))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("engine", ["sequential", "associative"])
 def test_engines(engine, monkeypatch):
     monkeypatch.setenv("LINOSS_ENGINE", engine)
     assert_same(make(num_blocks=1), some("mask"), (2, 4))
 
 
-@pytest.mark.parametrize("devices", [2, 8])
-@pytest.mark.parametrize("axis", ["batch", "time"])
-def test_numbers_of_devices(devices, axis):
-    shape = (devices, 1) if axis == "batch" else (1, devices)
+@pytest.mark.integration
+@pytest.mark.parametrize("shape", [(2, 1), (1, 8)])
+def test_numbers_of_devices(shape):
     assert_same(make(damped=True, num_blocks=1), some("lengths"), shape)
 
 

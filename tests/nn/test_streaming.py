@@ -90,7 +90,7 @@ def test_each_running_answer_is_that_of_the_series_so_far(
 
 
 @given(sizes=st.lists(st.sampled_from([1, 2, 5]), min_size=12, max_size=12))
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=settings.default.max_examples // 2)  # few sizes, compiled once
 def test_drawn_pieces(make_model, draw, draw_intervals, sizes):
     model, u, options = prepare(make_model, draw, draw_intervals, **CASES["verlet, both"])
     ends = np.cumsum(sizes)
