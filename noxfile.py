@@ -1,4 +1,4 @@
-"""The fast tests on every supported Python and JAX: `nox`, or one: `nox -s "tests(...)"`."""
+"""The daily tests on every supported Python and JAX: `nox`; `nox -l` lists them."""
 
 import nox
 

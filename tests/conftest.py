@@ -14,7 +14,7 @@ from pathlib import Path
 PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "d" / "programs"
 WEEK = 7 * 24 * 3600
 LARGE = 1e9
-STRICT = bool(os.environ.get("STRICT"))
+STRICT = bool(os.environ.get("LINOSS_TESTS_STRICT"))
 
 # Compile quickly rather than well, and once for all workers, child processes and runs.
 _flags = ["--xla_backend_optimization_level=0"]
@@ -45,6 +45,7 @@ with jaxtyping.install_import_hook("linoss", "beartype.beartype"):
     import linoss  # noqa: F401
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """What is slow is left out of the daily tests, too."""
     for item in items:

@@ -65,9 +65,7 @@ def test_unharmed_files_are_read(valid, assert_valid):
 
 @pytest.mark.usefixtures("unchecked")  # a type check would read an array on disk at random
 @settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
+    max_examples=2 * settings.default.max_examples,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(mutation=mutations())

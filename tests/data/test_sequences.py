@@ -138,7 +138,7 @@ def ragged(draw):
     return X, times, indices, draw(st.integers(0, 4))
 
 
-@settings(deadline=None)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(ragged())
 def test_batch_holds_the_cases_and_nothing_else(drawn):
     X, times, indices, extra = drawn

@@ -40,6 +40,7 @@ def test_an_answer_does_not_depend_on_the_other_cases(fitted, waves):
     assert np.array_equal(together[[0, 17, 47]], alone)
 
 
+@pytest.mark.integration
 def test_unequal_lengths_as_a_list(small, waves):
     values, labels = waves
     cases = [case[:, : 20 + i % 20] for i, case in enumerate(values)]
@@ -50,6 +51,7 @@ def test_unequal_lengths_as_a_list(small, waves):
     )
 
 
+@pytest.mark.integration
 def test_missing_values_are_masked_not_filled(small, waves):
     values, labels = np.array(waves[0]), waves[1]
     values[np.random.default_rng(1).random(values.shape) < 0.2] = np.nan
@@ -58,6 +60,7 @@ def test_missing_values_are_masked_not_filled(small, waves):
     assert classifier.score(values, labels) > 0.95
 
 
+@pytest.mark.integration
 def test_irregular_sampling(small, waves):
     labels, random = waves[1], np.random.default_rng(2)
     times = np.cumsum(random.uniform(0.2, 1.8, (48, 40)), axis=1)
@@ -89,6 +92,7 @@ def test_precision_of_jax_does_not_matter(fitted, waves):
         assert np.array_equal(fitted.predict_proba(waves[0]), single)
 
 
+@pytest.mark.integration
 def test_class_weight_moves_the_answers(small, waves):
     values, labels = waves
     noise = np.random.default_rng(0).normal(size=values.shape)
@@ -105,6 +109,7 @@ def test_class_weight_moves_the_answers(small, waves):
     assert shares[1] > 0.7
 
 
+@pytest.mark.integration
 def test_a_held_out_part_chooses_the_weights(small, waves):
     settings = {**small, "validation_fraction": 0.25, "evaluate_every": 10, "patience": 3}
     classifier = LinOSSClassifier(**settings).fit(*waves)

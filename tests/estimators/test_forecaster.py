@@ -75,6 +75,7 @@ def test_a_wide_frame(small, wide):
     assert forecast.index.tolist() == after.tolist()
 
 
+@pytest.mark.integration
 def test_a_long_frame_with_known_variables(small, long):
     forecaster = LinOSSForecaster(**OPTIONS, **small, known_in_advance=["hour"]).fit(long)
     after = pandas.date_range(long.ds.max(), periods=13, freq="h")[1:]
@@ -92,6 +93,7 @@ def test_a_long_frame_with_known_variables(small, long):
     assert not np.allclose(other.y, forecast.y)
 
 
+@pytest.mark.integration
 def test_series_of_unequal_length(small, long):
     short = pandas.concat([long[long.unique_id == "tide"], long[long.unique_id == "wind"][-20:]])
     forecaster = LinOSSForecaster(**OPTIONS, **small).fit(short[["unique_id", "ds", "y"]])
@@ -100,6 +102,7 @@ def test_series_of_unequal_length(small, long):
     assert np.isfinite(forecast.y).all()
 
 
+@pytest.mark.integration
 def test_missing_values(small, tide):
     holes = np.where(np.random.default_rng(0).random(tide.shape) < 0.1, np.nan, tide)
     forecaster = LinOSSForecaster(**OPTIONS, **small).fit(holes)
@@ -107,6 +110,7 @@ def test_missing_values(small, tide):
     assert np.isfinite(forecaster.predict(20)).all()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", ["array", "wide", "long"])
 def test_comes_back_from_a_directory(kind, small, tide, wide, long, tmp_path):
     data = {"array": tide, "wide": wide, "long": long[["unique_id", "ds", "y"]]}[kind]
@@ -141,10 +145,11 @@ class TestErrors:
             fitted.predict(4, future=np.zeros((4, 1)))
 
     def test_a_horizon_that_is_no_number(self, fitted):
-        with pytest.raises(ValueError, match="horizon"):
+        with pytest.raises(ValueError, match="horizon is 0, expected a whole number of at least 1"):
             fitted.predict(0)
 
 
+@pytest.mark.integration
 def test_columns_of_an_array_may_be_known_in_advance(tide):
     small = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 2, "random_state": 0}
     forecaster = LinOSSForecaster(horizon=4, past=8, known_in_advance=[1], **small).fit(tide)

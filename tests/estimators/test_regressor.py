@@ -21,12 +21,14 @@ def sums():
     return cases, [np.cumsum(case[0])[9::10] / 5 for case in cases]
 
 
+@pytest.mark.integration
 def test_one_number(small, speeds):
     regressor = LinOSSRegressor(**{**small, "steps": 200}).fit(*speeds)
     assert regressor.predict(speeds[0]).shape == (48,)
     assert regressor.score(*speeds) > 0.9
 
 
+@pytest.mark.integration
 def test_several_numbers(small, speeds):
     values, speed = speeds
     targets = np.stack([speed, -2 * speed], axis=1)
@@ -43,6 +45,7 @@ def test_a_sequence_of_targets(small, sums):
     assert regressor.score(cases, targets) > 0.8
 
 
+@pytest.mark.integration
 def test_a_sequence_of_several_targets_some_unknown(small):
     random = np.random.default_rng(0)
     values = random.normal(size=(24, 1, 40))
@@ -61,6 +64,7 @@ def test_targets_are_scaled(small, speeds):
     np.testing.assert_allclose((large - 1e6) / 1e5, plain, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("every", [None, 10])
 def test_comes_back_from_a_directory(every, small, speeds, tmp_path):
     values = speeds[0]
@@ -74,7 +78,7 @@ def test_comes_back_from_a_directory(every, small, speeds, tmp_path):
 def test_targets_of_the_wrong_number_are_named(small, sums):
     cases, targets = sums
     targets = [*targets[:5], targets[5][:-1], *targets[6:]]
-    with pytest.raises(ValueError, match=r"labels\[5\]"):
+    with pytest.raises(ValueError, match=r"labels\[5\] has shape \(3, 1\), expected \(4, 1\)"):
         LinOSSRegressor(**small, every=10).fit(cases, targets)
 
 

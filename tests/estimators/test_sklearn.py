@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from linoss import LinOSSClassifier, LinOSSRegressor
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("unchecked")]
 
 SMALL = {"hidden_size": 16, "state_size": 8, "num_blocks": 1, "steps": 60, "learning_rate": 2e-2}
 

@@ -26,6 +26,7 @@ def files_of(folder):
     return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
 
 
+@pytest.mark.integration
 def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive, start):
     write_archive(tmp_path / "data", "Heartbeat")
     script = Path(__file__).with_name("killed_reproduce.py")
@@ -136,6 +137,7 @@ def test_a_test_metric_that_is_not_finite_is_a_result(again, tmp_path, monkeypat
     assert "failed: the test accuracy is inf" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 def test_ctrl_c_ends_all_processes(tmp_path, start):
     script = Path(__file__).with_name("interrupted_together.py")
     process = start(script, tmp_path, stderr=subprocess.PIPE, text=True)

@@ -47,6 +47,7 @@ def trained(monkeypatch):
 FIRST, SECOND = "rate0.01-hidden4-state4-blocks1-time", "rate0.001-hidden4-state4-blocks1"
 
 
+@pytest.mark.integration
 def test_what_was_stopped_goes_on(again, trained, tmp_path, capsys):
     trained["stops"].append(SECOND)
     with pytest.raises(KeyboardInterrupt):

@@ -121,9 +121,9 @@ def gradients_of_model(model, engine, u, lengths, labels):
 
 
 HEADS = [{}, {"pooling": "last"}, {"task": "regression", "every": 10}]
-# Every pair of norm, padding and head occurs; those on the diagonal are tested daily.
+# Every pair of norm, padding and head occurs; three of them are tested daily.
 MODELS = [
-    pytest.param(norm, (i + j) % 2 == 1, head, marks=[pytest.mark.integration] * (i != j))
+    pytest.param(norm, (i + j) % 2 == 1, head, marks=[pytest.mark.integration] * (j != (i + 1) % 3))
     for i, norm in enumerate(["running", "batch", None])
     for j, head in enumerate(HEADS)
 ]

@@ -79,6 +79,7 @@ def assert_same(found, expected):
         assert metric == pytest.approx(expected_metric)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("processes", "devices"), [(2, 4), (4, 4)])
 def test_the_same_curve_as_one_process(tmp_path, join, curve_of_one, processes, devices):
     joined = join(processes, devices, tmp_path / "run")
@@ -91,6 +92,7 @@ def test_the_same_curve_as_one_process(tmp_path, join, curve_of_one, processes, 
     assert max(counts) <= reads_of_one / processes + once
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("processes", "killed"), [(4, 1), (2, 0)])
 def test_one_is_killed_and_the_run_goes_on(
     tmp_path, join, curve_of_one, processes, killed, free_port
@@ -110,6 +112,7 @@ def test_one_is_killed_and_the_run_goes_on(
     assert_same(curve(directory), curve_of_one[0])
 
 
+@pytest.mark.integration
 def test_one_fails_and_tells_the_others(tmp_path, join):
     (tmp_path / "file").write_text("in the way")
     joined = join(2, 2, tmp_path / "file")
@@ -144,6 +147,7 @@ def test_a_coordinator_that_never_answers(free_port):
         join_processes(f"localhost:{free_port}", 2, 1, timeout=1)
 
 
+@pytest.mark.integration
 def test_processes_that_never_come(free_port):
     code = (
         "from linoss.training import join_processes\n"

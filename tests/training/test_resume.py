@@ -165,6 +165,7 @@ def test_ctrl_c_anywhere(tmp_path, problem, finished, read_run, monkeypatch):
         assert read_run(directory) == read_run(finished)
 
 
+@pytest.mark.integration
 def test_kill_9_of_a_real_process(tmp_path, read_run, start):
     script = Path(__file__).with_name("killed_run.py")
     options = {"stdout": subprocess.PIPE, "text": True}
