@@ -55,6 +55,6 @@ class Scheme:
     def steps(
         self, stiffness: Values, timestep: Values, damping: Values, intervals: Values
     ) -> Step:
-        """A step for each sample: intervals `(..., #m)` in units of the timestep, the rest `(m,)`."""
+        """One step per sample, from parameters `(m,)` and intervals `(..., #m)` in timesteps."""
         A, h, G = (align(x, intervals) for x in (stiffness, timestep, damping))
         return self.step(A, h * intervals, G)
