@@ -9,7 +9,7 @@ from jax import Array
 from jaxtyping import Complex, Float
 
 from linoss import _checks
-from linoss._arrays import common
+from linoss._arrays import common, common_dtype
 from linoss._checks import AnyArray
 from linoss.dynamics._scheme import Interval
 from linoss.dynamics._transition import Transition, VaryingTransition, check_damping, find_scheme
@@ -35,7 +35,7 @@ def eigenvalues(
             f"transition is a {type(transition).__name__}, expected what linoss.discretize returns"
         )
     (zz, zy), (yz, yy) = transition.step.matrix
-    dtype = np.result_type(zz.dtype, np.complex64)
+    dtype = common_dtype(zz, jnp.complex64)
     center = ((zz + yy) / 2).astype(dtype)
     root = jnp.sqrt((((zz - yy) / 2) ** 2 + zy * yz).astype(dtype))
     return jnp.stack([center + root, center - root], axis=-1)

@@ -68,8 +68,7 @@ class VaryingTransition(eqx.Module):
     @property
     def step(self) -> Step:
         """M and F of all samples, entry by entry."""
-        parameters = (self.stiffness, self.timestep, self.damping)
-        return self.scheme.steps(*parameters, self.intervals)
+        return self.scheme.steps(self.stiffness, self.timestep, self.damping, self.intervals)
 
     @property
     def matrix(self) -> Float[Array, "*batch time m 2 2"]:

@@ -84,8 +84,8 @@ class Samples(eqx.Module):
 
     def shard(self, split: Split) -> "Samples":
         """This device's shard of sequences that are whole along time."""
-        arrays = (self.values, self.mask, self.intervals)
-        return Samples(*split.cut(arrays), self.lengths, split, self.engine)
+        values, mask, intervals = split.cut((self.values, self.mask, self.intervals))
+        return Samples(values, mask, intervals, self.lengths, split, self.engine)
 
     def count(self) -> Any:
         """The number of present samples of all sequences of this device."""
@@ -151,5 +151,5 @@ def _check_lengths(lengths: Any, batch: tuple[int, ...], time: int) -> Array:
                 f"lengths is {int(seen[index])} at index {index}, expected 1 to {time}, "
                 f"the number of steps in u"
             )
-    with jax.ensure_compile_time_eval():
+    with jax.ensure_compile_time_eval():  # a concrete value stays concrete
         return lengths.astype(int)

@@ -48,7 +48,8 @@ class Recurrence(eqx.Module):
             step = self.parameters
         else:
             assert sampling.intervals is not None
-            step = self.scheme.steps(*self.parameters, sampling.intervals)
+            stiffness, timestep, damping = self.parameters
+            step = self.scheme.steps(stiffness, timestep, damping, sampling.intervals)
         return step if sampling.mask is None else _masked(step, sampling.mask)
 
     def adjoint_step(self, sampling: Sampling) -> Step:
