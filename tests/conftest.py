@@ -14,7 +14,6 @@ from pathlib import Path
 PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "d" / "programs"
 WEEK = 7 * 24 * 3600
 LARGE = 1e9
-STRICT = bool(os.environ.get("LINOSS_TESTS_STRICT"))
 
 # Compile quickly rather than well, and once for all workers, child processes and runs.
 _flags = ["--xla_backend_optimization_level=0"]
@@ -82,7 +81,7 @@ def pytest_sessionfinish(session):
 @pytest.fixture(autouse=True)
 def _no_promotion(request):
     """In the rooms of numbers, ranks and types of arrays meet only where the code says how."""
-    if not STRICT or request.path.parent.name not in ("dynamics", "scan", "nn"):
+    if request.path.parent.name not in ("dynamics", "scan", "nn"):
         yield
         return
     with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):

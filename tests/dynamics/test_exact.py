@@ -118,7 +118,7 @@ def test_derivatives_are_finite_in_reverse(points):
 def test_derivatives_match_forty_digits(points, table, slopes, precision, tolerance):
     """Of F for A, G and h, in units of h or h^2 over A + 1/h^2, G + 1/h or h."""
     points, expected = points[:, ::3], slopes
-    found = table(precision)["points"][1][:, 4:, ::3]
+    found = np.asarray(table(precision)["points"][1][:, 4:, ::3])
     A, G, h = points.astype(np.float64)
     unit = np.stack([h, h**2]) / np.stack([A + h**-2, G + 1 / h, h])[:, None]
     error = np.abs(found - expected.transpose(0, 2, 1)) / unit

@@ -148,7 +148,7 @@ def test_implicit_explicit_run_undone_step_by_step():
 def test_verlet_returns_when_velocities_are_turned_around():
     start = np.random.default_rng(0).normal(size=(3, 2))
     step = linoss.discretize("verlet", [0.1, 1.0, 3.0], 0.9)
-    still, turn = np.zeros((500, 3)), np.array([-1, 1])
+    still, turn = np.zeros((500, 3)), np.array([[-1.0, 1.0]])
     _, there = linoss.oscillator_scan(step, still, initial_state=start)
     assert np.abs(there - start).max() > 0.1
     _, back = linoss.oscillator_scan(step, still, initial_state=there * turn)

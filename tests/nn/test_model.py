@@ -151,7 +151,8 @@ def test_loss_falls_under_adam(make_model, draw):
             return jnp.mean(losses), norms
 
         (value, norms), gradient = jax.value_and_grad(loss, has_aux=True)(weights)
-        steps, state = optimizer.update(gradient, state)
+        with jax.numpy_dtype_promotion("standard"):  # Optax counts its steps in integers
+            steps, state = optimizer.update(gradient, state)
         return (
             eqx.combine(optax.apply_updates(weights, steps), rest).with_norms(norms),
             state,

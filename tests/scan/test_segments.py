@@ -23,7 +23,7 @@ def advance(weights, u, mask, state):
 def test_values_and_gradients(time, masked):
     random = np.random.default_rng(time)
     u, start = (jnp.asarray(random.normal(size=s)) for s in ((2, time, 3), (2, 2, 2)))
-    weights = tuple(jnp.asarray(random.normal(size=s)) for s in (3, (3, 2)))
+    weights = tuple(jnp.asarray(random.normal(size=s)) for s in ((1, 1, 3), (3, 2)))
     mask = jnp.asarray(random.random((2, time)) < 0.7) if masked else None
 
     def in_segments(weights, u, mask, start):

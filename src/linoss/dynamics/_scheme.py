@@ -11,6 +11,8 @@ from typing import NamedTuple
 from jax import Array
 from jaxtyping import Float
 
+from linoss._arrays import align
+
 Values = Float[Array, "..."]
 
 
@@ -49,3 +51,10 @@ class Scheme:
     """(previous interval, interval) -> weight of a force, for schemes whose forces act on both
     sides of a sample. The previous interval is 0 at the first sample; a scan carries the last one
     from piece to piece. None if every force has weight 1."""
+
+    def steps(
+        self, stiffness: Values, timestep: Values, damping: Values, intervals: Values
+    ) -> Step:
+        """One step per sample, from parameters `(m,)` and intervals `(..., #m)` in timesteps."""
+        A, h, G = (align(x, intervals) for x in (stiffness, timestep, damping))
+        return self.step(A, h * intervals, G)

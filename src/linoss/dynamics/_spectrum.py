@@ -9,6 +9,7 @@ from jax import Array
 from jaxtyping import Complex, Float
 
 from linoss import _checks
+from linoss._arrays import common, common_dtype
 from linoss._checks import AnyArray
 from linoss.dynamics._scheme import Interval
 from linoss.dynamics._transition import Transition, VaryingTransition, check_damping, find_scheme
@@ -34,8 +35,10 @@ def eigenvalues(
             f"transition is a {type(transition).__name__}, expected what linoss.discretize returns"
         )
     (zz, zy), (yz, yy) = transition.step.matrix
-    root = jnp.sqrt((((zz - yy) / 2) ** 2 + zy * yz).astype(jnp.result_type(zz, jnp.complex64)))
-    return jnp.stack([(zz + yy) / 2 + root, (zz + yy) / 2 - root], axis=-1)
+    dtype = common_dtype(zz, jnp.complex64)
+    center = ((zz + yy) / 2).astype(dtype)
+    root = jnp.sqrt((((zz - yy) / 2) ** 2 + zy * yz).astype(dtype))
+    return jnp.stack([center + root, center - root], axis=-1)
 
 
 def spectral_radius(transition: Transition | VaryingTransition) -> Float[Array, "*batch m"]:
@@ -90,7 +93,7 @@ def _region(kind: str, scheme: str, timestep: Any, damping: Any) -> Interval:
         raise ValueError(
             f"damping has shape {damping.shape}, expected one that fits timestep's {timestep.shape}"
         ) from None
-    return getattr(rule, kind)(timestep, damping)
+    return getattr(rule, kind)(*common(timestep, damping))
 
 
 def hamiltonian(
@@ -113,7 +116,7 @@ def hamiltonian(
     _checks.shape("state", state, ("...", stiffness.shape[0], 2))
     if force.ndim > 0 and force.shape[-1] != stiffness.shape[0]:
         raise ValueError(f"force has shape {force.shape}, expected (..., {stiffness.shape[0]})")
-    velocity, position = state[..., 0], state[..., 1]
+    velocity, position, stiffness, force = common(state[..., 0], state[..., 1], stiffness, force)
     energy = stiffness * position**2 + velocity**2 - 2 * force * position
     return jnp.sum(energy, axis=-1) / 2
 

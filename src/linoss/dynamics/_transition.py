@@ -11,6 +11,7 @@ from jax import Array
 from jaxtyping import Float
 
 from linoss import _checks
+from linoss._arrays import common, common_dtype
 from linoss.dynamics._exact import EXACT
 from linoss.dynamics._im import IM
 from linoss.dynamics._imex import IMEX
@@ -67,7 +68,7 @@ class VaryingTransition(eqx.Module):
     @property
     def step(self) -> Step:
         """M and F of all samples, entry by entry."""
-        return self.scheme.step(self.stiffness, self.timestep * self.intervals, self.damping)
+        return self.scheme.steps(self.stiffness, self.timestep, self.damping, self.intervals)
 
     @property
     def matrix(self) -> Float[Array, "*batch time m 2 2"]:
@@ -157,7 +158,7 @@ def discretize(
     check_damping(scheme, damping)
     _check_stable(scheme, rule, stiffness, timestep, damping)
 
-    dtype = jnp.result_type(stiffness, timestep, damping)
+    dtype = common_dtype(stiffness, timestep, damping)
     damping = jnp.broadcast_to(damping, (m,)).astype(dtype)
     if varying:
         ones = jnp.ones(m, dtype)
@@ -186,7 +187,7 @@ def _check_stable(
     if not all(_checks.is_concrete(value) for value in (stiffness, timestep, damping)):
         return
     with jax.ensure_compile_time_eval():
-        highest = np.asarray(rule.stable(timestep, damping).high)
+        highest = np.asarray(rule.stable(*common(timestep, damping)).high)
     excess = np.asarray(stiffness) > highest * (1 + 4 * np.finfo(highest.dtype).eps)
     if not excess.any():
         return

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, PRNGKeyArray, UInt32
 
+from linoss._arrays import align
 from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Dropout, NormKind
@@ -34,7 +35,7 @@ class GLU(eqx.Module):
         """The gated values."""
         both = x @ self.weight.T
         if self.bias is not None:
-            both = both + self.bias
+            both = both + align(self.bias, both)
         gate, value = jnp.split(both, 2, axis=-1)
         return jax.nn.sigmoid(gate) * value
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray, UInt32
 
+from linoss._arrays import align
 from linoss.nn._split import WHOLE, Split
 
 
@@ -46,8 +47,8 @@ def dropout(
     *batch, time, channels = x.shape
     origin, stride = split.first_sample(math.prod(batch), time)
     row = jnp.arange(math.prod(batch), dtype=jnp.uint32).reshape(*batch, 1, 1)
-    step = jnp.arange(time, dtype=jnp.uint32)[:, None]
-    sample = origin + row * stride + step
-    position = sample * jnp.uint32(channels) + jnp.arange(channels, dtype=jnp.uint32)
+    step, channel = (jnp.arange(size, dtype=jnp.uint32) for size in (time, channels))
+    sample = origin + row * stride + align(step[:, None], x)
+    position = sample * jnp.uint32(channels) + align(channel, x)
     keep = random_bits(words, position) >= jnp.uint32(min(round(rate * 2**32), 2**32 - 1))
     return jnp.where(keep, x / (1 - rate), 0)

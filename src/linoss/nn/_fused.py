@@ -19,6 +19,7 @@ from jax.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values
 from jaxtyping import Float, UInt8, UInt32
 
 from linoss import _kernels
+from linoss._arrays import align
 from linoss.dynamics import Transition
 from linoss.nn._mixer import Projections
 from linoss.nn._samples import Samples
@@ -133,9 +134,9 @@ def _encode_backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     )
     # The gradient of u is seldom used; if it is not, the compiler removes these lines.
     there = jnp.ones(u.shape[0], bool) if mask.size == 0 else mask > 0
-    slope = 2 * d_moments[1] / jnp.maximum(jnp.sum(there), 1)
-    share = d_moments[0] / jnp.maximum(jnp.sum(there), 1)
-    pull = share + slope * (u @ weight.T + bias - moments[0])
+    count = jnp.maximum(jnp.sum(there), 1).astype(u.dtype)
+    share, slope = d_moments[:1] / count, 2 * d_moments[1:] / count
+    pull = share + slope * (u @ weight.T + bias[None] - moments[:1])
     d_u = (d_out + jnp.where(there[:, None], pull, 0)) @ weight
     return d_u, d_weight, d_bias, None
 
@@ -168,5 +169,6 @@ def start_of_shard(
 def _advance(weights: Any, u: Array, mask: Array | None, state: Array) -> Array:
     """The state after a segment."""
     transition, B, bias, mean, scale = weights
-    force, before = ((u - mean) * scale) @ B.T + bias, OscillatorState(state, None)
+    force = ((u - align(mean, u)) * align(scale, u)) @ B.T
+    force, before = force + align(bias, force), OscillatorState(state, None)
     return scan_forces(transition, force, before, mask=mask, engine="native")[1].oscillators

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int, PRNGKeyArray
 
+from linoss._arrays import align, steps
 from linoss._settings import Pooling
 from linoss.nn._samples import Samples
 
@@ -28,7 +29,8 @@ class Features(NamedTuple):
 def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
     """W x + b on the last axis."""
     assert linear.bias is not None
-    return x @ linear.weight.T + linear.bias
+    product = x @ linear.weight.T
+    return product + align(linear.bias, product)
 
 
 class AbstractHead(eqx.Module):
@@ -131,7 +133,7 @@ class PooledHead(AbstractHead):
             answers = affine(self.decoder, means)
         else:
             known = jnp.concatenate([state.pooled[..., None, :], values], axis=-2)
-            index = jnp.where(present, jnp.arange(1, present.shape[-1] + 1), 0)
+            index = jnp.where(present, 1 + steps(*present.shape), 0)
             last = jax.lax.cummax(index, axis=index.ndim - 1)
             pooled = jnp.take_along_axis(known, last[..., None], axis=-2)
             answers = affine(self.decoder, pooled)
@@ -155,8 +157,7 @@ def _last(
     if samples.mask is None:
         present, last = jnp.ones(features.shape[:-2], bool), features[..., -1, :]
     else:
-        time = jnp.arange(1, features.shape[-2] + 1)
-        count = jnp.max(jnp.where(samples.mask, time, 0), axis=-1)
+        count = jnp.max(jnp.where(samples.mask, 1 + steps(*samples.mask.shape), 0), axis=-1)
         index = jnp.maximum(count - 1, 0)[..., None, None]
         present, last = count > 0, jnp.take_along_axis(features, index, axis=-2)[..., 0, :]
     chosen = samples.split.is_last(present)
@@ -241,7 +242,7 @@ class ForecastHead(AbstractHead):
         mask = None if mask is None else jnp.pad(mask, added, constant_values=True)
         intervals = None if intervals is None else jnp.pad(intervals, added, constant_values=1)
         if lengths is not None:
-            position = jnp.arange(time + self.horizon)
+            position = steps(*batch, time + self.horizon)
             ahead = position - lengths[..., None]
             source = jnp.where(ahead < 0, position, time + jnp.minimum(ahead, self.horizon - 1))
             values = jnp.take_along_axis(values, source[..., None], axis=-2)
@@ -259,7 +260,7 @@ class ForecastHead(AbstractHead):
         start, total = split.steps_before(values.shape[-2])
         if lengths is None:
             lengths = jnp.full(values.shape[:-2], total)
-        index = lengths[..., None] - self.horizon + jnp.arange(self.horizon) - start
+        index = lengths[..., None] - self.horizon + steps(*lengths.shape, self.horizon) - start
         here = (index >= 0) & (index < values.shape[-2])
         index = jnp.clip(index, 0, values.shape[-2] - 1)
         found = jnp.take_along_axis(values, index[..., None], axis=-2)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, PRNGKeyArray
 
+from linoss._arrays import align
 from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Feedthrough, HiddenSize
@@ -116,7 +117,7 @@ class LinOSSLayer(AbstractMixer):
         transition = self.oscillators.transition(intervals, self._copies)
         force = u @ self.input_weight.T
         if self.bias is not None:
-            force = force + self.bias
+            force = force + align(self.bias, force)
         y, after = scan_forces(
             transition,
             force,
@@ -127,8 +128,8 @@ class LinOSSLayer(AbstractMixer):
             time_axis=samples.split.time,
         )
         x = y @ self.output_weight.T
-        if self.feedthrough is not None:
-            x = x + (u * self.feedthrough if self.feedthrough.ndim == 1 else u @ self.feedthrough.T)
+        if (D := self.feedthrough) is not None:
+            x = x + (u * align(D, u) if D.ndim == 1 else u @ D.T)
         return x, after
 
     @property

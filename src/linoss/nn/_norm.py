@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
+from linoss._arrays import align
 from linoss._settings import NormKind
 from linoss.nn._samples import Samples
 
@@ -97,7 +98,8 @@ class LayerNorm(AbstractNorm):
         """The normalised features, and the norm unchanged."""
         mean = jnp.mean(x, axis=-1, keepdims=True)
         variance = jnp.var(x, axis=-1, keepdims=True)
-        return (x - mean) / jnp.sqrt(variance + _EPSILON) * self.scale + self.shift, self
+        normal = (x - mean) / jnp.sqrt(variance + _EPSILON)
+        return normal * align(self.scale, x) + align(self.shift, x), self
 
     def mean_and_scale(
         self, x: Hidden, samples: Samples, *, training: bool, moments: Any = None
@@ -138,7 +140,7 @@ class BatchNorm(AbstractNorm):
     ) -> tuple[Hidden, "BatchNorm"]:
         """The normalised features, and the norm with its statistics after them."""
         mean, scale, updated = self.mean_and_scale(x, samples, training=training)
-        return (x - mean) * scale, updated
+        return (x - align(mean, x)) * align(scale, x), updated
 
     def mean_and_scale(
         self,
@@ -176,10 +178,10 @@ class BatchNorm(AbstractNorm):
 
 def _moments(x: Hidden, samples: Samples) -> Float[Array, "2 hidden"]:
     """Mean and variance of each channel over all present samples; 0 if there are none."""
-    axes, count = tuple(range(x.ndim - 1)), jnp.maximum(samples.count(), 1)
+    axes, count = tuple(range(x.ndim - 1)), jnp.maximum(samples.count(), 1).astype(x.dtype)
     where = None if samples.mask is None else samples.mask[..., None]
     mean = jnp.sum(x, axes, where=where) / count
-    return jnp.stack([mean, jnp.sum((x - mean) ** 2, axes, where=where) / count])
+    return jnp.stack([mean, jnp.sum((x - align(mean, x)) ** 2, axes, where=where) / count])
 
 
 def make_norm(kind: NormKind | None, hidden_size: int) -> AbstractNorm:

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from jaxtyping import Bool, Float, Int
 
 from linoss import _checks
+from linoss._arrays import steps
 from linoss.nn._split import WHOLE, Split
 from linoss.scan import resolve_engine
 
@@ -83,8 +84,8 @@ class Samples(eqx.Module):
 
     def shard(self, split: Split) -> "Samples":
         """This device's shard of sequences that are whole along time."""
-        arrays = (self.values, self.mask, self.intervals)
-        return Samples(*split.cut(arrays), self.lengths, split, self.engine)
+        values, mask, intervals = split.cut((self.values, self.mask, self.intervals))
+        return Samples(values, mask, intervals, self.lengths, split, self.engine)
 
     def count(self) -> Any:
         """The number of present samples of all sequences of this device."""
@@ -114,7 +115,7 @@ class Samples(eqx.Module):
             return None
         intervals, time = self.intervals, self.intervals.shape[-1]
         mask = jnp.ones(intervals.shape, bool) if self.mask is None else self.mask
-        index = jnp.where(mask, jnp.arange(time), time)
+        index = jnp.where(mask, steps(*mask.shape), time)
         following = jax.lax.cummin(index, axis=index.ndim - 1, reverse=True)
         following = jnp.concatenate(
             [following[..., 1:], jnp.full_like(index[..., :1], time)], axis=-1
@@ -130,7 +131,7 @@ def _join(mask: Array | None, lengths: Array | None, time: int, before: Any = 0)
     """The mask of samples within the lengths, `before` steps after the start; None if all are."""
     if lengths is None:
         return mask
-    within = jnp.arange(time) + before < lengths[..., None]
+    within = steps(*lengths.shape, time) + before < lengths[..., None]
     return within if mask is None else mask & within
 
 
@@ -150,4 +151,5 @@ def _check_lengths(lengths: Any, batch: tuple[int, ...], time: int) -> Array:
                 f"lengths is {int(seen[index])} at index {index}, expected 1 to {time}, "
                 f"the number of steps in u"
             )
-    return lengths
+    with jax.ensure_compile_time_eval():  # a concrete value stays concrete
+        return lengths.astype(int)

@@ -85,7 +85,7 @@ class Split(NamedTuple):
         """The number of steps before this shard of `time` steps, and in whole sequences."""
         if self.time is None:
             return 0, time
-        return jax.lax.axis_index(self.time) * time, jax.lax.axis_size(self.time) * time
+        return jax.lax.axis_index(self.time).astype(int) * time, jax.lax.axis_size(self.time) * time
 
     def moments(
         self, moments: Float[Array, "2 hidden"], count: Int[Array, ""] | int
@@ -94,8 +94,8 @@ class Split(NamedTuple):
         if not self.axes:
             return moments
         mean, variance = moments
-        total = self.sum(jnp.asarray(count, mean.dtype))
-        share = count / jnp.maximum(total, 1)
+        count = jnp.asarray(count, mean.dtype)
+        share = count / jnp.maximum(self.sum(count), 1)
         center = self.sum(share * mean)
         return jnp.stack([center, self.sum(share * (variance + (mean - center) ** 2))])
 

@@ -28,6 +28,7 @@ from linoss.scan._recurrence import (
     apply,
     is_constant,
     multiply,
+    push,
 )
 
 
@@ -111,9 +112,8 @@ def _solve_in_chunks(
         n = length - 1 - i if adjoint else i
         at_n = partial(jax.lax.dynamic_index_in_dim, index=n, axis=2, keepdims=False)
         make_step = recurrence.adjoint_step if adjoint else recurrence.step
-        matrix, (fz, fy) = make_step(jax.tree.map(at_n, sampling))
-        b = at_n(force)
-        return n, matrix, add(apply(matrix, state), (fz * b, fy * b))
+        matrix, forcing = make_step(jax.tree.map(at_n, sampling))
+        return n, matrix, add(apply(matrix, state), push(forcing, at_n(force)))
 
     def run(i: Array, carry: tuple[State, State]) -> tuple[State, State]:
         state, states = carry
@@ -193,9 +193,10 @@ def _solve_by_doubling(
     If M is constant, all products of one level of the tree are the same power of M, and only the
     forces fill arrays.
     """
-    matrix, (fz, fy) = (recurrence.adjoint_step if adjoint else recurrence.step)(sampling)
+    matrix, forcing = (recurrence.adjoint_step if adjoint else recurrence.step)(sampling)
     along_time = partial(jnp.flip, axis=1) if adjoint else lambda x: x
-    forced = (along_time(fz * force), along_time(fy * force))
+    fz, fy = push(forcing, force)
+    forced = (along_time(fz), along_time(fy))
     if is_constant(matrix):
         first = add(apply(matrix, start), (forced[0][:, 0], forced[1][:, 0]))
         zs, ys = (x.at[:, 0].set(x0) for x, x0 in zip(forced, first, strict=True))
@@ -223,7 +224,7 @@ def _powers_of_two(matrix: Matrix, time: int) -> list[tuple[Matrix, Matrix]]:
         power = double_precision(matrix)
         while time > 1:
             rounded = jax.tree.map(lambda x: x.astype(dtype), power)
-            error = jax.tree.map(lambda x, r: (x - r).astype(dtype), power, rounded)
+            error = jax.tree.map(lambda x, r: (x - r.astype(x.dtype)).astype(dtype), power, rounded)
             powers.append((rounded, error))
             power, time = multiply(power, power), time // 2
     return powers

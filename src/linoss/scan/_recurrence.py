@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
+from linoss._arrays import align, fit
 from linoss.dynamics import Scheme, Step
 
 State = tuple[Array, Array]
@@ -46,8 +47,9 @@ class Recurrence(eqx.Module):
         if self.scheme is None:
             step = self.parameters
         else:
+            assert sampling.intervals is not None
             stiffness, timestep, damping = self.parameters
-            step = self.scheme.step(stiffness, timestep * sampling.intervals, damping)
+            step = self.scheme.steps(stiffness, timestep, damping, sampling.intervals)
         return step if sampling.mask is None else _masked(step, sampling.mask)
 
     def adjoint_step(self, sampling: Sampling) -> Step:
@@ -58,7 +60,7 @@ class Recurrence(eqx.Module):
 
 def _masked(step: Step, mask: Array) -> Step:
     """A masked step leaves the state unchanged: M = 1, F = 0."""
-    ((zz, zy), (yz, yy)), (fz, fy) = step
+    ((zz, zy), (yz, yy)), (fz, fy) = jax.tree.map(lambda x: align(x, mask), step)
     return Step(
         (
             (jnp.where(mask, zz, 1), jnp.where(mask, zy, 0)),
@@ -69,15 +71,22 @@ def _masked(step: Step, mask: Array) -> Step:
 
 
 def apply(matrix: Matrix, state: State) -> State:
-    """M x."""
-    (zz, zy), (yz, yy) = matrix
+    """M x, in the precision of x."""
     z, y = state
+    (zz, zy), (yz, yy) = jax.tree.map(lambda x: fit(x, z), matrix)
     return zz * z + zy * y, yz * z + yy * y
 
 
 def add(state: State, other: State) -> State:
-    """x + f."""
-    return state[0] + other[0], state[1] + other[1]
+    """x + f, in the precision of x."""
+    (z, y), (fz, fy) = state, other
+    return z + fit(fz, z), y + fit(fy, y)
+
+
+def push(forcing: State, force: Array) -> State:
+    """F b."""
+    fz, fy = forcing
+    return align(fz, force) * force, align(fy, force) * force
 
 
 def multiply(second: Matrix, first: Matrix) -> Matrix:

@@ -10,6 +10,7 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from linoss import _checks
+from linoss._arrays import common_dtype
 from linoss._checks import AnyArray
 from linoss.dynamics import Transition, VaryingTransition
 from linoss.scan._adjoint import run, run_with_adjoint
@@ -190,7 +191,7 @@ def _prepare(
     else:
         parameters = (transition.stiffness, transition.timestep, transition.damping)
         recurrence, intervals = Recurrence(parameters, transition.scheme), transition.intervals
-    dtype = jnp.promote_types(force.dtype, jax.tree.leaves(transition)[0].dtype)
+    dtype = common_dtype(force.dtype, jax.tree.leaves(transition)[0].dtype)
     recurrence = jax.tree.map(lambda x: x.astype(dtype), recurrence)
     sampling = Sampling(
         None if intervals is None else _flatten(intervals.astype(dtype), leading),

@@ -60,8 +60,9 @@ def last_nonzero(axis: str, value: Array, *, reverse: bool = False) -> Array:
 def _latest(axis: str, value: Array, before: Any, *, reverse: bool) -> Array:
     """The last value that is not 0 among the first `before` devices."""
     offers = jax.lax.all_gather(value, axis)
-    order = jnp.arange(offers.shape[0])[:: -1 if reverse else 1].reshape(-1, *[1] * value.ndim)
-    latest = jnp.max(jnp.where((order < before) & (offers != 0), order, -1), axis=0)
+    order = jnp.arange(offers.shape[0], dtype=jnp.int32)[:: -1 if reverse else 1]
+    order = order.reshape(-1, *[1] * value.ndim)
+    latest = jnp.max(jnp.where((order < before) & (offers != 0), order, -1), axis=0, keepdims=True)
     return jnp.sum(jnp.where(order == latest, offers, 0), axis=0)
 
 
