@@ -1,18 +1,18 @@
 // The matrix products that one block's forward and backward pass need, and nothing else: the floor
 // that the block is measured against. By the kernels' own product, or by a BLAS given as a pointer.
 
-#include "../native/kernels.cpp"
+#include "../native/product.h"
 
 #include <chrono>
 #include <cstdlib>
 #include <thread>
+#include <vector>
 
 namespace {
 
 using Sgemm = void (*)(char*, char*, int*, int*, int*, float*, float*, int*, float*, int*, float*,
                        float*, int*);
 using namespace linoss;
-using namespace linoss::LINOSS_ISA;
 
 // C (rows x columns, row-major) = or += A B, with A transposed where a_depth > 1.
 void multiply(Sgemm blas, int64_t rows, int64_t columns, int64_t depth, const float* a,

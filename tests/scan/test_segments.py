@@ -27,7 +27,7 @@ def test_values_and_gradients(time, masked):
     mask = jnp.asarray(random.random((2, time)) < 0.7) if masked else None
 
     def in_segments(weights, u, mask, start):
-        return end_of_segments(lambda x, state: advance(weights, *x, state), (u, mask), start)
+        return end_of_segments(advance, weights, u, mask, start)
 
     def value_and_gradient(run):
         def value(weights, u, start):

@@ -53,10 +53,10 @@ def _examine() -> dict[str, Any]:
 
     import jax
 
-    import linoss
-    from linoss import _kernels
+    from linoss import __version__, _kernels
+    from linoss.scan import engines
 
-    known = {"linoss": linoss.__version__, "python": platform.python_version()}
+    known = {"linoss": __version__, "python": platform.python_version()}
     return {
         "versions": known | {name: _version(name) for name in _REQUIRED},
         "optional": {
@@ -65,7 +65,7 @@ def _examine() -> dict[str, Any]:
         },
         "devices": [f"{device.platform}:{device.id}" for device in jax.devices()],
         "cores": _cores(),
-        "engines": linoss.engines(),
+        "engines": engines(),
         "instruction_set": _kernels.instruction_set(),
         "build_failure": _kernels.build_failure(),
         "environment": {

@@ -158,14 +158,15 @@ def start_of_shard(
         return start
     transition = Transition(step[:4].T.reshape(-1, 2, 2), step[4:].T)
     mask = None if samples.mask is None else samples.mask.reshape(u.shape[:2])
-
-    def advance(inputs: Any, state: Array) -> Array:
-        u, mask = inputs
-        force = ((u - mean) * scale) @ projections.input_weight.T + projections.bias
-        before = OscillatorState(state, None)
-        return scan_forces(transition, force, before, mask=mask, engine="native")[1].oscillators
-
-    end = end_of_segments(advance, (u, mask), jnp.zeros_like(start))
+    weights = (transition, projections.input_weight, projections.bias, mean, scale)
+    end: Any = end_of_segments(_advance, weights, u, mask, jnp.zeros_like(start))
     return state_before_shard(
         transition, end, time=u.shape[1], initial_state=start, mask=mask, time_axis=time_axis
     )
+
+
+def _advance(weights: Any, u: Array, mask: Array | None, state: Array) -> Array:
+    """The state after a segment."""
+    transition, B, bias, mean, scale = weights
+    force, before = ((u - mean) * scale) @ B.T + bias, OscillatorState(state, None)
+    return scan_forces(transition, force, before, mask=mask, engine="native")[1].oscillators

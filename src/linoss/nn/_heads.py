@@ -45,8 +45,13 @@ class AbstractHead(eqx.Module):
         """The number of steps to forecast; None if the head does not forecast."""
 
     @abc.abstractmethod
-    def extend(self, samples: Samples, future: Float[Array, "*batch horizon in"] | None) -> Samples:
-        """The samples that the model reads, with the steps ahead if the head forecasts."""
+    def prepare(
+        self, samples: Samples, future: Float[Array, "*batch horizon in"] | None
+    ) -> Samples:
+        """The samples of this device that the model reads, with missing ones masked.
+
+        A head that forecasts is given whole sequences on each device, and adds the steps ahead.
+        """
 
     @abc.abstractmethod
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "..."]:
@@ -93,9 +98,9 @@ class PooledHead(AbstractHead):
         """It does not forecast."""
         return None
 
-    def extend(self, samples: Samples, future: Any) -> Samples:
-        """The samples themselves."""
-        return samples
+    def prepare(self, samples: Samples, future: Any) -> Samples:
+        """The samples, with missing ones masked."""
+        return samples.joined()
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch out"]:
         """The answer for each sequence."""
@@ -181,9 +186,9 @@ class StepHead(AbstractHead):
         """It does not forecast."""
         return None
 
-    def extend(self, samples: Samples, future: Any) -> Samples:
-        """The samples themselves."""
-        return samples
+    def prepare(self, samples: Samples, future: Any) -> Samples:
+        """The samples, with missing ones masked."""
+        return samples.joined()
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch answers out"]:
         """The answers at steps k, 2k, 3k, ... of the sequence."""
@@ -223,7 +228,9 @@ class ForecastHead(AbstractHead):
         """The number of steps to forecast."""
         return self.steps_ahead
 
-    def extend(self, samples: Samples, future: Float[Array, "*batch horizon in"] | None) -> Samples:
+    def prepare(
+        self, samples: Samples, future: Float[Array, "*batch horizon in"] | None
+    ) -> Samples:
         """The samples with the steps ahead after each sequence's last one: `future`, or zeros."""
         *batch, time, channels = samples.values.shape
         if future is None:
@@ -241,7 +248,8 @@ class ForecastHead(AbstractHead):
             mask = None if mask is None else mask | (ahead >= 0)
             intervals = None if intervals is None else jnp.where(ahead >= 0, 1, intervals)
             lengths = lengths + self.horizon
-        return Samples(values, mask, intervals, lengths, samples.split, samples.engine)
+        whole = Samples(values, mask, intervals, lengths, engine=samples.engine).joined()
+        return whole.shard(samples.split)
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch horizon out"]:
         """The forecasts, from the features of an extended sequence."""

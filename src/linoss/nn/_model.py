@@ -325,27 +325,29 @@ def _answer(
     """Answers for whole sequences, and norms; with a key, in training."""
     arrays, static = eqx.partition(model, eqx.is_array)
 
-    def answer(arrays: Any, words: Any, samples: Samples) -> tuple[Array, Norms]:
+    def answer(arrays: Any, words: Any, samples: Samples, future: Any) -> tuple[Array, Norms]:
         """For all sequences, or a device's shard of them."""
         model: LinOSS = eqx.combine(arrays, static)
+        samples = model.head.prepare(samples, future)
         features, _, norms = _features(model, samples, None, words)
         return model.head(features, samples), norms
 
     words = None
     if key is not None:
         words = jax.vmap(key_words)(jax.random.split(key, len(model.blocks)))
-    samples, split = model.head.extend(samples, future).joined(), samples.split
+    arguments, split = (arrays, words, samples, future), samples.split
     if mesh is None:
-        return answer(arrays, words, samples)
+        return answer(*arguments)
+    along_time = split.samples if model.head.horizon is None else split.sequences
+    shards = jax.tree.map(lambda x: along_time if x.ndim > 1 else split.sequences, samples)
     answers = split.samples if model.head.answers_along_time else split.sequences
-    shards = jax.tree.map(lambda x: split.samples if x.ndim > 1 else split.sequences, samples)
     return jax.shard_map(
         answer,
         mesh=mesh,
-        in_specs=(P(), P(), shards),
+        in_specs=(P(), P(), shards, split.sequences),
         out_specs=(answers, P()),
         check_vma=False,  # native kernels do not declare what varies over devices
-    )(arrays, words, samples)
+    )(*arguments)
 
 
 def run_piece(model: LinOSS, state: ModelState, samples: Samples) -> tuple[Array, ModelState]:

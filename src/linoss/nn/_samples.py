@@ -74,11 +74,17 @@ class Samples(eqx.Module):
 
     def joined(self) -> "Samples":
         """With `lengths` joined into the mask, and missing values set to 0 (they may be NaN)."""
-        mask = _join(self.mask, self.lengths, self.values.shape[-2])
+        time = self.values.shape[-2]
+        mask = _join(self.mask, self.lengths, time, self.split.steps_before(time)[0])
         if mask is None:
             return self
         values = jnp.where(mask[..., None], self.values, 0)
         return Samples(values, mask, self.intervals, self.lengths, self.split, self.engine)
+
+    def shard(self, split: Split) -> "Samples":
+        """This device's shard of sequences that are whole along time."""
+        arrays = (self.values, self.mask, self.intervals)
+        return Samples(*split.cut(arrays), self.lengths, split, self.engine)
 
     def count(self) -> Any:
         """The number of present samples of all sequences of this device."""
@@ -120,11 +126,11 @@ class Samples(eqx.Module):
         return jnp.where(following < time, known, first)
 
 
-def _join(mask: Array | None, lengths: Array | None, time: int) -> Array | None:
-    """Present are samples of the mask within the lengths; None if all are."""
+def _join(mask: Array | None, lengths: Array | None, time: int, before: Any = 0) -> Array | None:
+    """The mask of samples within the lengths, `before` steps after the start; None if all are."""
     if lengths is None:
         return mask
-    within = jnp.arange(time) < lengths[..., None]
+    within = jnp.arange(time) + before < lengths[..., None]
     return within if mask is None else mask & within
 
 

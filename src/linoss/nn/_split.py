@@ -61,6 +61,18 @@ class Split(NamedTuple):
         """Sum over the shards of the same sequences."""
         return x if self.time is None else jax.lax.psum(x, self.time)
 
+    def cut(self, tree: Any) -> Any:
+        """This device's shard of arrays `(batch, time, ...)` that are whole along time."""
+        if self.time is None:
+            return tree
+        here, shards = jax.lax.axis_index(self.time), jax.lax.axis_size(self.time)
+
+        def shard(x: Array) -> Array:
+            size = x.shape[1] // shards
+            return jax.lax.dynamic_slice_in_dim(x, here * size, size, axis=1)
+
+        return jax.tree.map(shard, tree)
+
     def first_sample(self, batch: int, time: int) -> UInt32[Array, "2"]:
         """The index of this shard's first sample in the whole batch, and the number of samples from
         one sequence to the next."""

@@ -43,20 +43,15 @@ def search_grid(
     ```python
     >>> import tempfile
     >>> from linoss.search import search_grid
-    >>> points = [{"size": 8}, {"size": 16}]
+    >>> points, lines = [{"size": 8}, {"size": 16}], []
+    >>> names = {"study": "sizes", "metric": "accuracy", "higher_is_better": True, "settings": {}}
     >>> with tempfile.TemporaryDirectory() as folder:
+    ...     url = f"sqlite:///{folder}/study.db"
     ...     search_grid(
-    ...         lambda number, report: points[number]["size"] / 16,
-    ...         points,
-    ...         storage=f"sqlite:///{folder}/study.db",
-    ...         study="sizes",
-    ...         metric="accuracy",
-    ...         higher_is_better=True,
-    ...         settings={},
-    ...         on_end=print,
+    ...         lambda i, _: (1 + i) / 2, points, storage=url, on_end=lines.append, **names
     ...     )
-    trial 0: accuracy 0.5; 1/2 trials  best accuracy 0.5
-    trial 1: accuracy 1; 2/2 trials  best accuracy 1
+    >>> [line.partition(";")[0] for line in lines]
+    ['trial 0: accuracy 0.5', 'trial 1: accuracy 1']
 
     ```
     """
