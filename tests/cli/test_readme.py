@@ -13,6 +13,7 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = re.findall(r"^\$ (.*)$", README, re.MULTILINE)
 
 
+@pytest.mark.integration
 def test_from_a_file_to_answers(tmp_path):
     """On a few recordings of waves; what would wait for more samples reads to the end."""
     random = np.random.default_rng(0)
