@@ -12,6 +12,7 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
 @pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/estimators.md"])
 def test_python_blocks_run(page):

@@ -14,7 +14,9 @@ ROOT = Path(__file__).parent.parent
     [
         ["ruff", "check", "."],
         ["ruff", "format", "--check", "."],
-        ["basedpyright", "--pythonpath", sys.executable],
+        pytest.param(
+            ["basedpyright", "--pythonpath", sys.executable], marks=pytest.mark.integration
+        ),
     ],
     ids=["lint", "format", "types"],
 )

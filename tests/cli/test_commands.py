@@ -45,6 +45,7 @@ def test_help_has_an_example(good, command):
     assert any(f"{line} ".startswith(f"linoss {command} ") for line in examples(good, command))
 
 
+@pytest.mark.integration
 def test_every_example_of_help_runs(place, good, failing, monkeypatch, small):
     monkeypatch.chdir(place)
     for command in COMMANDS:
@@ -82,6 +83,7 @@ def test_wrong_use(failing, line):
     assert "Usage: linoss" in failing(line, code=2)
 
 
+@pytest.mark.integration
 def test_help_does_not_wait_for_what_it_does_not_need():
     slow = ["matplotlib", "aeon", "optuna"]
     code = f"import sys, linoss.cli; print([name for name in {slow} if name in sys.modules])"
@@ -89,6 +91,7 @@ def test_help_does_not_wait_for_what_it_does_not_need():
     assert found.stdout.strip() == "[]"
 
 
+@pytest.mark.integration
 def test_a_process_fails_with_one_line_and_its_code(tmp_path, process):
     child = process(f"evaluate {tmp_path} {tmp_path}")
     stdout, stderr = child.communicate()

@@ -38,6 +38,7 @@ def until(process, condition):
         time.sleep(0.01)
 
 
+@pytest.mark.integration
 def test_ctrl_c_and_resume(tmp_path, long_data, line, process, good_json, finished):
     out = tmp_path / "run"
     child = process(f"{line} --out {out}")
@@ -54,6 +55,7 @@ def test_ctrl_c_and_resume(tmp_path, long_data, line, process, good_json, finish
     assert (out / "weights.safetensors").read_bytes() == finished
 
 
+@pytest.mark.integration
 def test_kill_and_resume(tmp_path, long_data, line, process, good_json, finished):
     out = tmp_path / "run"
     child = process(f"{line} --out {out}")

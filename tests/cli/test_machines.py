@@ -13,6 +13,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
+@pytest.mark.integration
 def test_devices(tmp_path, data, small, good_json):
     one = good_json(f"fit {data} --task classification --out {tmp_path / 'a'} {small} --steps 4")
     line = f"fit {data} --task classification --out {tmp_path / 'b'} {small} --steps 4"
@@ -20,12 +21,14 @@ def test_devices(tmp_path, data, small, good_json):
     assert several["test"] == one["test"]
 
 
+@pytest.mark.integration
 def test_a_run_goes_on_with_other_devices(tmp_path, data, small, good_json):
     line = f"fit {data} --task classification --out {tmp_path / 'run'} {small} --steps 4"
     good_json(f"{line} --devices 2")
     assert good_json(f"fit {data} --out {tmp_path / 'run'} --resume --devices 4")["steps"] == 4
 
 
+@pytest.mark.integration
 def test_several_processes(tmp_path, data, small, process, free_port):
     line = f"fit {data} --task classification --out {tmp_path / 'run'} {small} --steps 4 --json"
     line += f" --coordinator localhost:{free_port} --num-processes 2"

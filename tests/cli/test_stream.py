@@ -206,6 +206,7 @@ def memory_of(child):
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
+@pytest.mark.integration
 def test_each_answer_comes_at_once_and_memory_stays(run, process):
     child = process(f"stream {run}")
     held = {}
@@ -247,6 +248,7 @@ def test_a_million_lines_in_constant_memory(run, process):
     child.stderr.close()
 
 
+@pytest.mark.integration
 def test_whoever_reads_may_go(run, process):
     child = process(f"stream {run}")
     child.stdin.write("1,2\n")

@@ -15,6 +15,7 @@ from linoss.planning import plan
 SCRIPT = Path(__file__).parent / "measured_step.py"
 
 
+@pytest.mark.integration
 @pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/self")
 @pytest.mark.parametrize("devices", [(1, 1), (2, 4)])

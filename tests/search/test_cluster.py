@@ -11,6 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "search.md"
 PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("program", "printed"),
     [
