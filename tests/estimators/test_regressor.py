@@ -78,7 +78,7 @@ def test_comes_back_from_a_directory(every, small, speeds, tmp_path):
 def test_targets_of_the_wrong_number_are_named(small, sums):
     cases, targets = sums
     targets = [*targets[:5], targets[5][:-1], *targets[6:]]
-    with pytest.raises(ValueError, match=r"labels\[5\] has shape \(3, 1\), expected \(4, 1\)"):
+    with pytest.raises(ValueError, match=r"labels\[5\] has shape \(5, 1\), expected \(6, 1\)"):
         LinOSSRegressor(**small, every=10).fit(cases, targets)
 
 
