@@ -28,6 +28,8 @@ from linoss.scan import engines, oscillator_scan
 
 if TYPE_CHECKING:
     from linoss.estimators import (
+        AutoClassifier,
+        AutoRegressor,
         LinOSSClassifier,
         LinOSSForecaster,
         LinOSSRegressor,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AutoClassifier",
+    "AutoRegressor",
     "Block",
     "LinOSS",
     "LinOSSClassifier",
