@@ -51,8 +51,8 @@ def demo(
     """Learn to tell three bells by their sound, in noise; takes about half a minute.
 
     A recording has 1500 samples; somewhere in its first half a bell of glass, bronze or wood is
-    struck, once. Oscillators that nobody trains have a score after seconds; then a model is trained.
-    With --out the run of the training is kept, with its report.html.
+    struck, once. Oscillators that nobody trains have a score after seconds; then a model is
+    trained. With --out the run of the training is kept, with its report.html.
     """
     import linoss.data
     from linoss._stderr import duration, say

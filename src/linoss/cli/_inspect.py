@@ -26,7 +26,7 @@ def inspect(
     """
     import linoss.estimators
 
-    estimator = linoss.estimators.load(run)
+    estimator: Any = linoss.estimators.load(run)
     trained, untrained = (estimator.members_.get(name) for name in ("linoss", "oscillators"))
     found = [] if trained is None else banks(trained.model_)
     if plot is not None:

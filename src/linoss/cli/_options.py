@@ -23,7 +23,7 @@ Command = Callable[..., None]
 ONE_TASK, MACHINES_PANEL, SEARCH = "Options of one task", "Devices and machines", "Search"
 OSCILLATORS = "Oscillators without training"
 _PANELS = (None, SEARCH, OSCILLATORS, ONE_TASK, MODEL, TRAINING, MACHINES_PANEL)
-MODELS = tuple(dict.fromkeys(model for model, _ in SETTINGS))
+MODELS: tuple[ModelName, ...] = tuple(dict.fromkeys(model for model, _ in SETTINGS))
 TASKS = ("classification", "regression", "forecasting")
 RUN_DEFAULTS = {"random_state": 0}
 """Defaults of commands that differ from those of estimators, for which None is no default."""
@@ -165,7 +165,7 @@ def default_text(name: str, model: str | None = None) -> str:
 
     That of linoss is the one of "others".
     """
-    models = [each for each in models_of(name) if model in (None, each)]
+    models: list[ModelName] = [each for each in models_of(name) if model in (None, each)]
     texts: dict[str, str] = {
         task: declared(SETTINGS[models[-1], task])[name].default_text() for task in tasks_of(name)
     }

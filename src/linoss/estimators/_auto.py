@@ -68,6 +68,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
 
     choice_: Choice
     left_out_score_: float
+    n_features_in_: int
     task: str
     metric: str
     _untrained: type[Any]
@@ -301,17 +302,18 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         estimator = described(cls, extra, directory)
         with understanding(directory):
             fitted = extra["fitted"]
-            if fitted["choice"] is not None:
-                estimator.choice_ = Choice(**fitted["choice"])
-                estimator.left_out_score_ = float(fitted["left_out_score"])
-                if fitted["n_features_in"] is not None:
-                    estimator.n_features_in_ = int(fitted["n_features_in"])
-                members = _MEMBERS[estimator.choice_.kept]
-        if fitted["choice"] is None:
+            choice = fitted["choice"]
+        if choice is None:
             raise CheckpointError(
                 f"{os.fspath(directory)}: was stopped before its end; go on with it by "
                 "resume=True, or --resume"
             )
+        with understanding(directory):
+            estimator.choice_ = Choice(**choice)
+            estimator.left_out_score_ = float(fitted["left_out_score"])
+            if fitted["n_features_in"] is not None:
+                estimator.n_features_in_ = int(fitted["n_features_in"])
+            members = _MEMBERS[estimator.choice_.kept]
         kinds = {"oscillators": cls._untrained, "linoss": cls._trained}
         for name in members:
             setattr(estimator, f"{name}_", kinds[name].load(Path(directory) / name))
