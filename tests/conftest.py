@@ -41,7 +41,7 @@ settings.register_profile("long", max_examples=1000, deadline=None)
 settings.load_profile("daily")
 
 with jaxtyping.install_import_hook("linoss", "beartype.beartype"):
-    import linoss  # noqa: F401
+    import linoss.nn  # noqa: F401
 
 
 @pytest.hookimpl(tryfirst=True)
