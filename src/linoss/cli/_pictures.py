@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from linoss._files import write_file
 from linoss.cli._scores import Forecast, NumberScore
 from linoss.cli._spectrum import Bank
 
@@ -208,10 +209,13 @@ def metric_name(metric: str) -> str:
 def save(figure: Figure, path: Path) -> None:
     """A picture as a file, by its suffix, on white."""
     formats = sorted(figure.canvas.get_supported_filetypes())
-    if path.suffix.lower().removeprefix(".") not in formats:
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in formats:
         raise ValueError(f"{path}: expected a suffix among {', '.join(formats)}")
+    content = io.BytesIO()
     with rc_context(_RC):
-        figure.savefig(path, dpi=150, facecolor="white")
+        figure.savefig(content, format=kind, dpi=150, facecolor="white")
+    write_file(path, content.getvalue())
 
 
 def _short(text: str, length: int) -> str:

@@ -10,9 +10,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from linoss.data import DataError
+from linoss.data import TIME_NAMES, DataError
 
-TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")
 _MISSING = ("", "nan", "na", "?")
 _LONGEST = 2**20  # bytes of a line
 _LARGEST = float(np.finfo(np.float32).max)
