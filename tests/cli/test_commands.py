@@ -93,7 +93,9 @@ def test_wrong_use(failing, line):
 @pytest.mark.integration
 def test_help_does_not_wait_for_what_it_does_not_need():
     slow = ["numpy", "jax", "sklearn", "matplotlib", "aeon", "optuna"]
-    code = "import sys; from linoss.cli import app; app(['--help'], 'linoss', standalone_mode=False)"
+    code = (
+        "import sys; from linoss.cli import app; app(['--help'], 'linoss', standalone_mode=False)"
+    )
     code += f"; print([name for name in {slow} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Usage: linoss" in found.stdout
