@@ -24,6 +24,7 @@ for _name, _value in {
     "JAX_COMPILATION_CACHE_DIR": str(PROGRAMS),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
+    "OPENBLAS_NUM_THREADS": "1",  # threads that spin for products of 3 x 3 matrices
 }.items():
     os.environ.setdefault(_name, _value)
 
