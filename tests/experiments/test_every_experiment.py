@@ -150,7 +150,7 @@ def test_timestep(tmp_path, data):
 
 @pytest.mark.integration
 def test_efficiency(tmp_path, monkeypatch):
-    size = efficiency.Size(
+    size = efficiency.MeasuredSize(
         batch_size=2, length=6, in_size=2, out_size=2, hidden_size=4, state_size=4, num_blocks=1,
         model="imex",
     )  # fmt: skip
