@@ -136,7 +136,7 @@ class Devices:
         for axes in ("batch", "time", ("batch", "time")):
             total = partial(jax.lax.psum, axis_name=axes)
             meet = jax.shard_map(total, mesh=self.mesh, in_specs=P(), out_specs=P())
-            jax.block_until_ready(jax.jit(meet)(self.everywhere(np.zeros(1))))
+            jax.block_until_ready(jax.jit(meet)(self.everywhere(np.zeros(1, np.float32))))
 
     def place(self, tree: Any, rows: np.ndarray, count: int, *, time: bool = False) -> Any:
         """Arrays on the mesh with `count` rows, made of the `rows` that this process has."""
