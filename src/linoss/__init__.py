@@ -16,7 +16,14 @@ if TYPE_CHECKING:
         spectral_radius,
         stable_stiffness,
     )
-    from linoss.estimators import LinOSSClassifier, LinOSSForecaster, LinOSSRegressor
+    from linoss.estimators import (
+        LinOSSClassifier,
+        LinOSSForecaster,
+        LinOSSRegressor,
+        OscillatorClassifier,
+        OscillatorRegressor,
+    )
+    from linoss.features import OscillatorFeatures
     from linoss.nn import (
         Block,
         LinOSS,
@@ -38,6 +45,9 @@ __all__ = [
     "LinOSSForecaster",
     "LinOSSLayer",
     "LinOSSRegressor",
+    "OscillatorClassifier",
+    "OscillatorFeatures",
+    "OscillatorRegressor",
     "Oscillators",
     "Stream",
     "Transition",
@@ -56,9 +66,10 @@ __all__ = [
 ]
 
 _ROOMS = (
-    "dynamics", "scan", "nn", "data", "training", "estimators", "search", "planning", "experiments",
+    "dynamics", "scan", "features", "nn", "data", "training", "estimators", "search", "planning",
+    "experiments",
 )  # fmt: skip
-_DOORS = ("dynamics", "scan", "nn", "estimators")
+_DOORS = ("dynamics", "scan", "nn", "estimators", "features")
 """The rooms of the names above, in the order in which they are searched."""
 
 

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from linoss._plain import plain
 from linoss._settings import SequenceSettings
-from linoss.data import DataError, Sequences, sequences
+from linoss.data import DataError, as_sequences
 from linoss.estimators._listener import Listener
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training import (
@@ -111,20 +111,8 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
     # ---- Data ----
 
     def _sequences(self, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any) -> Any:
-        """Convert X to sequences; arrays are validated by scikit-learn first."""
-        validate: Any = validate_data  # its type hints do not include arrays
-        if isinstance(X, Sequences):
-            cases = X
-        else:
-            if not isinstance(X, list | tuple) or _is_table(X):
-                allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
-                if y is None and getattr(X, "ndim", None) == 3:  # of any length
-                    X = check_array(X, estimator=self, **allowed)
-                elif y is None:
-                    X = validate(self, X, reset=reset, **allowed)
-                else:
-                    X, y = validate(self, X, y, reset=reset, **allowed, **checks)
-            cases = sequences(X, times=times)
+        """Convert X to sequences, of as many channels as in fit."""
+        cases, y = as_sequences(self, X, y, times, reset=reset, **checks)
         if not reset and cases.num_channels != self.inputs_.channels:
             raise DataError(
                 f"X has {cases.num_channels} channels, expected {self.inputs_.channels}, as in fit"
@@ -254,11 +242,6 @@ def _partly_missing(case: Any) -> bool:
     """Whether some channels are missing at a step, and others are not."""
     missing = np.isnan(case)
     return bool((missing.any(axis=-1) & ~missing.all(axis=-1)).any())
-
-
-def _is_table(X: Any) -> bool:
-    """Whether a list has a list for each case, and not an array."""
-    return len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
 
 
 def _named(value: Any) -> Any:

@@ -5,7 +5,7 @@ from linoss.training._devices import make_mesh
 from linoss.training._distributed import join_processes, watched
 from linoss.training._errors import CheckpointError, TrainingError
 from linoss.training._gather import from_first
-from linoss.training._inputs import Cases, Inputs
+from linoss.training._inputs import Cases, Inputs, usual_interval
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
 from linoss.training._outcome import TrainingResult
 from linoss.training._predict import evaluate, predict
@@ -41,5 +41,6 @@ __all__ = [
     "read_extra",
     "save_model",
     "train",
+    "usual_interval",
     "watched",
 ]
