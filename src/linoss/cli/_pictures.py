@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from linoss._files import write_file
 from linoss.cli._scores import Forecast, NumberScore
-from linoss.cli._spectrum import Bank
+from linoss.cli._spectrum import BlockSpectrum
 
 _INK, _FAINT = "#1c1f26", "#c9ced6"
 _LINES = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")
@@ -117,7 +117,7 @@ def forecast_plot(forecasts: Sequence[Forecast]) -> Figure:
     return figure
 
 
-def spectrum(banks: Sequence[Bank]) -> Figure:
+def spectrum(banks: Sequence[BlockSpectrum]) -> Figure:
     """Eigenvalues in the complex plane, and decay time over period, a colour for each layer."""
     with rc_context(_RC):
         figure = Figure(figsize=(8.6, 4.3), layout="constrained")
@@ -139,7 +139,7 @@ def spectrum(banks: Sequence[Bank]) -> Figure:
     return figure
 
 
-def _draw_times(axes: Any, banks: Sequence[Bank], dots: dict[str, Any]) -> None:
+def _draw_times(axes: Any, banks: Sequence[BlockSpectrum], dots: dict[str, Any]) -> None:
     """Oscillators by period and decay time; infinite ones on a line beyond the others."""
     periods = np.concatenate([bank.periods for bank in banks])
     decays = np.concatenate([bank.decay_times for bank in banks])
