@@ -1,7 +1,6 @@
 """Classifier and regressor of oscillators that nobody trains: features, and a ridge readout."""
 
 import os
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,16 +11,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from linoss._declare import check_settings, documented
 from linoss._settings import OscillatorClassifierSettings, OscillatorSettings
 from linoss.data import DataError, Sequences, as_sequences
+from linoss.estimators._described import describe, described, understanding
 from linoss.estimators._ridge import Ridge, fit_ridge
 from linoss.features import OscillatorFeatures
+from linoss.training import load_arrays, save_arrays
 
 Kind = TypeVar("Kind", bound="OscillatorEstimator")
+
+_RIDGE = ("mean", "scale", "coefficients", "intercept")
 
 
 class OscillatorEstimator(OscillatorSettings, BaseEstimator):
@@ -106,6 +109,46 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
 
         return listen
 
+    # ---- Files ----
+
+    def _fitted(self) -> dict[str, Any]:
+        """Return fitted attributes besides bank and readout, as JSON values."""
+        return {
+            "left_out_score": self.left_out_score_,
+            "n_features_in": getattr(self, "n_features_in_", None),
+            "interval": self.features_.interval_,
+            "even": self.features_.even_,
+            "penalty": self.ridge_.penalty,
+        }
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        """Set the attributes that `_fitted` returned."""
+        self.left_out_score_ = float(fitted["left_out_score"])
+        if fitted["n_features_in"] is not None:
+            self.n_features_in_ = int(fitted["n_features_in"])
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to a new directory, as JSON and safetensors."""
+        check_is_fitted(self)
+        bank = {f"bank.{name}": array for name, array in self.features_.bank_.arrays().items()}
+        readout = {f"ridge.{name}": getattr(self.ridge_, name) for name in _RIDGE}
+        save_arrays(directory, describe(self, self._fitted()), {**bank, **readout})
+
+    @classmethod
+    def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
+        """Read the estimator that `save` wrote."""
+        extra, arrays = load_arrays(directory)
+        estimator = described(cls, extra, directory)
+        with understanding(directory):
+            fitted = extra["fitted"]
+            estimator.features_ = OscillatorFeatures.restored(
+                estimator, _below("bank.", arrays), fitted["interval"], fitted["even"]
+            )
+            readout = _below("ridge.", arrays)
+            estimator.ridge_ = Ridge(**readout, penalty=float(fitted["penalty"]))
+            estimator._restore(fitted)
+        return estimator
+
 
 @documented
 class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, OscillatorEstimator):
@@ -188,6 +231,15 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
     def _answer(self, decision: np.ndarray) -> np.ndarray:
         return softmax(self.sharpness_ * _two_sided(decision), axis=1)
 
+    def _fitted(self) -> dict[str, Any]:
+        classes = {"classes": self.classes_.tolist(), "objects": self.classes_.dtype == object}
+        return {**super()._fitted(), **classes, "sharpness": self.sharpness_}
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        super()._restore(fitted)
+        self.classes_ = np.array(fitted["classes"], object if fitted["objects"] else None)
+        self.sharpness_ = float(fitted["sharpness"])
+
 
 @documented
 class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
@@ -247,6 +299,18 @@ class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
 
     def _answer(self, decision: np.ndarray) -> np.ndarray:
         return decision[:, 0] if self.one_number_ else decision
+
+    def _fitted(self) -> dict[str, Any]:
+        return {**super()._fitted(), "one_number": bool(self.one_number_)}
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        super()._restore(fitted)
+        self.one_number_ = bool(fitted["one_number"])
+
+
+def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays whose names begin with a prefix, without it."""
+    return {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
 
 
 def _two_sided(decision: np.ndarray) -> np.ndarray:

@@ -1,13 +1,18 @@
 """Ridge regression that finds its penalty by leave-one-out.
 
-Of standardised features X, weights w and answers Y the coefficients minimise
+Of standardised features X, weights w with a mean of 1, and answers Y of n cases the coefficients
+minimise
 
     sum_i w_i |y_i - b - x_i B|² + penalty p |B|²,
 
-for p features, with an intercept b that is not penalised. With G = (Z Z'/p + penalty)^-1, where the
-rows of Z are those of X times the root of w, the answer for case i by a fit without it differs from
-y_i by c_i / (sqrt(w_i) (G_ii - w_i / (penalty sum w))), where c = G sqrt(w) (Y - mean). With more cases
-than features the same follows from the p x p matrix (Z'Z/p + penalty)^-1.
+for p features, with an intercept b that is not penalised. Z is X with rows times v = sqrt(w). The
+constant is a direction without variance, Z'v = 0; with G = (Z Z'/p + v v'/n + penalty)^-1 it has an
+eigenvalue of 1 + penalty, and c = G v (Y - mean) is as without v v'. The answer for case i by a fit
+without it differs from y_i by
+
+    c_i / (v_i (G_ii - w_i / (n (1 + penalty)))).
+
+With more cases than features the same follows from the p x p matrix (Z'Z/p + penalty)^-1.
 """
 
 from dataclasses import dataclass
@@ -66,14 +71,14 @@ def fit_ridge(
     root = np.sqrt(w)[:, None]
     z = features if weights is None else np.multiply(features, root.astype(np.float32), features)
     target = (answers - intercept) * root
-    system = _Dual(z, target) if n <= p else _Primal(z, target)
+    system = (_Dual if n <= p else _Primal)(z, target, w)
     found: dict[int, tuple[float, np.ndarray, np.ndarray]] = {}
 
     def try_penalty(i: int) -> None:
         if i in found or not 0 <= i < len(PENALTIES):
             return
         try:
-            coefficients, errors = system.solve(PENALTIES[i], w)
+            coefficients, errors = system.solve(PENALTIES[i])
         except LinAlgError:  # too small for the rounding of the matrix
             return
         rows = system.cases
@@ -105,15 +110,17 @@ def _standardise(features: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.nd
 class _Dual:
     """Not more cases than features: an n x n matrix."""
 
-    def __init__(self, z: np.ndarray, target: np.ndarray):
-        self.cases, self._z, self._target = np.arange(len(z)), z, target
+    def __init__(self, z: np.ndarray, target: np.ndarray, w: np.ndarray):
+        self.cases, self._z, self._target, self._w = np.arange(len(z)), z, target, w
         self._gram = _in_precision(z @ z.T / z.shape[1])
+        self._gram += np.sqrt(np.outer(w, w)).astype(self._gram.dtype) / len(w)
 
-    def solve(self, penalty: float, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def solve(self, penalty: float) -> tuple[np.ndarray, np.ndarray]:
         factor = _factor(self._gram, penalty)
         c = cho_solve((factor, True), self._target.astype(factor.dtype), check_finite=False)
         inverse = _triangular_inverse(factor)
-        diagonal = np.einsum("ij,ij->j", inverse, inverse) - w / (penalty * len(w))
+        w, diagonal = self._w, np.einsum("ij,ij->j", inverse, inverse)
+        diagonal -= w / (len(w) * (1 + penalty))
         errors = c / (np.sqrt(w) * np.maximum(diagonal, 1e-12))[:, None]
         return self._z.T @ c.astype(np.float32) / np.float32(self._z.shape[1]), errors
 
@@ -121,20 +128,20 @@ class _Dual:
 class _Primal:
     """More cases than features: a p x p matrix; of very many cases some are left out."""
 
-    def __init__(self, z: np.ndarray, target: np.ndarray):
-        p = z.shape[1]
+    def __init__(self, z: np.ndarray, target: np.ndarray, w: np.ndarray):
+        p, self._w = z.shape[1], w
         self.cases = np.linspace(0, len(z) - 1, min(len(z), _EXACT)).astype(int)
         self._z, self._target = z[self.cases], target[self.cases]
         self._gram = _in_precision(z.T @ z / p)
         self._moments = z.T @ target / p
 
-    def solve(self, penalty: float, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def solve(self, penalty: float) -> tuple[np.ndarray, np.ndarray]:
         factor = _factor(self._gram, penalty)
         found = cho_solve((factor, True), self._moments.astype(factor.dtype), check_finite=False)
-        roots = _triangular_inverse(factor) @ self._z.T
-        leverage = np.einsum("ij,ij->j", roots, roots) / self._z.shape[1] + w[self.cases] / len(w)
+        roots, w = _triangular_inverse(factor) @ self._z.T, self._w[self.cases]
+        leverage = np.einsum("ij,ij->j", roots, roots) / len(roots) + w / len(self._w)
         errors = self._target - self._z @ found
-        errors /= (np.sqrt(w[self.cases]) * np.maximum(1 - leverage, 1e-12))[:, None]
+        errors /= (np.sqrt(w) * np.maximum(1 - leverage, 1e-12))[:, None]
         return found.astype(np.float32), errors
 
 

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Complex, Float, Int
 
+from linoss import _checks
+
 LANES = 16
 """Oscillators of a group, which have the same drive."""
 _QUALITY = (0.3, 8.0)
@@ -67,6 +69,19 @@ class Bank:
     def chained(self) -> Bool[np.ndarray, " n"]:
         """Whether an oscillator drives a second one, which is listened to."""
         return self.frequency[1] > 0
+
+    def __post_init__(self) -> None:
+        groups, drives, channels = len(self.drive), len(self.order), len(self.mean)
+        for name, shape in {
+            "frequency": (2, groups * LANES),
+            "quality": (2, groups * LANES),
+            "phase": (2, groups * LANES),
+            "threshold": (groups * LANES,),
+            "backwards": (drives,),
+            "mixture": (drives, channels),
+            "scale": (channels,),
+        }.items():
+            _checks.shape(name, getattr(self, name), shape)
 
     def part(self, groups: Any) -> "Bank":
         """Some of the groups."""

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from linoss._declare import check_settings, documented
+from linoss._declare import check_settings, declared, documented
 from linoss._settings import OscillatorSettings
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.features._bank import LANES, Bank, draw
@@ -132,6 +132,21 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         """
         check_is_fitted(self)
         return FeatureStream(self)
+
+    @classmethod
+    def restored(
+        cls,
+        settings: OscillatorSettings,
+        arrays: dict[str, np.ndarray],
+        interval: float | None,
+        even: bool,
+    ) -> "OscillatorFeatures":
+        """Return the fitted transformer whose bank had these arrays."""
+        names = declared(OscillatorSettings)
+        features = cls(**{name: getattr(settings, name) for name in names})
+        features.bank_ = Bank(**arrays)
+        features.interval_, features.even_ = interval, even
+        return features
 
     # ---- Inside ----
 
