@@ -88,7 +88,7 @@ def native(bank: Bank) -> Any:
     )
 
 
-class Stream:
+class ResponseStream:
     """The statistics of a sequence so far, piece by piece. The bank must not read backwards."""
 
     def __init__(self, bank: Bank):

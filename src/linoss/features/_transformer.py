@@ -13,7 +13,7 @@ from linoss._declare import check_settings, declared, documented
 from linoss._settings import OscillatorSettings
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.features._bank import LANES, Bank, draw
-from linoss.features._response import STATISTICS, Stream, respond, trace
+from linoss.features._response import STATISTICS, ResponseStream, respond, trace
 from linoss.training import Scaling, usual_interval
 
 _CASES, _SAMPLES = 32, 32  # at most so many, of each so many, decide the thresholds
@@ -206,7 +206,7 @@ class FeatureStream:
                 "do; fit with causal=True"
             )
         self._interval = features.interval_
-        self._stream = Stream(features.bank_)
+        self._stream = ResponseStream(features.bank_)
         self._channels = len(features.bank_.mean)
         self._before: float | None = None
 
