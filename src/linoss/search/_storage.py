@@ -30,6 +30,11 @@ _TURN = 60  # seconds, to wait for other workers
 _TRIES = (0.5, 1, 2, 4, 8)  # seconds between attempts, once it has been reached
 _LOCK = int.from_bytes(hashlib.sha256(b"linoss.search").digest()[:7])
 _EXPECTED = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+_ADDRESS = re.compile(
+    r"sqlite:///.*|[\w+]+://(?:[^:/?@]*(?P<password>:[^/?@]*)?@)?"
+    r"(?:\[[^]/?@]*\]|[^[:/?@]*)(?::\d*)?(?:/[^?@]*)?"
+)
+_HIDDEN = "***"
 
 
 class StorageError(ConnectionError):
@@ -56,6 +61,7 @@ class Storage:
         - `silence`: seconds without a sign of life after which a worker counts as dead.
         """
         self._url = _parsed(url)
+        self.name = without_password(url)
         self._engine = self._make_engine()
         within(_ANSWER, self._connect_once, lambda: self._unreachable("it does not answer"))
         self.interval = max(1, silence // 4)
@@ -73,11 +79,6 @@ class Storage:
                 raise self._unreachable(_first_line(error)) from None
             except RuntimeError as error:  # of another version of Optuna
                 raise StorageError(f"{self.name}: {error}") from None
-
-    @property
-    def name(self) -> str:
-        """The URL without its password."""
-        return str(self._url.render_as_string(hide_password=True))
 
     def close(self) -> None:
         """Close all connections."""
@@ -149,9 +150,9 @@ class Storage:
         return (extra("sqlalchemy.exc").SQLAlchemyError, internal, StorageError)
 
     def _unreachable(self, why: str) -> StorageError:
-        password = self._url.password
-        if password:
-            why = why.replace(str(password), "***")
+        given = [self._url.password, *(v for k, v in self._url.query.items() if "pass" in k)]
+        for secret in sorted((str(secret) for secret in given if secret), key=len, reverse=True):
+            why = why.replace(secret, _HIDDEN)
         return StorageError(
             f"the storage {self.name} cannot be reached: {why}; check that it is running, its "
             "address, user and password"
@@ -159,16 +160,27 @@ class Storage:
 
 
 def without_password(url: str) -> str:
-    """A URL, or any word of a command, without the password in it.
+    """The URL of a storage without its password and without its options, which may hold one.
+
+    Of what cannot be told apart from a password nothing is left.
 
     ```python
     >>> from linoss.search import without_password
     >>> without_password("postgresql://me:secret@host/studies")
     'postgresql://me:***@host/studies'
+    >>> without_password("postgresql://host/studies?user=me&password=secret")
+    'postgresql://host/studies?***'
 
     ```
     """
-    return re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:***@", url)
+    address, asked, options = url.partition("?")
+    found = _ADDRESS.fullmatch(address)
+    if found is None or "@" in options:
+        return _HIDDEN
+    start, end = found.span("password")
+    if start >= 0:
+        address = f"{address[:start]}:{_HIDDEN}{address[end:]}"
+    return address + (f"?{_HIDDEN}" if asked else "")
 
 
 def within(seconds: float, call: Callable[[], T], late: Callable[[], Exception]) -> T:
@@ -199,6 +211,11 @@ def _parsed(url: str) -> Any:
     except (sqlalchemy.exc.ArgumentError, ValueError):
         raise ValueError(f"the storage cannot be understood, expected {_EXPECTED}") from None
     kind = parsed.drivername.partition("+")[0]
+    if without_password(url) == _HIDDEN:
+        raise ValueError(
+            "the storage has a user, password or option with @, :, / or ? in it, expected %40, "
+            "%3A, %2F or %3F in their place"
+        )
     if kind in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     if kind != "sqlite":
