@@ -1,28 +1,34 @@
 """How commands end: errors in one line, and exit codes.
 
-0 is good, 1 failed, 2 is wrong use, 130 interrupted.
+0 is good, 1 failed, 2 is wrong use, 3 is done, but with answers that are not numbers, 130
+interrupted.
 """
 
 import functools
 import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import typer
 
 from linoss._stderr import say
 
-FAILED, INTERRUPTED = 1, 130
+FAILED, NOT_NUMBERS, INTERRUPTED = 1, 3, 130
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Report errors that users can mend in one line on stderr, without a traceback."""
+    """Report warnings, and errors that users can mend, in one line on stderr each."""
 
     @functools.wraps(command)
     def call(*args: Any, **options: Any) -> None:
         try:
-            command(*args, **options)
+            with _warnings_in_lines() as seen:
+                command(*args, **options)
+            if any(category.__name__ == "NotANumberWarning" for category in seen):
+                raise typer.Exit(NOT_NUMBERS)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # the reader has closed the pipe; nothing more can be flushed
@@ -34,6 +40,21 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             fail(_of_training(error))
 
     return call
+
+
+@contextmanager
+def _warnings_in_lines() -> Iterator[list[type[Warning]]]:
+    """Show warnings as lines; gives a list of their kinds, each of them once."""
+    seen: list[type[Warning]] = []
+
+    def show(message: Any, category: type[Warning], *place: Any, **options: Any) -> None:
+        say(f"Warning: {' '.join(str(message).split())}")
+        if category not in seen:
+            seen.append(category)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield seen
 
 
 def fail(message: str) -> NoReturn:

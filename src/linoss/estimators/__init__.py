@@ -2,7 +2,8 @@
 
 from linoss.estimators._classifier import LinOSSClassifier
 from linoss.estimators._forecaster import LinOSSForecaster
+from linoss.estimators._listener import NotANumberWarning
 from linoss.estimators._load import load
 from linoss.estimators._regressor import LinOSSRegressor
 
-__all__ = ["LinOSSClassifier", "LinOSSForecaster", "LinOSSRegressor", "load"]
+__all__ = ["LinOSSClassifier", "LinOSSForecaster", "LinOSSRegressor", "NotANumberWarning", "load"]

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from linoss._plain import plain
 from linoss._settings import SequenceSettings
 from linoss.data import DataError, Sequences, sequences
-from linoss.estimators._listener import Listener
+from linoss.estimators._listener import Listener, NotANumberWarning
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training import (
     Cases,
@@ -148,6 +148,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
             )
         with jax.enable_x64(False):
             found = predict(self.model_, self.inputs_, cases)
+        warn_of_nan("case", found)
         if isinstance(found, list):
             return [self.objective_.decode(answers) for answers in found]
         return self.objective_.decode(found)
@@ -237,6 +238,19 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
                 f"{os.fspath(directory)}: the estimator in it cannot be understood: {error!r}"
             ) from None
         return estimator
+
+
+def warn_of_nan(what: str, answers: Any) -> None:
+    """Warn if answers, one for each case, are not all finite."""
+    wrong = [i for i, answer in enumerate(answers) if not np.isfinite(answer).all()]
+    if wrong:
+        more = f" and {len(wrong) - 1} others" if len(wrong) > 1 else ""
+        warnings.warn(
+            f"the answers for {what} {wrong[0]}{more} are not numbers: values of the data, or "
+            "of the weights, are too large for single precision",
+            NotANumberWarning,
+            stacklevel=4,
+        )
 
 
 def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:

@@ -95,14 +95,16 @@ class Classification:
     def score(
         self, answers: np.ndarray, targets: np.ndarray, weights: np.ndarray
     ) -> tuple[float, float]:
-        """How many answers are right, and how many there are."""
-        return float(np.sum(np.argmax(answers, axis=-1) == targets)), float(len(targets))
+        """How many answers are right, and how many there are; none that is NaN is right."""
+        right = (np.argmax(answers, axis=-1) == targets) & ~np.isnan(answers).any(axis=-1)
+        return float(np.sum(right)), float(len(targets))
 
     def decode(self, answers: np.ndarray) -> np.ndarray:
         """Probabilities, in double precision."""
         logits = answers.astype(np.float64)
-        odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return odds / odds.sum(axis=-1, keepdims=True)
+        with np.errstate(invalid="ignore"):  # infinite logits give NaN
+            odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+            return odds / odds.sum(axis=-1, keepdims=True)
 
     def check(self, config: LinOSSConfig, cases: Cases, name: str = "cases") -> None:
         """Refuse a model or cases that do not fit."""
