@@ -218,9 +218,7 @@ def test_trials_that_all_fail(tmp_path, data, small, failing):
         "postgresql://me:sesame@sesame@host/studies",
     ],
 )
-def test_ctrl_c_says_how_to_go_on_and_no_password(
-    tmp_path, line, linoss_command, monkeypatch, url
-):
+def test_ctrl_c_says_how_to_go_on_and_no_password(tmp_path, line, linoss_command, monkeypatch, url):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 

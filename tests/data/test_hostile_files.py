@@ -113,6 +113,11 @@ FILES = {
     ),
     "csv too large": ("a.csv", "x_0\n1\n1e39\n", ", line 3, column 'x_0': found 1e+39, expected a"),
     "csv twice": ("a.csv", "x_0,x_0\n1,2\n", ", line 1: two columns are named 'x_0'; rename one"),
+    "npz labels of many axes": (
+        "a.npz",
+        npz(X=X, y=np.zeros((2,) + (1,) * 39, "S1")),
+        ", array 'y' has dtype |S1 and shape (2, 1, 1",
+    ),
     "csv capitals": (
         "a.csv",
         "case,CASE,x\n1,a,2\n1,a,3\n",

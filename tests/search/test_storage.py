@@ -115,7 +115,10 @@ def test_it_is_asked_again_before_it_is_given_up(tmp_path, monkeypatch):
     ("url", "shown"),
     [
         ("postgresql://me:sesame@host/x", "postgresql://me:***@host/x"),
-        ("postgresql://me:sesame@host:5432/x?sslmode=require", "postgresql://me:***@host:5432/x?***"),
+        (
+            "postgresql://me:sesame@host:5432/x?sslmode=require",
+            "postgresql://me:***@host:5432/x?***",
+        ),
         ("postgresql+psycopg://me:sesame@[::1]:5432/x", "postgresql+psycopg://me:***@[::1]:5432/x"),
         ("postgresql://host/x?user=me&password=sesame", "postgresql://host/x?***"),
         ("postgresql://host/x?user=me&password=ses@me", "***"),

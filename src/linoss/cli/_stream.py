@@ -25,8 +25,8 @@ def stream(
     missing values. If the training had irregular times, a time comes first, or in a column time.
 
     Writes one answer a line, in the form of the samples: what linoss predict would answer for the
-    sequence so far. After a sample too large to compute with, cells are empty; oscillators that left
-    the range of numbers are reset, stderr tells of it, and in the end the exit code is 3.
+    sequence so far. After a sample too large to compute with, cells are empty, oscillators that
+    left the range of numbers are reset, stderr tells of it, and in the end the exit code is 3.
     """
     import linoss.estimators
     from linoss.cli._sample_reader import SampleReader
@@ -84,4 +84,3 @@ class _Answers:
         if self.horizon is not None:
             return json_line({"forecast": dict(zip(self.variables, answer.T, strict=True))})
         return json_line({"prediction": answer[0] if len(answer) == 1 else answer})
-

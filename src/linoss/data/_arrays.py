@@ -30,9 +30,10 @@ def sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
 
     - `X`: (cases, channels, time), (cases, time) for one channel, or a list with an array
       (channels, length) or (length,) for each case, for cases of unequal length. A pandas frame has
-      a row for each case and one channel. All become float32. NaN at the end of a case counts as
-      missing, not as the end: pass a list where lengths differ. A `numpy.memmap` stays on disk, and
-      a case of it is read and checked when it is asked for.
+      a row for each case and one channel. All become float32, unless that would lose a signal on a
+      large offset. NaN at the end of a case counts as missing, not as the end: pass a list where
+      lengths differ. A `numpy.memmap` stays on disk, and a case of it is read and checked when it
+      is asked for.
     - `y`: a class or number for each case, (cases, outputs), or (answers, outputs) for each case.
     - `times`: when samples were taken: (time,) for all cases, (cases, time), or a list with an
       array (length,) for each case. Must increase. Dates become seconds since the first of a case.
@@ -146,14 +147,12 @@ def _label_array(source: str, y: Any) -> np.ndarray:
                     "numbers"
                 )
         array = array.astype(str)
-    if array.dtype.kind == "S":
-        array = np.char.decode(array, "utf-8", "replace")
-    if array.dtype.kind not in "biufU" or array.ndim not in (1, 2, 3):
+    if array.dtype.kind not in "biufUS" or array.ndim not in (1, 2, 3):
         raise DataError(
             f"{source} has dtype {array.dtype} and shape {array.shape}, expected classes or "
             "numbers (cases,) or (cases, outputs), or (answers, outputs) for each case"
         )
-    return array
+    return np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array
 
 
 def _numeric_label(where: str, label: Any) -> np.ndarray:

@@ -179,7 +179,12 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
 
     def _windows(self, data: Table) -> Windows:
         return Windows(
-            data.series, past=self.past_, horizon=self.horizon, known=self.known_, min_past=1
+            data.series,
+            past=self.past_,
+            horizon=self.horizon,
+            known=self.known_,
+            min_past=1,
+            names=data.names,
         )
 
     def _split(self, data: Table) -> tuple[Table, Table | None]:

@@ -49,7 +49,7 @@ class Listener:
         - `sample`: a number for each channel; NaN if it is missing.
         - `time`: sampling time, required if the training had times.
         """
-        values = np.asarray(sample, np.float32)
+        values = np.asarray(sample, np.float64)
         _checks.shape("sample", values, (self._inputs.channels,))
         observed = ~np.isnan(values)
         there, since = bool(observed.any()), float(self._steps)

@@ -34,6 +34,6 @@ def load(
     with jax.enable_x64(False):
         saved = load_model(directory)
     kind = saved.extra.get("estimator")
-    if kind not in _ESTIMATORS:
+    if not isinstance(kind, str) or kind not in _ESTIMATORS:
         raise ValueError(f"{os.fspath(directory)} holds a model, but no estimator")
     return _ESTIMATORS[kind].of(saved, directory)

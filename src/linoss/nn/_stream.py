@@ -101,16 +101,15 @@ class Stream:
         def left(leaf: np.ndarray) -> np.ndarray:
             return ~(np.abs(leaf) < limit)
 
+        def begun_anew(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+            return np.where(anew.reshape(rows + (1,) * (old.ndim - len(rows))), new, old)
+
         lost = jax.tree.map(left, state.blocks)
-        anew = np.zeros((*rows, 1), bool)
+        anew = np.zeros(rows, bool)
         for leaf in jax.tree.leaves(state.head):
-            anew |= left(leaf).reshape(*rows, -1).any(axis=-1, keepdims=True)
+            anew = anew | left(leaf).reshape(*rows, -1).any(axis=-1)
         self.state = ModelState(
             jax.tree.map(np.where, lost, begin.blocks, state.blocks),
-            jax.tree.map(
-                lambda new, old: np.where(anew.reshape(rows) if old.ndim == len(rows) else anew, new, old),
-                begin.head,
-                state.head,
-            ),
+            jax.tree.map(begun_anew, begin.head, state.head),
         )
         return sum(int(leaf.any(axis=-1).sum()) for leaf in jax.tree.leaves(lost))

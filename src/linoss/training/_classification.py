@@ -1,5 +1,6 @@
 """Learning classes."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -63,6 +64,11 @@ class Classification:
     def loss(self) -> Loss:
         """The compiled part."""
         return Loss("cross-entropy", float(self.smoothing))
+
+    @property
+    def constant_loss(self) -> float | None:
+        """The loss of the answer that all classes are as likely."""
+        return math.log(len(self.classes)) or None
 
     @property
     def out_size(self) -> int:
