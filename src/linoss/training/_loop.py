@@ -237,8 +237,9 @@ class Loop:
 
     def _warn_if_useless(self) -> None:
         last, constant = self._last_record(), self.objective.constant_loss
-        useless = last is not None and constant is not None and last["loss"] > _USELESS * constant
-        if useless and self.devices.writes:
+        if last is None or constant is None or not self.devices.writes:
+            return
+        if last["loss"] > _USELESS * constant:
             warnings.warn(
                 f"the loss is {last['loss']:.4g} in the end, where a constant answer has "
                 f"{constant:.4g} at most: the model has learned nothing; try a lower "
