@@ -1,6 +1,7 @@
 """What holds for all commands: help, its examples, exit codes, and what is imported."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,28 @@ def test_out_of_memory(failing, monkeypatch, run, error):
 
     monkeypatch.setattr("linoss.estimators.load", broken)
     assert "out of memory; try smaller batches" in failing(f"inspect {run}")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("streams", "code", "said"),
+    [
+        ("--version >&-", 2, "Error: stdout is closed, expected somewhere to write to, such as"),
+        ("--version >&- 2>&-", 2, ""),
+        ("--version 2>&- <&-", 0, ""),
+        ("inspect nowhere 2>&-", 1, ""),
+        ("stream nowhere <&-", 1, "Error: stdin is closed, expected samples in it"),
+        ("--version >/dev/full", 1, "Error: stdout cannot be written (No space left on device)"),
+        ("plan --length 100 >/dev/full", 1, "Error: stdout cannot be written (No space left on"),
+        ("plan --length 100 2>/dev/full", 0, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full(streams, code, said):
+    line = f"{shlex.quote(sys.executable)} -m linoss {streams}"
+    result = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert result.returncode == code
+    assert result.stderr.startswith(said)
+    assert len(result.stderr.splitlines()) == bool(said)
 
 
 @pytest.mark.parametrize(

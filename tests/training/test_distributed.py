@@ -96,7 +96,9 @@ def assert_one_line(text, gone):
     """The last line names the process that is gone, and no other line tells of an error."""
     *before, last = text.strip().splitlines()
     assert re.match(rf"Error: process {gone}\b.* is gone; start all", last), text
-    assert not [line for line in before if line.strip() and not re.match(r"\d|\[Gloo\]", line)], text
+    assert not [line for line in before if line.strip() and not re.match(r"\d|\[Gloo\]", line)], (
+        text
+    )
 
 
 @pytest.mark.slow

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
+from linoss._stderr import say
 from linoss.cli._demo import demo
 from linoss.cli._doctor import doctor
 from linoss.cli._evaluate import evaluate
 from linoss.cli._fit import fit
 from linoss.cli._forecast import forecast
-from linoss.cli._guard import INTERRUPTED, guarded
+from linoss.cli._guard import FAILED, INTERRUPTED, fill_closed_streams, guarded, message_of
 from linoss.cli._inspect import inspect
 from linoss.cli._plan import plan
 from linoss.cli._predict import predict
@@ -82,9 +83,14 @@ def _linoss(
 
 def main() -> None:
     """Run the command line."""
+    fill_closed_streams()
     for output in (sys.stdout, sys.stderr):
         output.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
         app(prog_name="linoss")
+        sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:  # of the help, or the version
+        say(f"Error: {message_of(error)}")
+        sys.exit(FAILED)

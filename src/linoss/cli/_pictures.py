@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from linoss._files import write_file
 from linoss.cli._scores import Forecast, NumberScore
 from linoss.cli._spectrum import Bank
 
@@ -210,8 +211,10 @@ def save(figure: Figure, path: Path) -> None:
     formats = sorted(figure.canvas.get_supported_filetypes())
     if path.suffix.lower().removeprefix(".") not in formats:
         raise ValueError(f"{path}: expected a suffix among {', '.join(formats)}")
+    content, kind = io.BytesIO(), path.suffix.lower().removeprefix(".")
     with rc_context(_RC):
-        figure.savefig(path, dpi=150, facecolor="white")
+        figure.savefig(content, format=kind, dpi=150, facecolor="white")
+    write_file(path, content.getvalue())
 
 
 def _short(text: str, length: int) -> str:

@@ -31,6 +31,8 @@ def stream(
     import linoss.estimators
     from linoss.cli._sample_reader import SampleReader
 
+    if sys.stdin is None:
+        raise ValueError("stdin is closed, expected samples in it")
     estimator = linoss.estimators.load(run)
     forecaster = isinstance(estimator, linoss.estimators.LinOSSForecaster)
     names = estimator.names_ if forecaster else read_column_names(run).channels

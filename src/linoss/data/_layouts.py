@@ -20,7 +20,7 @@ import re
 
 import numpy as np
 
-from linoss.data._arrays import case_times, class_name
+from linoss.data._arrays import case_times, class_name, class_names
 from linoss.data._columns import ID_NAMES, LABEL_NAMES, TIME_NAMES, Columns, is_missing, named
 from linoss.data._errors import DataError
 from linoss.data._raw_files import listed, shown
@@ -188,8 +188,8 @@ def _labels(columns: Columns, name: str) -> np.ndarray | None:
         )
     if column.dtype.kind == "O":
         texts = [class_name(columns.where(row), str(cell)) for row, cell in enumerate(column)]
-        column = _typed(np.array(texts))
-    if column.dtype.kind not in "biufU" or (
+        column = _typed(class_names(texts))
+    if column.dtype.kind not in "biufOU" or (
         column.dtype.kind == "f" and not np.isfinite(column).all()
     ):
         raise DataError(

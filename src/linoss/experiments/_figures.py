@@ -1,10 +1,12 @@
 """Figures by Matplotlib, as PNG and SVG."""
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from linoss._files import make_directory, write_file
 from linoss.experiments._protocol import NAMES
 from linoss.experiments._results import ExperimentResult, unique
 
@@ -27,10 +29,12 @@ class Figures:
         figure = Figure(figsize=options.pop("size", (7, 3.2)), layout="constrained")
         FigureCanvasAgg(figure)
         yield figure.subplots(**options)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with matplotlib.rc_context(_REPRODUCIBLE):
-            figure.savefig(self.folder / f"{name}.png", dpi=150, metadata={"Software": None})
-            figure.savefig(self.folder / f"{name}.svg", metadata={"Date": None})
+        make_directory(self.folder)
+        for kind, left_out in (("png", "Software"), ("svg", "Date")):
+            content = io.BytesIO()
+            with matplotlib.rc_context(_REPRODUCIBLE):
+                figure.savefig(content, format=kind, dpi=150, metadata={left_out: None})
+            write_file(self.folder / f"{name}.{kind}", content.getvalue())
         lines += [f"![{alt}]({self.prefix}{name}.png)", ""]
 
 

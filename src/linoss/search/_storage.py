@@ -19,6 +19,7 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None
 
+from linoss._files import open_lock
 from linoss.search._extra import extra, quietly
 
 T = TypeVar("T")
@@ -243,9 +244,9 @@ def _file_lock(path: Path) -> Iterator[None]:
         yield
         return
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = open_lock(path)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
+        raise StorageError(str(error)) from None
     try:
         end = time.monotonic() + _TURN
         while True:

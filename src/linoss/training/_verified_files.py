@@ -47,6 +47,18 @@ def write_after(path: Path, size: int, content: bytes) -> None:
         _files.write_after(path, size, content)
 
 
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is there."""
+    with _refusing():
+        _files.remove_file(path)
+
+
+def remove_remains(folder: Path) -> None:
+    """Remove the temporary files of writes that were killed."""
+    with _refusing():
+        _files.remove_remains(folder)
+
+
 def make_directory(directory: str | os.PathLike[str]) -> Path:
     """A directory, created if it does not exist."""
     folder = Path(directory)
