@@ -10,16 +10,11 @@ from typing import TextIO
 
 
 def say(message: str) -> None:
-    """Write a line."""
-    _write(sys.stderr, message + "\n")
-
-
-def _write(stream: TextIO | None, text: str) -> None:
-    """Write at once. Who reads stderr may be gone, and its disk full: no reason to stop."""
-    if stream is not None:
+    """Write a line. Who reads stderr may be gone, and its disk full: no reason to stop."""
+    if sys.stderr is not None:
         with suppress(OSError):
-            stream.write(text)
-            stream.flush()
+            sys.stderr.write(message + "\n")
+            sys.stderr.flush()
 
 
 def duration(seconds: float) -> str:
@@ -74,4 +69,7 @@ class LiveLine:
         self._shown = 0
 
     def _write(self, text: str) -> None:
-        _write(self._stream, text)
+        if self._stream is not None:
+            with suppress(OSError):
+                self._stream.write(text)
+                self._stream.flush()
