@@ -5,7 +5,6 @@ trace. The first such line, and all after it, are kept back: the message that sa
 gone takes their place.
 """
 
-import atexit
 import os
 import re
 import sys
@@ -19,7 +18,10 @@ _MOST = 2**16  # bytes that are kept
 
 
 class RuntimeLog(threading.Thread):
-    """Takes the place of stderr for C++, and passes on what is not of lost processes."""
+    """Takes the place of stderr for C++, and passes on what is not of lost processes.
+
+    To the very end: JAX leaves the other processes when Python exits, and they may be gone by then.
+    """
 
     current: "RuntimeLog | None" = None
 
@@ -47,7 +49,6 @@ class RuntimeLog(threading.Thread):
                 return
             cls.current = cls()
             cls.current.start()
-            atexit.register(cls.current.end)
 
     def run(self) -> None:
         """Pass on lines until the process ends, or processes lose each other."""
@@ -73,11 +74,6 @@ class RuntimeLog(threading.Thread):
     def write(self, text: str) -> None:
         """Write to the stderr of before."""
         os.write(self._stderr, text.encode())
-
-    def end(self) -> None:
-        """Give stderr back."""
-        os.dup2(self._stderr, 2)  # closes the last end of the pipe
-        self.join(timeout=2)
 
 
 def _is_stderr(stream: object) -> bool:
