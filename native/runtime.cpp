@@ -47,6 +47,20 @@ std::vector<std::pair<const char*, XLA_FFI_Handler*>>& targets() {
 
 Target::Target(const char* name, XLA_FFI_Handler* handler) { targets().emplace_back(name, handler); }
 
+std::vector<void (*)(nb::module_&)>& module_parts() {
+  static std::vector<void (*)(nb::module_&)> known;
+  return known;
+}
+
+Module::Module(void (*define)(nb::module_&)) { module_parts().push_back(define); }
+
+void Threads::start(std::function<void()> work) {
+  if (pool_)
+    pool_->Schedule(std::move(work));
+  else
+    own_.emplace_back(std::move(work));
+}
+
 void on_large_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
 #if defined(__linux__)
   constexpr uintptr_t kLarge = 1 << 21;
@@ -85,8 +99,8 @@ ffi::Error parallel(Threads& threads, int64_t count, int64_t floats,
   };
   Memory<float> memory(floats);
   if (!memory.at) return out_of_memory();
-  const int64_t helpers = std::min<int64_t>(count, threads.pool.num_threads()) - 1;
-  for (int64_t i = 0; i < helpers; ++i) threads.pool.Schedule(std::function<void()>(help));
+  const int64_t helpers = std::min<int64_t>(count, threads.count()) - 1;
+  for (int64_t i = 0; i < helpers; ++i) threads.start(help);
   run(memory);
   std::unique_lock<std::mutex> lock(shared->mutex);
   shared->all_done.wait(lock, [&] { return shared->done == count; });
@@ -115,4 +129,5 @@ NB_MODULE(_native, m) {
       handlers[name] = nb::capsule(reinterpret_cast<void*>(handler));
     return handlers;
   });
+  for (auto define : linoss::module_parts()) define(m);
 }
