@@ -99,7 +99,7 @@ class Stream:
         rows, limit = self._shape[:-1], _LARGE * math.sqrt(float(jnp.finfo(self._dtype).max))
 
         def left(leaf: np.ndarray) -> np.ndarray:
-            return ~(np.abs(leaf) < limit)
+            return np.asarray(~(np.abs(leaf) < limit))
 
         def begun_anew(new: np.ndarray, old: np.ndarray) -> np.ndarray:
             return np.where(anew.reshape(rows + (1,) * (old.ndim - len(rows))), new, old)
