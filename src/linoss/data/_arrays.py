@@ -147,7 +147,7 @@ def class_names(names: Sequence[str]) -> np.ndarray:
 def _label_array(source: str, y: Any) -> np.ndarray:
     if isinstance(y, list | tuple) and y and all(isinstance(label, str) for label in y):
         return class_names(y)
-    array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)  # pyright: ignore[reportAttributeAccessIssue]
     if array.dtype == object:
         for i, label in enumerate(array.flat):
             if not isinstance(label, str):
