@@ -13,7 +13,7 @@ import pytest
 from linoss.cli._pictures import learning_curves, predicted_against_true, spectrum, svg
 from linoss.cli._report import report
 from linoss.cli._scores import ClassScore, NumberScore, last_forecasts
-from linoss.cli._spectrum import Bank, banks
+from linoss.cli._spectrum import BlockSpectrum, banks
 from linoss.data import read_table
 from linoss.estimators import load as load_estimator
 
@@ -141,7 +141,12 @@ def test_many_classes_are_listed_by_what_is_confused(run):
     estimator.history_, estimator.n_steps_, estimator.best_metric_ = [], 0, None
     confusion = np.diag(np.full(30, 5))
     confusion[3, 7], confusion[4, 2] = 2, 9
-    page = Page(report(estimator, ClassScore(tuple(f"class {i}" for i in range(30)), confusion)))
+    page = Page(
+        report(
+            estimator,
+            ClassScore(tuple(f"class {i}" for i in range(30)), confusion, np.zeros(30, int)),
+        )
+    )
     assert "true predicted cases class 4 class 2 9 class 3 class 7 2" in page.text
     assert "There was no evaluation." in page.text
 
@@ -174,7 +179,7 @@ def test_curves_of_a_large_span_are_logarithmic():
 
 def test_oscillators_without_decay_or_oscillation_are_drawn_apart():
     values = np.array([[1j, -1j], [1.0, 1.0], [0.5, 0.5]])
-    text = drawn(spectrum([Bank("block 1", np.array([1.0, 0, 1]), values)]))
+    text = drawn(spectrum([BlockSpectrum("block 1", np.array([1.0, 0, 1]), values)]))
     assert "no decay" in text
     assert "no oscillation" in text
 

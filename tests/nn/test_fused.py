@@ -73,9 +73,9 @@ EXACT = {"scheme": "exact", "damped": True, "feedthrough": "none"}
 @pytest.mark.parametrize(
     ("options", "masked"),
     [
-        ({}, False),
+        pytest.param({}, False, marks=pytest.mark.integration),
         ({}, True),
-        (BATCH_NORM, False),
+        pytest.param(BATCH_NORM, False, marks=pytest.mark.integration),
         (BATCH_NORM, True),
         ({"norm": None, "dropout": 0.0}, True),
         ({"scheme": "imex", "damped": True, "complex_projections": False}, False),

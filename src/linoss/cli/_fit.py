@@ -219,7 +219,7 @@ def _outcome(estimator: Any) -> dict[str, Any]:
 
 def _refuse_classes(labels: Any) -> None:
     kind = getattr(getattr(labels, "dtype", None), "kind", "f")
-    if kind == "U":
+    if kind in "OU":
         from linoss.data import DataError
 
         raise DataError(

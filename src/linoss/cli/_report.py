@@ -12,7 +12,7 @@ from linoss._files import write_text
 from linoss.cli import _pictures as pictures
 from linoss.cli._output import number
 from linoss.cli._scores import ClassScore, Forecast, ForecastScore, NumberScore, Score
-from linoss.cli._spectrum import Bank, banks, untrained_facts
+from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
 
 _MOST_CLASSES = 20
 _STYLE = """
@@ -238,7 +238,7 @@ def _span(value: Any) -> str:
     return " / ".join(number(value[name], 3) for name in ("min", "median", "max"))
 
 
-def _oscillators(found: Sequence[Bank]) -> str:
+def _oscillators(found: Sequence[BlockSpectrum]) -> str:
     header = ("", "oscillators", "period", "decay time", "no decay", "free particles")
     rows = []
     for bank in found:

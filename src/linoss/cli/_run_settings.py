@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from linoss._files import write_text
+from linoss._files import make_directory, write_text
+from linoss._plain import plain, with_checksum, without_checksum
 from linoss._settings import ModelName, TaskName
 from linoss.cli._output import json_line
 
@@ -34,7 +35,7 @@ class ColumnNames:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """Model, task and parameters of a run."""
 
     model: ModelName
@@ -47,14 +48,14 @@ def holds_a_run(run: Path) -> bool:
     return (run / _CONFIG).exists()
 
 
-def read_settings(run: Path) -> Settings:
+def read_settings(run: Path) -> RunSettings:
     """Model, task and the estimator's parameters of a run, which may not have trained yet."""
     from linoss.training import CheckpointError, read_extra
 
     extra = read_extra(run)
     kinds = {name: kind for kind, name in ESTIMATORS.items()}
     try:
-        return Settings(*kinds[extra["estimator"]], dict(extra["parameters"]))
+        return RunSettings(*kinds[extra["estimator"]], dict(extra["parameters"]))
     except (TypeError, LookupError, ValueError):
         raise CheckpointError(
             f"{run / _CONFIG}: is not that of a run of linoss fit; train in another directory"
@@ -67,14 +68,16 @@ def read_column_names(run: Path) -> ColumnNames:
 
     path = run / _COLUMNS
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = without_checksum(dict(json.loads(path.read_text(encoding="utf-8"))))
+        if record is None:
+            raise ValueError("its content does not match its checksum")
         label, channels = record["label"], record["channels"]
         names = None if channels is None else tuple(channels)
         if not all(isinstance(name, str) for name in (*(names or ()), label or "")):
             raise TypeError("names are not text")
     except FileNotFoundError:
         return ColumnNames()
-    except (OSError, ValueError, TypeError, LookupError) as error:
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise CheckpointError(
             f"{path}: cannot be understood ({error}); remove it, and name the column of labels "
             "with --label"
@@ -84,5 +87,6 @@ def read_column_names(run: Path) -> ColumnNames:
 
 def write_column_names(run: Path, columns: ColumnNames) -> None:
     """Write column names into the directory of a run."""
-    run.mkdir(parents=True, exist_ok=True)
-    write_text(run / _COLUMNS, json_line({"label": columns.label, "channels": columns.channels}))
+    make_directory(run)
+    record = with_checksum({"label": columns.label, "channels": plain(columns.channels)})
+    write_text(run / _COLUMNS, json_line(record))

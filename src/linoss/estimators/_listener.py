@@ -1,5 +1,6 @@
 """Streaming: raw samples in, the prediction for the sequence so far out, in constant memory."""
 
+import warnings
 from collections import deque
 from typing import Any
 
@@ -9,6 +10,18 @@ import numpy as np
 from linoss import _checks
 from linoss.data import Table
 from linoss.nn import Stream
+
+
+class NotANumberWarning(RuntimeWarning):
+    """Some answers are infinite or NaN.
+
+    ```python
+    >>> import warnings
+    >>> from linoss.estimators import NotANumberWarning
+    >>> warnings.simplefilter("error", NotANumberWarning)  # to stop there
+
+    ```
+    """
 
 
 class Listener:
@@ -22,16 +35,21 @@ class Listener:
         self._steps = 0
         self._first: float | None = None
         self._before: float | None = None
+        self._good = True
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return probabilities, or numbers in the units of the targets.
+
+        A sample near the largest number makes the answer NaN, of which a [`NotANumberWarning`][
+        linoss.estimators.NotANumberWarning] tells. Oscillators that it drove beyond the numbers are
+        then reset, so that later answers are numbers again.
 
         **Arguments:**
 
         - `sample`: a number for each channel; NaN if it is missing.
         - `time`: sampling time, required if the training had times.
         """
-        values = np.asarray(sample, np.float32)
+        values = np.asarray(sample, np.float64)
         _checks.shape("sample", values, (self._inputs.channels,))
         observed = ~np.isnan(values)
         there, since = bool(observed.any()), float(self._steps)
@@ -46,7 +64,18 @@ class Listener:
                 answer = self._stream(u[0, 0])
             else:
                 answer = self._step(u[0], there, interval)
-        return self._objective.decode(np.asarray(answer)[None])[0]
+        found = np.asarray(answer)
+        good = bool(np.isfinite(found).all())
+        if not good:
+            count = self._stream.recover()
+            if self._good:
+                _warn(
+                    f"sample {self._steps}: the answer is not a number, and {count} oscillators "
+                    "that left the range of numbers were reset; later answers do not know what "
+                    "these remembered"
+                )
+        self._good = good
+        return self._objective.decode(found[None])[0]
 
     def _interval(self, time: float | None) -> tuple[float, float]:
         """Time since the first sample and since the last one, in units of the usual interval."""
@@ -70,6 +99,11 @@ class Listener:
             engine="sequential",
         )
         return answers[0]
+
+
+def _warn(text: str) -> None:
+    """Warn. Unlike `warnings.warn`, keep no record of the text: a stream has no end."""
+    warnings.warn_explicit(text, NotANumberWarning, __file__, 0, __name__)
 
 
 class ForecastListener:

@@ -11,12 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from linoss import __version__
-from linoss._files import write_text
+from linoss._files import make_directory, write_text
 from linoss.experiments._protocol import MODELS
-from linoss.scan import engines
 
 RESULT, MISSING = "result.json", "missing.json"
 
@@ -44,7 +41,7 @@ class ExperimentResult:
 
 def write_result(folder: Path, result: ExperimentResult) -> None:
     """Write a result into a directory, atomically."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_directory(folder)
     write_text(folder / RESULT, json.dumps(asdict(result), indent=1, allow_nan=False) + "\n")
 
 
@@ -71,6 +68,10 @@ def read_results(folder: Path) -> list[ExperimentResult]:
 
 def made_by(command: str, seconds: float) -> dict[str, Any]:
     """How a result was made, now, on this machine."""
+    import jax
+
+    from linoss.scan import engines
+
     return {
         "command": command,
         "seconds": round(seconds, 1),

@@ -142,12 +142,14 @@ class Block(eqx.Module):
         return self.norm.is_per_channel and self.mixer.is_constant and self.backward_mixer is None
 
     def is_fused(self, u: Array, samples: Samples) -> bool:
-        """Whether the block runs as a native pass: in single precision, on regular samples."""
+        """Whether the block runs as a native pass: in single precision, on regular samples, of
+        which there are some."""
         arrays = jax.tree.leaves(eqx.filter((self, u), eqx.is_inexact_array))
         return (
             samples.engine == "native"
             and self.has_fused_form
             and samples.intervals is None
+            and u.size > 0
             and all(x.dtype == jnp.float32 for x in arrays)
         )
 

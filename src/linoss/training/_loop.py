@@ -1,6 +1,7 @@
 """The training loop."""
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ from linoss.training._step import Carry, LearningRates, StepSettings, first_carr
 _LOOK_EVERY = 0.5  # seconds: how often the loss is fetched from the device
 _LOOK_AT_EVERY = 20  # updates: how often with several processes
 _HUGE = 1e3  # deviations from the mean
+_USELESS = 5  # times the loss of a constant answer
 
 
 class Loop:
@@ -87,6 +89,7 @@ class Loop:
                 saved = looked = time.monotonic()
                 self._report(first)
             if self.place >= config.steps or self._is_out_of_patience():
+                self._warn_if_useless()
                 return self.result(self.state)
             before = self.state.carry
             self._advance(*next(batches))
@@ -126,6 +129,7 @@ class Loop:
         facts = {name: getattr(state, name) for name in FACTS}
         facts |= {"history": self.history, "has_best": state.best is not None}
         trees, facts = self.devices.from_first((state.carry, state.model), facts)
+        self.devices.connect()
         carry, best = self.devices.everywhere(trees)
         self.history = facts["history"]
         best = best if facts["has_best"] else None
@@ -261,6 +265,18 @@ class Loop:
             f"result of this error is that of update {self.good.step}",
             self.result(self.good),
         )
+
+    def _warn_if_useless(self) -> None:
+        last, constant = self._last_record(), self.objective.constant_loss
+        if last is None or constant is None or not self.devices.writes:
+            return
+        if last["loss"] > _USELESS * constant:
+            warnings.warn(
+                f"the loss is {last['loss']:.4g} in the end, where a constant answer has "
+                f"{constant:.4g} at most: the model has learned nothing; try a lower "
+                f"learning_rate (now {self.config.learning_rate}), {self._clip_advice()}",
+                stacklevel=4,
+            )
 
     def _clip_advice(self) -> str:
         clip = self.config.clip_norm
