@@ -233,19 +233,24 @@ def record(
         models = models_of(name)
         if not models:  # in the files of a run, written by another version
             raise ValueError(f"{name} is not a setting of an estimator; train in another directory")
-        option = name if name in MACHINES else settings()[name].about.option or name
-        option = option.replace("_", "-")
         if name not in MACHINES and not any(task in tasks_of(name, each) for each in models):
             tasks = " and ".join(tasks_of(name))
-            raise typer.BadParameter(f"--{option} is for {tasks}, not for {task}")
+            raise typer.BadParameter(f"{_spelled(name)} is for {tasks}, not for {task}")
         if model not in models:
             others = " and ".join(f"--model {each}" for each in models)
-            raise typer.BadParameter(f"--{option} is for {others}, not for --model {model}")
+            raise typer.BadParameter(f"{_spelled(name)} is for {others}, not for --model {model}")
     if label is not None and task == "forecasting":
         raise typer.BadParameter(
             "--label is for classification and regression, not for forecasting"
         )
     return SETTINGS[model, task](**{n: value for n, value in found.items() if n not in MACHINES})
+
+
+def _spelled(name: str) -> str:
+    """The option of a setting."""
+    found = settings().get(name)
+    name = name if found is None else found.about.option or name
+    return f"--{name.replace('_', '-')}"
 
 
 def check(

@@ -17,8 +17,8 @@ _TEXT = """# Settings
 This page is made from the declarations of the library, and a test keeps it up to date.
 
 A setting is a parameter of the estimators and an option of `linoss fit`, `linoss search` and, where
-it concerns the model, `linoss plan`: `hidden_size` is `--hidden-size`. Most belong to the model that is
-trained, `linoss fit --model linoss`; those of the others come first. Options with another name:
+it concerns the model, `linoss plan`: `hidden_size` is `--hidden-size`. Most are settings of
+`--model linoss`; those of the other models come first. Options with another name:
 {spelled}.
 On the command line None is `none`, and what is True or False is an option with and without `no-`,
 such as `--no-damped`.
