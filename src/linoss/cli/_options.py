@@ -132,8 +132,12 @@ def _parameter(setting: Declared) -> inspect.Parameter:
         help = f"{' and '.join(tasks).capitalize()}: {help[0].lower()}{help[1:]}"
     if kind == list[str]:
         help += " Repeat it for several."
-    panel = OSCILLATORS if "linoss" not in models else setting.about.group
-    panel = panel if of_all else ONE_TASK
+    if not of_all:
+        panel = ONE_TASK
+    elif "linoss" not in models:
+        panel = OSCILLATORS
+    else:
+        panel = setting.about.group if models == ["linoss"] else None
     default = str(RUN_DEFAULTS.get(setting.name, default_text(setting.name)))
     about = option(panel, help, default, **details)
     return inspect.Parameter(
