@@ -14,7 +14,15 @@ from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Dropout, NormKind
 from linoss.nn._dropout import dropout
-from linoss.nn._fused import fused_block, start_of_shard
+from linoss.nn._fused import (
+    Form,
+    GLUWeights,
+    MixerWeights,
+    Visits,
+    fused_block,
+    fused_mixer,
+    start_of_shard,
+)
 from linoss.nn._mixer import AbstractMixer
 from linoss.nn._norm import AbstractNorm, make_norm
 from linoss.nn._samples import Samples
@@ -138,18 +146,45 @@ class Block(eqx.Module):
 
     @property
     def has_fused_form(self) -> bool:
-        """Whether native passes exist for this norm and mixer."""
-        return self.norm.is_per_channel and self.mixer.is_constant and self.backward_mixer is None
+        """Whether native passes exist for this block, on regular samples."""
+        return all(mixer.has_projections for mixer in self._mixers)
+
+    @property
+    def _mixers(self) -> list[AbstractMixer]:
+        both = (self.mixer, self.backward_mixer)
+        return [mixer for mixer in both if mixer is not None]
+
+    def why_not_fused(self, samples: Samples, *, single: bool = True) -> str | None:
+        """What keeps the block from running as a native pass, in words; None if nothing does.
+
+        `single` is whether all numbers are in single precision.
+        """
+        if samples.engine != "native":
+            return f"engine {samples.engine!r}"
+        if not self.has_fused_form:
+            return "a mixer without a native form"
+        if not single:
+            return "double precision"
+        varying = samples.intervals is not None
+        if varying and any(mixer.native_scheme is None for mixer in self._mixers):
+            return "irregular times with a scheme that has no native form"
+        if samples.split.time is not None and (
+            varying
+            or self.backward_mixer is not None
+            or self.norm.epsilon_over_channels
+            or self.mixer.weighs_forces
+        ):
+            return (
+                "time split over devices with irregular times, both directions, layer norm or a "
+                "scheme that weighs forces"
+            )
+        return None
 
     def is_fused(self, u: Array, samples: Samples) -> bool:
-        """Whether the block runs as a native pass: in single precision, on regular samples."""
+        """Whether the block runs as a native pass."""
         arrays = jax.tree.leaves(eqx.filter((self, u), eqx.is_inexact_array))
-        return (
-            samples.engine == "native"
-            and self.has_fused_form
-            and samples.intervals is None
-            and all(x.dtype == jnp.float32 for x in arrays)
-        )
+        single = all(x.dtype == jnp.float32 for x in arrays)
+        return self.why_not_fused(samples, single=single) is None
 
     def run_fused(
         self,
@@ -159,43 +194,72 @@ class Block(eqx.Module):
         words: UInt32[Array, "2"] | None,
         *,
         moments: Float[Array, "2 hidden"] | None = None,
-        step: Float[Array, "6 m"] | None = None,
+        steps: tuple[Float[Array, "rows m"], ...] | None = None,
     ) -> tuple[Float[Array, "*batch time hidden"], OscillatorState, AbstractNorm, Averages]:
         """`run` as a native pass, with averages of the output.
 
-        `moments` are mean and variance of this device's `u`, and `step` the mixer's step, if they
-        are known.
+        `moments` are mean and variance of this device's `u`, and `steps` the rows of the mixers'
+        steps, if they are known.
         """
         *batch, time, hidden = u.shape
         mean, scale, norm = self.norm.mean_and_scale(
             u, samples, training=words is not None, moments=moments
         )
-        B, bias, C, D = projections = self.mixer.projections()
-        step = self.mixer.step_entries() if step is None else step
-        before = (self.mixer.init_state(tuple(batch)) if state is None else state).oscillators
         sequences = u.reshape(-1, time, hidden)
-        start = before.reshape(-1, *before.shape[-2:])
-        start = start_of_shard(projections, step, sequences, mean, scale, start, samples)
+        steps = self.step_rows(samples) if steps is None else steps
+        forms, weights = [], []
+        for mixer, step in zip(self._mixers, steps, strict=True):
+            B, bias, C, D = mixer.projections()
+            weights.append(MixerWeights(mean, scale, B, bias, step, C, D))
+            scheme = "" if samples.intervals is None else mixer.native_scheme or ""
+            rate = 0.0 if words is None else self.dropout
+            forms.append(Form(rate, self.norm.epsilon_over_channels, scheme))
+        extra = jnp.zeros((0, 0, 0), jnp.float32)
+        if self.backward_mixer is not None:
+            rest = self.backward_mixer.init_state(tuple(batch))
+            there = _visits(self.backward_mixer, samples, rest, reverse=True)[0]
+            extra = fused_mixer(forms[1], sequences, weights[1], there)
+        before = self.mixer.init_state(tuple(batch)) if state is None else state
+        visits, after = _visits(self.mixer, samples, before, reverse=False)
+        start = before.oscillators.reshape(-1, *before.oscillators.shape[-2:])
         first_sample = samples.split.first_sample(math.prod(batch), time)
         out, final, means, moments = fused_block(
-            0.0 if words is None else self.dropout,
+            forms[0],
             sequences,
-            mean,
-            scale,
-            B,
-            bias,
-            step,
-            C,
-            D,
-            self.glu.weight,
-            jnp.zeros(2 * hidden) if self.glu.bias is None else self.glu.bias,
+            weights[0],
+            GLUWeights(
+                self.glu.weight,
+                jnp.zeros(2 * hidden) if self.glu.bias is None else self.glu.bias,
+            ),
             jnp.concatenate([_both_words(words), first_sample]),
-            samples.mask_bytes(),
-            start,
+            visits,
+            extra,
+            start_of_shard(weights[0], sequences, start, samples),
         )
-        after = OscillatorState(final.reshape(before.shape), None)
+        after = OscillatorState(final.reshape(before.oscillators.shape), after.interval)
         averages = Averages(means.reshape(*batch, hidden), moments)
         return out.reshape(u.shape), after, norm, averages
+
+    def step_rows(self, samples: Samples) -> tuple[Float[Array, "rows m"], ...]:
+        """What native passes compute the steps of each mixer from."""
+        varying = samples.intervals is not None
+        return tuple(mixer.step_rows(varying=varying) for mixer in self._mixers)
+
+
+def _visits(
+    mixer: AbstractMixer, samples: Samples, state: Any, *, reverse: bool
+) -> tuple[Visits, Any]:
+    """The samples as a native pass visits them, and the state with what else is carried on."""
+    weights, after = mixer.weights(samples, state, reverse=reverse)
+    mask, intervals = samples.mask_bytes(), samples.intervals
+    time = samples.values.shape[-2]
+    if intervals is None:
+        intervals = jnp.zeros((0, 0), jnp.float32)
+    else:
+        intervals = (samples.intervals_after() if reverse else intervals).reshape(-1, time)
+    if reverse:
+        mask, intervals = jnp.flip(mask, 1), jnp.flip(intervals, 1)
+    return Visits(mask, intervals, weights), after
 
 
 def _both_words(words: Array | None) -> Array:

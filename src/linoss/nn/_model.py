@@ -402,8 +402,10 @@ def _fused_features(
         samples.mask_bytes().reshape(-1),
     )
     hidden = hidden.reshape(*batch, time, -1)
-    mixers = _stack([block.mixer for block in model.blocks])
-    steps = jax.vmap(lambda mixer: mixer.step_entries())(mixers)  # compiled once for all blocks
+    arrays, static = zip(*(eqx.partition(b, eqx.is_array) for b in model.blocks), strict=True)
+    steps = jax.vmap(lambda block: eqx.combine(block, static[0]).step_rows(samples))(
+        _stack(arrays)
+    )  # compiled once for all blocks
     finals, norms, averages = [], [], Averages(jnp.zeros(0), moments)
     for i, block in enumerate(model.blocks):
         hidden, final, norm, averages = block.run_fused(
@@ -412,7 +414,7 @@ def _fused_features(
             None if states is None else jax.tree.map(lambda x, i=i: x[i], states),
             None if words is None else words[i],
             moments=averages.moments,
-            step=steps[i],
+            steps=tuple(rows[i] for rows in steps),
         )
         finals.append(final)
         norms.append(norm)

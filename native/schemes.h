@@ -1,0 +1,186 @@
+// Steps that vary from sample to sample, x_n = M_n x_{n-1} + F_n b_n, by the formulas of a scheme, and
+// the way back from gradients of M_n and F_n to those of stiffness A, timestep h and damping G.
+//
+// The formulas are those of src/linoss/dynamics, where they are derived; here A, h and G are vectors
+// of doubles. A model keeps A >= G^2 / 4: overdamped oscillators have no form here.
+#pragma once
+
+#include <cstdint>
+
+namespace linoss {
+
+// What gives the steps: one constant step of kStepRows rows, or a scheme with rows A, timestep, G and
+// the longest step that is taken.
+enum class Scheme : int64_t { constant, im, imex, verlet, exact };
+constexpr int kSchemeRows = 4;
+
+}  // namespace linoss
+
+#ifdef LINOSS_ISA
+
+#include "recurrence.h"
+
+namespace linoss {
+namespace {
+
+typedef int64_t vl __attribute__((vector_size(D * 8), may_alias));
+
+inline vd each(double x) { return x - vd{}; }
+inline vd lower(vd a, vd b) { return a < b ? a : b; }
+inline bool any(vl mask) {
+  int64_t found = 0;
+  for (int i = 0; i < D; ++i) found |= mask[i];
+  return found;
+}
+inline vd root(vd x) {
+  vd y;
+  for (int i = 0; i < D; ++i) y[i] = __builtin_sqrt(x[i]);
+  return y;
+}
+
+// e^x for x in [-700, 700], beyond which it stays what it is there.
+inline vd exponential(vd x) {
+  x = x < each(-700) ? each(-700) : x;
+  x = x > each(700) ? each(700) : x;
+  const vd t = x * 1.4426950408889634 + 0x1.8p52;  // rounds to a whole number
+  const vd n = t - 0x1.8p52;
+  const vd r = (x - n * 0.6931471803691238) - n * 1.9082149292705877e-10;
+  vd p = each(1. / 39916800);
+  constexpr double over[] = {1. / 3628800, 1. / 362880, 1. / 40320, 1. / 5040, 1. / 720, 1. / 120,
+                             1. / 24,      1. / 6,      1. / 2,     1.,        1.};
+#pragma GCC unroll 16
+  for (double c : over) p = p * r + c;
+  return (vd)((vl)p + ((vl)t << 52));
+}
+
+// Sine and cosine of angles from 0 to 1e9.
+inline void sine_cosine(vd angle, vd& sine, vd& cosine) {
+  const vd t = angle * 0.6366197723675814 + 0x1.8p52;  // quarters of a turn, rounded
+  const vd n = t - 0x1.8p52;
+  const vd r = ((angle - n * 1.5707963267341256) - n * 6.077100506303966e-11) -
+               n * 2.0222662487959506e-21;
+  const vd x = r * r;
+  constexpr double odd[] = {-1. / 39916800, 1. / 362880, -1. / 5040, 1. / 120, -1. / 6, 1.};
+  constexpr double even[] = {-1. / 3628800, 1. / 40320, -1. / 720, 1. / 24, -1. / 2, 1.};
+  vd s = each(1. / 6227020800), c = each(1. / 479001600);
+#pragma GCC unroll 6
+  for (int i = 0; i < 6; ++i) s = s * x + odd[i], c = c * x + even[i];
+  s *= r;
+  const vl quarter = (vl)t, swapped = (quarter & 1) != 0;
+  const vl negative = (quarter & 2) << 62, turned = ((quarter + 1) & 2) << 62;
+  sine = (vd)((vl)(swapped ? c : s) ^ negative);
+  cosine = (vd)((vl)(swapped ? s : c) ^ turned);
+}
+
+// F, the response to a unit force from rest, and its derivatives.
+struct Response {
+  vd z, y, z_A, z_h, z_G, y_A, y_h, y_G;
+};
+struct Pull {
+  vd A, h, G;
+};
+
+// Schemes whose M follows from F: [[1 - A F_y - G F_z, -A F_z], [F_z, 1 - A F_y]]; where the force is
+// explicit, zz has no A F_y.
+template <typename Rule>
+struct FromResponse {
+  static Step step(vd A, vd h, vd G) {
+    const Response f = Rule::respond(A, h, G);
+    const vd yy = 1 - A * f.y, zz = (Rule::kExplicit ? each(1) : yy) - G * f.z;
+    return {zz, -A * f.z, f.z, yy, f.z, f.y};
+  }
+  static Pull pull(vd A, vd h, vd G, const Step& d) {
+    const Response f = Rule::respond(A, h, G);
+    const vd d_stiff = Rule::kExplicit ? d.yy : d.zz + d.yy;
+    const vd dz = d.fz + d.yz - A * d.zy - G * d.zz, dy = d.fy - A * d_stiff;
+    return {dz * f.z_A + dy * f.y_A - f.y * d_stiff - f.z * d.zy, dz * f.z_h + dy * f.y_h,
+            dz * f.z_G + dy * f.y_G - f.z * d.zz};
+  }
+};
+
+struct Im : FromResponse<Im> {
+  static constexpr bool kExplicit = false;
+  static Response respond(vd A, vd h, vd G) {
+    const vd S = 1 / (1 + h * (G + h * A)), z = h * S, y = h * z, slope = z * (G + 2 * h * A);
+    return {z, y, -z * y, S - S * slope, -z * z, -y * y, z * (2 - slope), -z * y};
+  }
+};
+
+struct Imex : FromResponse<Imex> {
+  static constexpr bool kExplicit = true;
+  static Response respond(vd, vd h, vd G) {
+    const vd S = 1 / (1 + h * G), z = h * S, y = h * z;
+    return {z, y, vd{}, S * S, -z * z, vd{}, z * (1 + S), -z * y};
+  }
+};
+
+struct Exact : FromResponse<Exact> {
+  static constexpr bool kExplicit = false;
+
+  // E = e^{-a h}, c = cos(omega h), s = sin(omega h) / omega with a = G / 2, omega^2 = A - a^2:
+  // F = [E s, (1 - E (c + a s)) / A]. Where A is small, by its series.
+  static Response respond(vd A, vd h, vd G) {
+    const vd scaled = h * h * A, a = G / 2;
+    const vl small = scaled < each(1e-3);
+    const vd square = A - a * a, omega = root(square > each(1e-30) ? square : each(1e-30));
+    vd sine, angle = lower(omega * h, each(1e9)), c;
+    sine_cosine(angle, sine, c);
+    const vd E = exponential(-a * h), s = sine / omega, x = angle * angle;
+    const vd bent = x < each(1e-3) ? h * h * h * (-1. / 6 + x * (1. / 60 - x / 1680))
+                                   : (h * c - s) / (2 * omega * omega);  // ds / d omega^2
+    const vd inverse = 1 / A, p = E * (c + a * s);
+    Response f;
+    f.z = E * s, f.y = (1 - p) * inverse;
+    f.z_A = E * bent, f.z_G = -h / 2 * f.z - a * f.z_A;
+    f.y_A = -(E * (a * bent - h / 2 * s) + f.y) * inverse;
+    f.y_G = (h * p - E * (s + a * h * s - 2 * a * a * bent)) / 2 * inverse;
+    if (any(small)) {
+      const Response g = series(scaled, h, h * G);
+      f.z = small ? g.z : f.z, f.y = small ? g.y : f.y;
+      f.z_A = small ? g.z_A : f.z_A, f.y_A = small ? g.y_A : f.y_A;
+      f.z_G = small ? g.z_G : f.z_G, f.y_G = small ? g.y_G : f.y_G;
+    }
+    f.z_h = 1 - A * f.y - G * f.z, f.y_h = f.z;
+    return f;
+  }
+
+  // y = sum d_n from y'' = 1 - G y' - A y term by term, with X = h^2 A and g = h G, and the same for
+  // its derivatives.
+  static Response series(vd X, vd h, vd g) {
+    vd before = {}, before_X = {}, before_g = {}, term = each(0.5), term_X = {}, term_g = {};
+    Response f = {each(1), each(0.5), {}, {}, {}, {}, {}, {}};
+#pragma GCC unroll 8
+    for (int n = 3; n <= 8; ++n) {
+      const double over = -1. / (n * (n - 1)), m = n - 1;
+      const vd after = over * (g * m * term + X * before);
+      const vd after_X = over * (g * m * term_X + X * before_X + before);
+      const vd after_g = over * (g * m * term_g + m * term + X * before_g);
+      before = term, before_X = term_X, before_g = term_g;
+      term = after, term_X = after_X, term_g = after_g;
+      f.z += n * term, f.z_A += n * term_X, f.z_G += n * term_g;
+      f.y += term, f.y_A += term_X, f.y_G += term_g;
+    }
+    const vd square = h * h;
+    f.z *= h, f.z_A *= square * h, f.z_G *= square;
+    f.y *= square, f.y_A *= square * square, f.y_G *= square * h;
+    return f;
+  }
+};
+
+struct Verlet {
+  static Step step(vd A, vd h, vd) {
+    const vd X = h * h * A, half = 1 - X / 2;
+    return {half, -h * A * (1 - X / 4), h, half, h * half, h * h};
+  }
+  static Pull pull(vd A, vd h, vd, const Step& d) {
+    const vd X = h * h * A, both = d.zz + d.yy;
+    return {-h * (h / 2 * both + (1 - X / 2) * d.zy + h * h / 2 * d.fz),
+            -A * (h * both + (1 - 0.75 * X) * d.zy) + d.yz + (1 - 1.5 * X) * d.fz + 2 * h * d.fy,
+            vd{}};
+  }
+};
+
+}  // namespace
+}  // namespace linoss
+
+#endif
