@@ -3,125 +3,9 @@
 // tile's start. A second pass, which ends after C and D, runs from the last sample to the first: its
 // output is what a block that reads in both directions adds before GELU.
 
-#include "kernel.h"
-#include "schemes.h"
+#include <type_traits>
 
-namespace linoss::block {
-
-// Batch, time steps, channels, oscillators (real ones: complex pairs count twice), and the form of the
-// block: where steps come from, what a norm over channels adds to the variance (0 for a norm of each
-// channel by itself), and whether D is a matrix.
-struct Sizes {
-  int64_t batch, time, hidden, state;
-  Scheme scheme;
-  float epsilon;
-  bool dense;
-};
-
-// Dropout after GELU and after GLU: two words of a key each.
-struct Dropout {
-  uint32_t threshold;  // an element is dropped if its bits are below; 0 for no dropout
-  float scale;         // what the others are multiplied by
-  uint32_t words[2][2];
-  uint32_t origin;  // the number of the batch's first sample, where the batch is part of a larger one
-  uint32_t stride;  // samples from one sequence to the next
-};
-
-// One tile of one sequence, in the order in which oscillators visit samples. `row` numbers lie between
-// the samples of u, outputs and their gradients: a negative one goes back in time. Pointers are at the
-// tile's first sample, and null for what is left out.
-struct Place {
-  const float* packed;  // memory of Packed
-  float* workspace;     // memory of Tile, zero before its first use
-  int64_t index, from;  // the sequence's place in the batch and the tile's first sample, for dropout
-  int64_t rows, row;
-  const float* u;
-  const uint8_t* mask;
-  const float *intervals, *weights;  // of steps, and of forces
-  const float* extra;                // added before GELU
-};
-
-// What one tile does, in this order. Only `oscillate` waits for the tile before it, and only
-// `oscillate_back` for the gradients of the tile after it.
-struct Table {
-  void (*drive)(const Sizes&, const Place&);
-  // before, after: states, 2 x state.
-  void (*oscillate)(const Sizes&, const Place&, const float* before, float* after);
-  void (*finish)(const Sizes&, const Dropout&, const Place&, float* out);
-  // Adds the output that `finish` left to the sums of moments.h.
-  void (*add_moments)(const Sizes&, const Place&, double* moments);
-  void (*finish_mixer)(const Sizes&, const Place&, float* out);
-
-  // d_out: null for zeros. pull: rows a and c of a + c out, which averages of out add to its
-  // gradient. sums: memory of Gradients, which are added to. d_extra: null if there is none.
-  void (*recompute)(const Sizes&, const Dropout&, const Place&, const float* before,
-                    const float* d_out, const float* pull, float* d_extra, float* sums);
-  void (*recompute_mixer)(const Sizes&, const Place&, const float* before, const float* d_out,
-                          float* sums);
-  // sensitivity: 2 x state, padded. d_intervals, d_weights: like intervals and weights.
-  void (*oscillate_back)(const Sizes&, const Place&, float* sensitivity, float* d_intervals,
-                         float* d_weights, float* sums);
-  void (*finish_back)(const Sizes&, const Place&, float* d_u, float* sums);
-};
-
-namespace {
-
-// Weights in padded rows of H or P; a matrix with its transpose.
-struct Packed {
-  int64_t H, P;
-  Parts parts;
-  float *mean, *scale, *feedthrough, *bias, *step, *glu_bias;  // the mean of a norm over channels: shift
-  float *input, *input_t;    // B: P x H
-  float *output, *output_t;  // C: H x P
-  float *dense, *dense_t;    // D: H x H, if it is a matrix
-  float *glu, *glu_t;        // gate, then value: 2 H x H
-
-  Packed(const Sizes& s, float* at) : H(padded(s.hidden)), P(padded(s.state)), parts{at} {
-    mean = parts.take(H), scale = parts.take(H), feedthrough = parts.take(H);
-    bias = parts.take(P), step = parts.take(kStepRows * P), glu_bias = parts.take(2 * H);
-    input_t = parts.take(H * P), input = parts.take(P * H);
-    output_t = parts.take(P * H), output = parts.take(H * P);
-    glu_t = parts.take(H * 2 * H), glu = parts.take(2 * H * H);
-    dense_t = parts.take(s.dense * H * H), dense = parts.take(s.dense * H * H);
-  }
-};
-
-// Sums of the weights' gradients, likewise.
-struct Gradients {
-  int64_t H, P;
-  Parts parts;
-  float *mean, *scale, *input, *bias, *step, *output, *feedthrough, *dense, *glu, *glu_bias;
-
-  Gradients(const Sizes& s, float* at) : H(padded(s.hidden)), P(padded(s.state)), parts{at} {
-    input = parts.take(P * H), output = parts.take(H * P), glu = parts.take(2 * H * H);
-    step = parts.take(kStepRows * P), bias = parts.take(P);
-    mean = parts.take(H), scale = parts.take(H), feedthrough = parts.take(H);
-    dense = parts.take(s.dense * H * H), glu_bias = parts.take(2 * H);
-  }
-};
-
-// The rows of a tile. Some are used twice: a gradient takes the place of what it is the gradient of.
-struct Tile {
-  Parts parts;
-  float *u, *x, *v, *g, *w;   // hidden, hidden, hidden, hidden, 2 hidden
-  float *b, *y, *z, *dy;      // state; y and z have a row more, for the state before the first
-  float *state;               // 2 x state
-  float *center, *deviation;  // of each sample, for a norm over channels: its mean, and 1 / deviation
-  double *along;              // two sums over oscillators for each sample, a vector each
-
-  Tile(const Sizes& s, float* at) : parts{at} {
-    const int64_t H = padded(s.hidden), P = padded(s.state);
-    u = parts.take(kTile * H), x = parts.take(kTile * H), v = parts.take(kTile * H);
-    g = parts.take(kTile * H), w = parts.take(kTile * 2 * H);
-    b = parts.take(kTile * P), dy = parts.take(kTile * P);
-    parts.take(P), y = parts.take(kTile * P), parts.take(P), z = parts.take(kTile * P);
-    state = parts.take(2 * P), center = parts.take(kTile), deviation = parts.take(kTile);
-    along = reinterpret_cast<double*>(parts.take(2 * kTile * kPad));
-  }
-};
-
-}  // namespace
-}  // namespace linoss::block
+#include "block.h"
 
 #ifdef LINOSS_ISA
 
@@ -165,100 +49,158 @@ struct Drop {
 
 // ---- Oscillators ----
 
-// The steps of D oscillators from j on, and sums of their gradients: of one constant step, or of the
-// parameters of a scheme.
+// The steps of oscillators in pairs of vectors, the second one `apart` from the first, and sums of
+// their gradients: of one constant step, or of the parameters of a scheme. The real and imaginary parts
+// of complex oscillators have the same steps: where they are a whole number of vectors apart, steps
+// that vary are computed once for both (kShared).
 struct ConstantSteps {
-  Step step;
-  ConstantSteps(const Packed& p, int64_t j, const float*) : step(load_step(p.step + j, p.P)) {}
-  const Step& operator()(int64_t) const { return step; }
+  static constexpr bool kShared = false;
+  Step step[2];
+  ConstantSteps(const Packed& p, int64_t j, int64_t apart, const float*)
+      : step{load_step(p.step + j, p.P), load_step(p.step + j + apart, p.P)} {}
+  const Step& operator()(int64_t, int k) { return step[k]; }
 
   struct Sums {
-    Step total = {};
-    void add(const ConstantSteps&, int64_t, const Step& d, double*) { total += d; }
-    void give(float* to, int64_t row) {
-      total += load_step(to, row);
-      store_step(to, row, total);
+    Step total[2] = {};
+    void add(const ConstantSteps&, int64_t, int k, const Step& d, double*) { total[k] += d; }
+    void give(float* to, int64_t row, int64_t apart) {
+      for (int k = 0; k < 2; ++k) {
+        total[k] += load_step(to + k * apart, row);
+        store_step(to + k * apart, row, total[k]);
+      }
     }
   };
 };
 
 template <typename Rule>
+struct Varying {  // one vector
+  Rule rule;
+  vd timestep, longest;
+  typename Rule::Sample sample;
+  Step step;
+  Varying(const Packed& p, int64_t j)
+      : rule(load_wide(p.step + j), load_wide(p.step + 2 * p.P + j)),
+        timestep(load_wide(p.step + p.P + j)), longest(load_wide(p.step + 3 * p.P + j)) {}
+  const Step& at(double interval) {
+    sample = rule.at(lower(timestep * interval, longest));
+    return step = rule.step(sample);
+  }
+};
+
+template <typename Rule, bool kBoth>
 struct VaryingSteps {
-  vd A, timestep, G, longest;
+  static constexpr bool kShared = kBoth;
+  Varying<Rule> of[kShared ? 1 : 2];
   const float* intervals;
-  VaryingSteps(const Packed& p, int64_t j, const float* intervals)
-      : A(load_wide(p.step + j)), timestep(load_wide(p.step + p.P + j)),
-        G(load_wide(p.step + 2 * p.P + j)), longest(load_wide(p.step + 3 * p.P + j)),
-        intervals(intervals) {}
-  Step operator()(int64_t n) const {
-    return Rule::step(A, lower(timestep * intervals[n], longest), G);
+  VaryingSteps(const Packed& p, int64_t j, int64_t apart, const float* intervals)
+      : VaryingSteps(p, j, apart, intervals, std::bool_constant<kShared>{}) {}
+  const Step& operator()(int64_t n, int k) {
+    if (kShared) return k == 0 ? of[0].at(intervals[n]) : of[0].step;
+    return of[k].at(intervals[n]);
   }
 
   struct Sums {
-    vd A = {}, timestep = {}, G = {}, longest = {};
-    void add(const VaryingSteps& s, int64_t n, const Step& d, double* d_interval) {
+    vd A[2] = {}, timestep[2] = {}, G[2] = {}, longest[2] = {};
+    Step first;
+    // After the step of sample n has been asked for.
+    void add(const VaryingSteps& s, int64_t n, int k, const Step& d, double* d_interval) {
+      if (kShared && k == 0) {
+        first = d;
+        return;
+      }
+      Step both = d;
+      if (kShared) both += first, k = 0;
+      const Varying<Rule>& v = s.of[k];
       const double interval = s.intervals[n];
-      const vd h = s.timestep * interval;
-      const Pull pull = Rule::pull(s.A, lower(h, s.longest), s.G, d);
-      const vd free = h < s.longest ? pull.h : vd{};
-      A += pull.A, G += pull.G, timestep += free * interval, longest += pull.h - free;
-      *reinterpret_cast<vd*>(d_interval) += free * s.timestep;
+      const Pull pull = v.rule.pull(v.sample, both);
+      const vd free = v.timestep * interval < v.longest ? pull.h : vd{};
+      A[k] += pull.A, G[k] += pull.G;
+      timestep[k] += free * interval, longest[k] += pull.h - free;
+      *reinterpret_cast<vd*>(d_interval) += free * v.timestep;
     }
-    void give(float* to, int64_t row) {
-      auto put = [&](int r, vd x) { store_narrow(to + r * row, load_wide(to + r * row) + x); };
-      put(0, A), put(1, timestep), put(2, G), put(3, longest);
+    void give(float* to, int64_t row, int64_t apart) {
+      auto put = [&](float* p, vd x) { store_narrow(p, load_wide(p) + x); };
+      for (int k = 0; k < (kShared ? 1 : 2); ++k) {
+        float* at = to + k * apart;
+        put(at, A[k]), put(at + row, timestep[k]), put(at + 2 * row, G[k]);
+        put(at + 3 * row, longest[k]);
+      }
     }
   };
+
+ private:
+  VaryingSteps(const Packed& p, int64_t j, int64_t, const float* intervals, std::true_type)
+      : of{{p, j}}, intervals(intervals) {}
+  VaryingSteps(const Packed& p, int64_t j, int64_t apart, const float* intervals, std::false_type)
+      : of{{p, j}, {p, j + apart}}, intervals(intervals) {}
 };
 
-// Calls work(steps) with a value that stands for the type of the steps.
+// Calls work(kind), where `kind` stands for the type of the steps.
 template <typename T>
 struct Kind {
   using type = T;
 };
 template <typename Work>
-inline void with_steps(Scheme scheme, Work work) {
-  switch (scheme) {
+inline void with_steps(const Sizes& s, const Packed& p, Work work) {
+  auto varying = [&](auto rule) {
+    using Rule = typename decltype(rule)::type;
+    const int64_t half = s.state / 2;
+    bool shared = s.state % (2 * D) == 0;
+    for (int r = 0; r < kSchemeRows && shared; ++r)
+      shared = std::memcmp(p.step + r * p.P, p.step + r * p.P + half, half * sizeof(float)) == 0;
+    if (shared) work(Kind<VaryingSteps<Rule, true>>{});
+    else work(Kind<VaryingSteps<Rule, false>>{});
+  };
+  switch (s.scheme) {
     case Scheme::constant: return work(Kind<ConstantSteps>{});
-    case Scheme::im: return work(Kind<VaryingSteps<Im>>{});
-    case Scheme::imex: return work(Kind<VaryingSteps<Imex>>{});
-    case Scheme::verlet: return work(Kind<VaryingSteps<Verlet>>{});
-    case Scheme::exact: return work(Kind<VaryingSteps<Exact>>{});
+    case Scheme::im: return varying(Kind<Im>{});
+    case Scheme::imex: return varying(Kind<Imex>{});
+    case Scheme::verlet: return varying(Kind<Verlet>{});
+    case Scheme::exact: return varying(Kind<Exact>{});
+    case Scheme::unknown: return;
   }
+}
+
+// Calls work(j, apart) for each pair of vectors.
+template <typename Steps, typename Work>
+inline void each_pair(const Sizes& s, int64_t P, Work work) {
+  static_assert(kPad % (2 * D) == 0);
+  if (Steps::kShared)
+    for (int64_t j = 0; j < s.state / 2; j += D) work(j, s.state / 2);
+  else
+    for (int64_t j = 0; j < P; j += 2 * D) work(j, int64_t(D));
 }
 
 // Over the tile's forces, from t.state, which they move on. The backward pass keeps velocities, too.
 template <bool kKeep, typename Steps>
-void oscillate_by(const Packed& p, const Place& q, Tile& t) {
-  constexpr int K = 2;
-  static_assert(kPad % (K * D) == 0);
+void oscillate_by(const Sizes& s, const Packed& p, const Place& q, Tile& t) {
   const int64_t P = p.P;
-  for (int64_t j = 0; j < P; j += K * D) {
-    const Steps steps[K] = {{p, j, q.intervals}, {p, j + D, q.intervals}};
-    State x[K];
-    for (int k = 0; k < K; ++k) {
-      const int64_t at = j + k * D;
+  each_pair<Steps>(s, P, [&](int64_t j, int64_t apart) {
+    Steps steps(p, j, apart, q.intervals);
+    State x[2];
+    for (int k = 0; k < 2; ++k) {
+      const int64_t at = j + k * apart;
       x[k] = {load_wide(t.state + at), load_wide(t.state + P + at)};
       if (kKeep) store_narrow(t.z - P + at, x[k].z), store_narrow(t.y - P + at, x[k].y);
     }
-    auto at = [&](int64_t n, int k) { return n * P + j + k * D; };
-    run<K>(
-        q.rows, q.mask, x, [&](int64_t n, int k) -> decltype(auto) { return steps[k](n); },
+    auto at = [&](int64_t n, int k) { return n * P + j + k * apart; };
+    run<2>(
+        q.rows, q.mask, x, [&](int64_t n, int k) -> const Step& { return steps(n, k); },
         [&](int64_t n, int k) { return load_wide(t.b + at(n, k)); },
         [&](int64_t n, int k, State x) {
           if (kKeep) store_narrow(t.z + at(n, k), x.z);
           store_narrow(t.y + at(n, k), x.y);
         });
-    for (int k = 0; k < K; ++k)
+    for (int k = 0; k < 2; ++k)
       store_narrow(t.state + at(0, k), x[k].z), store_narrow(t.state + P + at(0, k), x[k].y);
-  }
+  });
 }
 
 template <bool kKeep>
 void move(const Sizes& s, const Packed& p, const Place& q, const float* before, Tile& t) {
   take_rows(2, s.state, before, t.state, p.P);
-  with_steps(s.scheme, [&](auto kind) {
-    oscillate_by<kKeep, typename decltype(kind)::type>(p, q, t);
+  with_steps(s, p, [&](auto kind) {
+    oscillate_by<kKeep, typename decltype(kind)::type>(s, p, q, t);
   });
 }
 
@@ -272,35 +214,42 @@ void oscillate(const Sizes& s, const Place& q, const float* before, float* after
 // The adjoint, from `sensitivity`, which it moves on. The force's gradient takes the place of the
 // position's. t.b are forces times their weights.
 template <typename Steps>
-void oscillate_back_by(const Packed& p, const Place& q, float* sensitivity, Tile& t,
+void oscillate_back_by(const Sizes& s, const Packed& p, const Place& q, float* sensitivity, Tile& t,
                        const Gradients& d) {
   const int64_t P = p.P;
   double *d_interval = t.along, *d_weight = t.along + kTile * D;
-  for (int64_t j = 0; j < P; j += D) {
-    const Steps steps(p, j, q.intervals);
+  each_pair<Steps>(s, P, [&](int64_t j, int64_t apart) {
+    Steps steps(p, j, apart, q.intervals);
     typename Steps::Sums d_steps;
-    State x = {load_wide(sensitivity + j), load_wide(sensitivity + P + j)};
-    vd d_bias = {};
-    auto at = [&](int64_t n) { return n * P + j; };
-    pull_back(
-        q.rows, q.mask, x, [&](int64_t n) -> decltype(auto) { return steps(n); },
-        [&](int64_t n) { return State{load_wide(t.z - P + at(n)), load_wide(t.y - P + at(n))}; },
-        [&](int64_t n) { return load_wide(t.b + at(n)); },
-        [&](int64_t n) { return load_wide(t.dy + at(n)); },
-        [&](int64_t n, vd d_force, const Step& d_here) {
-          if (!q.mask || q.mask[n]) d_steps.add(steps, n, d_here, d_interval + n * D);
+    State x[2];
+    vd d_bias[2] = {};
+    auto at = [&](int64_t n, int k) { return n * P + j + k * apart; };
+    for (int k = 0; k < 2; ++k)
+      x[k] = {load_wide(sensitivity + at(0, k)), load_wide(sensitivity + P + at(0, k))};
+    pull_back<2>(
+        q.rows, q.mask, x, [&](int64_t n, int k) -> const Step& { return steps(n, k); },
+        [&](int64_t n, int k) {
+          return State{load_wide(t.z - P + at(n, k)), load_wide(t.y - P + at(n, k))};
+        },
+        [&](int64_t n, int k) { return load_wide(t.b + at(n, k)); },
+        [&](int64_t n, int k) { return load_wide(t.dy + at(n, k)); },
+        [&](int64_t n, int k, vd d_force, const Step& d_here) {
+          if (!q.mask || q.mask[n]) d_steps.add(steps, n, k, d_here, d_interval + n * D);
           if (q.weights) {
             const double weight = q.weights[n];
-            *reinterpret_cast<vd*>(d_weight + n * D) += d_force * load_wide(t.b + at(n)) / weight;
+            *reinterpret_cast<vd*>(d_weight + n * D) += d_force * load_wide(t.b + at(n, k)) / weight;
             d_force *= weight;
           }
-          store_narrow(t.dy + at(n), d_force);
-          d_bias += d_force;
+          store_narrow(t.dy + at(n, k), d_force);
+          d_bias[k] += d_force;
         });
-    store_narrow(sensitivity + j, x.z), store_narrow(sensitivity + P + j, x.y);
-    d_steps.give(d.step + j, P);
-    store_narrow(d.bias + j, load_wide(d.bias + j) + d_bias);
-  }
+    d_steps.give(d.step + j, P, apart);
+    for (int k = 0; k < 2; ++k) {
+      store_narrow(sensitivity + at(0, k), x[k].z), store_narrow(sensitivity + P + at(0, k), x[k].y);
+      float* bias = d.bias + at(0, k);
+      store_narrow(bias, load_wide(bias) + d_bias[k]);
+    }
+  });
 }
 
 void oscillate_back(const Sizes& s, const Place& q, float* sensitivity, float* d_intervals,
@@ -309,8 +258,8 @@ void oscillate_back(const Sizes& s, const Place& q, float* sensitivity, float* d
   const Gradients d(s, sums);
   Tile t(s, q.workspace);
   std::memset(t.along, 0, 2 * kTile * D * sizeof(double));
-  with_steps(s.scheme, [&](auto kind) {
-    oscillate_back_by<typename decltype(kind)::type>(p, q, sensitivity, t, d);
+  with_steps(s, p, [&](auto kind) {
+    oscillate_back_by<typename decltype(kind)::type>(s, p, q, sensitivity, t, d);
   });
   auto give = [&](const double* along, float* to) {
     for (int64_t n = 0; n < q.rows; ++n) {
@@ -538,11 +487,17 @@ void finish_back(const Sizes& s, const Place& q, float* d_u, float* sums) {
   copy_rows(q.rows, s.hidden, t.u, H, d_u, q.row);
 }
 
+void affine(int64_t in, int64_t out, const float* x, const float* weight_t, const float* bias,
+            float* y) {
+  product(1, padded(out), in, x, 0, 1, weight_t, padded(out), y, 0, bias, 0);  // rows are one row
+}
+
 }  // namespace
 
 namespace LINOSS_ISA {
-extern const Table kernels = {drive,     oscillate,       finish,         add_moments, finish_mixer,
-                              recompute, recompute_mixer, oscillate_back, finish_back};
+extern const Table kernels = {drive,           oscillate,      finish,      add_moments,
+                              finish_mixer,    recompute,      recompute_mixer,
+                              oscillate_back,  finish_back,    affine};
 }
 }  // namespace linoss::block
 
@@ -601,15 +556,10 @@ struct Problem {
     if (varying) shapes.check("intervals", m.intervals, {batch, time});
     if (or_null(m.weights)) shapes.check("weights", m.weights, {batch, time});
     if (shapes.wrong() || !packed.at) return;
-    const Packed p(sizes, packed.at);
-    row(m.mean, p.mean), row(m.scale, p.scale), row(m.bias, p.bias);
-    take_rows(varying ? kSchemeRows : kStepRows, state, m.step.typed_data(), p.step, p.P);
-    both(state, hidden, m.input.typed_data(), p.input, p.H, p.input_t, p.P);
-    both(hidden, state, m.output.typed_data(), p.output, p.P, p.output_t, p.H);
-    if (sizes.dense)
-      both(hidden, hidden, m.feedthrough.typed_data(), p.dense, p.H, p.dense_t, p.H);
-    else
-      row(m.feedthrough, p.feedthrough);
+    pack_mixer(sizes, Packed(sizes, packed.at),
+               {m.mean.typed_data(), m.scale.typed_data(), m.input.typed_data(), m.bias.typed_data(),
+                m.step.typed_data(), m.output.typed_data(), m.feedthrough.typed_data()},
+               varying ? kSchemeRows : kStepRows);
   }
 
   static Sizes sizes_of(const F32& u, const Mixer& m, double epsilon, std::string_view scheme,
@@ -617,10 +567,8 @@ struct Problem {
     Sizes s = {};
     std::tie(s.batch, s.time, s.hidden) = shapes.sizes<3>("u", u);
     std::tie(s.state, std::ignore) = shapes.sizes<2>("input", m.input);
-    constexpr std::string_view kNames[] = {"", "im", "imex", "verlet", "exact"};
-    const auto* found = std::find(std::begin(kNames), std::end(kNames), scheme);
-    if (found == std::end(kNames)) shapes.refuse("scheme", std::string(scheme));
-    s.scheme = static_cast<Scheme>(found - std::begin(kNames));
+    s.scheme = scheme_of(scheme);
+    if (s.scheme == Scheme::unknown) shapes.refuse("scheme", std::string(scheme));
     s.epsilon = static_cast<float>(epsilon);
     s.dense = m.feedthrough.dimensions().size() == 2;
     return s;
@@ -632,16 +580,6 @@ struct Problem {
       shapes.check(name, buffer, {sizes.hidden, sizes.hidden});
     else
       shapes.check(name, buffer, {sizes.hidden});
-  }
-
-  static void row(const F32& from, float* to) {
-    std::memcpy(to, from.typed_data(), from.size_bytes());
-  }
-  static void both(int64_t rows, int64_t columns, const float* from, float* to, int64_t to_row,
-                   float* to_t, int64_t to_t_row) {
-    take_rows(rows, columns, from, to, to_row);
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j) to_t[j * to_t_row + i] = from[i * columns + j];
   }
 
   int64_t workspace() const { return Tile(sizes, nullptr).parts.size; }
@@ -766,12 +704,8 @@ struct Glu {
   void pack(const Problem& p, Shapes& shapes) const {
     const int64_t hidden = p.sizes.hidden;
     shapes.check("glu", weight, {2 * hidden, hidden}), shapes.check("glu_bias", bias, {2 * hidden});
-    if (shapes.wrong() || !p.packed.at) return;
-    const Packed to(p.sizes, p.packed.at);
-    take_rows(2, hidden, bias.typed_data(), to.glu_bias, to.H);
-    for (int half = 0; half < 2; ++half)
-      Problem::both(hidden, hidden, weight.typed_data() + half * hidden * hidden,
-                    to.glu + half * to.H * to.H, to.H, to.glu_t + half * to.H, 2 * to.H);
+    if (!shapes.wrong() && p.packed.at)
+      pack_glu(p.sizes, Packed(p.sizes, p.packed.at), weight.typed_data(), bias.typed_data());
   }
 };
 

@@ -121,9 +121,12 @@ ffi::Error parallel_steps(Threads& threads, int64_t count, int64_t steps, int64_
   });
 }
 
+void add_stream(nb::module_& m);  // stream.cpp
+
 }  // namespace linoss
 
 NB_MODULE(_native, m) {
+  linoss::add_stream(m);
   m.def("instruction_set", &linoss::instruction_set);
   m.attr("tile") = linoss::kTile;
   m.def("handlers", [] {

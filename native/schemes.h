@@ -5,14 +5,26 @@
 // of doubles. A model keeps A >= G^2 / 4: overdamped oscillators have no form here.
 #pragma once
 
-#include <cstdint>
+#ifndef LINOSS_ISA
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#endif
 
 namespace linoss {
 
 // What gives the steps: one constant step of kStepRows rows, or a scheme with rows A, timestep, G and
 // the longest step that is taken.
-enum class Scheme : int64_t { constant, im, imex, verlet, exact };
+enum class Scheme { constant, im, imex, verlet, exact, unknown };
 constexpr int kSchemeRows = 4;
+
+#ifndef LINOSS_ISA
+// By the name that Python gives it, empty for a constant step.
+inline Scheme scheme_of(std::string_view name) {
+  constexpr std::string_view kNames[] = {"", "im", "imex", "verlet", "exact"};
+  return static_cast<Scheme>(std::find(std::begin(kNames), std::end(kNames), name) - kNames);
+}
+#endif
 
 }  // namespace linoss
 
@@ -28,9 +40,13 @@ typedef int64_t vl __attribute__((vector_size(D * 8), may_alias));
 inline vd each(double x) { return x - vd{}; }
 inline vd lower(vd a, vd b) { return a < b ? a : b; }
 inline bool any(vl mask) {
-  int64_t found = 0;
-  for (int i = 0; i < D; ++i) found |= mask[i];
-  return found;
+#pragma GCC unroll 4
+  for (int half = D / 2; half > 0; half /= 2) {
+    vl other;
+    for (int i = 0; i < D; ++i) other[i] = (i + half) % D;
+    mask |= __builtin_shuffle(mask, other);
+  }
+  return mask[0];
 }
 inline vd root(vd x) {
   vd y;
@@ -72,69 +88,75 @@ inline void sine_cosine(vd angle, vd& sine, vd& cosine) {
   cosine = (vd)((vl)(swapped ? s : c) ^ turned);
 }
 
-// F, the response to a unit force from rest, and its derivatives.
-struct Response {
-  vd z, y, z_A, z_h, z_G, y_A, y_h, y_G;
-};
+// A rule is made of A and G of D oscillators. For a sample it finds what steps of length h have in
+// common, and from that the step, or what its gradient d pulls on A, h and G.
 struct Pull {
   vd A, h, G;
 };
 
+// F, the response to a unit force from rest, and its derivatives.
+struct Response {
+  vd z, y, z_A, z_h, z_G, y_A, y_h, y_G;
+};
+
 // Schemes whose M follows from F: [[1 - A F_y - G F_z, -A F_z], [F_z, 1 - A F_y]]; where the force is
 // explicit, zz has no A F_y.
-template <typename Rule>
+template <bool kExplicit>
 struct FromResponse {
-  static Step step(vd A, vd h, vd G) {
-    const Response f = Rule::respond(A, h, G);
-    const vd yy = 1 - A * f.y, zz = (Rule::kExplicit ? each(1) : yy) - G * f.z;
+  vd A, G;
+  using Sample = Response;
+  Step step(const Response& f) const {
+    const vd yy = 1 - A * f.y, zz = (kExplicit ? each(1) : yy) - G * f.z;
     return {zz, -A * f.z, f.z, yy, f.z, f.y};
   }
-  static Pull pull(vd A, vd h, vd G, const Step& d) {
-    const Response f = Rule::respond(A, h, G);
-    const vd d_stiff = Rule::kExplicit ? d.yy : d.zz + d.yy;
+  Pull pull(const Response& f, const Step& d) const {
+    const vd d_stiff = kExplicit ? d.yy : d.zz + d.yy;
     const vd dz = d.fz + d.yz - A * d.zy - G * d.zz, dy = d.fy - A * d_stiff;
     return {dz * f.z_A + dy * f.y_A - f.y * d_stiff - f.z * d.zy, dz * f.z_h + dy * f.y_h,
             dz * f.z_G + dy * f.y_G - f.z * d.zz};
   }
 };
 
-struct Im : FromResponse<Im> {
-  static constexpr bool kExplicit = false;
-  static Response respond(vd A, vd h, vd G) {
+struct Im : FromResponse<false> {
+  Im(vd A, vd G) : FromResponse{A, G} {}
+  Response at(vd h) const {
     const vd S = 1 / (1 + h * (G + h * A)), z = h * S, y = h * z, slope = z * (G + 2 * h * A);
     return {z, y, -z * y, S - S * slope, -z * z, -y * y, z * (2 - slope), -z * y};
   }
 };
 
-struct Imex : FromResponse<Imex> {
-  static constexpr bool kExplicit = true;
-  static Response respond(vd, vd h, vd G) {
+struct Imex : FromResponse<true> {
+  Imex(vd A, vd G) : FromResponse{A, G} {}
+  Response at(vd h) const {
     const vd S = 1 / (1 + h * G), z = h * S, y = h * z;
     return {z, y, vd{}, S * S, -z * z, vd{}, z * (1 + S), -z * y};
   }
 };
 
-struct Exact : FromResponse<Exact> {
-  static constexpr bool kExplicit = false;
-
-  // E = e^{-a h}, c = cos(omega h), s = sin(omega h) / omega with a = G / 2, omega^2 = A - a^2:
-  // F = [E s, (1 - E (c + a s)) / A]. Where A is small, by its series.
-  static Response respond(vd A, vd h, vd G) {
-    const vd scaled = h * h * A, a = G / 2;
-    const vl small = scaled < each(1e-3);
-    const vd square = A - a * a, omega = root(square > each(1e-30) ? square : each(1e-30));
-    vd sine, angle = lower(omega * h, each(1e9)), c;
+// With E = e^{-a h}, c = cos(omega h), s = sin(omega h) / omega, a = G / 2, omega^2 = A - a^2:
+// F = [E s, (1 - E (c + a s)) / A]. Where h^2 A is small, by its series.
+struct Exact : FromResponse<false> {
+  vd a, omega, per_omega, per_A;
+  Exact(vd A, vd G) : FromResponse{A, G}, a(G / 2) {
+    const vd square = A - a * a;
+    omega = root(square > each(1e-30) ? square : each(1e-30));
+    per_omega = 1 / omega, per_A = A > vd{} ? 1 / A : vd{};
+  }
+  Response at(vd h) const {
+    const vd scaled = h * h * A, angle = lower(omega * h, each(1e9)), x = angle * angle;
+    vd sine, c;
     sine_cosine(angle, sine, c);
-    const vd E = exponential(-a * h), s = sine / omega, x = angle * angle;
+    const vd E = exponential(-a * h), s = sine * per_omega;
     const vd bent = x < each(1e-3) ? h * h * h * (-1. / 6 + x * (1. / 60 - x / 1680))
-                                   : (h * c - s) / (2 * omega * omega);  // ds / d omega^2
-    const vd inverse = 1 / A, p = E * (c + a * s);
+                                   : (h * c - s) / 2 * per_omega * per_omega;  // ds / d omega^2
+    const vd p = E * (c + a * s);
     Response f;
-    f.z = E * s, f.y = (1 - p) * inverse;
+    f.z = E * s, f.y = (1 - p) * per_A;
     f.z_A = E * bent, f.z_G = -h / 2 * f.z - a * f.z_A;
-    f.y_A = -(E * (a * bent - h / 2 * s) + f.y) * inverse;
-    f.y_G = (h * p - E * (s + a * h * s - 2 * a * a * bent)) / 2 * inverse;
-    if (any(small)) {
+    f.y_A = -(E * (a * bent - h / 2 * s) + f.y) * per_A;
+    f.y_G = (h * p - E * (s + a * h * s - 2 * a * a * bent)) / 2 * per_A;
+    const vl small = (scaled < each(1e-3)) & (h > vd{});
+    if (__builtin_expect(any(small), 0)) {
       const Response g = series(scaled, h, h * G);
       f.z = small ? g.z : f.z, f.y = small ? g.y : f.y;
       f.z_A = small ? g.z_A : f.z_A, f.y_A = small ? g.y_A : f.y_A;
@@ -149,7 +171,6 @@ struct Exact : FromResponse<Exact> {
   static Response series(vd X, vd h, vd g) {
     vd before = {}, before_X = {}, before_g = {}, term = each(0.5), term_X = {}, term_g = {};
     Response f = {each(1), each(0.5), {}, {}, {}, {}, {}, {}};
-#pragma GCC unroll 8
     for (int n = 3; n <= 8; ++n) {
       const double over = -1. / (n * (n - 1)), m = n - 1;
       const vd after = over * (g * m * term + X * before);
@@ -168,11 +189,15 @@ struct Exact : FromResponse<Exact> {
 };
 
 struct Verlet {
-  static Step step(vd A, vd h, vd) {
+  vd A, G;
+  using Sample = vd;  // h
+  Verlet(vd A, vd G) : A(A), G(G) {}
+  vd at(vd h) const { return h; }
+  Step step(vd h) const {
     const vd X = h * h * A, half = 1 - X / 2;
     return {half, -h * A * (1 - X / 4), h, half, h * half, h * h};
   }
-  static Pull pull(vd A, vd h, vd, const Step& d) {
+  Pull pull(vd h, const Step& d) const {
     const vd X = h * h * A, both = d.zz + d.yy;
     return {-h * (h / 2 * both + (1 - X / 2) * d.zy + h * h / 2 * d.fz),
             -A * (h * both + (1 - 0.75 * X) * d.zy) + d.yz + (1 - 1.5 * X) * d.fz + 2 * h * d.fy,

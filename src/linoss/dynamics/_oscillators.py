@@ -154,12 +154,11 @@ class Oscillators(eqx.Module):
         """The step of this bank, repeated `copies` times with shared parameters.
 
         `intervals`, for irregular sampling, is the time since the previous sample in units of the
-        regular one. Where a scheme has a stability bound, a step is cut to `Scheme.longest`, but
-        not below the regular one.
+        regular one. Where a scheme has a stability bound, steps are cut to `Scheme.longest`.
         """
         scheme = find_scheme(self.scheme)
         A, h, G = (jnp.tile(x, copies) for x in (self.stiffness, self.timestep, self.damping))
         if intervals is None:
             return make_transition(scheme, A, h, G)
-        longest = None if scheme.longest is None else jnp.maximum(h, scheme.longest(A))
+        longest = None if scheme.longest is None else scheme.longest(A)
         return make_transition(scheme, A, h, G, intervals[..., None], longest)

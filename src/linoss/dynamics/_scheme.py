@@ -56,8 +56,8 @@ class Scheme:
     """stiffness -> the longest step that a model takes between irregular samples, well inside the
     stable ones. None if there is no bound."""
     native: str | None = None
-    """The name of these formulas in `native/schemes.h`, which compute steps that vary from sample to
-    sample inside a kernel. None if they are not there: JAX then computes them."""
+    """The name of these formulas in `native/schemes.h`, by which kernels compute steps that vary
+    from sample to sample. None if they are not there: JAX then computes the steps."""
 
     def steps(
         self,

@@ -219,26 +219,42 @@ class Block(eqx.Module):
             rest = self.backward_mixer.init_state(tuple(batch))
             there = _visits(self.backward_mixer, samples, rest, reverse=True)[0]
             extra = fused_mixer(forms[1], sequences, weights[1], there)
-        before = self.mixer.init_state(tuple(batch)) if state is None else state
+        before: OscillatorState = self.mixer.init_state(tuple(batch)) if state is None else state
         visits, after = _visits(self.mixer, samples, before, reverse=False)
         start = before.oscillators.reshape(-1, *before.oscillators.shape[-2:])
         first_sample = samples.split.first_sample(math.prod(batch), time)
-        out, final, means, moments = fused_block(
+        results: Any = fused_block(
             forms[0],
             sequences,
             weights[0],
-            GLUWeights(
-                self.glu.weight,
-                jnp.zeros(2 * hidden) if self.glu.bias is None else self.glu.bias,
-            ),
+            self._glu_weights,
             jnp.concatenate([_both_words(words), first_sample]),
             visits,
             extra,
             start_of_shard(weights[0], sequences, start, samples),
         )
+        out, final, means, new_moments = results
         after = OscillatorState(final.reshape(before.oscillators.shape), after.interval)
-        averages = Averages(means.reshape(*batch, hidden), moments)
-        return out.reshape(u.shape), after, norm, averages
+        return (
+            out.reshape(u.shape),
+            after,
+            norm,
+            Averages(means.reshape(*batch, hidden), new_moments),
+        )
+
+    def stream_weights(self) -> tuple[Array, ...]:
+        """What a native stream takes: norm and mixer, with both kinds of rows, and GLU."""
+        hidden = self.mixer.hidden_size
+        samples = Samples(jnp.zeros((1, hidden), jnp.float32))
+        mean, scale, _ = self.norm.mean_and_scale(samples.values, samples, training=False)
+        B, bias, C, D = self.mixer.projections()
+        rows = (self.mixer.step_rows(varying=varying) for varying in (False, True))
+        return (mean, scale, B, bias, *rows, C, D, *self._glu_weights)
+
+    @property
+    def _glu_weights(self) -> GLUWeights:
+        weight, bias = self.glu.weight, self.glu.bias
+        return GLUWeights(weight, jnp.zeros(weight.shape[0]) if bias is None else bias)
 
     def step_rows(self, samples: Samples) -> tuple[Float[Array, "rows m"], ...]:
         """What native passes compute the steps of each mixer from."""
@@ -251,12 +267,11 @@ def _visits(
 ) -> tuple[Visits, Any]:
     """The samples as a native pass visits them, and the state with what else is carried on."""
     weights, after = mixer.weights(samples, state, reverse=reverse)
-    mask, intervals = samples.mask_bytes(), samples.intervals
-    time = samples.values.shape[-2]
+    mask = samples.mask_bytes()
+    intervals = samples.intervals_after() if reverse else samples.intervals
     if intervals is None:
         intervals = jnp.zeros((0, 0), jnp.float32)
-    else:
-        intervals = (samples.intervals_after() if reverse else intervals).reshape(-1, time)
+    intervals = intervals.reshape(-1, intervals.shape[-1]) if intervals.size else intervals
     if reverse:
         mask, intervals = jnp.flip(mask, 1), jnp.flip(intervals, 1)
     return Visits(mask, intervals, weights), after

@@ -159,9 +159,7 @@ def fused_mixer(
 def _mix_forward(form: Form, u: Array, mixer: MixerWeights, visits: Visits) -> tuple[Any, Any]:
     batch, time, _ = u.shape
     results = (_shape(u.shape), _shape((batch, _kernels.tiles(time), 2, mixer.bias.size)))
-    out, kept = _kernels.call(
-        "linoss_mix_forward", results, u, *mixer, *visits, **form.attributes
-    )
+    out, kept = _kernels.call("linoss_mix_forward", results, u, *mixer, *visits, **form.attributes)
     return out, (u, mixer, visits, kept)
 
 
@@ -180,7 +178,7 @@ fused_mixer.defvjp(_mix_forward, _mix_backward)
 _shape = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
 
 
-def _no_gradient(integers: Array) -> np.ndarray:
+def _no_gradient(integers: Array) -> Any:
     return np.zeros(integers.shape, jax.dtypes.float0)
 
 

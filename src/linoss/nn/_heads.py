@@ -46,6 +46,12 @@ class AbstractHead(eqx.Module):
     def horizon(self) -> int | None:
         """The number of steps to forecast; None if the head does not forecast."""
 
+    @property
+    @abc.abstractmethod
+    def on_a_stream(self) -> tuple[str, bool]:
+        """What `run` does, as native streams know it: pooling, or "" for none, before the decoder,
+        and whether a tanh comes after it."""
+
     @abc.abstractmethod
     def prepare(
         self, samples: Samples, future: Float[Array, "*batch horizon in"] | None
@@ -99,6 +105,11 @@ class PooledHead(AbstractHead):
     def horizon(self) -> None:
         """It does not forecast."""
         return None
+
+    @property
+    def on_a_stream(self) -> tuple[str, bool]:
+        """The pooling of all samples so far."""
+        return self.pooling, False
 
     def prepare(self, samples: Samples, future: Any) -> Samples:
         """The samples, with missing ones masked."""
@@ -187,6 +198,11 @@ class StepHead(AbstractHead):
         """It does not forecast."""
         return None
 
+    @property
+    def on_a_stream(self) -> tuple[str, bool]:
+        """The decoder, with or without tanh."""
+        return "", self.squash
+
     def prepare(self, samples: Samples, future: Any) -> Samples:
         """The samples, with missing ones masked."""
         return samples.joined()
@@ -228,6 +244,11 @@ class ForecastHead(AbstractHead):
     def horizon(self) -> int:
         """The number of steps to forecast."""
         return self.steps_ahead
+
+    @property
+    def on_a_stream(self) -> tuple[str, bool]:
+        """The decoder."""
+        return "", False
 
     def prepare(
         self, samples: Samples, future: Float[Array, "*batch horizon in"] | None

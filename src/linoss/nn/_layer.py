@@ -180,9 +180,7 @@ class LinOSSLayer(AbstractMixer):
             return jnp.zeros((0, 0), jnp.float32), state
         intervals = samples.intervals_after() if reverse else samples.intervals
         time = samples.values.shape[-2]
-        return weights_of_forces(
-            weigh, state, intervals, samples.mask, time=time, reverse=reverse
-        )
+        return weights_of_forces(weigh, state, intervals, samples.mask, time=time, reverse=reverse)
 
 
 def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:

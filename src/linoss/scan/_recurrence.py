@@ -49,7 +49,8 @@ class Recurrence(eqx.Module):
             step = self.parameters
         else:
             assert sampling.intervals is not None
-            step = self.scheme.steps(*self.parameters, sampling.intervals)
+            A, timestep, G, longest = self.parameters
+            step = self.scheme.steps(A, timestep, G, longest, sampling.intervals)
         return step if sampling.mask is None else _masked(step, sampling.mask)
 
     def adjoint_step(self, sampling: Sampling) -> Step:

@@ -226,15 +226,19 @@ class Loop:
         loss = float(self.state.carry.bad_loss)
         what = "but its gradient is not finite" if np.isfinite(loss) else "expected a finite number"
         raise TrainingError(
-            f"the loss of update {step} is {loss:.6g}, {what}; try a lower learning_rate (now "
-            f"{self.config.learning_rate}), {self._clip_advice()}{self._huge_values(step)}. The "
+            f"the loss of update {step} is {loss:.6g}, {what}; {self._advice(step)}"
+            f"{self._huge_values(step)}. The "
             f"result of this error is that of update {self.good.step}",
             self.result(self.good),
         )
 
-    def _clip_advice(self) -> str:
-        clip = self.config.clip_norm
-        return "clip_norm=1" if clip is None else f"or a lower clip_norm (now {clip})"
+    def _advice(self, step: int) -> str:
+        """What to change; before the first update it is not how fast the model learns."""
+        if step == 0:
+            return "no update came before it: look at the data, or choose another scheme"
+        clip, rate = self.config.clip_norm, self.config.learning_rate
+        other = "clip_norm=1" if clip is None else f"or a lower clip_norm (now {clip})"
+        return f"try a lower learning_rate (now {rate}), {other}"
 
     def _huge_values(self, step: int) -> str:
         """A hint at the largest value of the batch of that step, if it is huge."""
