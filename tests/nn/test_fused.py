@@ -77,7 +77,7 @@ def compare(block, batch, time, *, masked=False, varying=False):
     for path, expected in jax.tree_util.tree_leaves_with_path(plain):
         size = np.max(np.abs(expected), initial=1e-6)
         np.testing.assert_allclose(
-            found[path], expected, rtol=0, atol=5e-5 * size, err_msg=jax.tree_util.keystr(path)
+            found[path], expected, rtol=0, atol=3e-4 * size, err_msg=jax.tree_util.keystr(path)
         )
 
 
@@ -168,7 +168,7 @@ def test_steps_that_vary_have_the_formulas_of_the_scheme(name):
         longest = np.asarray(scheme.longest(jnp.asarray(A)))
     rows = np.stack([A, timestep, G, longest]).astype(np.float32)
     intervals = np.exp(generator.normal(0, 2, (2, time))).astype(np.float32)
-    force, pull = generator.normal(size=(2, 2, time, m)).astype(np.float32)
+    force, pull = jnp.asarray(generator.normal(size=(2, 2, time, m)), jnp.float32)
     identity = (jnp.zeros(m), jnp.ones(m), jnp.eye(m), jnp.zeros(m))
     no = jnp.zeros((0, 0))
 

@@ -28,6 +28,13 @@ from linoss.nn._norm import AbstractNorm, make_norm
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState
 
+OUTSIDE_KERNELS = (
+    "double precision",
+    "irregular times with a scheme that has no native form",
+    "time split over devices with irregular times, both directions, layer norm or Verlet",
+)
+"""What runs as the plain block where the engine is native, in words."""
+
 
 class GLU(eqx.Module):
     """sigmoid(W_1 x) * W_2 x, both products in one."""
@@ -145,46 +152,40 @@ class Block(eqx.Module):
         return u + dropout(self.glu(y), self.dropout, second, samples.split), state, norm
 
     @property
-    def has_fused_form(self) -> bool:
-        """Whether native passes exist for this block, on regular samples."""
-        return all(mixer.has_projections for mixer in self._mixers)
-
-    @property
     def _mixers(self) -> list[AbstractMixer]:
         both = (self.mixer, self.backward_mixer)
         return [mixer for mixer in both if mixer is not None]
 
-    def why_not_fused(self, samples: Samples, *, single: bool = True) -> str | None:
-        """What keeps the block from running as a native pass, in words; None if nothing does.
+    def outside_kernels(self, *, irregular: bool, time_split: bool) -> str | None:
+        """Why native passes do not cover this block, in words; None if they do.
 
-        `single` is whether all numbers are in single precision.
+        `irregular` is whether samples have intervals, `time_split` whether time is split over
+        devices.
         """
-        if samples.engine != "native":
-            return f"engine {samples.engine!r}"
-        if not self.has_fused_form:
+        if not all(mixer.has_projections for mixer in self._mixers):
             return "a mixer without a native form"
-        if not single:
-            return "double precision"
-        varying = samples.intervals is not None
-        if varying and any(mixer.native_scheme is None for mixer in self._mixers):
+        if irregular and any(mixer.native_scheme is None for mixer in self._mixers):
             return "irregular times with a scheme that has no native form"
-        if samples.split.time is not None and (
-            varying
-            or self.backward_mixer is not None
-            or self.norm.epsilon_over_channels
-            or self.mixer.weighs_forces
-        ):
-            return (
-                "time split over devices with irregular times, both directions, layer norm or a "
-                "scheme that weighs forces"
-            )
+        if time_split:
+            for name, found in (
+                ("irregular times", irregular),
+                ("both directions", self.backward_mixer is not None),
+                ("a norm over channels", self.norm.epsilon_over_channels > 0),
+                ("a scheme that weighs forces", self.mixer.weighs_forces),
+            ):
+                if found:
+                    return f"time split over devices, with {name}"
         return None
 
     def is_fused(self, u: Array, samples: Samples) -> bool:
-        """Whether the block runs as a native pass."""
+        """Whether the block runs as a native pass: in single precision, if kernels cover it."""
         arrays = jax.tree.leaves(eqx.filter((self, u), eqx.is_inexact_array))
-        single = all(x.dtype == jnp.float32 for x in arrays)
-        return self.why_not_fused(samples, single=single) is None
+        irregular, time_split = samples.intervals is not None, samples.split.time is not None
+        return (
+            samples.engine == "native"
+            and all(x.dtype == jnp.float32 for x in arrays)
+            and self.outside_kernels(irregular=irregular, time_split=time_split) is None
+        )
 
     def run_fused(
         self,

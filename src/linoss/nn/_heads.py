@@ -33,6 +33,16 @@ def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, 
     return product + align(linear.bias, product)
 
 
+class OnAStream(NamedTuple):
+    """The parts of a head that answers after each sample."""
+
+    decoder: eqx.nn.Linear
+    pooling: str
+    """Before the decoder; empty if it reads the last features as they are."""
+    squash: bool
+    """Whether a tanh comes after it."""
+
+
 class AbstractHead(eqx.Module):
     """Maps the features of the last block to answers."""
 
@@ -48,9 +58,8 @@ class AbstractHead(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def on_a_stream(self) -> tuple[str, bool]:
-        """What `run` does, as native streams know it: pooling, or "" for none, before the decoder,
-        and whether a tanh comes after it."""
+    def on_a_stream(self) -> "OnAStream":
+        """What `run` does, as native streams know it."""
 
     @abc.abstractmethod
     def prepare(
@@ -107,9 +116,9 @@ class PooledHead(AbstractHead):
         return None
 
     @property
-    def on_a_stream(self) -> tuple[str, bool]:
+    def on_a_stream(self) -> "OnAStream":
         """The pooling of all samples so far."""
-        return self.pooling, False
+        return OnAStream(self.decoder, self.pooling, False)
 
     def prepare(self, samples: Samples, future: Any) -> Samples:
         """The samples, with missing ones masked."""
@@ -199,9 +208,9 @@ class StepHead(AbstractHead):
         return None
 
     @property
-    def on_a_stream(self) -> tuple[str, bool]:
+    def on_a_stream(self) -> "OnAStream":
         """The decoder, with or without tanh."""
-        return "", self.squash
+        return OnAStream(self.decoder, "", self.squash)
 
     def prepare(self, samples: Samples, future: Any) -> Samples:
         """The samples, with missing ones masked."""
@@ -246,9 +255,9 @@ class ForecastHead(AbstractHead):
         return self.steps_ahead
 
     @property
-    def on_a_stream(self) -> tuple[str, bool]:
+    def on_a_stream(self) -> "OnAStream":
         """The decoder."""
-        return "", False
+        return OnAStream(self.decoder, "", False)
 
     def prepare(
         self, samples: Samples, future: Float[Array, "*batch horizon in"] | None

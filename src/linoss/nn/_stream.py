@@ -19,8 +19,8 @@ class Stream:
     """A model with its weights made ready, and its state after the samples so far.
 
     Computes the same as [`linoss.LinOSS.step`][], faster, for samples that come one at a time: by
-    one call of a native kernel where there are kernels, else by a compiled program. The program also
-    serves double precision and schemes that weigh forces.
+    one call of a native kernel where there are kernels, else by a compiled program, as for double
+    precision and for schemes that weigh forces.
 
     ```python
     >>> import jax, jax.numpy as jnp, linoss
@@ -124,26 +124,26 @@ class _Native:
     """By a kernel, which moves on the arrays of this state in place."""
 
     def __init__(self, model: LinOSS, state: ModelState):
-        oscillators, head = state.blocks.oscillators, state.head
-        blocks, *self._batch, pairs, _ = oscillators.shape
+        blocks, *self._batch, pairs, _ = state.blocks.oscillators.shape
         streams = int(np.prod(self._batch))
         self._states = np.empty((blocks, streams, 2, pairs), np.float32)
         hidden = model.config.hidden_size
-        pools, squash = model.head.on_a_stream
-        self._pooled = np.zeros((streams, hidden) if pools else (0, 0), np.float32)
-        self._counts = np.zeros(streams if pools else 0, np.int32)
+        _, pooling, squash = model.head.on_a_stream
+        self._pooled = np.zeros((streams, hidden) if pooling else (0, 0), np.float32)
+        self._counts = np.zeros(streams if pooling else 0, np.int32)
         self._empty, self._out = state, (*self._batch, model.config.out_size)
         self.state = state
-        block = model.blocks[0]
+        block, decoder = model.blocks[0], model.head.on_a_stream.decoder
         assert model.encoder.bias is not None
+        assert decoder.bias is not None
         self._kernel = _kernels.native.Stream(
             *_arrays(model.encoder.weight, model.encoder.bias),
             [_arrays(*block.stream_weights()) for block in model.blocks],
-            *_arrays(model.head.decoder.weight, model.head.decoder.bias),
+            *_arrays(decoder.weight, decoder.bias),
             self._states,
             self._pooled,
             self._counts,
-            pools,
+            pooling,
             squash,
             block.norm.epsilon_over_channels,
             block.mixer.native_scheme,
