@@ -6,8 +6,8 @@
   product and by SciPy's BLAS.
 - `length`: cost of a step of sequence as sequences grow, and the memory of a million steps.
 - `stream`: a sample at a time.
-- `forms`: an update of a block in its other forms (irregular times, layer norm, Verlet, dense D, both
-  directions), against the default one.
+- `forms`: an update of a block in its other forms (irregular times, layer norm, Verlet, dense D,
+  both directions), against the default one.
 - `threads`: one long sequence on one core and on all.
 
 Times are medians of repeats that take turns. For `step` and `length` each method has a process of
@@ -273,7 +273,8 @@ def report_threads(sizes: list[str], repeats: int) -> None:
     print("| cores | the gradient of an update, 10^6 steps |")
     print("|---|---|")
     program = (
-        "import os, sys; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]);"
+        "import os, sys; mine = sorted(os.sched_getaffinity(0));"
+        "os.sched_setaffinity(0, mine[: int(sys.argv[1])]);"
         "import jax, linoss; from measure import seconds, update_of;"
         "config = linoss.LinOSSConfig(in_size=4, out_size=2, hidden_size=64, num_blocks=1);"
         "model = linoss.LinOSS(config, key=jax.random.key(0));"

@@ -54,7 +54,7 @@ class Scheme:
     from piece to piece. None if every force has weight 1."""
     longest: Callable[[Values], Values] | None = None
     """stiffness -> the longest step that a model takes between irregular samples, well inside the
-    stable ones. None if there is no bound."""
+    stable ones. None if steps are taken as they come."""
     native: str | None = None
     """The name of these formulas in `native/schemes.h`, by which kernels compute steps that vary
     from sample to sample. None if they are not there: JAX then computes the steps."""

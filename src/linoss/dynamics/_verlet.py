@@ -19,7 +19,6 @@ weight of the trapezoidal rule). These weights keep the scheme of second order; 
 
 import jax.numpy as jnp
 
-from linoss.dynamics._imex import longest
 from linoss.dynamics._scheme import Interval, Scheme, Step, Values
 
 
@@ -55,6 +54,4 @@ def weigh(previous: Values, interval: Values) -> Values:
     return (previous + interval) / (2 * interval)
 
 
-VERLET = Scheme(
-    step, stable, stable, ring, damped=False, weigh=weigh, longest=longest, native="verlet"
-)
+VERLET = Scheme(step, stable, stable, ring, damped=False, weigh=weigh, native="verlet")
