@@ -108,7 +108,7 @@ def test_wrong_samples_and_states_are_refused():
         listen(jnp.zeros(3))
     with pytest.raises(ValueError, match="sample has dtype int"):
         listen(np.zeros(2, int))
-    with pytest.raises(ValueError, match="interval is 0.0, expected a finite number > 0"):
+    with pytest.raises(ValueError, match=r"interval is 0\.0, expected a finite number > 0"):
         listen(jnp.zeros(2), interval=0.0)
     with pytest.raises(ValueError, match="state is of another model or batch"):
         listen.state = make_model().init_state((4,))

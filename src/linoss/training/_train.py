@@ -130,8 +130,8 @@ def _warn_of_cut_steps(model: LinOSS, inputs: Inputs) -> None:
     if inputs.irregular and SCHEMES[scheme].longest is not None:
         warnings.warn(
             f"scheme is {scheme!r}, which is stable for short steps only, and the times are "
-            "irregular: a step between samples is cut to h = 1/sqrt(A) for each oscillator. Schemes "
-            "without that bound: 'im' and 'exact'",
+            "irregular: a step between samples is cut to h = 1/sqrt(A) for each oscillator. 'im' "
+            "and 'exact' have no such bound",
             stacklevel=3,
         )
 
