@@ -48,6 +48,20 @@ std::vector<std::pair<const char*, XLA_FFI_Handler*>>& targets() {
 
 Target::Target(const char* name, XLA_FFI_Handler* handler) { targets().emplace_back(name, handler); }
 
+std::vector<void (*)(nb::module_&)>& module_parts() {
+  static std::vector<void (*)(nb::module_&)> known;
+  return known;
+}
+
+Module::Module(void (*define)(nb::module_&)) { module_parts().push_back(define); }
+
+void Threads::start(std::function<void()> work) {
+  if (pool_)
+    pool_->Schedule(std::move(work));
+  else
+    own_.emplace_back(std::move(work));
+}
+
 void on_large_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
 #if defined(__linux__)
   constexpr uintptr_t kLarge = 1 << 21;
@@ -84,8 +98,8 @@ ffi::Error parallel(Threads& threads, int64_t count, int64_t floats,
   };
   Memory<float> memory(floats);
   if (!memory.at) return out_of_memory();
-  const int64_t helpers = std::min<int64_t>(count, threads.pool.num_threads()) - 1;
-  for (int64_t i = 0; i < helpers; ++i) threads.pool.Schedule(std::function<void()>(help));
+  const int64_t helpers = std::min<int64_t>(count, threads.count()) - 1;
+  for (int64_t i = 0; i < helpers; ++i) threads.start(help);
   run(memory);
   std::unique_lock<std::mutex> lock(shared->mutex);
   shared->all_done.wait(lock, [&] { return shared->done == count; });
@@ -110,7 +124,7 @@ void Turns::wait_long(int64_t turn) const {
 
 ffi::Error parallel_steps(Threads& threads, int64_t count, int64_t steps, int64_t floats,
                           const std::function<void(int64_t, int64_t, float*)>& work) {
-  const int64_t workers = std::max<int64_t>(threads.pool.num_threads(), 1);
+  const int64_t workers = std::max<int64_t>(threads.count(), 1);
   // Whole sequences keep all threads busy, or share their sums in turn.
   if (count % workers == 0 || count >= 4 * workers || count > kGroups)
     return parallel(threads, count, floats, [&](int64_t i, float* memory) {
@@ -121,12 +135,9 @@ ffi::Error parallel_steps(Threads& threads, int64_t count, int64_t steps, int64_
   });
 }
 
-void add_stream(nb::module_& m);  // stream.cpp
-
 }  // namespace linoss
 
 NB_MODULE(_native, m) {
-  linoss::add_stream(m);
   m.def("instruction_set", &linoss::instruction_set);
   m.attr("tile") = linoss::kTile;
   m.def("handlers", [] {
@@ -135,4 +146,5 @@ NB_MODULE(_native, m) {
       handlers[name] = nb::capsule(reinterpret_cast<void*>(handler));
     return handlers;
   });
+  for (auto define : linoss::module_parts()) define(m);
 }

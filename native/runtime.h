@@ -11,11 +11,16 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 #include "kernel.h"
 #include "xla/ffi/api/ffi.h"
+
+namespace nanobind { class module_; }
 
 namespace linoss {
 
@@ -47,10 +52,23 @@ int level();
 
 // ---- Handlers ----
 
-// A handler's first parameter: XLA's threads.
-struct Threads {
-  Threads(ffi::ThreadPool pool) : pool(pool) {}
-  ffi::ThreadPool pool;
+// A handler's first parameter: XLA's threads. Functions that Python calls without XLA have threads of
+// their own, which end with this object.
+class Threads {
+ public:
+  Threads(ffi::ThreadPool pool) : pool_(pool), count_(pool.num_threads()) {}
+  explicit Threads(int64_t count) : count_(count) {}
+  ~Threads() {
+    for (std::thread& thread : own_) thread.join();
+  }
+  Threads(Threads&&) = default;
+  int64_t count() const { return count_; }
+  void start(std::function<void()> work);
+
+ private:
+  std::optional<ffi::ThreadPool> pool_;
+  int64_t count_;
+  std::vector<std::thread> own_;
 };
 
 // Makes a handler known under a name; from its parameters follows what XLA passes.
@@ -60,6 +78,12 @@ struct Target {
 #define LINOSS_TARGET(name, function)                     \
   XLA_FFI_DEFINE_HANDLER_AUTO(handle_##name, (function)); \
   static const Target target_##name(#name, handle_##name)
+
+// Adds what a kernel file defines for Python to the module: LINOSS_MODULE([](nb::module_& m) {...});
+struct Module {
+  Module(void (*define)(nanobind::module_&));
+};
+#define LINOSS_MODULE(...) static const Module module_part(__VA_ARGS__)
 
 // Finds the first buffer of a wrong shape.
 class Shapes {

@@ -35,9 +35,6 @@ inline Scheme scheme_of(std::string_view name) {
 namespace linoss {
 namespace {
 
-typedef int64_t vl __attribute__((vector_size(D * 8), may_alias));
-
-inline vd each(double x) { return x - vd{}; }
 inline vd lower(vd a, vd b) { return a < b ? a : b; }
 inline bool any(vl mask) {
 #pragma GCC unroll 4
@@ -52,40 +49,6 @@ inline vd root(vd x) {
   vd y;
   for (int i = 0; i < D; ++i) y[i] = __builtin_sqrt(x[i]);
   return y;
-}
-
-// e^x for x in [-700, 700], beyond which it stays what it is there.
-inline vd exponential(vd x) {
-  x = x < each(-700) ? each(-700) : x;
-  x = x > each(700) ? each(700) : x;
-  const vd t = x * 1.4426950408889634 + 0x1.8p52;  // rounds to a whole number
-  const vd n = t - 0x1.8p52;
-  const vd r = (x - n * 0.6931471803691238) - n * 1.9082149292705877e-10;
-  vd p = each(1. / 39916800);
-  constexpr double over[] = {1. / 3628800, 1. / 362880, 1. / 40320, 1. / 5040, 1. / 720, 1. / 120,
-                             1. / 24,      1. / 6,      1. / 2,     1.,        1.};
-#pragma GCC unroll 16
-  for (double c : over) p = p * r + c;
-  return (vd)((vl)p + ((vl)t << 52));
-}
-
-// Sine and cosine of angles from 0 to 1e9.
-inline void sine_cosine(vd angle, vd& sine, vd& cosine) {
-  const vd t = angle * 0.6366197723675814 + 0x1.8p52;  // quarters of a turn, rounded
-  const vd n = t - 0x1.8p52;
-  const vd r = ((angle - n * 1.5707963267341256) - n * 6.077100506303966e-11) -
-               n * 2.0222662487959506e-21;
-  const vd x = r * r;
-  constexpr double odd[] = {-1. / 39916800, 1. / 362880, -1. / 5040, 1. / 120, -1. / 6, 1.};
-  constexpr double even[] = {-1. / 3628800, 1. / 40320, -1. / 720, 1. / 24, -1. / 2, 1.};
-  vd s = each(1. / 6227020800), c = each(1. / 479001600);
-#pragma GCC unroll 6
-  for (int i = 0; i < 6; ++i) s = s * x + odd[i], c = c * x + even[i];
-  s *= r;
-  const vl quarter = (vl)t, swapped = (quarter & 1) != 0;
-  const vl negative = (quarter & 2) << 62, turned = ((quarter + 1) & 2) << 62;
-  sine = (vd)((vl)(swapped ? c : s) ^ negative);
-  cosine = (vd)((vl)(swapped ? s : c) ^ turned);
 }
 
 // A rule is made of A and G of D oscillators. For a sample it finds what steps of length h have in
@@ -106,7 +69,7 @@ struct FromResponse {
   vd A, G;
   using Sample = Response;
   Step step(const Response& f) const {
-    const vd yy = 1 - A * f.y, zz = (kExplicit ? each(1) : yy) - G * f.z;
+    const vd yy = 1 - A * f.y, zz = (kExplicit ? wide(1) : yy) - G * f.z;
     return {zz, -A * f.z, f.z, yy, f.z, f.y};
   }
   Pull pull(const Response& f, const Step& d) const {
@@ -139,15 +102,15 @@ struct Exact : FromResponse<false> {
   vd a, omega, per_omega, per_A;
   Exact(vd A, vd G) : FromResponse{A, G}, a(G / 2) {
     const vd square = A - a * a;
-    omega = root(square > each(1e-30) ? square : each(1e-30));
+    omega = root(square > wide(1e-30) ? square : wide(1e-30));
     per_omega = 1 / omega, per_A = A > vd{} ? 1 / A : vd{};
   }
   Response at(vd h) const {
-    const vd scaled = h * h * A, angle = lower(omega * h, each(1e9)), x = angle * angle;
+    const vd scaled = h * h * A, angle = lower(omega * h, wide(1e9)), x = angle * angle;
     vd sine, c;
-    sine_cosine(angle, sine, c);
+    rotation(angle * wide(0.15915494309189535), c, sine);
     const vd E = exponential(-a * h), s = sine * per_omega;
-    const vd bent = x < each(1e-3) ? h * h * h * (-1. / 6 + x * (1. / 60 - x / 1680))
+    const vd bent = x < wide(1e-3) ? h * h * h * (-1. / 6 + x * (1. / 60 - x / 1680))
                                    : (h * c - s) / 2 * per_omega * per_omega;  // ds / d omega^2
     const vd p = E * (c + a * s);
     Response f;
@@ -155,7 +118,7 @@ struct Exact : FromResponse<false> {
     f.z_A = E * bent, f.z_G = -h / 2 * f.z - a * f.z_A;
     f.y_A = -(E * (a * bent - h / 2 * s) + f.y) * per_A;
     f.y_G = (h * p - E * (s + a * h * s - 2 * a * a * bent)) / 2 * per_A;
-    const vl small = (scaled < each(1e-3)) & (h > vd{});
+    const vl small = (scaled < wide(1e-3)) & (h > vd{});
     if (__builtin_expect(any(small), 0)) {
       const Response g = series(scaled, h, h * G);
       f.z = small ? g.z : f.z, f.y = small ? g.y : f.y;
@@ -169,8 +132,8 @@ struct Exact : FromResponse<false> {
   // y = sum d_n from y'' = 1 - G y' - A y term by term, with X = h^2 A and g = h G, and the same for
   // its derivatives.
   static Response series(vd X, vd h, vd g) {
-    vd before = {}, before_X = {}, before_g = {}, term = each(0.5), term_X = {}, term_g = {};
-    Response f = {each(1), each(0.5), {}, {}, {}, {}, {}, {}};
+    vd before = {}, before_X = {}, before_g = {}, term = wide(0.5), term_X = {}, term_g = {};
+    Response f = {wide(1), wide(0.5), {}, {}, {}, {}, {}, {}};
     for (int n = 3; n <= 8; ++n) {
       const double over = -1. / (n * (n - 1)), m = n - 1;
       const vd after = over * (g * m * term + X * before);

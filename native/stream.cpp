@@ -124,16 +124,11 @@ class Stream {
   std::vector<std::unique_ptr<Memory<float>>> packed_;  // for each block twice
 };
 
-}  // namespace linoss::block
-
-namespace linoss {
-
-void add_stream(nb::module_& m) {
-  using block::Array, block::Changing, block::Counts, block::Stream;
+LINOSS_MODULE([](nb::module_& m) {
   nb::class_<Stream>(m, "Stream")
       .def(nb::init<Array, Array, const std::vector<std::vector<Array>>&, Array, Array, Changing,
                     Changing, Counts, const std::string&, bool, double, const std::string&>())
       .def("step", &Stream::step);
-}
+});
 
-}  // namespace linoss
+}  // namespace linoss::block

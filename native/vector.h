@@ -1,5 +1,6 @@
-// Vectors of LINOSS_WIDTH floats and of half as many doubles, and the functions of them that blocks
-// need: exponential, sigmoid, normal distribution (for GELU) and random bits (for dropout).
+// Vectors of LINOSS_WIDTH floats and of half as many doubles, and the functions of them that kernels
+// need: exponential, sigmoid, normal distribution (for GELU), random bits (for dropout), and, in
+// double precision, exponential and rotation (for steps of any length).
 #pragma once
 
 #include "kernel.h"
@@ -14,8 +15,10 @@ typedef float vf __attribute__((vector_size(W * 4), may_alias));
 typedef int32_t vi __attribute__((vector_size(W * 4), may_alias));
 typedef uint32_t vu __attribute__((vector_size(W * 4), may_alias));
 typedef double vd __attribute__((vector_size(D * 8), may_alias));
+typedef int64_t vl __attribute__((vector_size(D * 8), may_alias));
 
 inline vf all(float x) { return x - vf{}; }
+inline vd wide(double x) { return x - vd{}; }
 inline vf load(const float* p) { return *reinterpret_cast<const vf*>(p); }
 inline void store(float* p, vf x) { *reinterpret_cast<vf*>(p) = x; }
 
@@ -99,6 +102,41 @@ inline void gelu(vf x, vf& value, vf& slope) {
   vf distribution, density;
   normal(x, distribution, density);
   value = x * distribution, slope = distribution + x * density;
+}
+
+// The nearest whole numbers of |x| < 2^51, and these as integers in the lowest bits of the result.
+inline vd nearest(vd x, vl& bits) {
+  const vd shifted = x + wide(6755399441055744.0);  // 1.5 2^52
+  bits = (vl)shifted;
+  return shifted - wide(6755399441055744.0);
+}
+
+// e^x for x in [-700, 700], beyond which it stays what it is there. Relative error below 1e-12.
+inline vd exponential(vd x) {
+  x = x < wide(-700) ? wide(-700) : x;
+  x = x > wide(700) ? wide(700) : x;
+  vl bits;
+  const vd n = nearest(x * wide(1.4426950408889634), bits);
+  const vd r = (x - n * wide(0.693147180369123816490)) - n * wide(1.90821492927058770002e-10);
+  vd p = wide(1);
+  for (int k = 10; k > 0; --k) p = wide(1) + p * (r * wide(1.0 / k));
+  return (vd)((vl)p + (bits << 52));
+}
+
+// Cosine and sine of 2 pi `turns`, |turns| < 2^49. Absolute error below 1e-12 for a few turns.
+inline void rotation(vd turns, vd& cosine, vd& sine) {
+  vl quarter;
+  const vd n = nearest(turns * wide(4), quarter);
+  const vd x = (turns - n * wide(0.25)) * wide(6.283185307179586477), square = x * x;
+  vd c = wide(1), s = wide(1);
+  for (int k = 12; k > 0; k -= 2) {
+    c = wide(1) - c * (square * wide(1.0 / (k * (k - 1))));
+    s = wide(1) - s * (square * wide(1.0 / (k * (k + 1))));
+  }
+  s *= x;
+  const vl odd = -(quarter & 1), half = (quarter & 2) << 62, next = ((quarter + 1) & 2) << 62;
+  const vl a = odd ? (vl)s : (vl)c, b = odd ? (vl)c : (vl)s;
+  cosine = (vd)(a ^ next), sine = (vd)(b ^ half);
 }
 
 // Random bits of W neighbours from `position` on: the generator of nn/_dropout.py.

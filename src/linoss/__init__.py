@@ -27,7 +27,14 @@ from linoss.nn import (
 from linoss.scan import engines, oscillator_scan
 
 if TYPE_CHECKING:
-    from linoss.estimators import LinOSSClassifier, LinOSSForecaster, LinOSSRegressor
+    from linoss.estimators import (
+        LinOSSClassifier,
+        LinOSSForecaster,
+        LinOSSRegressor,
+        OscillatorClassifier,
+        OscillatorRegressor,
+    )
+    from linoss.features import OscillatorFeatures
 
 __version__ = "0.1.0"
 
@@ -39,6 +46,9 @@ __all__ = [
     "LinOSSForecaster",
     "LinOSSLayer",
     "LinOSSRegressor",
+    "OscillatorClassifier",
+    "OscillatorFeatures",
+    "OscillatorRegressor",
     "Oscillators",
     "Stream",
     "Transition",
@@ -56,7 +66,7 @@ __all__ = [
     "trainable",
 ]
 
-_ROOMS = ("data", "estimators", "experiments", "planning", "search", "training")
+_ROOMS = ("data", "estimators", "experiments", "features", "planning", "search", "training")
 
 
 def __getattr__(name: str) -> Any:
@@ -64,5 +74,6 @@ def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f"linoss.{name}")
     if name in __all__:
-        return getattr(importlib.import_module("linoss.estimators"), name)
+        room = "features" if name == "OscillatorFeatures" else "estimators"
+        return getattr(importlib.import_module(f"linoss.{room}"), name)
     raise AttributeError(f"module 'linoss' has no attribute {name!r}")

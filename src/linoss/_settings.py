@@ -165,6 +165,24 @@ Seed = Annotated[
     int, Setting("Seed of dropout and of the order of the cases.", within="[0, 4294967296)")
 ]
 
+RandomState = Annotated[
+    int | np.random.RandomState,
+    _training(
+        "Seed of all that is drawn, for reproducible results.",
+        within="[0, 4294967296)",
+        none="another one in each fit",
+        other="a RandomState",
+        option="seed",
+    ),
+]
+ClassWeight = Annotated[
+    Literal["balanced"] | Mapping[Any, Any],
+    _training(
+        "Weights of the classes in the loss; balanced gives all classes the same share.",
+        other="a dict of the weight of each class",
+    ),
+]
+
 # ---- Estimators ----
 
 
@@ -206,16 +224,7 @@ class SequenceSettings:
     ] = None
     evaluate_every: EvaluateEvery | None = None
     patience: Patience | None = None
-    random_state: Annotated[
-        int | np.random.RandomState | None,
-        _training(
-            "Seed of all that is drawn, for reproducible results.",
-            within="[0, 4294967296)",
-            none="another one in each fit",
-            other="a RandomState",
-            option="seed",
-        ),
-    ] = None
+    random_state: RandomState | None = None
     devices: Annotated[
         int | tuple[int, int] | None,
         Setting(
@@ -236,13 +245,7 @@ class ClassifierSettings(SequenceSettings):
     """Settings of `LinOSSClassifier`."""
 
     dropout: Dropout = 0.2
-    class_weight: Annotated[
-        Literal["balanced"] | Mapping[Any, Any] | None,
-        _training(
-            "Weights of the classes in the loss; balanced gives all classes the same share.",
-            other="a dict of the weight of each class",
-        ),
-    ] = None
+    class_weight: ClassWeight | None = None
     label_smoothing: Annotated[
         int | float,
         _training("Share of each target that is spread over all classes.", within="[0, 1)"),
@@ -279,6 +282,31 @@ class ForecasterSettings(SequenceSettings):
             option="known",
         ),
     ] = ()
+
+
+# ---- Oscillators without training ----
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OscillatorSettings:
+    """Settings of `OscillatorFeatures`, and of the estimators that read them."""
+
+    n_oscillators: Annotated[
+        int,
+        _model("Number of oscillators, rounded up to a multiple of 16.", within=_COUNT),
+    ] = 4096
+    causal: Annotated[
+        bool,
+        _model("Read sequences forwards in time only, as a stream needs it."),
+    ] = False
+    random_state: RandomState | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OscillatorClassifierSettings(OscillatorSettings):
+    """Settings of `OscillatorClassifier`."""
+
+    class_weight: ClassWeight | None = None
 
 
 SETTINGS: dict[str, type[SequenceSettings]] = {

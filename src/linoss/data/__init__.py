@@ -2,6 +2,7 @@
 
 from linoss.data._arrays import sequences
 from linoss.data._errors import DataError
+from linoss.data._estimator_input import as_sequences
 from linoss.data._read import read, read_parts
 from linoss.data._read_table import read_table, read_table_parts, table
 from linoss.data._sequences import Batch, Sequences
@@ -12,6 +13,7 @@ __all__ = [
     "DataError",
     "Sequences",
     "Table",
+    "as_sequences",
     "read",
     "read_parts",
     "read_table",

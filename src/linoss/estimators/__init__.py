@@ -3,6 +3,14 @@
 from linoss.estimators._classifier import LinOSSClassifier
 from linoss.estimators._forecaster import LinOSSForecaster
 from linoss.estimators._load import load
+from linoss.estimators._oscillators import OscillatorClassifier, OscillatorRegressor
 from linoss.estimators._regressor import LinOSSRegressor
 
-__all__ = ["LinOSSClassifier", "LinOSSForecaster", "LinOSSRegressor", "load"]
+__all__ = [
+    "LinOSSClassifier",
+    "LinOSSForecaster",
+    "LinOSSRegressor",
+    "OscillatorClassifier",
+    "OscillatorRegressor",
+    "load",
+]

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,22 +10,20 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from linoss._plain import plain
 from linoss._settings import SequenceSettings
-from linoss.data import DataError, Sequences, sequences
+from linoss.data import DataError, as_sequences
+from linoss.estimators._described import describe, described, understanding
 from linoss.estimators._listener import Listener
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training import (
     Cases,
-    CheckpointError,
     Inputs,
     Objective,
     Progress,
     ProgressLine,
-    Saved,
     TrainingConfig,
     load_model,
     make_mesh,
@@ -38,7 +36,6 @@ OnProgress = Callable[[Progress], None]
 Kind = TypeVar("Kind", bound="SequenceEstimator")
 
 _FEW = 500  # cases: below, none are held out by default
-_PAIRS = "pairs"
 
 
 @dataclass(frozen=True)
@@ -111,20 +108,8 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
     # ---- Data ----
 
     def _sequences(self, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any) -> Any:
-        """Convert X to sequences; arrays are validated by scikit-learn first."""
-        validate: Any = validate_data  # its type hints do not include arrays
-        if isinstance(X, Sequences):
-            cases = X
-        else:
-            if not isinstance(X, list | tuple) or _is_table(X):
-                allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
-                if y is None and getattr(X, "ndim", None) == 3:  # of any length
-                    X = check_array(X, estimator=self, **allowed)
-                elif y is None:
-                    X = validate(self, X, reset=reset, **allowed)
-                else:
-                    X, y = validate(self, X, y, reset=reset, **allowed, **checks)
-            cases = sequences(X, times=times)
+        """Convert X to sequences, of as many channels as in fit."""
+        cases, y = as_sequences(self, X, y, times, reset=reset, **checks)
         if not reset and cases.num_channels != self.inputs_.channels:
             raise DataError(
                 f"X has {cases.num_channels} channels, expected {self.inputs_.channels}, as in fit"
@@ -181,15 +166,9 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
 
     def _extra(self) -> dict[str, Any]:
         """Return what a directory holds beside the model, as JSON values."""
-        parameters = {name: _named(value) for name, value in self.get_params(deep=False).items()}
-        del parameters["devices"]  # a run may be resumed on others
-        if not isinstance(parameters["random_state"], int | np.integer | None):
-            parameters["random_state"] = None  # its state has changed
-        return {
-            "estimator": type(self).__name__,
-            "parameters": plain(parameters),
-            "fitted": self._fitted(),
-        }
+        described = describe(self, self._fitted())
+        del described["parameters"]["devices"]  # a run may be resumed on others
+        return described
 
     def _fitted(self) -> dict[str, Any]:
         """Return fitted attributes besides the model, its inputs and its objective."""
@@ -215,27 +194,11 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         """Read the estimator that [`save`][] or `fit(..., directory=...)` wrote."""
         with jax.enable_x64(False):
             saved = load_model(directory)
-        kind = saved.extra.get("estimator")
-        if kind != cls.__name__:
-            raise ValueError(
-                f"{os.fspath(directory)} holds {f'a {kind}' if kind else 'no estimator'}, "
-                f"expected a {cls.__name__}"
-            )
-        return cls.of(saved, directory)
-
-    @classmethod
-    def of(cls: type[Kind], saved: Saved, directory: str | os.PathLike[str]) -> Kind:
-        """Make the estimator from what was read from a directory."""
-        try:
-            parameters = saved.extra["parameters"].items()
-            estimator = cls(**{name: _unnamed(value) for name, value in parameters})
+        estimator = described(cls, saved.extra, directory)
+        with understanding(directory):
             estimator.model_, estimator.inputs_ = saved.model, saved.inputs
             estimator.objective_, estimator.history_ = saved.objective, saved.history
             estimator._restore(saved.extra["fitted"], saved.arrays)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"{os.fspath(directory)}: the estimator in it cannot be understood: {error!r}"
-            ) from None
         return estimator
 
 
@@ -254,21 +217,3 @@ def _partly_missing(case: Any) -> bool:
     """Whether some channels are missing at a step, and others are not."""
     missing = np.isnan(case)
     return bool((missing.any(axis=-1) & ~missing.all(axis=-1)).any())
-
-
-def _is_table(X: Any) -> bool:
-    """Whether a list has a list for each case, and not an array."""
-    return len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
-
-
-def _named(value: Any) -> Any:
-    """A mapping as pairs unless its keys are names, the only keys that JSON keeps."""
-    if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
-        return {_PAIRS: [[key, entry] for key, entry in value.items()]}
-    return value
-
-
-def _unnamed(value: Any) -> Any:
-    """The inverse of `_named`."""
-    pairs = value.get(_PAIRS) if isinstance(value, dict) else None
-    return dict(pairs) if isinstance(pairs, list) else value

@@ -1,22 +1,25 @@
 """Reading an estimator of any kind from a directory."""
 
 import os
-
-import jax
+from typing import Any, get_args
 
 from linoss.estimators._classifier import LinOSSClassifier
 from linoss.estimators._forecaster import LinOSSForecaster
+from linoss.estimators._oscillators import OscillatorClassifier, OscillatorRegressor
 from linoss.estimators._regressor import LinOSSRegressor
-from linoss.training import load_model
+from linoss.training import read_extra
 
-_ESTIMATORS = {
-    kind.__name__: kind for kind in (LinOSSClassifier, LinOSSRegressor, LinOSSForecaster)
-}
+Estimator = (
+    LinOSSClassifier
+    | LinOSSRegressor
+    | LinOSSForecaster
+    | OscillatorClassifier
+    | OscillatorRegressor
+)
+_ESTIMATORS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Estimator)}
 
 
-def load(
-    directory: str | os.PathLike[str],
-) -> LinOSSClassifier | LinOSSRegressor | LinOSSForecaster:
+def load(directory: str | os.PathLike[str]) -> Estimator:
     """Read the estimator that was saved in a directory, or trained there.
 
     ```python
@@ -31,9 +34,7 @@ def load(
 
     ```
     """
-    with jax.enable_x64(False):
-        saved = load_model(directory)
-    kind = saved.extra.get("estimator")
-    if kind not in _ESTIMATORS:
+    kind = read_extra(directory).get("estimator")
+    if not isinstance(kind, str) or kind not in _ESTIMATORS:
         raise ValueError(f"{os.fspath(directory)} holds a model, but no estimator")
-    return _ESTIMATORS[kind].of(saved, directory)
+    return _ESTIMATORS[kind].load(directory)

@@ -5,12 +5,19 @@ from linoss.training._devices import make_mesh
 from linoss.training._distributed import join_processes, watched
 from linoss.training._errors import CheckpointError, TrainingError
 from linoss.training._gather import from_first
-from linoss.training._inputs import Cases, Inputs
+from linoss.training._inputs import Cases, Inputs, usual_interval
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
 from linoss.training._outcome import TrainingResult
 from linoss.training._predict import evaluate, predict
 from linoss.training._progress import Progress, ProgressLine
-from linoss.training._saved import Saved, load_model, read_extra, save_model
+from linoss.training._saved import (
+    Saved,
+    load_arrays,
+    load_model,
+    read_extra,
+    save_arrays,
+    save_model,
+)
 from linoss.training._scaling import Scaling
 from linoss.training._train import train
 from linoss.training._windows import WindowBatch, Windows
@@ -35,11 +42,14 @@ __all__ = [
     "evaluate",
     "from_first",
     "join_processes",
+    "load_arrays",
     "load_model",
     "make_mesh",
     "predict",
     "read_extra",
+    "save_arrays",
     "save_model",
     "train",
+    "usual_interval",
     "watched",
 ]

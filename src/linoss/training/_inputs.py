@@ -120,7 +120,7 @@ class Inputs:
             raise ValueError("irregular is True, but the cases have no times")
         interval = None
         if times is not None and irregular is not False:
-            interval, even = _usual_interval(times)
+            interval, even = usual_interval(times)
             interval = None if even and not irregular else interval
         return cls(
             channels=int(cases.num_channels),
@@ -144,7 +144,7 @@ class Inputs:
     def ignores_times(self, cases: Cases) -> bool:
         """Whether cases have uneven times that the model, trained without, would ignore."""
         times = getattr(cases, "times", None)
-        return times is not None and not self.irregular and not _usual_interval(times)[1]
+        return times is not None and not self.irregular and not usual_interval(times)[1]
 
     @cached_property
     def _plain(self) -> bool:
@@ -240,7 +240,7 @@ class Inputs:
         )
 
 
-def _usual_interval(times: Any) -> tuple[float, bool]:
+def usual_interval(times: Any) -> tuple[float, bool]:
     """The median over cases of the median interval, and whether all intervals are about that."""
     steps = [np.diff(t) for t in times if len(t) > 1]
     if not steps:

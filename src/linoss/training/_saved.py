@@ -122,6 +122,11 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     """
     folder = Path(directory)
     record = read_json(folder / CONFIG, _FORMAT)
+    if record.get("model") is None:
+        raise CheckpointError(
+            f"{folder / CONFIG}: is that of an estimator without a trained model; read it by "
+            "linoss.estimators.load"
+        )
     path = folder / WEIGHTS
     if not path.exists() and record.get("training") is not None:
         raise CheckpointError(
@@ -146,6 +151,41 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     except NOT_UNDERSTOOD as error:
         raise CheckpointError(f"{folder / CONFIG}: cannot be understood: {error!r}") from None
     return Saved(restored(path, hollow, tensors, exact=False), *saved)
+
+
+def save_arrays(
+    directory: str | os.PathLike[str], extra: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> None:
+    """Write an estimator that has no trained model: what JSON can hold, and arrays.
+
+    ```python
+    >>> import numpy as np, tempfile
+    >>> from linoss.training import load_arrays, save_arrays
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     save_arrays(directory + "/new", {"answer": 42}, {"ones": np.ones(3)})
+    ...     load_arrays(directory + "/new")
+    ({'answer': 42}, {'ones': array([1., 1., 1.])})
+
+    ```
+    """
+    folder = make_directory(directory)
+    refuse_files(folder)
+    write_arrays(folder, arrays)
+    shapes = {name: list(array.shape) for name, array in arrays.items()}
+    record = {"linoss": __version__, "model": None, "extra": extra, "arrays": shapes}
+    write_json(folder / CONFIG, _FORMAT, plain(record))
+
+
+def load_arrays(
+    directory: str | os.PathLike[str],
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read what [`linoss.training.save_arrays`][] wrote, and verify it."""
+    folder = Path(directory)
+    record = read_json(folder / CONFIG, _FORMAT)
+    try:
+        return dict(record["extra"]), _read_arrays(folder, dict(record["arrays"]))
+    except NOT_UNDERSTOOD as error:
+        raise CheckpointError(f"{folder / CONFIG}: cannot be understood: {error!r}") from None
 
 
 def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:

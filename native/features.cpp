@@ -1,0 +1,504 @@
+// Oscillators without training: one pass over a sequence, and statistics of what each of them puts out.
+//
+// An oscillator is a complex amplitude s' = mu s + b, mu = -decay + 2 pi i frequency, that puts out
+// x = Re(readout s); between samples the force b is a straight line. A group of kLanes oscillators
+// has one drive, a mixture of channels or its differences, forwards or backwards in time; in a group of
+// two stages each oscillator drives a second one. Sequences are read tile by tile, and the state is
+// carried, so that memory does not depend on their length.
+
+#include "kernel.h"
+
+namespace linoss::features {
+
+constexpr int64_t kLanes = 16;
+constexpr int kStages = 2, kStatistics = 3;
+// Rows of a group: what each stage is (decay, frequency, readout), then the threshold; a step of each
+// stage, s <- l s + p b_before + n b (l, p, n complex); the state: s of each stage, then sums.
+constexpr int kStageRows = 4, kRows = kStages * kStageRows + 1;
+constexpr int kMoveRows = 6, kMoves = kStages * kMoveRows;
+enum { kAbove = 2 * kStages, kLongest, kStretches, kRunning, kStateRows };
+
+struct Group {
+  int64_t stages;
+  bool precise;          // in double precision
+  const double* rows;    // kRows x kLanes
+  const double* moves;   // kMoves x kLanes, for an interval of 1
+};
+
+// Up to kTile samples of a drive, and the intervals before them. There are `kinds` different intervals;
+// the first is 1.
+struct Tile {
+  int64_t samples, kinds;
+  float drive[kTile + 1];  // from the sample before the first on
+  double interval[kTile], kind[kTile + 1];
+  int32_t which[kTile];    // of the kinds
+};
+
+struct Table {
+  // Moves the state, kStateRows x kLanes, of a group. `moves` is memory, kMoves x kLanes for every
+  // kind. Where `outputs` is not null, it takes what is put out, samples x kLanes.
+  void (*advance)(const Group&, const Tile&, double* moves, double* state, float* outputs);
+};
+
+}  // namespace linoss::features
+
+#ifdef LINOSS_ISA
+
+#include <type_traits>
+
+#include "vector.h"
+
+namespace linoss::features {
+namespace {
+
+// The step for an interval: l = e^{mu h}; of a force that is a straight line, with
+// i = (l - 1) / mu and j = (i - h) / (mu h), p = readout (i - j) and n = readout j.
+template <typename T>
+inline void make_moves(const double* rows, double interval, T* moves) {
+  const vd h = wide(interval), rate = wide(1 / interval);
+  for (int64_t k = 0; k < kLanes; k += D) {
+    auto row = [&](int r) { return load_wide(rows + r * kLanes + k); };
+    const vd decay = row(0), omega = row(1) * wide(6.283185307179586477);
+    vd cosine, sine;
+    rotation(row(1) * h, cosine, sine);
+    const vd size = exponential(-decay * h), lr = size * cosine, li = size * sine;
+    const vd inverse = wide(1) / (decay * decay + omega * omega);
+    const vd mr = -decay * inverse, mi = -omega * inverse;  // 1 / mu
+    const vd ir = (lr - wide(1)) * mr - li * mi, ii = (lr - wide(1)) * mi + li * mr;
+    const vd er = ir * rate - wide(1), ei = ii * rate;
+    const vd jr = er * mr - ei * mi, ji = er * mi + ei * mr;
+    const vd cr = row(2), ci = row(3), dr = ir - jr, di = ii - ji;
+    const vd move[kMoveRows] = {lr, li, cr * dr - ci * di, cr * di + ci * dr,
+                                cr * jr - ci * ji, cr * ji + ci * jr};
+    for (int r = 0; r < kMoveRows; ++r) store_narrow(moves + r * kLanes + k, move[r]);
+  }
+}
+
+// As many numbers of a row of doubles as a vector has.
+inline void take(const double* row, vd& x) { x = load_wide(row); }
+inline void take(const double* row, vf& x) {
+  for (int i = 0; i < W; ++i) x[i] = static_cast<float>(row[i]);
+}
+template <typename V>
+inline void give(const V& x, double* row) {
+  for (size_t i = 0; i < sizeof(V) / sizeof(x[0]); ++i) row[i] = x[i];
+}
+
+template <typename V>
+using Number = std::remove_reference_t<decltype(V{}[0])>;
+
+template <typename V>
+struct Move {
+  V lr, li, pr, pi, nr, ni;
+  explicit Move(const Number<V>* rows) {
+    auto row = [&](int r) { return *reinterpret_cast<const V*>(rows + r * kLanes); };
+    lr = row(0), li = row(1), pr = row(2), pi = row(3), nr = row(4), ni = row(5);
+  }
+  template <typename B>
+  inline void operator()(V& re, V& im, B before, B now) const {
+    const V fr = pr * before + nr * now, fi = pi * before + ni * now;
+    const V next = lr * re - (li * im - fr);
+    im = li * re + (lr * im + fi), re = next;
+  }
+};
+
+template <int kUsed, bool kVarying, typename V>
+void run(const double* threshold, const Tile& tile, const Number<V>* moves, double* state,
+         float* outputs) {
+  constexpr int kCount = sizeof(V) / sizeof(Number<V>);
+  for (int64_t k = 0; k < kLanes; k += kCount, moves += kCount, state += kCount) {
+    V re[kUsed], im[kUsed], level, running, longest, above = {}, stretches = {};
+    for (int i = 0; i < kUsed; ++i)
+      take(state + 2 * i * kLanes, re[i]), take(state + (2 * i + 1) * kLanes, im[i]);
+    take(threshold + k, level);
+    take(state + kRunning * kLanes, running), take(state + kLongest * kLanes, longest);
+    const Move<V> first(moves), second(moves + (kUsed - 1) * kMoveRows * kLanes);
+    for (int64_t n = 0; n < tile.samples; ++n) {
+      const Number<V> before = tile.drive[n], now = tile.drive[n + 1];
+      const V was = re[0];
+      if constexpr (kVarying) {
+        const Number<V>* here = moves + tile.which[n] * kMoves * kLanes;
+        Move<V>{here}(re[0], im[0], before, now);
+        if constexpr (kUsed == 2) Move<V>{here + kMoveRows * kLanes}(re[1], im[1], was, re[0]);
+      } else {
+        first(re[0], im[0], before, now);
+        if constexpr (kUsed == 2) second(re[1], im[1], was, re[0]);
+      }
+      const V x = re[kUsed - 1];
+      if (outputs) {
+        for (int i = 0; i < kCount; ++i) outputs[n * kLanes + k + i] = static_cast<float>(x[i]);
+        continue;
+      }
+      const V h = (kVarying ? static_cast<Number<V>>(tile.interval[n]) : 1) - V{};
+      const auto up = x > level, begins = up & (running == V{});
+      above += up ? h : V{};
+      stretches += begins ? 1 - V{} : V{};
+      running = up ? running + h : V{};
+      longest = longest > running ? longest : running;
+    }
+    for (int i = 0; i < kUsed; ++i)
+      give(re[i], state + 2 * i * kLanes), give(im[i], state + (2 * i + 1) * kLanes);
+    give(running, state + kRunning * kLanes), give(longest, state + kLongest * kLanes);
+    for (int i = 0; i < kCount; ++i)
+      state[kAbove * kLanes + i] += above[i], state[kStretches * kLanes + i] += stretches[i];
+  }
+}
+
+template <typename V>
+void advance_in(const Group& group, const Tile& tile, double* memory, double* state,
+                float* outputs) {
+  Number<V>* moves = reinterpret_cast<Number<V>*>(memory);
+  for (int64_t i = 0; i < group.stages * kMoveRows * kLanes; ++i)
+    moves[i] = static_cast<Number<V>>(group.moves[i]);
+  for (int64_t kind = 1; kind < tile.kinds; ++kind)
+    for (int64_t stage = 0; stage < group.stages; ++stage)
+      make_moves(group.rows + stage * kStageRows * kLanes, tile.kind[kind],
+                 moves + (kind * kMoves + stage * kMoveRows) * kLanes);
+  const bool varying = tile.kinds > 1;
+  const auto chosen = group.stages == 1 ? (varying ? run<1, true, V> : run<1, false, V>)
+                                        : (varying ? run<2, true, V> : run<2, false, V>);
+  chosen(group.rows + (kRows - 1) * kLanes, tile, moves, state, outputs);
+}
+
+void advance(const Group& group, const Tile& tile, double* moves, double* state, float* outputs) {
+  (group.precise ? advance_in<vd> : advance_in<vf>)(group, tile, moves, state, outputs);
+}
+
+}  // namespace
+
+namespace LINOSS_ISA {
+extern const Table kernels = {advance};
+}
+}  // namespace linoss::features
+
+#else
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <cmath>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "runtime.h"
+
+namespace nb = nanobind;
+
+namespace linoss::features {
+
+LINOSS_CHOOSE(Table, kernels)
+
+template <typename T, int kDimensions>
+using In = nb::ndarray<const T, nb::ndim<kDimensions>, nb::device::cpu>;
+template <typename T, int kDimensions>
+using Out = nb::ndarray<T, nb::ndim<kDimensions>, nb::c_contig, nb::device::cpu>;
+
+[[noreturn]] void refuse(const char* what) { throw std::invalid_argument(what); }
+
+template <typename T>
+std::vector<T> copied(const nb::ndarray<const T, nb::c_contig, nb::device::cpu>& array) {
+  return std::vector<T>(array.data(), array.data() + array.size());
+}
+
+// A sequence as the caller has it, (time, channels) in any layout; intervals before its samples, or
+// null where all are 1.
+struct Series {
+  const float* at;
+  int64_t time, row, column;
+  const double* intervals;
+};
+
+struct Bank {
+  int64_t groups, channels;
+  std::vector<double> rows, moves;  // groups x kRows x kLanes, groups x kMoves x kLanes
+  std::vector<uint8_t> stages, precise;
+  std::vector<int32_t> drive;              // of each group
+  std::vector<uint8_t> order, backwards;   // of each drive: of its differences; of time
+  std::vector<int32_t> first, channel;     // of each drive: its part of channel and weight
+  std::vector<float> weight;
+  std::vector<double> mean, scale;         // of each channel
+};
+
+// Sizes and indices as the kernels take them for granted.
+void check(const Bank& bank) {
+  const size_t groups = bank.groups, drives = bank.order.size();
+  bool good = bank.rows.size() == groups * kRows * kLanes &&
+              bank.moves.size() == groups * kMoves * kLanes && bank.precise.size() == groups &&
+              bank.drive.size() == groups && bank.backwards.size() == drives &&
+              bank.first.size() == drives + 1 && bank.weight.size() == bank.channel.size() &&
+              bank.scale.size() == bank.mean.size();
+  if (!good) refuse("bank: sizes that do not belong together");
+  for (uint8_t stages : bank.stages) good &= stages >= 1 && stages <= kStages;
+  for (int32_t drive : bank.drive) good &= drive >= 0 && drive < static_cast<int64_t>(drives);
+  for (int32_t channel : bank.channel) good &= channel >= 0 && channel < bank.channels;
+  for (size_t i = 0; i < drives; ++i) good &= bank.first[i] <= bank.first[i + 1];
+  good &= bank.first[0] == 0 && bank.first[drives] == static_cast<int64_t>(bank.channel.size());
+  if (!good) refuse("bank: an index out of range");
+}
+
+// Reads a sequence, in either direction, into tiles of samples that have a value. Of a sample without
+// any value only the time passes. A channel that is missing keeps its last value; it has its mean
+// before the first.
+class Reader {
+ public:
+  explicit Reader(const Bank& bank) : bank_(bank), values_(bank.channels * kRow) {}
+
+  void begin() {
+    begun_ = false, loaded_ = 0, before_ = 1, gap_ = elapsed_ = 0;
+    std::fill(values_.begin(), values_.end(), 0.f);
+  }
+  double elapsed() const { return elapsed_; }
+
+  // The next samples of the series from `at` on, which it moves.
+  void load(const Series& series, bool backwards, int64_t& at, Tile& tile) {
+    for (float* v = values_.data(); v < values_.data() + values_.size(); v += kRow)
+      v[0] = v[loaded_], v[1] = v[loaded_ + 1];
+    before_ = loaded_ ? tile.interval[loaded_ - 1] : before_;
+    loaded_ = 0, tile.kinds = 1, tile.kind[0] = 1;
+    for (; at < series.time && loaded_ < kTile; ++at) {
+      const int64_t n = backwards ? series.time - 1 - at : at;
+      gap_ += !series.intervals ? 1 : !backwards ? series.intervals[n] : at ? series.intervals[n + 1] : 1;
+      if (!take(series.at + n * series.row, series.column)) continue;
+      const double interval = begun_ ? gap_ : 1;
+      begun_ = true, gap_ = 0, elapsed_ += interval;
+      tile.interval[loaded_] = interval;
+      int32_t kind = 0;
+      while (kind < tile.kinds && tile.kind[kind] != interval) ++kind;
+      if (kind == tile.kinds) tile.kind[tile.kinds++] = interval;
+      tile.which[loaded_++] = kind;
+    }
+    tile.samples = loaded_;
+  }
+
+  // What drives a group: a mixture of channels, or its differences in an interval.
+  void mix(int32_t drive, Tile& tile) const {
+    float* to = tile.drive;
+    std::fill_n(to, loaded_ + 1, 0.f);
+    for (int32_t i = bank_.first[drive]; i < bank_.first[drive + 1]; ++i) {
+      const float weight = bank_.weight[i], *v = values_.data() + bank_.channel[i] * kRow;
+      if (bank_.order[drive])
+        for (int64_t n = 0; n <= loaded_; ++n) to[n] += weight * (v[n + 1] - v[n]);
+      else
+        for (int64_t n = 0; n <= loaded_; ++n) to[n] += weight * v[n + 1];
+    }
+    if (bank_.order[drive]) {
+      to[0] /= static_cast<float>(before_);
+      for (int64_t n = 0; n < loaded_; ++n) to[n + 1] /= static_cast<float>(tile.interval[n]);
+    }
+  }
+
+ private:
+  static constexpr int64_t kRow = kTile + 2;  // two samples before those of a tile
+
+  bool take(const float* sample, int64_t column) {
+    bool there = false;
+    for (int64_t c = 0; c < bank_.channels; ++c) {
+      float* v = values_.data() + c * kRow + loaded_;
+      const double x = sample[c * column];
+      there |= !std::isnan(x);
+      v[2] = std::isnan(x) ? v[1] : static_cast<float>((x - bank_.mean[c]) * bank_.scale[c]);
+      if (!begun_) v[0] = v[1] = v[2];
+    }
+    return there;
+  }
+
+  const Bank& bank_;
+  std::vector<float> values_;
+  int64_t loaded_ = 0;
+  double before_ = 1, gap_ = 0, elapsed_ = 0;
+  bool begun_ = false;
+};
+
+Group group_of(const Bank& bank, int64_t g) {
+  return {bank.stages[g], bank.precise[g] != 0, bank.rows.data() + g * kRows * kLanes,
+          bank.moves.data() + g * kMoves * kLanes};
+}
+
+void write_statistics(const double* state, double elapsed, int64_t oscillators, float* out) {
+  constexpr int kRow[kStatistics] = {kAbove, kLongest, kStretches};
+  for (int s = 0; s < kStatistics; ++s)
+    for (int64_t k = 0; k < kLanes; ++k)
+      out[s * oscillators + k] = static_cast<float>(state[kRow[s] * kLanes + k] / elapsed);
+}
+
+// Memory of a thread.
+struct Desk {
+  explicit Desk(const Bank& bank)
+      : reader(bank), moves((kTile + 1) * kMoves * kLanes), outputs(kTile * kLanes) {
+    if (!moves.at) throw std::bad_alloc();
+  }
+  Reader reader;
+  Tile tile;
+  Memory<double> moves;
+  std::vector<double> state;
+  std::vector<float> outputs;
+};
+
+// Calls each(group, state, tile, at) for every tile of the series and every group from `from` to `to`
+// that reads in one direction; `at` is the number of samples before the tile.
+template <typename Each>
+void walk(const Bank& bank, const Series& series, bool backwards, int64_t from, int64_t to,
+          Desk& desk, bool keep, Each each) {
+  constexpr int64_t kSize = kStateRows * kLanes;
+  desk.state.assign((to - from) * kSize, 0.0);
+  desk.reader.begin();
+  for (int64_t at = 0, seen = 0; at < series.time;) {
+    desk.reader.load(series, backwards, at, desk.tile);
+    int32_t drive = -1;
+    for (int64_t g = from; g < to; ++g) {
+      if (bank.backwards[bank.drive[g]] != backwards) continue;
+      if (bank.drive[g] != drive) desk.reader.mix(drive = bank.drive[g], desk.tile);
+      double* state = desk.state.data() + (g - from) * kSize;
+      kernels().advance(group_of(bank, g), desk.tile, desk.moves.at, state,
+                        keep ? desk.outputs.data() : nullptr);
+      each(g, state, desk.tile, seen);
+    }
+    seen += desk.tile.samples;
+  }
+}
+
+std::vector<Series> all_series(const Bank& bank, const std::vector<In<float, 2>>& cases,
+                               const std::vector<In<double, 1>>& intervals) {
+  if (!intervals.empty() && intervals.size() != cases.size()) refuse("intervals: wrong number");
+  std::vector<Series> found;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& x = cases[i];
+    if (static_cast<int64_t>(x.shape(1)) != bank.channels) refuse("cases: wrong channels");
+    const double* h = nullptr;
+    if (!intervals.empty()) {
+      if (intervals[i].shape(0) != x.shape(0) || intervals[i].stride(0) != 1)
+        refuse("intervals: wrong shape");
+      h = intervals[i].data();
+    }
+    found.push_back({x.data(), static_cast<int64_t>(x.shape(0)), x.stride(0), x.stride(1), h});
+  }
+  return found;
+}
+
+// Runs work(case, from, to, desk) for parts of the groups of each case; few cases have more parts.
+template <typename Work>
+void for_all(const Bank& bank, int64_t cases, Work work) {
+  const int64_t parts = std::clamp<int64_t>(64 / std::max<int64_t>(cases, 1), 1, bank.groups);
+  Threads threads(std::max(1u, std::thread::hardware_concurrency()));
+  std::atomic<bool> failed{false};
+  const ffi::Error error = parallel(threads, cases * parts, 0, [&](int64_t i, float*) {
+    try {
+      Desk desk(bank);
+      const int64_t part = i % parts;
+      work(i / parts, bank.groups * part / parts, bank.groups * (part + 1) / parts, desk);
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+  });
+  if (failed || error.failure()) throw std::bad_alloc();
+}
+
+// (cases, kStatistics, oscillators), each in the time of the sequence: time above the threshold, the
+// longest stretch above it, the number of such stretches. NaN for a case without any value.
+void respond(const Bank& bank, const std::vector<In<float, 2>>& cases,
+             const std::vector<In<double, 1>>& intervals, Out<float, 3> out) {
+  const std::vector<Series> series = all_series(bank, cases, intervals);
+  const int64_t oscillators = bank.groups * kLanes;
+  if (out.shape(0) != cases.size() || out.shape(1) != kStatistics ||
+      static_cast<int64_t>(out.shape(2)) != oscillators)
+    refuse("out: wrong shape");
+  float* data = out.data();
+  nb::gil_scoped_release release;
+  for_all(bank, series.size(), [&](int64_t i, int64_t from, int64_t to, Desk& desk) {
+    for (bool backwards : {false, true}) {
+      walk(bank, series[i], backwards, from, to, desk, false,
+           [](int64_t, double*, const Tile&, int64_t) {});
+      for (int64_t g = from; g < to; ++g)
+        if (bank.backwards[bank.drive[g]] == backwards)
+          write_statistics(desk.state.data() + (g - from) * kStateRows * kLanes,
+                           desk.reader.elapsed(), oscillators,
+                           data + i * kStatistics * oscillators + g * kLanes);
+    }
+  });
+}
+
+// (cases, samples, oscillators): what is put out at every `every`-th sample that has a value, in the
+// order in which the oscillator reads; the rest stays as it is.
+void trace(const Bank& bank, const std::vector<In<float, 2>>& cases,
+           const std::vector<In<double, 1>>& intervals, int64_t every, Out<float, 3> out) {
+  const std::vector<Series> series = all_series(bank, cases, intervals);
+  const int64_t oscillators = bank.groups * kLanes, samples = out.shape(1);
+  if (out.shape(0) != cases.size() || static_cast<int64_t>(out.shape(2)) != oscillators || every < 1)
+    refuse("out: wrong shape");
+  float* data = out.data();
+  nb::gil_scoped_release release;
+  for_all(bank, series.size(), [&](int64_t i, int64_t from, int64_t to, Desk& desk) {
+    for (bool backwards : {false, true})
+      walk(bank, series[i], backwards, from, to, desk, true,
+           [&](int64_t g, double*, const Tile& tile, int64_t seen) {
+             for (int64_t n = 0; n < tile.samples; ++n)
+               if ((seen + n) % every == 0 && (seen + n) / every < samples)
+                 std::memcpy(data + (i * samples + (seen + n) / every) * oscillators + g * kLanes,
+                             desk.outputs.data() + n * kLanes, kLanes * 4);
+           });
+  });
+}
+
+// The statistics of a sequence so far, piece by piece.
+class Stream {
+ public:
+  explicit Stream(const Bank& bank)
+      : bank_(bank), desk_(bank_), state_(bank.groups * kStateRows * kLanes) {
+    desk_.reader.begin();
+    for (uint8_t backwards : bank.backwards)
+      if (backwards) refuse("the bank reads backwards in time");
+  }
+
+  void operator()(In<float, 2> piece, In<double, 1> intervals, Out<float, 2> out) {
+    const Series series = all_series(bank_, {piece}, {intervals})[0];
+    const int64_t oscillators = bank_.groups * kLanes;
+    if (out.shape(0) != kStatistics || static_cast<int64_t>(out.shape(1)) != oscillators)
+      refuse("out: wrong shape");
+    for (int64_t at = 0; at < series.time;) {
+      desk_.reader.load(series, false, at, desk_.tile);
+      int32_t drive = -1;
+      for (int64_t g = 0; g < bank_.groups && desk_.tile.samples; ++g) {
+        if (bank_.drive[g] != drive) desk_.reader.mix(drive = bank_.drive[g], desk_.tile);
+        kernels().advance(group_of(bank_, g), desk_.tile, desk_.moves.at,
+                          state_.data() + g * kStateRows * kLanes, nullptr);
+      }
+    }
+    for (int64_t g = 0; g < bank_.groups; ++g)
+      write_statistics(state_.data() + g * kStateRows * kLanes, desk_.reader.elapsed(), oscillators,
+                       out.data() + g * kLanes);
+  }
+
+ private:
+  Bank bank_;
+  Desk desk_;
+  std::vector<double> state_;
+};
+
+LINOSS_MODULE([](nb::module_& m) {
+  using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
+  using Whole = nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>;
+  using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+  using Doubles = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
+  m.attr("lanes") = kLanes;
+  nb::class_<Bank>(m, "Bank")
+      .def("__init__",
+           [](Bank* bank, Doubles rows, Doubles moves, Bytes stages, Bytes precise, Whole drive,
+              Bytes order, Bytes backwards, Whole first, Whole channel, Floats weight, Doubles mean,
+              Doubles scale) {
+             Bank made = {static_cast<int64_t>(stages.size()), static_cast<int64_t>(mean.size()),
+                          copied(rows), copied(moves), copied(stages), copied(precise),
+                          copied(drive), copied(order), copied(backwards), copied(first),
+                          copied(channel), copied(weight), copied(mean), copied(scale)};
+             check(made);
+             new (bank) Bank(std::move(made));
+           })
+      .def("respond", &respond)
+      .def("trace", &trace);
+  nb::class_<Stream>(m, "FeatureStream").def(nb::init<const Bank&>()).def("__call__", &Stream::operator());
+});
+
+}  // namespace linoss::features
+#endif

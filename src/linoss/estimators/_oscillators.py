@@ -1,0 +1,333 @@
+"""Classifier and regressor of oscillators that nobody trains: features, and a ridge readout."""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from linoss._declare import check_settings, documented
+from linoss._settings import OscillatorClassifierSettings, OscillatorSettings
+from linoss.data import DataError, Sequences, as_sequences
+from linoss.estimators._described import describe, described, understanding
+from linoss.estimators._ridge import Ridge, fit_ridge
+from linoss.features import OscillatorFeatures
+from linoss.training import load_arrays, save_arrays
+
+Kind = TypeVar("Kind", bound="OscillatorEstimator")
+
+_RIDGE = ("mean", "scale", "coefficients", "intercept")
+
+
+class OscillatorEstimator(OscillatorSettings, BaseEstimator):
+    """Base class of both: features, and a ridge readout of them."""
+
+    features_: OscillatorFeatures
+    ridge_: Ridge
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _cases(self, X: Any, y: Any, times: Any, **checks: Any) -> tuple[Sequences, Any]:
+        """Sequences and their answers, of which there must be one for each."""
+        check_settings(self)
+        cases, y = as_sequences(self, X, y, times, reset=True, **checks)
+        y = cases.labels if y is None else y
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        if len(y) != len(cases):
+            raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
+        empty = next((i for i, case in enumerate(cases.values) if np.isnan(case).all()), None)
+        if empty is not None:
+            raise DataError(f"case {empty} of X has no value at all; leave it out")
+        return cases, y
+
+    def _fit_readout(
+        self, cases: Sequences, answers: np.ndarray, weights: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Fit, and return which cases were left out with the answers for them."""
+        settings = {name: getattr(self, name) for name in OscillatorFeatures().get_params()}
+        self.features_ = OscillatorFeatures(**settings).fit(cases)
+        self.ridge_, left_out = fit_ridge(self.features_.transform(cases), answers, weights)
+        return left_out.cases, left_out.answers
+
+    def _decide(self, X: Any, times: Any) -> np.ndarray:
+        """What the readout says, `(cases, answers)`."""
+        check_is_fitted(self)
+        cases, _ = as_sequences(self, X, None, times, reset=False)
+        at_once = 4096  # cases
+        parts = []
+        for start in range(0, len(cases), at_once):
+            some = cases.select(np.arange(start, min(start + at_once, len(cases))))
+            parts.append(self.ridge_(self.features_.transform(some)))
+        return np.concatenate(parts)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "ridge_")
+
+    def _answer(self, decision: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def stream(self) -> Callable[..., np.ndarray]:
+        """Return a function that takes one sample at a time, in constant memory.
+
+        It returns the prediction for the sequence so far: probabilities, or numbers. Requires
+        `causal=True`.
+
+        ```python
+        >>> import numpy as np
+        >>> from linoss import OscillatorClassifier
+        >>> waves = np.random.default_rng(0).normal(size=(20, 1, 50))
+        >>> settings = {"n_oscillators": 64, "causal": True, "random_state": 0}
+        >>> classifier = OscillatorClassifier(**settings).fit(waves, np.arange(20) % 2)
+        >>> listen = classifier.stream()
+        >>> for sample in waves[0].T:
+        ...     probabilities = listen(sample)
+        >>> bool(np.allclose(probabilities, classifier.predict_proba(waves[:1]), atol=1e-5))
+        True
+
+        ```
+        """
+        check_is_fitted(self)
+        features = self.features_.stream()
+
+        def listen(sample: Any, time: float | None = None) -> np.ndarray:
+            return self._answer(self.ridge_(features(sample, time)))[0]
+
+        return listen
+
+    # ---- Files ----
+
+    def _fitted(self) -> dict[str, Any]:
+        """Return fitted attributes besides bank and readout, as JSON values."""
+        return {
+            "left_out_score": self.left_out_score_,
+            "n_features_in": getattr(self, "n_features_in_", None),
+            "interval": self.features_.interval_,
+            "even": self.features_.even_,
+            "penalty": self.ridge_.penalty,
+        }
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        """Set the attributes that `_fitted` returned."""
+        self.left_out_score_ = float(fitted["left_out_score"])
+        if fitted["n_features_in"] is not None:
+            self.n_features_in_ = int(fitted["n_features_in"])
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to a new directory, as JSON and safetensors."""
+        check_is_fitted(self)
+        bank = {f"bank.{name}": array for name, array in self.features_.bank_.arrays().items()}
+        readout = {f"ridge.{name}": getattr(self.ridge_, name) for name in _RIDGE}
+        save_arrays(directory, describe(self, self._fitted()), {**bank, **readout})
+
+    @classmethod
+    def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
+        """Read the estimator that `save` wrote."""
+        extra, arrays = load_arrays(directory)
+        estimator = described(cls, extra, directory)
+        with understanding(directory):
+            fitted = extra["fitted"]
+            estimator.features_ = OscillatorFeatures.restored(
+                estimator, _below("bank.", arrays), fitted["interval"], fitted["even"]
+            )
+            readout = _below("ridge.", arrays)
+            estimator.ridge_ = Ridge(**readout, penalty=float(fitted["penalty"]))
+            estimator._restore(fitted)
+        return estimator
+
+
+@documented
+class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, OscillatorEstimator):
+    """A scikit-learn classifier of sequences that answers in seconds.
+
+    [`linoss.OscillatorFeatures`][], standardised, and a ridge regression of the classes whose
+    penalty is found by leave-one-out. The answers for cases that were left out give an honest score
+    at once, `left_out_score_`, and calibrate the probabilities.
+
+    ```python
+    >>> import numpy as np
+    >>> from linoss import OscillatorClassifier
+    >>> labels = np.arange(60) % 2
+    >>> waves = np.sin(np.outer(1 + labels, np.arange(50)) / 5)
+    >>> waves += np.random.default_rng(0).normal(size=waves.shape)
+    >>> classifier = OscillatorClassifier(n_oscillators=256, random_state=0)
+    >>> classifier.fit(waves[:40], labels[:40]).score(waves[40:], labels[40:])
+    1.0
+    >>> classifier.left_out_score_
+    1.0
+
+    ```
+    """
+
+    def fit(
+        self, X: Any, y: Any = None, *, times: Any = None, sample_weight: Any = None
+    ) -> "OscillatorClassifier":
+        """Fit to labelled sequences.
+
+        **Arguments:**
+
+        - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
+          unequal length, or [`linoss.data.Sequences`][]. NaN means missing.
+        - `y`: a label for each case; None for the labels of [`linoss.data.Sequences`][].
+        - `times`: sampling times, if the sampling is irregular: `(time,)`, `(cases, time)` or a
+          list of `(length,)` arrays.
+        - `sample_weight`: a weight for each case.
+        """
+        cases, y = self._cases(X, y, times)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self.classes_, place = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class, {self.classes_[0]!r}, expected at least two")
+        weights = None
+        if sample_weight is not None or self.class_weight is not None:
+            weights = check_sample_weight(sample_weight, X, dtype=np.float64)
+            weights = weights * compute_sample_weight(self.class_weight, y)
+        columns = np.arange(len(self.classes_)) if len(self.classes_) > 2 else np.array([1])
+        answers = np.where(place[:, None] == columns, 1.0, -1.0)
+        left_out, decision = self._fit_readout(cases, answers, weights)
+        truth = place[left_out]
+        self.sharpness_ = _sharpness(_two_sided(decision), truth)
+        self.left_out_score_ = float(np.mean(_two_sided(decision).argmax(axis=1) == truth))
+        return self
+
+    def decision_function(self, X: Any, *, times: Any = None) -> np.ndarray:
+        """What the readout says, about 1 for a class and -1 for the others.
+
+        `(cases, classes)`, or `(cases,)` of two classes, positive for the second.
+        """
+        decision = self._decide(X, times)
+        return decision[:, 0] if decision.shape[1] == 1 else decision
+
+    def predict_proba(self, X: Any, *, times: Any = None) -> np.ndarray:
+        """Probabilities `(cases, classes)`, in the order of `classes_`."""
+        return self._answer(self._decide(X, times))
+
+    def predict(self, X: Any, *, times: Any = None) -> np.ndarray:
+        """Most probable class of each sequence."""
+        return self.classes_[_two_sided(self._decide(X, times)).argmax(axis=1)]
+
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
+    ) -> float:
+        """Accuracy; `y` may be left out if X has labels."""
+        y = X.labels if y is None and isinstance(X, Sequences) else y
+        return float(accuracy_score(y, self.predict(X, times=times), sample_weight=sample_weight))
+
+    def _answer(self, decision: np.ndarray) -> np.ndarray:
+        return softmax(self.sharpness_ * _two_sided(decision), axis=1)
+
+    def _fitted(self) -> dict[str, Any]:
+        classes = {"classes": self.classes_.tolist(), "objects": self.classes_.dtype == object}
+        return {**super()._fitted(), **classes, "sharpness": self.sharpness_}
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        super()._restore(fitted)
+        self.classes_ = np.array(fitted["classes"], object if fitted["objects"] else None)
+        self.sharpness_ = float(fitted["sharpness"])
+
+
+@documented
+class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
+    """A scikit-learn regressor of sequences that answers in seconds.
+
+    [`linoss.OscillatorFeatures`][], standardised, and a ridge regression whose penalty is found by
+    leave-one-out. The answers for cases that were left out give an honest R² at once,
+    `left_out_score_`.
+
+    ```python
+    >>> import numpy as np
+    >>> from linoss import OscillatorRegressor
+    >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
+    >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
+    >>> regressor = OscillatorRegressor(n_oscillators=256, random_state=0)
+    >>> bool(regressor.fit(waves[:40], speed[:40]).score(waves[40:], speed[40:]) > 0.9)
+    True
+
+    ```
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(
+        self, X: Any, y: Any = None, *, times: Any = None, sample_weight: Any = None
+    ) -> "OscillatorRegressor":
+        """Fit to sequences and their targets.
+
+        **Arguments:** as for [`linoss.OscillatorClassifier.fit`][], but
+
+        - `y`: `(cases,)` or `(cases, n)` numbers.
+        """
+        cases, y = self._cases(X, y, times, multi_output=True, y_numeric=True)
+        answers = np.asarray(y, np.float64)
+        self.one_number_ = answers.ndim == 1
+        answers = answers.reshape(len(answers), -1)
+        weights = None
+        if sample_weight is not None:
+            weights = check_sample_weight(sample_weight, X, dtype=np.float64)
+        left_out, found = self._fit_readout(cases, answers, weights)
+        self.left_out_score_ = float(r2_score(answers[left_out], found))
+        return self
+
+    def predict(self, X: Any, *, times: Any = None) -> np.ndarray:
+        """Targets in the shape that they had in `fit`."""
+        return self._answer(self._decide(X, times))
+
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
+    ) -> float:
+        """R²; `y` may be left out if X has labels."""
+        y = X.labels if y is None and isinstance(X, Sequences) else y
+        return float(r2_score(y, self.predict(X, times=times), sample_weight=sample_weight))
+
+    def _answer(self, decision: np.ndarray) -> np.ndarray:
+        return decision[:, 0] if self.one_number_ else decision
+
+    def _fitted(self) -> dict[str, Any]:
+        return {**super()._fitted(), "one_number": bool(self.one_number_)}
+
+    def _restore(self, fitted: dict[str, Any]) -> None:
+        super()._restore(fitted)
+        self.one_number_ = bool(fitted["one_number"])
+
+
+def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays whose names begin with a prefix, without it."""
+    return {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
+
+
+def _two_sided(decision: np.ndarray) -> np.ndarray:
+    """A column for each of two classes."""
+    return np.concatenate([-decision, decision], axis=1) if decision.shape[1] == 1 else decision
+
+
+def _sharpness(decision: np.ndarray, truth: np.ndarray) -> float:
+    """The factor t for which softmax(t decision) is likeliest for left-out cases.
+
+    One more case, of which all classes are true in equal parts, keeps it finite.
+    """
+    n, classes = decision.shape
+    target = np.full((n, classes), 1 / (classes * (n + 1)))
+    target[np.arange(n), truth] += n / (n + 1)
+
+    def loss(log_t: float) -> float:
+        return -float(np.sum(target * log_softmax(np.exp(log_t) * decision, axis=1)))
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-5, 7), method="bounded").x))

@@ -1,0 +1,161 @@
+"""Ridge regression that finds its penalty by leave-one-out.
+
+Of standardised features X, weights w with a mean of 1, and answers Y of n cases the coefficients
+minimise
+
+    sum_i w_i |y_i - b - x_i B|² + penalty p |B|²,
+
+for p features, with an intercept b that is not penalised. Z is X with rows times v = sqrt(w). The
+constant is a direction without variance, Z'v = 0; with G = (Z Z'/p + v v'/n + penalty)^-1 it has an
+eigenvalue of 1 + penalty, and c = G v (Y - mean) is as without v v'. The answer for case i by a fit
+without it differs from y_i by
+
+    c_i / (v_i (G_ii - w_i / (n (1 + penalty)))).
+
+With more cases than features the same follows from the p x p matrix (Z'Z/p + penalty)^-1.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve, cholesky, lapack
+
+PENALTIES = np.logspace(-4, 2, 13)
+_COARSE = 3  # every third penalty is tried, then the neighbours of the best
+_EXACT = 4096  # size of the largest matrix in double precision, and most cases that are left out
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """A fitted ridge regression."""
+
+    mean: np.ndarray
+    """(features,), float32."""
+    scale: np.ndarray
+    """(features,), float32: 1 by the deviation; 0 for a feature that never changes."""
+    coefficients: np.ndarray
+    """(features, answers), float32, of standardised features."""
+    intercept: np.ndarray
+    """(answers,)"""
+    penalty: float
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """Answers `(cases, answers)`; features that are NaN count as their mean."""
+        standard = np.nan_to_num((features - self.mean) * self.scale)
+        return standard @ self.coefficients + self.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What fits without a case answer for it."""
+
+    cases: np.ndarray
+    """Which cases: all, or some of very many."""
+    answers: np.ndarray
+    """(cases, answers)"""
+
+
+def fit_ridge(
+    features: np.ndarray, answers: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[Ridge, LeftOut]:
+    """Fit to features `(cases, p)`, float32, which are overwritten, and answers `(cases, k)`.
+
+    Answers of several kinds count by their variance when the penalty is chosen.
+    """
+    n, p = features.shape
+    w = np.ones(n) if weights is None else weights * (n / weights.sum())
+    mean, scale = _standardise(features, w)
+    intercept = w @ answers / n
+    spread = np.sqrt(w @ (answers - intercept) ** 2 / n)
+    root = np.sqrt(w)[:, None]
+    z = features if weights is None else np.multiply(features, root.astype(np.float32), features)
+    target = (answers - intercept) * root
+    system = (_Dual if n <= p else _Primal)(z, target, w)
+    found: dict[int, tuple[float, np.ndarray, np.ndarray]] = {}
+
+    def try_penalty(i: int) -> None:
+        if i in found or not 0 <= i < len(PENALTIES):
+            return
+        try:
+            coefficients, errors = system.solve(PENALTIES[i])
+        except LinAlgError:  # too small for the rounding of the matrix
+            return
+        rows = system.cases
+        loss = np.sum(w[rows, None] * (errors / np.where(spread > 0, spread, 1)) ** 2)
+        found[i] = float(loss), coefficients, answers[rows] - errors
+
+    for i in range(0, len(PENALTIES), _COARSE):
+        try_penalty(i)
+    best = min(found, key=lambda i: found[i][0])
+    try_penalty(best - 1)
+    try_penalty(best + 1)
+    best = min(found, key=lambda i: found[i][0])
+    _, coefficients, left_out = found[best]
+    ridge = Ridge(mean, scale, coefficients, intercept, float(PENALTIES[best]))
+    return ridge, LeftOut(system.cases, left_out)
+
+
+def _standardise(features: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Standardise in place; mean and 1 / deviation of each feature."""
+    w = w.astype(np.float32) / np.float32(len(w))
+    mean = w @ features
+    features -= mean
+    deviation = np.sqrt(np.einsum("i,ij,ij->j", w, features, features))
+    scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0).astype(np.float32)
+    features *= scale
+    return mean, scale
+
+
+class _Dual:
+    """Not more cases than features: an n x n matrix."""
+
+    def __init__(self, z: np.ndarray, target: np.ndarray, w: np.ndarray):
+        self.cases, self._z, self._target, self._w = np.arange(len(z)), z, target, w
+        self._gram = _in_precision(z @ z.T / z.shape[1])
+        self._gram += np.sqrt(np.outer(w, w)).astype(self._gram.dtype) / len(w)
+
+    def solve(self, penalty: float) -> tuple[np.ndarray, np.ndarray]:
+        factor = _factor(self._gram, penalty)
+        c = cho_solve((factor, True), self._target.astype(factor.dtype), check_finite=False)
+        inverse = _triangular_inverse(factor)
+        w, diagonal = self._w, np.einsum("ij,ij->j", inverse, inverse)
+        diagonal -= w / (len(w) * (1 + penalty))
+        errors = c / (np.sqrt(w) * np.maximum(diagonal, 1e-12))[:, None]
+        return self._z.T @ c.astype(np.float32) / np.float32(self._z.shape[1]), errors
+
+
+class _Primal:
+    """More cases than features: a p x p matrix; of very many cases some are left out."""
+
+    def __init__(self, z: np.ndarray, target: np.ndarray, w: np.ndarray):
+        p, self._w = z.shape[1], w
+        self.cases = np.linspace(0, len(z) - 1, min(len(z), _EXACT)).astype(int)
+        self._z, self._target = z[self.cases], target[self.cases]
+        self._gram = _in_precision(z.T @ z / p)
+        self._moments = z.T @ target / p
+
+    def solve(self, penalty: float) -> tuple[np.ndarray, np.ndarray]:
+        factor = _factor(self._gram, penalty)
+        found = cho_solve((factor, True), self._moments.astype(factor.dtype), check_finite=False)
+        roots, w = _triangular_inverse(factor) @ self._z.T, self._w[self.cases]
+        leverage = np.einsum("ij,ij->j", roots, roots) / len(roots) + w / len(self._w)
+        errors = self._target - self._z @ found
+        errors /= (np.sqrt(w) * np.maximum(1 - leverage, 1e-12))[:, None]
+        return found.astype(np.float32), errors
+
+
+def _in_precision(gram: np.ndarray) -> np.ndarray:
+    return gram.astype(np.float64) if len(gram) <= _EXACT else gram
+
+
+def _factor(gram: np.ndarray, penalty: float) -> np.ndarray:
+    """The lower triangle L of L L' = gram + penalty."""
+    matrix = gram.copy(order="F")
+    matrix.flat[:: len(matrix) + 1] += penalty
+    return cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+
+
+def _triangular_inverse(factor: np.ndarray) -> Any:
+    invert = lapack.dtrtri if factor.dtype == np.float64 else lapack.strtri
+    return np.tril(invert(factor, lower=1)[0])

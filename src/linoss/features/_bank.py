@@ -1,0 +1,166 @@
+"""A bank of oscillators that nobody trains, drawn at random.
+
+An oscillator of frequency f and quality Q is a complex amplitude
+
+    s' = mu s + b,   mu = -a + i w,   w = 2 pi f,   a = w / 2Q,   x = Re(c s),
+
+which is the damped oscillator y'' = -(w² + a²) y - 2 a y' + b, with y = Im(s) / w, seen through a
+mixture of position and velocity: x = Re(c) (y' + a y) - Im(c) w y. Its readout c = 2 a e^{i phase}
+gives it a gain of about 1 at its own frequency. In a chain, x is the force on a second oscillator.
+
+Between two samples, h apart, the force is a straight line. With l = e^{mu h} the amplitude is
+
+    s_n = l s_{n-1} + (i - j) b_{n-1} + j b_n,   i = (l - 1) / mu,   j = (l - 1 - mu h) / (mu² h).
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Complex, Float, Int
+
+from linoss import _checks
+
+LANES = 16
+"""Oscillators of a group, which have the same drive."""
+_QUALITY = (0.3, 8.0)
+_MOST_MIXED = 8  # channels
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Bank:
+    """Oscillators in groups of `LANES`, and what drives them.
+
+    Time is in units of the usual interval between samples. A drive is a mixture of standardised
+    channels or the differences of one, and is read forwards or backwards in time.
+    """
+
+    frequency: Float[np.ndarray, "stages n"]
+    """Cycles per interval; 0 for a second oscillator that is not there."""
+    quality: Float[np.ndarray, "stages n"]
+    phase: Float[np.ndarray, "stages n"]
+    threshold: Float[np.ndarray, " n"]
+    drive: Int[np.ndarray, " groups"]
+    order: Int[np.ndarray, " drives"]
+    """1 for differences, 0 for the values themselves."""
+    backwards: Bool[np.ndarray, " drives"]
+    mixture: Float[np.ndarray, "drives channels"]
+    mean: Float[np.ndarray, " channels"]
+    scale: Float[np.ndarray, " channels"]
+    """What a channel is multiplied by once its mean is subtracted; 0 if it is not used."""
+
+    @property
+    def size(self) -> int:
+        """Number of oscillators, those at the end of a chain."""
+        return self.frequency.shape[1]
+
+    @property
+    def rates(self) -> Complex[np.ndarray, "stages n"]:
+        """mu = -a + i w."""
+        omega = 2 * np.pi * self.frequency
+        return -omega / (2 * self.quality) + 1j * omega
+
+    @property
+    def readouts(self) -> Complex[np.ndarray, "stages n"]:
+        """c = 2 a e^{i phase}."""
+        return -2 * self.rates.real * np.exp(1j * self.phase)
+
+    @property
+    def chained(self) -> Bool[np.ndarray, " n"]:
+        """Whether an oscillator drives a second one, which is listened to."""
+        return self.frequency[1] > 0
+
+    def __post_init__(self) -> None:
+        groups, drives, channels = len(self.drive), len(self.order), len(self.mean)
+        for name, shape in {
+            "frequency": (2, groups * LANES),
+            "quality": (2, groups * LANES),
+            "phase": (2, groups * LANES),
+            "threshold": (groups * LANES,),
+            "backwards": (drives,),
+            "mixture": (drives, channels),
+            "scale": (channels,),
+        }.items():
+            _checks.shape(name, getattr(self, name), shape)
+
+    def part(self, groups: Any) -> "Bank":
+        """Some of the groups."""
+        lanes = np.arange(self.size).reshape(-1, LANES)[groups].ravel()
+        names = ("frequency", "quality", "phase", "threshold")
+        chosen = {name: getattr(self, name)[..., lanes] for name in names}
+        return replace(self, drive=self.drive[groups], **chosen)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of it, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def draw(
+    random: np.random.Generator,
+    size: int,
+    *,
+    longest: int,
+    causal: bool,
+    mean: np.ndarray,
+    scale: np.ndarray,
+) -> Bank:
+    """Draw a bank, with thresholds of 0.
+
+    Frequencies are log-uniform from half a cycle in the longest series to half a cycle in an
+    interval, spread evenly among the oscillators of a kind; so is the quality, from 0.3 to 8. Kinds
+    are a single oscillator, a chain of two equal ones, and a chain in which the second one is
+    faster, each driven by values and by differences, each of these forwards and, unless `causal`,
+    backwards in time.
+    """
+    groups = -(-size // LANES)
+    n, lowest = groups * LANES, np.log(0.5 / max(longest, 2))
+    kind = np.arange(groups) % 3
+    directions = 1 if causal else 2
+    way = np.arange(groups) // 3 % (2 * directions)
+    frequency, quality = np.zeros((2, n)), np.ones((2, n))
+    place = (np.arange(n) + random.random(n)) / n
+    order = np.argsort(random.random(n))  # of the places among the oscillators
+    frequency[0] = np.exp(lowest + (np.log(0.5) - lowest) * place[order])
+    quality[:] = np.exp(random.uniform(*np.log(_QUALITY), (2, n)))
+    lanes = np.repeat(kind, LANES)
+    faster = np.exp(random.uniform(np.log(frequency[0]), np.log(0.5)))
+    frequency[1] = np.select([lanes == 1, lanes == 2], [frequency[0], faster], 0.0)
+    quality[1] = np.where(lanes == 1, quality[0], quality[1])
+    kinds_of_drive = np.stack([way % 2, way // 2], axis=1)
+    if len(mean) == 1:
+        found, drive = np.unique(kinds_of_drive, axis=0, return_inverse=True)
+        mixture = np.ones((len(found), 1))
+    else:
+        found, drive = kinds_of_drive, np.arange(groups)
+        mixture = np.stack([_mixture(random, len(mean)) for _ in range(groups)])
+    by_drive = np.argsort(drive.ravel(), kind="stable")
+    bank = Bank(
+        frequency=frequency,
+        quality=quality,
+        phase=random.uniform(0, 2 * np.pi, (2, n)),
+        threshold=np.zeros(n),
+        drive=drive.ravel().astype(np.int32),
+        order=found[:, 0],
+        backwards=found[:, 1] > 0,
+        mixture=mixture,
+        mean=mean,
+        scale=scale,
+    )
+    return bank.part(by_drive)
+
+
+def _mixture(random: np.random.Generator, channels: int) -> np.ndarray:
+    """A sparse mixture: of few channels more often than of many, with random signs."""
+    most = min(channels, _MOST_MIXED)
+    count = int(np.exp(random.uniform(0, np.log(most + 1))))
+    weights = np.zeros(channels)
+    weights[random.choice(channels, count, replace=False)] = random.choice([-1, 1], count)
+    return weights / np.sqrt(count)
+
+
+def moves(rates: np.ndarray, readouts: np.ndarray, interval: Any, numpy: Any = np) -> Any:
+    """l, c (i - j) and c j of a step, see above; `numpy` is NumPy or jax.numpy."""
+    l_ = numpy.exp(rates * interval)
+    i = (l_ - 1) / rates
+    j = (i - interval) / (rates * interval)
+    return l_, readouts * (i - j), readouts * j

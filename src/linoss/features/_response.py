@@ -1,0 +1,200 @@
+"""From sequences to statistics of a bank's outputs, by the native kernel or in JAX.
+
+For each oscillator, with x its output, theta its threshold and h_n the interval before sample n:
+
+    share      of the time that x > theta: the sum of h_n where x_n > theta
+    longest    stretch of time with x > theta: the largest sum of h_n over samples in a row
+    stretches  number of them
+
+each divided by the sum of all h_n.
+
+Of a sample without any value only the time passes: the next step is longer. A channel that is
+missing keeps its last value; before its first value it has its mean.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from linoss import _kernels
+from linoss.features._bank import LANES, Bank, moves
+
+STATISTICS = ("share", "longest", "stretches")
+_PRECISE = 0.01  # cycles per interval: slower oscillators are computed in double precision
+_PIECE = 1024  # samples that JAX takes at a time
+
+Cases = Sequence[np.ndarray]
+"""Arrays (time, channels), float32."""
+Intervals = Sequence[np.ndarray] | None
+"""Arrays (time,), float64, of intervals before each sample, the first 1; None if all are 1."""
+
+
+def respond(bank: Bank, cases: Cases, intervals: Intervals = None) -> np.ndarray:
+    """Statistics `(cases, 3, n)` of sequences; NaN for a case without any value."""
+    if not _kernels.usable():
+        return np.stack([statistics for statistics, _ in _in_jax(bank, cases, intervals)])
+    out = np.empty((len(cases), len(STATISTICS), bank.size), np.float32)
+    native(bank).respond(list(cases), list(intervals or ()), out)
+    return out
+
+
+def trace(bank: Bank, cases: Cases, intervals: Intervals, every: int, samples: int) -> np.ndarray:
+    """Outputs `(cases, samples, n)` at every so-manieth sample, NaN past the end of a case.
+
+    Oscillators that read backwards begin at the last sample.
+    """
+    out = np.full((len(cases), samples, bank.size), np.nan, np.float32)
+    if _kernels.usable():
+        native(bank).trace(list(cases), list(intervals or ()), every, out)
+        return out
+    for row, (_, outputs) in zip(out, _in_jax(bank, cases, intervals), strict=True):
+        chosen = outputs[::every][:samples]
+        row[: len(chosen)] = chosen
+    return out
+
+
+def native(bank: Bank) -> Any:
+    """The bank as the kernel holds it."""
+    groups = bank.size // LANES
+
+    def grouped(*rows: np.ndarray) -> np.ndarray:
+        """(groups, rows, LANES)."""
+        return np.stack(rows).reshape(len(rows), groups, LANES).transpose(1, 0, 2).copy()
+
+    described, stepped = [], []
+    for rates, readouts in zip(bank.rates, bank.readouts, strict=True):
+        described += [-rates.real, rates.imag / (2 * np.pi), readouts.real, readouts.imag]
+        rates = np.where(rates == 0, -1, rates)
+        stepped += [part for row in moves(rates, readouts, 1.0) for part in (row.real, row.imag)]
+    mixed, channel = np.nonzero(bank.mixture)
+    chained = bank.chained.reshape(groups, LANES)[:, 0]
+    slowest = np.where(bank.chained, bank.frequency.min(axis=0), bank.frequency[0])
+    return _kernels.native.Bank(
+        grouped(*described, bank.threshold),
+        grouped(*stepped),
+        (1 + chained).astype(np.uint8),
+        (slowest.reshape(groups, LANES).min(axis=1) < _PRECISE).astype(np.uint8),
+        bank.drive.astype(np.int32),
+        bank.order.astype(np.uint8),
+        bank.backwards.astype(np.uint8),
+        np.searchsorted(mixed, np.arange(len(bank.mixture) + 1)).astype(np.int32),
+        channel.astype(np.int32),
+        bank.mixture[mixed, channel].astype(np.float32),
+        bank.mean.astype(np.float64),
+        bank.scale.astype(np.float64),
+    )
+
+
+class Stream:
+    """The statistics of a sequence so far, piece by piece. The bank must not read backwards."""
+
+    def __init__(self, bank: Bank):
+        usable = _kernels.usable()
+        self._walk: Any = _kernels.native.FeatureStream(native(bank)) if usable else _Walk(bank)
+        self._shape = (len(STATISTICS), bank.size)
+
+    def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> np.ndarray:
+        """Take samples `(time, channels)` and the intervals before them; return `(3, n)`."""
+        if isinstance(self._walk, _Walk):
+            self._walk(piece, intervals)
+            return self._walk.statistics
+        out = np.empty(self._shape, np.float32)
+        self._walk(piece, intervals, out)
+        return out
+
+
+# ---- In JAX ----
+
+
+def _in_jax(
+    bank: Bank, cases: Cases, intervals: Intervals
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Statistics `(3, n)` and outputs `(samples, n)` of each case."""
+    for i, case in enumerate(cases):
+        h = np.ones(len(case)) if intervals is None else intervals[i]
+        found = []
+        for backwards in (False, True):
+            groups = bank.backwards[bank.drive] == backwards
+            if groups.any():
+                walk = _Walk(bank.part(groups))
+                outputs = walk(case[::-1], np.r_[1, h[:0:-1]]) if backwards else walk(case, h)
+                found.append((np.repeat(groups, LANES), walk.statistics, outputs))
+        joined = np.empty((len(STATISTICS) + len(found[0][2]), bank.size), np.float32)
+        for lanes, statistics, outputs in found:
+            joined[:, lanes] = np.concatenate([statistics, outputs])
+        yield joined[: len(STATISTICS)], joined[len(STATISTICS) :]
+
+
+class _Walk:
+    """A bank that reads a sequence in one direction, piece by piece."""
+
+    def __init__(self, bank: Bank):
+        self._bank, self._begun = bank, False
+        self._gap = self._elapsed = 0.0
+        self._values, self._step = np.zeros((2, len(bank.mean)), np.float32), 1.0  # the last ones
+        self._state = np.zeros((2, bank.size), complex), np.zeros((4, bank.size))
+
+    @property
+    def statistics(self) -> np.ndarray:
+        """`(3, n)` of all samples so far."""
+        with np.errstate(invalid="ignore"):
+            return (np.asarray(self._state[1][:3]) / self._elapsed).astype(np.float32)
+
+    def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> np.ndarray:
+        """Take samples; return the outputs `(samples, n)` at those that have a value."""
+        values, steps = self._samples(piece, intervals)
+        if not len(values):
+            return np.zeros((0, self._bank.size))
+        if not self._begun:  # the first value has been there forever
+            self._begun, self._values[:], steps[0] = True, values[0], 1.0
+        bank, past = self._bank, np.concatenate([self._values, values])
+        slopes = np.diff(past, axis=0) / np.r_[self._step, steps][:, None]
+        forces = np.where(bank.order > 0, slopes @ bank.mixture.T, past[1:] @ bank.mixture.T)
+        self._values, self._step = past[-2:].copy(), steps[-1]
+        self._elapsed += steps.sum()
+        described, outputs = (bank.rates, bank.readouts, bank.chained, bank.threshold), []
+        with jax.enable_x64(True):
+            for start in range(0, len(steps), _PIECE):
+                chosen = forces[start : start + _PIECE + 1, bank.drive].repeat(LANES, axis=1)
+                h = steps[start : start + _PIECE]
+                self._state, x = _scan(described, self._state, chosen, h)
+                outputs.append(np.asarray(x))
+        return np.concatenate(outputs)
+
+    def _samples(self, piece: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Standardised values of the samples that have any, and the intervals before them."""
+        scaled = ((piece - self._bank.mean) * self._bank.scale).astype(np.float32)
+        scaled = np.concatenate([self._values[-1:], scaled])  # before the first value, the mean
+        there = ~np.isnan(scaled)
+        last = np.maximum.accumulate(np.where(there, np.arange(len(scaled))[:, None], 0), axis=0)
+        chosen = np.flatnonzero(there[1:].any(axis=1))
+        times = self._gap + np.cumsum(intervals)
+        self._gap = times[-1] - (times[chosen[-1]] if len(chosen) else 0.0)
+        values = np.take_along_axis(scaled, last, axis=0)[1:][chosen]
+        return values, np.diff(times[chosen], prepend=0.0)
+
+
+@jax.jit
+def _scan(described: Any, carry: Any, forces: Any, steps: Any) -> Any:
+    """One piece of a sequence; forces are those at its samples and at the sample before."""
+    rates, readouts, chained, threshold = described
+    rates = jnp.where(rates == 0, -1, rates)
+
+    def step(carry: Any, inputs: Any) -> Any:
+        (first, second), (above, longest, stretches, running) = carry
+        before, now, h = inputs
+        (l1, l2), (p1, p2), (n1, n2) = moves(rates, readouts, h, jnp)
+        x1 = first.real
+        first = l1 * first + p1 * before + n1 * now
+        second = l2 * second + p2 * x1 + n2 * first.real
+        x = jnp.where(chained, second.real, first.real)
+        up = x > threshold
+        stretches += up & (running == 0)
+        running = jnp.where(up, running + h, 0)
+        sums = (above + jnp.where(up, h, 0), jnp.maximum(longest, running), stretches, running)
+        return (jnp.stack([first, second]), jnp.stack(sums)), x
+
+    return jax.lax.scan(step, carry, (forces[:-1], forces[1:], steps))

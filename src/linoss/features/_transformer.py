@@ -1,0 +1,260 @@
+"""Features of sequences: statistics of oscillators that nobody trains."""
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from linoss._declare import check_settings, declared, documented
+from linoss._settings import OscillatorSettings
+from linoss.data import DataError, Sequences, as_sequences
+from linoss.features._bank import LANES, Bank, draw
+from linoss.features._response import STATISTICS, Stream, respond, trace
+from linoss.training import Scaling, usual_interval
+
+_CASES, _SAMPLES = 32, 32  # at most so many, of each so many, decide the thresholds
+_QUANTILES = (0.05, 0.95)
+
+
+@documented
+class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
+    """A scikit-learn transformer of sequences, by oscillators that nobody trains.
+
+    Each of a bank of damped oscillators of random frequency, quality and phase is driven by the
+    sequence or by its differences, forwards or backwards in time; of several channels by a random
+    mixture of few. Three features tell when its output is above a threshold, a random quantile of
+    its outputs for training cases: for how long in all, for how long at most without a break, and
+    how often, each by the length of the sequence. One pass over a sequence finds all of them.
+
+    Sequences may differ in length. A sample without any value takes its time and drives nothing; a
+    channel that is missing keeps its last value. With `times`, samples may lie anywhere in time.
+
+    ```python
+    >>> import numpy as np
+    >>> from linoss import OscillatorFeatures
+    >>> waves = np.random.default_rng(0).normal(size=(10, 2, 100))  # 10 cases of 2 channels
+    >>> features = OscillatorFeatures(n_oscillators=64, random_state=0)
+    >>> features.fit_transform(waves).shape
+    (10, 192)
+    >>> features.get_feature_names_out()[0]
+    'share, 0.0107 cycles, quality 2.05, series of 0, oscillator 0'
+
+    ```
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def fit(self, X: Any, y: Any = None, *, times: Any = None) -> "OscillatorFeatures":
+        """Draw a bank, and find its thresholds.
+
+        **Arguments:**
+
+        - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays, or
+          [`linoss.data.Sequences`][]. NaN means missing.
+        - `y`: not used.
+        - `times`: sampling times, if the sampling is irregular: `(time,)`, `(cases, time)` or a
+          list of `(length,)` arrays.
+        """
+        check_settings(self)
+        cases, _ = as_sequences(self, X, None, times, reset=True)
+        self.interval_, self.even_ = None, True
+        if cases.times is not None:
+            self.interval_, self.even_ = usual_interval(cases.times)
+        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        self.bank_ = draw(
+            random,
+            self.n_oscillators,
+            longest=self._longest(cases),
+            causal=self.causal,
+            **_standardisation(cases),
+        )
+        self.bank_ = replace(self.bank_, threshold=self._thresholds(random, cases))
+        return self
+
+    def transform(self, X: Any, *, times: Any = None) -> np.ndarray:
+        """Features `(cases, 3 n_oscillators)`, float32.
+
+        A case without any value has NaN.
+        """
+        check_is_fitted(self)
+        cases, _ = as_sequences(self, X, None, times, reset=False)
+        found = respond(self.bank_, *self._samples(cases))
+        return found.reshape(len(cases), -1)
+
+    def fit_transform(self, X: Any, y: Any = None, *, times: Any = None) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """As `fit` and `transform`."""
+        return self.fit(X, times=times).transform(X, times=times)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """What each feature is: statistic, frequency, quality, drive, number of the oscillator.
+
+        Frequencies are in cycles per sample, or per unit of time where `fit` had times.
+        """
+        check_is_fitted(self)
+        bank, drives = self.bank_, _drive_names(self.bank_)
+        unit = 1 if self.interval_ is None else self.interval_
+        oscillators = []
+        for i in range(bank.size):
+            stages = 1 + int(bank.chained[i])
+            cycles = " then ".join(f"{f / unit:.3g}" for f in bank.frequency[:stages, i])
+            quality = " then ".join(f"{q:.3g}" for q in bank.quality[:stages, i])
+            drive = drives[bank.drive[i // LANES]]
+            oscillators.append(f"{cycles} cycles, quality {quality}, {drive}, oscillator {i}")
+        names = [f"{statistic}, {text}" for statistic in STATISTICS for text in oscillators]
+        return np.array(names, object)
+
+    def stream(self) -> "FeatureStream":
+        """Return a function that takes one sample at a time, in constant memory.
+
+        It returns the features of the sequence so far; `causal=True` is required.
+
+        ```python
+        >>> import numpy as np
+        >>> from linoss import OscillatorFeatures
+        >>> waves = np.random.default_rng(0).normal(size=(10, 1, 100))
+        >>> features = OscillatorFeatures(n_oscillators=64, causal=True, random_state=0).fit(waves)
+        >>> listen = features.stream()
+        >>> for sample in waves[0].T:
+        ...     found = listen(sample)
+        >>> bool(np.allclose(found, features.transform(waves[:1])))
+        True
+
+        ```
+        """
+        check_is_fitted(self)
+        return FeatureStream(self)
+
+    @classmethod
+    def restored(
+        cls,
+        settings: OscillatorSettings,
+        arrays: dict[str, np.ndarray],
+        interval: float | None,
+        even: bool,
+    ) -> "OscillatorFeatures":
+        """Return the fitted transformer whose bank had these arrays."""
+        names = declared(OscillatorSettings)
+        features = cls(**{name: getattr(settings, name) for name in names})
+        features.bank_ = Bank(**arrays)
+        features.interval_, features.even_ = interval, even
+        return features
+
+    # ---- Inside ----
+
+    def _longest(self, cases: Sequences) -> int:
+        """Length of the longest case, in usual intervals."""
+        if cases.times is None or self.interval_ is None:
+            return int(cases.lengths.max())
+        return int(max((t[-1] - t[0]) / self.interval_ for t in cases.times)) + 1
+
+    def _samples(self, cases: Sequences) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
+        """Values of cases as the bank takes them, and intervals."""
+        bank = self.bank_
+        if cases.num_channels != len(bank.mean):
+            raise DataError(
+                f"X has {cases.num_channels} channels, expected {len(bank.mean)}, as in fit"
+            )
+        values = [np.asarray(case, np.float32) for case in cases.values]
+        empty = [i for i, case in enumerate(values) if np.isnan(case).all()]
+        if empty:
+            warnings.warn(
+                f"case {empty[0]} of X has no value at all, and its features are NaN", stacklevel=4
+            )
+        if self.interval_ is None:
+            if cases.times is not None:
+                raise DataError(
+                    "times are given, but fit had none, so that their unit is not known; fit with "
+                    "times"
+                )
+            return values, None
+        if cases.times is None:
+            if not self.even_:
+                raise DataError("times are not given, but those of fit were uneven, expected times")
+            return values, None
+        unit = self.interval_
+        return values, [np.diff(t / unit, prepend=t[0] / unit - 1) for t in cases.times]
+
+    def _thresholds(self, random: np.random.Generator, cases: Sequences) -> np.ndarray:
+        """A random quantile of each oscillator's outputs for some of the cases."""
+        some = cases.select(random.permutation(len(cases))[:_CASES])
+        every = -(-int(some.lengths.max()) // _SAMPLES)
+        found = trace(self.bank_, *self._samples(some), every, _SAMPLES)
+        outputs = np.sort(found.reshape(-1, self.bank_.size), axis=0)  # NaN comes last
+        known = len(outputs) - np.isnan(outputs).sum(axis=0)
+        n = self.bank_.size
+        low, high = _QUANTILES
+        quantile = low + (high - low) * (random.permutation(n) + random.random(n)) / n
+        return outputs[(quantile * known).astype(int), np.arange(n)].astype(np.float64)
+
+
+class FeatureStream:
+    """Features of a stream, sample by sample; made by [`linoss.OscillatorFeatures.stream`][]."""
+
+    def __init__(self, features: OscillatorFeatures):
+        if not features.causal:
+            raise ValueError(
+                "causal is False: some oscillators read sequences backwards, which a stream cannot "
+                "do; fit with causal=True"
+            )
+        self._interval = features.interval_
+        self._stream = Stream(features.bank_)
+        self._channels = len(features.bank_.mean)
+        self._before: float | None = None
+
+    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
+        """Return the features `(1, n)` of the sequence so far.
+
+        **Arguments:**
+
+        - `sample`: a number for each channel; NaN if it is missing.
+        - `time`: sampling time, if `fit` had times; by default the usual interval has passed.
+        """
+        values = np.asarray(sample, np.float32)
+        if values.shape != (self._channels,):
+            raise ValueError(f"sample has shape {values.shape}, expected ({self._channels},)")
+        interval = 1.0
+        if time is not None:
+            if self._interval is None:
+                raise ValueError(f"time is {time}, expected None: fit had no times")
+            if self._before is not None:
+                interval = (time - self._before) / self._interval
+            if not interval > 0:
+                raise ValueError(f"time is {time}, expected a later one than {self._before}")
+            self._before = time
+        return self._stream(values[None], np.array([interval])).reshape(1, -1)
+
+
+def _standardisation(cases: Sequences) -> dict[str, np.ndarray]:
+    """Mean of each channel, and the factor that gives it a deviation of 1.
+
+    A channel that has no value, or always the same one, is not used.
+    """
+    scaling = Scaling.from_sequences(cases.values)
+    low = np.full(cases.num_channels, np.inf)
+    high = -low
+    for case in cases.values:
+        with np.errstate(all="ignore"):
+            low = np.fmin(low, np.fmin.reduce(case, axis=0))
+            high = np.fmax(high, np.fmax.reduce(case, axis=0))
+    return {"mean": scaling.mean, "scale": np.where(high > low, 1 / scaling.deviation, 0.0)}
+
+
+def _drive_names(bank: Bank) -> list[str]:
+    """In words: what is read, in which direction, of which channels with which signs."""
+    names = []
+    for order, backwards, mixture in zip(bank.order, bank.backwards, bank.mixture, strict=True):
+        kind = ("differences" if order else "series") + (" backwards" if backwards else "")
+        channels = np.flatnonzero(mixture)
+        signs = ["-" if mixture[channel] < 0 else "+" for channel in channels]
+        text = "".join(f"{sign}{channel}" for sign, channel in zip(signs, channels, strict=True))
+        names.append(f"{kind} of {text.removeprefix('+')}")
+    return names
