@@ -250,7 +250,7 @@ def test_a_loss_that_is_not_finite_stops_and_names_the_channel(make_problem):
         run(problem)
     message = str(caught.value)
     assert "the loss of update 0 is " in message
-    assert "try a lower learning_rate (now 0.01)" in message
+    assert "no update came before it: look at the data, or choose another scheme" in message
     assert "channel 'pressure', which is 2.11e+38 (scaled) in case 3 of the tr" in message
     assert "at step 7" in message
     assert caught.value.result.steps == 0
