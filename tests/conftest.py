@@ -13,10 +13,10 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "d" / "programs"
 WEEK = 7 * 24 * 3600
-LARGE = 1e9
+LARGE, MANY = 1e9, 30_000
 
 # Compile quickly rather than well, and once for all workers, child processes and runs.
-_flags = ["--xla_backend_optimization_level=0"]
+_flags = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
 if version("jaxlib").startswith("0.10."):  # elsewhere the flag is unknown, which is an error
     _flags.append("--xla_cpu_use_fusion_emitters=false")
 for _name, _value in {
@@ -24,6 +24,7 @@ for _name, _value in {
     "JAX_COMPILATION_CACHE_DIR": str(PROGRAMS),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
+    "OPENBLAS_NUM_THREADS": "1",  # threads that spin for products of 3 x 3 matrices
 }.items():
     os.environ.setdefault(_name, _value)
 
@@ -41,7 +42,7 @@ settings.register_profile("long", max_examples=1000, deadline=None)
 settings.load_profile("daily")
 
 with jaxtyping.install_import_hook("linoss", "beartype.beartype"):
-    import linoss  # noqa: F401
+    import linoss.nn  # noqa: F401
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,10 +53,17 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.integration)
 
 
+def pytest_collection_finish():
+    """Leave what was imported out of garbage collections, which would walk all of it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item, nextitem):
-    """Give memory back after each module, or earlier: few compiled programs hold a gigabyte."""
-    if nextitem is None or nextitem.path != item.path or _held() > LARGE:
+    """Give memory back where compiled programs hold much of it, or many of Linux's 65530 maps."""
+    next_module = nextitem is None or nextitem.path != item.path
+    if _held() > LARGE or (next_module and _maps() > MANY):
         jax.clear_caches()
         gc.collect()
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc keeps what is freed
@@ -66,6 +74,12 @@ def _held():
     """Bytes of memory in use, where the system says so."""
     pages = Path("/proc/self/statm")
     return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGESIZE") if pages.exists() else 0
+
+
+def _maps():
+    """Number of memory maps, where the system says so."""
+    maps = Path("/proc/self/maps")
+    return maps.read_bytes().count(b"\n") if maps.exists() else 0
 
 
 def pytest_sessionfinish(session):

@@ -14,8 +14,17 @@ MODULES = sorted(
     if not module.name.endswith("__main__")
 )
 
+TRAIN = ("linoss.estimators", "linoss.search")
+"""Rooms whose examples train models."""
 
-@pytest.mark.parametrize("name", MODULES)
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.integration] if name.startswith(TRAIN) else [])
+        for name in MODULES
+    ],
+)
 @pytest.mark.usefixtures("single_precision")
 def test_module_examples(name):
     module = importlib.import_module(name)

@@ -50,6 +50,16 @@ def imports_of_the_package():
                 yield where, module, names
 
 
+def test_names_of_classes_differ_by_more_than_a_letter():
+    classes = [
+        node.name
+        for tree in MODULES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert len({name.removesuffix("s") for name in classes}) == len(classes)
+
+
 def test_every_folder_is_a_room():
     assert {room_of(module) for module in MODULES} <= {None, *ROOMS}
 

@@ -3,30 +3,19 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from linoss.dynamics import (
-    Oscillators,
-    Transition,
-    VaryingTransition,
-    discretize,
-    eigenvalues,
-    expected_eigenvalue_power,
-    hamiltonian,
-    oscillating_stiffness,
-    spectral_radius,
-    stable_stiffness,
-)
-from linoss.nn import (
-    Block,
-    LinOSS,
-    LinOSSConfig,
-    LinOSSLayer,
-    Stream,
-    count_parameters,
-    trainable,
-)
-from linoss.scan import engines, oscillator_scan
-
 if TYPE_CHECKING:
+    from linoss.dynamics import (
+        Oscillators,
+        Transition,
+        VaryingTransition,
+        discretize,
+        eigenvalues,
+        expected_eigenvalue_power,
+        hamiltonian,
+        oscillating_stiffness,
+        spectral_radius,
+        stable_stiffness,
+    )
     from linoss.estimators import (
         LinOSSClassifier,
         LinOSSForecaster,
@@ -35,6 +24,16 @@ if TYPE_CHECKING:
         OscillatorRegressor,
     )
     from linoss.features import OscillatorFeatures
+    from linoss.nn import (
+        Block,
+        LinOSS,
+        LinOSSConfig,
+        LinOSSLayer,
+        Stream,
+        count_parameters,
+        trainable,
+    )
+    from linoss.scan import engines, oscillator_scan
 
 __version__ = "0.1.0"
 
@@ -66,14 +65,25 @@ __all__ = [
     "trainable",
 ]
 
-_ROOMS = ("data", "estimators", "experiments", "features", "planning", "search", "training")
+_ROOMS = (
+    "dynamics", "scan", "features", "nn", "data", "training", "estimators", "search", "planning",
+    "experiments",
+)  # fmt: skip
+_DOORS = ("dynamics", "scan", "nn", "estimators", "features")
+"""The rooms of the names above, in the order in which they are searched."""
 
 
 def __getattr__(name: str) -> Any:
-    """Rooms and estimators when they are asked for: not everybody needs scikit-learn."""
+    """Import rooms when they are used: JAX and scikit-learn take seconds to import."""
     if name in _ROOMS:
         return importlib.import_module(f"linoss.{name}")
     if name in __all__:
-        room = "features" if name == "OscillatorFeatures" else "estimators"
-        return getattr(importlib.import_module(f"linoss.{room}"), name)
+        for room in _DOORS:
+            module = importlib.import_module(f"linoss.{room}")
+            if name in module.__all__:
+                return getattr(module, name)
     raise AttributeError(f"module 'linoss' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})

@@ -1,6 +1,7 @@
 """`linoss demo`: the data are what they are said to be, and the command shows what it learned."""
 
 import numpy as np
+import pytest
 
 from linoss.cli._braille import braille
 from linoss.cli._demo import KINDS, bells
@@ -26,6 +27,7 @@ def test_the_same_seed_gives_the_same_bells():
     assert not np.array_equal(bells(3, 5)[0], bells(4, 5)[0])
 
 
+@pytest.mark.integration
 def test_it_shows_series_and_the_learning_curve(good):
     printed = good("demo --steps 2", width=60)
     assert printed.count("A bell of") == 3
@@ -34,6 +36,7 @@ def test_it_shows_series_and_the_learning_curve(good):
     assert any(0x2800 < ord(letter) < 0x2900 for letter in printed)
 
 
+@pytest.mark.integration
 def test_it_keeps_a_run_if_asked(tmp_path, good_json, failing):
     found = good_json(f"demo --steps 2 --out {tmp_path / 'run'}")
     assert found["test"]["cases"] == 240
@@ -41,6 +44,7 @@ def test_it_keeps_a_run_if_asked(tmp_path, good_json, failing):
     assert "holds a run already" in failing(f"demo --out {tmp_path / 'run'}")
 
 
+@pytest.mark.integration
 def test_json_without_a_run(good_json):
     assert set(good_json("demo --steps 2")) == {"steps", "test"}
 

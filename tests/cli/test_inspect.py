@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import linoss
-from linoss.cli._spectrum import Bank, banks
+from linoss.cli._spectrum import BlockSpectrum, banks
 from linoss.estimators import load as load_estimator
 
 
@@ -32,7 +32,7 @@ def test_people_are_shown_a_table(run, good):
 def test_a_rotation_has_its_period_and_its_decay():
     angle, radius = 2 * np.pi / 50, np.exp(-1 / 300)
     value = radius * np.exp(1j * angle)
-    bank = Bank("one", np.ones(1), np.array([[value, value.conjugate()]]))
+    bank = BlockSpectrum("one", np.ones(1), np.array([[value, value.conjugate()]]))
     np.testing.assert_allclose(bank.periods, 50)
     np.testing.assert_allclose(bank.decay_times, 300)
 

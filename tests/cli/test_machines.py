@@ -33,7 +33,7 @@ def test_several_processes(tmp_path, data, small, process, free_port):
     line = f"fit {data} --task classification --out {tmp_path / 'run'} {small} --steps 4 --json"
     line += f" --coordinator localhost:{free_port} --num-processes 2"
     joined = [process(f"{line} --process-id {i}") for i in range(2)]
-    outputs = [child.communicate(timeout=180) for child in joined]
+    outputs = [child.communicate(timeout=600) for child in joined]
     assert [child.returncode for child in joined] == [0, 0], outputs
     assert json.loads(outputs[0][0])["steps"] == 4
     assert outputs[1][0] == ""

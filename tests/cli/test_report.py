@@ -13,7 +13,7 @@ import pytest
 from linoss.cli._pictures import learning_curves, predicted_against_true, spectrum, svg
 from linoss.cli._report import report
 from linoss.cli._scores import ClassScore, NumberScore, last_forecasts
-from linoss.cli._spectrum import Bank, banks
+from linoss.cli._spectrum import BlockSpectrum, banks
 from linoss.data import read_table
 from linoss.estimators import load as load_estimator
 
@@ -174,7 +174,7 @@ def test_curves_of_a_large_span_are_logarithmic():
 
 def test_oscillators_without_decay_or_oscillation_are_drawn_apart():
     values = np.array([[1j, -1j], [1.0, 1.0], [0.5, 0.5]])
-    text = drawn(spectrum([Bank("block 1", np.array([1.0, 0, 1]), values)]))
+    text = drawn(spectrum([BlockSpectrum("block 1", np.array([1.0, 0, 1]), values)]))
     assert "no decay" in text
     assert "no oscillation" in text
 

@@ -76,11 +76,13 @@ def test_people_see_a_table(found, place, line, linoss_command):
     assert f"The best run is in {place / 'best'}; look at {place / 'report.html'}" in result.stdout
 
 
+@pytest.mark.integration
 def test_progress_is_on_stderr(tmp_path, line, linoss_command):
     result = linoss_command(f"{line} --trials 1 --out {tmp_path / 'out'}")
     assert re.search(r"^trial 0: accuracy \S+; 1/1 trials  best accuracy", result.stderr, re.M)
 
 
+@pytest.mark.integration
 def test_more_trials_are_added(tmp_path, line, good_json):
     first = good_json(f"{line} --trials 1 --out {tmp_path / 'out'}")
     second = good_json(f"{line} --trials 2 --out {tmp_path / 'out'}")
@@ -100,12 +102,14 @@ def test_it_takes_the_options_of_fit():
     assert theirs - mine == {"resume", *options.MACHINES}
 
 
+@pytest.mark.integration
 def test_usual_ranges_leave_out_what_is_given(tmp_path, data, small, good_json):
     place = f"--out {tmp_path / 'out'} --steps 1 --trials 1"
     found = good_json(f"search {data} --task classification {small} {place} --dropout 0")
     assert set(found["space"]) == {"learning_rate"}
 
 
+@pytest.mark.integration
 def test_forecasts(tmp_path, load, small, good_json):
     settings = f"--horizon 6 --past 24 --known hour {small} --steps 2 --trials 1"
     ranges = "--range learning_rate=0.001,0.01 --grid ranges"
@@ -200,6 +204,7 @@ def test_a_storage_that_cannot_be_reached_is_one_line(tmp_path, line, failing):
     assert "sesame" not in message
 
 
+@pytest.mark.integration
 def test_trials_that_all_fail(tmp_path, data, small, failing):
     wild = "--norm none --clip-norm none --warmup 0 --steps 20 --dropout 0"
     ranges = "--range learning_rate=1e29,1e30"
@@ -228,6 +233,7 @@ def test_classes_are_no_numbers(tmp_path, data, failing):
     assert "a label is 'low', expected numbers for --task regression" in message
 
 
+@pytest.mark.integration
 def test_numbers(tmp_path, numbers, small, good_json):
     options = f"{small} {RANGES} --steps 2 --trials 1 --out {tmp_path / 'out'}"
     found = good_json(f"search {numbers} --task regression {options}")

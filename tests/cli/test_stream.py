@@ -155,6 +155,7 @@ def test_what_is_missing_and_when(irregular):
         np.testing.assert_allclose(found[length - 1], whole, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.integration
 def test_an_answer_at_every_kth_step(irregular):
     values, _ = irregular
     targets = np.nan_to_num(values[:, 0, 2::3])
@@ -165,6 +166,7 @@ def test_an_answer_at_every_kth_step(irregular):
     )
 
 
+@pytest.mark.integration
 def test_times_in_a_stream(tmp_path, irregular, small, good, failing):
     values, times = irregular
     rows = ["case,time,label,a,b"]

@@ -37,6 +37,7 @@ def test_several_numbers(small, speeds):
     assert regressor.score(values, targets) > 0.9
 
 
+@pytest.mark.integration
 def test_a_sequence_of_targets(small, sums):
     cases, targets = sums
     regressor = LinOSSRegressor(**{**small, "steps": 200}, every=10).fit(cases, targets)
@@ -57,6 +58,7 @@ def test_a_sequence_of_several_targets_some_unknown(small):
     assert np.isfinite(regressor.score(values, targets))
 
 
+@pytest.mark.integration
 def test_targets_are_scaled(small, speeds):
     values, speed = speeds
     plain = LinOSSRegressor(**small).fit(values, speed).predict(values)

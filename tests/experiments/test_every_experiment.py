@@ -34,6 +34,7 @@ def figures(folder):
     return names
 
 
+@pytest.mark.integration
 def test_uea(tmp_path, data, capsys):
     table = reproduce(
         "uea", out=tmp_path, data_dir=data, seeds=[2345, 3456], models=["im", "damped"],
@@ -89,6 +90,7 @@ def test_uea_search(tmp_path, data):
     assert "| Heartbeat | LinOSS-IM | paper |" in table
 
 
+@pytest.mark.integration
 def test_ppg(tmp_path, data):
     table = reproduce("ppg", out=tmp_path, data_dir=data, models=["im"]).read_text()
     assert "| LinOSS-IM | paper | 6.40 ± 0.23 |" in table
@@ -150,7 +152,7 @@ def test_timestep(tmp_path, data):
 
 @pytest.mark.integration
 def test_efficiency(tmp_path, monkeypatch):
-    size = efficiency.Size(
+    size = efficiency.MeasuredSize(
         batch_size=2, length=6, in_size=2, out_size=2, hidden_size=4, state_size=4, num_blocks=1,
         model="imex",
     )  # fmt: skip

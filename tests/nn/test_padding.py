@@ -101,9 +101,15 @@ def test_full_lengths_are_none(make_model, draw):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"pooling": "mean", "bidirectional": True, "scheme": "verlet"},
+        pytest.param(
+            {"pooling": "mean", "bidirectional": True, "scheme": "verlet"},
+            marks=pytest.mark.integration,
+        ),
         {"pooling": "last", "norm": "layer", "damped": True, "scheme": "imex"},
-        {**FORECAST, "bias": True, "complex_projections": False},
+        pytest.param(
+            {**FORECAST, "bias": True, "complex_projections": False},
+            marks=pytest.mark.integration,
+        ),
     ],
     ids=["mean", "last", "forecast"],
 )

@@ -94,15 +94,9 @@ def test_schemes(scheme, names):
     assert_same(make(scheme=scheme, num_blocks=1), some(*NAMES[names]), (2, 4))
 
 
-@pytest.mark.parametrize(
-    ("scheme", "names"),
-    [
-        ("verlet", "irregular"),
-        pytest.param("im", "regular", marks=pytest.mark.integration),
-        pytest.param("im", "irregular", marks=pytest.mark.integration),
-        pytest.param("verlet", "regular", marks=pytest.mark.integration),
-    ],
-)
+@pytest.mark.integration
+@pytest.mark.parametrize("names", ["regular", "irregular"])
+@pytest.mark.parametrize("scheme", ["im", "verlet"])
 def test_bidirectional(scheme, names):
     model = make(scheme=scheme, bidirectional=True, num_blocks=1)
     assert_same(model, some(*NAMES[names]), (2, 4))
@@ -172,7 +166,13 @@ def collectives(model, time, mesh):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, HEADS["every"], HEADS["forecast"], {"bidirectional": True}]
+    "options",
+    [
+        {},
+        pytest.param(HEADS["every"], marks=pytest.mark.integration),
+        pytest.param(HEADS["forecast"], marks=pytest.mark.integration),
+        pytest.param({"bidirectional": True}, marks=pytest.mark.integration),
+    ],
 )
 def test_what_devices_say_does_not_grow_with_the_sequence(options):
     model, mesh = make(**options, num_blocks=1), mesh_of((2, 4))

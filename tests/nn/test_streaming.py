@@ -60,7 +60,16 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+DAILY = ("published", "verlet, both", "exact, damped", "every")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[] if name in DAILY else [pytest.mark.integration])
+        for name, case in CASES.items()
+    ],
+)
 def test_pieces_of_any_size_end_with_the_answer_of_the_whole(
     make_model, draw, draw_intervals, case
 ):

@@ -8,7 +8,12 @@ import linoss
 from linoss.planning import plan
 
 LENGTH, BATCH = 4096, 8
-DEVICES = [(1, 1), (2, 1), (1, 4), (2, 4)]
+DEVICES = [
+    (1, 1),
+    pytest.param((2, 1), marks=pytest.mark.integration),
+    pytest.param((1, 4), marks=pytest.mark.integration),
+    (2, 4),
+]
 CLOSE = 0.15
 
 needs_kernels = pytest.mark.skipif(

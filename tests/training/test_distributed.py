@@ -120,6 +120,17 @@ def test_one_fails_and_tells_the_others(tmp_path, join):
     assert "process 0 failed: " in said(joined[1])
 
 
+@pytest.mark.slow
+def test_processes_wait_for_one_that_is_late(free_port, start):
+    """Longer than the 30 s after which a first contact over Gloo fails."""
+    code = "import sys, time; from linoss.training import from_first, join_processes\n"
+    code += f"join_processes('localhost:{free_port}', 2, int(sys.argv[1]))\n"
+    code += "time.sleep(40 * (sys.argv[1] == '0')); print(from_first(sys.argv[1]), flush=True)"
+    pipe = {"stdout": subprocess.PIPE, "text": True}
+    joined = [start("-c", code, i, **pipe) for i in range(2)]
+    assert [child.communicate()[0].splitlines()[-1] for child in joined] == ["0", "0"]
+
+
 def test_the_key_value_store_of_jax(free_port):
     """What is private in JAX is there, and does what is asked of it."""
     code = (

@@ -1,63 +1,98 @@
 """The command `linoss` and its parts."""
 
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from linoss.cli._demo import demo
-from linoss.cli._doctor import doctor
-from linoss.cli._evaluate import evaluate
-from linoss.cli._fit import fit
-from linoss.cli._forecast import forecast
 from linoss.cli._guard import INTERRUPTED, guarded
-from linoss.cli._inspect import inspect
-from linoss.cli._plan import plan
-from linoss.cli._predict import predict
-from linoss.cli._reproduce import reproduce
-from linoss.cli._search import search
-from linoss.cli._stream import stream
+
+_COMMANDS = {
+    "fit": (
+        "Train a model on data, and keep it in a directory.",
+        "linoss fit Bells --task classification --out runs/bells",
+        "linoss fit Bells --out runs/bells --resume",
+        "linoss fit load.csv --task forecasting --horizon 24 --out runs/load",
+    ),
+    "search": (
+        "Find hyperparameters that do well on held-out cases.",
+        "linoss search Bells --task classification --trials 20 --out runs/search",
+        "linoss search Bells --task classification --range learning_rate=1e-4..1e-2 "
+        "--range dropout=0,0.2 --trials 20 --out runs/few",
+    ),
+    "evaluate": (
+        "Compare a run's answers with the labels of data.",
+        "linoss evaluate runs/bells Bells",
+    ),
+    "predict": (
+        "Answer for each sequence of data.",
+        "linoss predict runs/bells Bells --out predictions.csv",
+    ),
+    "forecast": (
+        "Forecast what comes next, in a table like that of the data, with its times going on.",
+        "linoss forecast runs/load --horizon 48 --out forecast.csv",
+    ),
+    "stream": (
+        "Answer after each sample of a stream, in constant memory.",
+        "linoss stream runs/bells < samples.csv",
+    ),
+    "inspect": (
+        "Show a run's size, scheme and spectrum.",
+        "linoss inspect runs/bells --plot spectrum.png",
+    ),
+    "plan": (
+        "Predict memory, work and communication of a training step.",
+        "linoss plan --length 1000000 --batch-size 8 --devices 8 --memory 16",
+        "linoss plan --length 100000000 --batch-size 64 --devices 64x64 --json",
+    ),
+    "demo": (
+        "Learn to tell three bells by their sound, in noise; takes about half a minute.",
+        "linoss demo --out runs/demo",
+    ),
+    "reproduce": (
+        "Reproduce an experiment of the paper.",
+        "linoss reproduce parameters --out results",
+        "linoss reproduce uea --data-set EigenWorms --protocol quick --data-dir data --out results",
+    ),
+    "doctor": (
+        "Show versions, devices and engines, and why the native kernels were not built.",
+        "linoss doctor",
+    ),
+}
+"""Name to summary, the first line of the command's docstring, and examples."""
+
+
+class _Commands(TyperGroup):
+    """Commands that are imported when they are called: options need JAX, help of `linoss` not."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else _imported(name), rest
+
 
 app = typer.Typer(
     name="linoss",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+for _name, (_summary, *_) in _COMMANDS.items():
+    app.command(_name, help=_summary)(lambda: None)
 
-_EXAMPLES = {
-    fit: (
-        "linoss fit Bells --task classification --out runs/bells",
-        "linoss fit Bells --out runs/bells --resume",
-        "linoss fit load.csv --task forecasting --horizon 24 --out runs/load",
-    ),
-    search: (
-        "linoss search Bells --task classification --trials 20 --out runs/search",
-        "linoss search Bells --task classification --range learning_rate=1e-4..1e-2 "
-        "--range dropout=0,0.2 --trials 20 --out runs/few",
-    ),
-    evaluate: ("linoss evaluate runs/bells Bells",),
-    predict: ("linoss predict runs/bells Bells --out predictions.csv",),
-    forecast: ("linoss forecast runs/load --horizon 48 --out forecast.csv",),
-    stream: ("linoss stream runs/bells < samples.csv",),
-    inspect: ("linoss inspect runs/bells --plot spectrum.png",),
-    plan: (
-        "linoss plan --length 1000000 --batch-size 8 --devices 8 --memory 16",
-        "linoss plan --length 100000000 --batch-size 64 --devices 64x64 --json",
-    ),
-    demo: ("linoss demo --out runs/demo",),
-    reproduce: (
-        "linoss reproduce parameters --out results",
-        "linoss reproduce uea --data-set EigenWorms --protocol quick --data-dir data --out results",
-    ),
-    doctor: ("linoss doctor",),
-}
 
-for command, examples in _EXAMPLES.items():
+def _imported(name: str) -> Any:
+    """The command itself."""
+    command = getattr(import_module(f"linoss.cli._{name}"), name)
+    _, *examples = _COMMANDS[name]
     title = "Example:" if len(examples) == 1 else "Examples:"
-    app.command(epilog="\n\n".join([title, *examples]))(guarded(command))
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    alone.command(name, epilog="\n\n".join([title, *examples]))(guarded(command))
+    return typer.main.get_command(alone)
 
 
 def _version(asked: bool) -> None:

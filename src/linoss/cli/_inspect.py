@@ -8,7 +8,7 @@ import typer
 from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import number, show_json, show_line, show_table
-from linoss.cli._spectrum import Bank, banks
+from linoss.cli._spectrum import BlockSpectrum, banks
 
 
 def inspect(
@@ -65,7 +65,7 @@ _SHOWN = (
 _HEADER = ("", "oscillators", "period", "decay time", "no decay", "free")
 
 
-def _row(bank: Bank) -> tuple[str, ...]:
+def _row(bank: BlockSpectrum) -> tuple[str, ...]:
     facts = bank.summary()
     return (
         bank.name,
@@ -83,7 +83,7 @@ def _span(quantiles: dict[str, float] | None) -> str:
     return " / ".join(number(quantiles[name], 3) for name in ("min", "median", "max"))
 
 
-def _record(bank: Bank) -> dict[str, Any]:
+def _record(bank: BlockSpectrum) -> dict[str, Any]:
     return {
         **bank.summary(),
         "stiffness": bank.stiffness,

@@ -16,8 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from linoss._files import write_file
 from linoss.cli._scores import Forecast, NumberScore
-from linoss.cli._spectrum import Bank
+from linoss.cli._spectrum import BlockSpectrum
 
 _INK, _FAINT = "#1c1f26", "#c9ced6"
 _LINES = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")
@@ -116,7 +117,7 @@ def forecast_plot(forecasts: Sequence[Forecast]) -> Figure:
     return figure
 
 
-def spectrum(banks: Sequence[Bank]) -> Figure:
+def spectrum(banks: Sequence[BlockSpectrum]) -> Figure:
     """Eigenvalues in the complex plane, and decay time over period, a colour for each layer."""
     with rc_context(_RC):
         figure = Figure(figsize=(8.6, 4.3), layout="constrained")
@@ -138,7 +139,7 @@ def spectrum(banks: Sequence[Bank]) -> Figure:
     return figure
 
 
-def _draw_times(axes: Any, banks: Sequence[Bank], dots: dict[str, Any]) -> None:
+def _draw_times(axes: Any, banks: Sequence[BlockSpectrum], dots: dict[str, Any]) -> None:
     """Oscillators by period and decay time; infinite ones on a line beyond the others."""
     periods = np.concatenate([bank.periods for bank in banks])
     decays = np.concatenate([bank.decay_times for bank in banks])
@@ -208,10 +209,13 @@ def metric_name(metric: str) -> str:
 def save(figure: Figure, path: Path) -> None:
     """A picture as a file, by its suffix, on white."""
     formats = sorted(figure.canvas.get_supported_filetypes())
-    if path.suffix.lower().removeprefix(".") not in formats:
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in formats:
         raise ValueError(f"{path}: expected a suffix among {', '.join(formats)}")
+    content = io.BytesIO()
     with rc_context(_RC):
-        figure.savefig(path, dpi=150, facecolor="white")
+        figure.savefig(content, format=kind, dpi=150, facecolor="white")
+    write_file(path, content.getvalue())
 
 
 def _short(text: str, length: int) -> str:

@@ -12,7 +12,7 @@ from linoss._files import write_text
 from linoss.cli import _pictures as pictures
 from linoss.cli._output import number
 from linoss.cli._scores import ClassScore, Forecast, ForecastScore, NumberScore, Score
-from linoss.cli._spectrum import Bank, banks
+from linoss.cli._spectrum import BlockSpectrum, banks
 
 _MOST_CLASSES = 20
 _COMMANDS = {
@@ -209,7 +209,7 @@ def _recall(score: ClassScore) -> str:
 # ---- Model ----
 
 
-def _oscillators(found: Sequence[Bank]) -> str:
+def _oscillators(found: Sequence[BlockSpectrum]) -> str:
     def span(quantiles: dict[str, float] | None) -> str:
         if quantiles is None:
             return "–"

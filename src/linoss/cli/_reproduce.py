@@ -64,19 +64,23 @@ def reproduce(
     DIR/EXPERIMENT gets a result.json for each run, a table with the paper's numbers beside ours,
     and its figures.
     """
-    table = experiments.reproduce(
-        experiment,
-        out=out,
-        data_dir=data_dir,
-        seeds=None if seeds is None else _numbers(seeds, "--seeds"),
-        models=model,
-        data_sets=data_set,
-        protocol=protocol,
-        max_steps=max_steps,
-        resume=resume,
-        processes=processes,
-        storage=storage,
-    )
+    numbers = None if seeds is None else _numbers(seeds, "--seeds")
+    try:
+        table = experiments.reproduce(
+            experiment,
+            out=out,
+            data_dir=data_dir,
+            seeds=numbers,
+            models=model,
+            data_sets=data_set,
+            protocol=protocol,
+            max_steps=max_steps,
+            resume=resume,
+            processes=processes,
+            storage=storage,
+        )
+    except experiments.ChoiceError as error:
+        raise typer.BadParameter(str(error)) from None
     if json:
         results = [_record(result) for result in experiments.read_results(table.parent)]
         show_json({"table": table, "results": results})
@@ -94,7 +98,7 @@ def _numbers(text: str, name: str) -> tuple[int, ...]:
     """Whole numbers with commas between them."""
     parts = text.replace(",", " ").split()
     if not parts or not all(part.isdecimal() for part in parts):
-        raise ValueError(
+        raise typer.BadParameter(
             f"{name} is {text!r}, expected whole numbers with commas, such as 2345,3456"
         )
     return tuple(int(part) for part in parts)

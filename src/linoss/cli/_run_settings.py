@@ -28,7 +28,7 @@ class ColumnNames:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """Task and parameters of a run."""
 
     task: str
@@ -40,14 +40,14 @@ def holds_a_run(run: Path) -> bool:
     return (run / _CONFIG).exists()
 
 
-def read_settings(run: Path) -> Settings:
+def read_settings(run: Path) -> RunSettings:
     """The task and the estimator's parameters of a run, which may not have trained yet."""
     from linoss.training import CheckpointError, read_extra
 
     extra = read_extra(run)
     tasks = {name: task for task, name in TASKS.items()}
     try:
-        return Settings(tasks[extra["estimator"]], dict(extra["parameters"]))
+        return RunSettings(tasks[extra["estimator"]], dict(extra["parameters"]))
     except (TypeError, LookupError, ValueError):
         raise CheckpointError(
             f"{run / _CONFIG}: is not that of a run of linoss fit; train in another directory"

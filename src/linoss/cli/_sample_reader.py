@@ -10,16 +10,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from linoss.data import DataError
+from linoss.data import TIME_NAMES, DataError
 
-TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")
 _MISSING = ("", "nan", "na", "?")
 _LONGEST = 2**20  # bytes of a line
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class StreamedSample:
     """One line."""
 
     values: np.ndarray
@@ -48,7 +47,7 @@ class SampleReader:
         self._width = channels + timed
         self._last_time: float | None = None
 
-    def __iter__(self) -> Iterator[Sample]:
+    def __iter__(self) -> Iterator[StreamedSample]:
         number, begun = 0, False
         while line := self._stream.readline(_LONGEST + 1):
             number += 1
@@ -134,7 +133,7 @@ class SampleReader:
 
     # ---- Numbers ----
 
-    def _sample(self, cells: list[Any], number: int) -> Sample:
+    def _sample(self, cells: list[Any], number: int) -> StreamedSample:
         if len(cells) != self._width:
             raise DataError(f"line {number}: has {len(cells)} values, expected {self._expected()}")
         time = None
@@ -144,7 +143,7 @@ class SampleReader:
         if places is None:
             places = range(self._width - self.channels, self._width)
         values = np.array([_number(cells[i], number) for i in places], np.float64)
-        return Sample(values, time, number)
+        return StreamedSample(values, time, number)
 
     def _time(self, cell: Any, number: int) -> float:
         time = _seconds(cell)

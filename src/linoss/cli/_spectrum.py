@@ -9,7 +9,7 @@ _LASTING = 1e-9  # a radius this close to 1 is 1, but for rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Bank:
+class BlockSpectrum:
     """The oscillators of one layer."""
 
     name: str
@@ -53,7 +53,7 @@ class Bank:
         }
 
 
-def banks(model: Any) -> list[Bank]:
+def banks(model: Any) -> list[BlockSpectrum]:
     """The oscillators of every layer of a model, in double precision."""
     import jax
     import jax.numpy as jnp
@@ -71,7 +71,7 @@ def banks(model: Any) -> list[Bank]:
                     lambda x: jnp.asarray(np.asarray(x, np.float64)), layer.oscillators
                 )
                 values = eigenvalues(bank.transition())
-                found.append(Bank(name, np.asarray(bank.stiffness), np.asarray(values)))
+                found.append(BlockSpectrum(name, np.asarray(bank.stiffness), np.asarray(values)))
     return found
 
 

@@ -1,6 +1,7 @@
 """Files and tables to arrays, lengths and masks. Knows nothing of models."""
 
 from linoss.data._arrays import sequences
+from linoss.data._columns import TIME_NAMES
 from linoss.data._errors import DataError
 from linoss.data._estimator_input import as_sequences
 from linoss.data._read import read, read_parts
@@ -9,6 +10,7 @@ from linoss.data._sequences import Batch, Sequences
 from linoss.data._table import Table
 
 __all__ = [
+    "TIME_NAMES",
     "Batch",
     "DataError",
     "Sequences",

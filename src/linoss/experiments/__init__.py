@@ -2,12 +2,13 @@
 
 from linoss.experiments._page import write_page
 from linoss.experiments._protocol import MODELS
-from linoss.experiments._reproduce import EXPERIMENTS, Experiment, reproduce
+from linoss.experiments._reproduce import EXPERIMENTS, ChoiceError, Experiment, reproduce
 from linoss.experiments._results import ExperimentResult, read_results
 
 __all__ = [
     "EXPERIMENTS",
     "MODELS",
+    "ChoiceError",
     "Experiment",
     "ExperimentResult",
     "read_results",

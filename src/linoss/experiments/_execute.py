@@ -32,6 +32,7 @@ from linoss.training import (
     ProgressLine,
     TrainingConfig,
     TrainingError,
+    TrainingResult,
     evaluate,
     train,
 )
@@ -204,27 +205,7 @@ def execute_one(
             )
         except TrainingError as stopped:
             trained, error = stopped.result, str(stopped)
-    outcome = {
-        "metric": parts.objective.metric,
-        "test": None,
-        "validation": trained.best_metric,
-        "best_step": trained.best_step,
-        "steps": trained.steps,
-        "stopped_early": trained.stopped_early,
-        "parameters": count_parameters(model),
-        "cases": [len(part) for part in (parts.training, parts.validation, parts.test)],
-    }
-    if trained.best_metric is not None:
-        test = evaluate(trained.model, parts.inputs, parts.objective, parts.test)
-        if math.isfinite(test):
-            outcome["test"] = test
-            outcome.update(measure(trained.model, parts))
-        else:
-            error = error or f"the test {parts.objective.metric} is {test}"
-    elif error is None:
-        error = f"the validation {parts.objective.metric} was never finite"
-    if error is not None:
-        outcome["error"] = error
+    outcome = _outcome(parts, trained, error, measure)
     seconds = trained.history[-1]["seconds"] if trained.history else 0.0
     result = ExperimentResult(
         experiment=run.experiment,
@@ -240,6 +221,34 @@ def execute_one(
     )
     write_result(folder, result)
     return result
+
+
+def _outcome(
+    parts: Problem, trained: TrainingResult, error: str | None, measure: Measure
+) -> dict[str, Any]:
+    """The numbers of a run; `error` says why its training or test has none."""
+    outcome = {
+        "metric": parts.objective.metric,
+        "test": None,
+        "validation": trained.best_metric,
+        "best_step": trained.best_step,
+        "steps": trained.steps,
+        "stopped_early": trained.stopped_early,
+        "parameters": count_parameters(trained.model),
+        "cases": [len(part) for part in (parts.training, parts.validation, parts.test)],
+    }
+    if trained.best_metric is not None:
+        test = evaluate(trained.model, parts.inputs, parts.objective, parts.test)
+        if math.isfinite(test):
+            outcome["test"] = test
+            outcome.update(measure(trained.model, parts))
+        else:
+            error = error or f"the test {parts.objective.metric} is {test}"
+    elif error is None:
+        error = f"the validation {parts.objective.metric} was never finite"
+    if error is not None:
+        outcome["error"] = error
+    return outcome
 
 
 def _say_finished(run: ExperimentRun, result: ExperimentResult, place: str, left: float) -> None:

@@ -1,14 +1,21 @@
 """Figures by Matplotlib, as PNG and SVG."""
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from linoss._files import write_file
 from linoss.experiments._protocol import NAMES
 from linoss.experiments._results import ExperimentResult, unique
 
 _REPRODUCIBLE: dict[Any, Any] = {"svg.hashsalt": "linoss", "svg.fonttype": "none"}
+
+_FORMATS: dict[str, dict[str, Any]] = {
+    "png": {"dpi": 150, "metadata": {"Software": None}},
+    "svg": {"metadata": {"Date": None}},
+}
 
 
 class Figures:
@@ -28,9 +35,11 @@ class Figures:
         FigureCanvasAgg(figure)
         yield figure.subplots(**options)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with matplotlib.rc_context(_REPRODUCIBLE):
-            figure.savefig(self.folder / f"{name}.png", dpi=150, metadata={"Software": None})
-            figure.savefig(self.folder / f"{name}.svg", metadata={"Date": None})
+        for kind, options in _FORMATS.items():
+            content = io.BytesIO()
+            with matplotlib.rc_context(_REPRODUCIBLE):
+                figure.savefig(content, format=kind, **options)
+            write_file(self.folder / f"{name}.{kind}", content.getvalue())
         lines += [f"![{alt}]({self.prefix}{name}.png)", ""]
 
 

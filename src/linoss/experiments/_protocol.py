@@ -6,11 +6,13 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from linoss import _checks
 from linoss.experiments import _paper
-from linoss.training import TrainingConfig
+
+if TYPE_CHECKING:
+    from linoss.training import TrainingConfig
 
 MODELS: dict[str, dict[str, Any]] = {
     "im": {"scheme": "im"},
@@ -124,8 +126,10 @@ def training_config(
     batch_size: int,
     seed: int,
     protocols: dict[str, Protocol] | None = None,
-) -> TrainingConfig:
+) -> "TrainingConfig":
     """Adam with a constant learning rate and nothing else, as in the published runs."""
+    from linoss.training import TrainingConfig
+
     protocol = (protocols or PROTOCOLS)[options.protocol]
     return TrainingConfig(
         steps=options.max_steps or protocol.steps,

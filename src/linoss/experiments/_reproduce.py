@@ -27,6 +27,10 @@ EXPERIMENTS: tuple[str, ...] = Experiment.__args__
 """The names of all experiments."""
 
 
+class ChoiceError(ValueError):
+    """A choice that an experiment does not have; nothing was run."""
+
+
 def module_of(experiment: str) -> Any:
     """The module of an experiment; each has `SCOPE`, `run` and `report`."""
     _checks.one_of("experiment", experiment, EXPERIMENTS)
@@ -79,21 +83,26 @@ def reproduce(
     - `processes`: runs at a time.
     - `storage`: for `"uea-search"` on several machines that share `out`, the URL of a PostgreSQL
       where they meet.
+
+    Raises a `ChoiceError` (a `ValueError`) for what the experiment does not have.
     """
-    module = module_of(experiment)
-    options = Options(
-        out=Path(out),
-        data_dir=as_path(data_dir),
-        seeds=chosen(seeds),
-        models=chosen(models),
-        data_sets=chosen(data_sets),
-        protocol=protocol,
-        max_steps=max_steps,
-        resume=resume,
-        processes=processes,
-        storage=storage,
-    )
-    module.SCOPE.refuse(experiment, options)
+    try:
+        module = module_of(experiment)
+        options = Options(
+            out=Path(out),
+            data_dir=as_path(data_dir),
+            seeds=chosen(seeds),
+            models=chosen(models),
+            data_sets=chosen(data_sets),
+            protocol=protocol,
+            max_steps=max_steps,
+            resume=resume,
+            processes=processes,
+            storage=storage,
+        )
+        module.SCOPE.refuse(experiment, options)
+    except ValueError as error:
+        raise ChoiceError(str(error)) from None
     module.run(options)
     folder = options.out / experiment
     text = module.report(read_results(folder), Figures(folder))

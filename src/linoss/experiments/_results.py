@@ -11,12 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from linoss import __version__
 from linoss._files import write_text
 from linoss.experiments._protocol import MODELS
-from linoss.scan import engines
 
 RESULT, MISSING = "result.json", "missing.json"
 
@@ -71,6 +68,10 @@ def read_results(folder: Path) -> list[ExperimentResult]:
 
 def made_by(command: str, seconds: float) -> dict[str, Any]:
     """How a result was made, now, on this machine."""
+    import jax
+
+    from linoss.scan import engines
+
     return {
         "command": command,
         "seconds": round(seconds, 1),

@@ -43,7 +43,7 @@ _ENDED = "has ended"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class MeasuredSize:
     """The sizes that decide the work of a training step."""
 
     batch_size: int
@@ -57,10 +57,10 @@ class Size:
     every: int | None = None
 
 
-def size_of(data_set: str, model: str) -> Size:
+def size_of(data_set: str, model: str) -> MeasuredSize:
     """The size of the paper's best model on a data set."""
     data, chosen = _paper.DATA_SETS[data_set], hyperparameters(data_set, model)
-    return Size(
+    return MeasuredSize(
         batch_size=data.batch_size,
         length=data.length,
         in_size=data.channels + chosen.include_time,
@@ -109,7 +109,7 @@ def run(options: Options) -> None:
         )
 
 
-def compare(size: Size, repeats: int) -> dict[str, dict[str, Any] | None]:
+def compare(size: MeasuredSize, repeats: int) -> dict[str, dict[str, Any] | None]:
     """For each method the first step, the median of the turns that follow, and the peak memory.
 
     None for a method whose process has ended, as systems do with one that needs too much memory;
@@ -148,7 +148,7 @@ class EndedError(RuntimeError):
 class Worker:
     """One method in its own process, so that its memory can be measured."""
 
-    def __init__(self, method: str, size: Size):
+    def __init__(self, method: str, size: MeasuredSize):
         self.method = method
         self.process = subprocess.Popen(
             [
@@ -205,7 +205,7 @@ class Worker:
         self.process.stdout.close()
 
 
-def make_model(size: Size) -> LinOSS:
+def make_model(size: MeasuredSize) -> LinOSS:
     """The paper's model of a size."""
     config = LinOSSConfig.published(
         in_size=size.in_size,
@@ -220,7 +220,7 @@ def make_model(size: Size) -> LinOSS:
     return LinOSS(config, key=jax.random.key(0))
 
 
-def training_step(method: Method, size: Size) -> Callable[[], None]:
+def training_step(method: Method, size: MeasuredSize) -> Callable[[], None]:
     """Forward, backward and Adam for a whole model, on random data."""
     model = make_model(size)
     weights, rest = eqx.partition(model, trainable(model))
@@ -336,4 +336,4 @@ def _faster(outcome: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    work(training_step(sys.argv[1], Size(**json.loads(sys.argv[2]))))  # pyright: ignore
+    work(training_step(sys.argv[1], MeasuredSize(**json.loads(sys.argv[2]))))  # pyright: ignore

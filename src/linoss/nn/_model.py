@@ -8,20 +8,18 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Bool, Float, Int, PRNGKeyArray, UInt32
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from linoss import _checks
 from linoss._checks import AnyArray
-from linoss.nn._block import Averages, Block
+from linoss.nn._block import Block
 from linoss.nn._config import LinOSSConfig
 from linoss.nn._dropout import key_words
-from linoss.nn._fused import encode
-from linoss.nn._heads import AbstractHead, Features, ForecastHead, PooledHead, StepHead, affine
+from linoss.nn._features import Norms, features, stack
+from linoss.nn._heads import AbstractHead, ForecastHead, PooledHead, StepHead
 from linoss.nn._layer import LinOSSLayer
 from linoss.nn._norm import AbstractNorm
 from linoss.nn._samples import Samples
-
-Norms = tuple[AbstractNorm, ...]
 
 
 class ModelState(eqx.Module):
@@ -138,7 +136,7 @@ class LinOSS(eqx.Module):
                 "of the sequence and cannot be run step by step"
             )
         blocks = [block.mixer.init_state(batch_shape) for block in self.blocks]
-        return ModelState(_stack(blocks), self.head.init_state(batch_shape))
+        return ModelState(stack(blocks), self.head.init_state(batch_shape))
 
     def run(
         self,
@@ -329,8 +327,8 @@ def _answer(
         """For all sequences, or a device's shard of them."""
         model: LinOSS = eqx.combine(arrays, static)
         samples = model.head.prepare(samples, future)
-        features, _, norms = _features(model, samples, None, words)
-        return model.head(features, samples), norms
+        found, _, norms = features(model.encoder, model.blocks, samples, None, words)
+        return model.head(found, samples), norms
 
     words = None
     if key is not None:
@@ -353,74 +351,9 @@ def _answer(
 def run_piece(model: LinOSS, state: ModelState, samples: Samples) -> tuple[Array, ModelState]:
     """Answers at every step of a piece of a sequence, and the state after it."""
     samples = samples.joined()
-    features, states, _ = _features(model, samples, state.blocks, None)
-    answers, head = model.head.run(features, samples, state.head)
+    found, states, _ = features(model.encoder, model.blocks, samples, state.blocks, None)
+    answers, head = model.head.run(found, samples, state.head)
     return answers, ModelState(states, head)
 
 
 _run_piece = eqx.filter_jit(run_piece)
-
-
-def _features(
-    model: LinOSS, samples: Samples, states: Any, words: UInt32[Array, "blocks 2"] | None
-) -> tuple[Features, Any, Norms]:
-    """Encoder and blocks: features, states after the samples, and norms.
-
-    With `words`, which draw dropout, in training; there are no states then.
-    """
-    if model.blocks[0].is_fused(samples.values, samples):
-        return _fused_features(model, samples, states, words)
-    hidden = affine(model.encoder, samples.values)
-    arrays, static = zip(*(eqx.partition(b, eqx.is_array) for b in model.blocks), strict=True)
-
-    def run(hidden: Array, block: Any) -> Any:
-        arrays, state, words = block
-        hidden, state, norm = eqx.combine(arrays, static[0]).run(hidden, samples, state, words)
-        return hidden, ((None, norm) if words is not None else (state, None))
-
-    if words is not None:
-        run = jax.checkpoint(run, prevent_cse=False)
-    blocks = (_stack(arrays), states, words)  # alike: one block is compiled, in a loop
-    hidden, (states, norm) = jax.lax.scan(run, hidden, blocks)
-    norms = tuple(
-        block.norm if norm is None else jax.tree.map(lambda x, i=i: x[i], norm)
-        for i, block in enumerate(model.blocks)
-    )
-    return Features(hidden), states, norms
-
-
-def _fused_features(
-    model: LinOSS, samples: Samples, states: Any, words: Array | None
-) -> tuple[Features, Any, Norms]:
-    """The same by native passes, each of which computes the moments for the next norm."""
-    *batch, time, channels = samples.values.shape
-    assert model.encoder.bias is not None
-    hidden, moments = encode(
-        samples.values.reshape(-1, channels),
-        model.encoder.weight,
-        model.encoder.bias,
-        samples.mask_bytes().reshape(-1),
-    )
-    hidden = hidden.reshape(*batch, time, -1)
-    arrays, static = zip(*(eqx.partition(b, eqx.is_array) for b in model.blocks), strict=True)
-    steps = jax.vmap(lambda block: eqx.combine(block, static[0]).step_rows(samples))(
-        _stack(arrays)
-    )  # compiled once for all blocks
-    finals, norms, averages = [], [], Averages(jnp.zeros(0), moments)
-    for i, block in enumerate(model.blocks):
-        hidden, final, norm, averages = block.run_fused(
-            hidden,
-            samples,
-            None if states is None else jax.tree.map(lambda x, i=i: x[i], states),
-            None if words is None else words[i],
-            moments=averages.moments,
-            steps=tuple(rows[i] for rows in steps),
-        )
-        finals.append(final)
-        norms.append(norm)
-    return Features(hidden, averages.means), _stack(finals), tuple(norms)
-
-
-def _stack(trees: Any) -> Any:
-    """Trees of equal structure as one, with a first axis over them."""
-    return jax.tree.map(lambda *x: jnp.stack(x), *trees)

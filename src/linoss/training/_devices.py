@@ -5,7 +5,7 @@ its own devices.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -123,6 +123,20 @@ class Devices:
         assert self.mesh is not None
         here = [d.process_index == jax.process_index() for d in self.mesh.devices.flat]
         return np.array(here).reshape(self.along_batch, self.along_time)
+
+    def connect(self) -> None:
+        """Let the devices of several processes meet, at a place that these reach together.
+
+        On CPUs, the first sum over a group of devices fails if one of them is 30 s late, as it may
+        be after compiling a program; later sums wait.
+        """
+        if not self.several_processes:
+            return
+        assert self.mesh is not None
+        for axes in ("batch", "time", ("batch", "time")):
+            total = partial(jax.lax.psum, axis_name=axes)
+            meet = jax.shard_map(total, mesh=self.mesh, in_specs=P(), out_specs=P())
+            jax.block_until_ready(jax.jit(meet)(self.everywhere(np.zeros(1, np.float32))))
 
     def place(self, tree: Any, rows: np.ndarray, count: int, *, time: bool = False) -> Any:
         """Arrays on the mesh with `count` rows, made of the `rows` that this process has."""

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+from jax.experimental import multihost_utils
 
 from linoss import _checks
 from linoss._stderr import say
@@ -75,6 +76,8 @@ def join_processes(
         raise ValueError(_why_not(coordinator, num_processes, timeout, error)) from None
     _LastWords.prepare(_COORDINATOR_GONE)
     _Watch.start()
+    with watched():  # on CPUs, a first contact fails after 30 s; later ones wait for each other
+        multihost_utils.sync_global_devices("linoss")
 
 
 class _LastWords:

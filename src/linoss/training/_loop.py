@@ -103,6 +103,7 @@ class Loop:
         facts = {name: getattr(state, name) for name in FACTS}
         facts |= {"history": self.history, "has_best": state.best is not None}
         trees, facts = self.devices.from_first((state.carry, state.model), facts)
+        self.devices.connect()
         carry, best = self.devices.everywhere(trees)
         self.history = facts["history"]
         best = best if facts["has_best"] else None
