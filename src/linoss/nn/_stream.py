@@ -51,7 +51,7 @@ class Stream:
             and mixer.native_scheme is not None
             and not mixer.weighs_forces
         )
-        self._way = (_Native if native else _Compiled)(model, state)
+        self._way = (_ByKernel if native else _ByProgram)(model, state)
         self._shape, self._dtype = (*batch_shape, model.config.in_size), sample.dtype
 
     def __call__(
@@ -92,7 +92,7 @@ class Stream:
         self._way.state = state
 
 
-class _Compiled:
+class _ByProgram:
     """By XLA."""
 
     def __init__(self, model: LinOSS, state: ModelState):
@@ -120,7 +120,7 @@ class _Compiled:
         return np.asarray(answers[..., 0, :])
 
 
-class _Native:
+class _ByKernel:
     """By a kernel, which moves on the arrays of this state in place."""
 
     def __init__(self, model: LinOSS, state: ModelState):
