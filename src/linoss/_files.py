@@ -4,10 +4,12 @@ import errno
 import os
 import re
 import secrets
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
 _REMAINS = re.compile(r".+(\.[0-9a-f]{16}|\.jsonl?|\.safetensors)\.tmp")
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -16,18 +18,18 @@ def write_file(path: Path, content: bytes) -> None:
     The content is first written to a new file in the same directory. Its name is random and it is
     created exclusively, so that an existing file or symbolic link is never opened.
     """
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = _temporary(path)
     try:
         with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except KeyboardInterrupt:
-        temporary.unlink(missing_ok=True)
-        raise
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
+    except (KeyboardInterrupt, OSError) as error:
+        with suppress(OSError):  # it may not have been created
+            temporary.unlink()
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise _cannot_write(path, error) from error
     _sync_directory(path.parent)
 
@@ -60,23 +62,64 @@ def make_directory(path: Path) -> None:
         raise _cannot_write(path, error) from error
 
 
-def remove_remains(folder: Path) -> None:
-    """Remove the temporary files of writes that were killed."""
+def copy_directory(source: Path, target: Path) -> None:
+    """Replace a directory by a copy of another one; `target` never holds a part of it.
+
+    One process at a time.
+    """
+    temporary, old = _temporary(target), _temporary(target)
+    try:
+        shutil.copytree(source, temporary)
+        if target.exists() or target.is_symlink():
+            os.replace(target, old)
+        os.replace(temporary, target)
+    except (OSError, shutil.Error) as error:
+        raise _cannot_write(target, error) from error
+    finally:
+        remove_remains(target.parent, target.name)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def remove_remains(folder: Path, name: str = "") -> None:
+    """Remove temporary files and directories that killed writes to such a name have left."""
     for path in folder.iterdir():
-        if _REMAINS.fullmatch(path.name):
-            path.unlink()
+        if not path.name.startswith(name) or not _REMAINS.fullmatch(path.name):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            remove_file(path)
 
 
-def _cannot_write(path: Path, error: OSError) -> OSError:
+def open_lock(path: Path) -> int:
+    """Open a file to lock it, created if it is not there; a symbolic link is refused."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+def _cannot_write(path: Path, error: OSError | shutil.Error) -> OSError:
     """The error to raise when the system refuses a write."""
-    reason = error.strerror or error
+    reason = getattr(error, "strerror", None) or error
     if error.errno == errno.ELOOP and path.is_symlink():
         reason = "it is a symbolic link, and links are not followed; remove it"
     return OSError(f"{path}: cannot be written ({reason})")
 
 
 def _open_no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    return os.open(path, flags | _NO_LINK, 0o666)
 
 
 def _sync_directory(path: Path) -> None:

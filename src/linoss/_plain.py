@@ -1,5 +1,7 @@
-"""Plain JSON values: made from other values, and compared."""
+"""Plain JSON values: made from other values, compared, and with a checksum."""
 
+import hashlib
+import json
 import math
 from typing import Any, NamedTuple
 
@@ -63,3 +65,33 @@ def first_difference(before: Any, now: Any, path: tuple[str, ...] = ()) -> Diffe
                 return found
         return None
     return None if before == now else Difference(path, before, now)
+
+
+def canonical(record: dict[str, Any]) -> bytes:
+    """A record as JSON that does not depend on the order of its entries."""
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def with_checksum(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with the checksum of its content as one more entry, `sha256`.
+
+    ```python
+    >>> from linoss._plain import with_checksum, without_checksum
+    >>> signed = with_checksum({"label": "species"})
+    >>> without_checksum(signed)
+    {'label': 'species'}
+    >>> without_checksum({**signed, "label": "spices"}) is None
+    True
+
+    ```
+    """
+    return {**record, "sha256": hashlib.sha256(canonical(record)).hexdigest()}
+
+
+def without_checksum(record: dict[str, Any]) -> dict[str, Any] | None:
+    """The record that `with_checksum` got; None if its content does not match the checksum."""
+    rest = {name: value for name, value in record.items() if name != "sha256"}
+    try:
+        return rest if record == with_checksum(rest) else None
+    except (ValueError, RecursionError):  # numbers that are not finite, too deeply nested
+        return None

@@ -5,13 +5,16 @@ line, and use no room after their own. They make the text; this module shows it.
 """
 
 import sys
+from contextlib import suppress
 from typing import TextIO
 
 
 def say(message: str) -> None:
-    """Write a line."""
-    sys.stderr.write(message + "\n")
-    sys.stderr.flush()
+    """Write a line. Who reads stderr may be gone, and its disk full: no reason to stop."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(message + "\n")
+            sys.stderr.flush()
 
 
 def duration(seconds: float) -> str:
@@ -41,7 +44,7 @@ class LiveLine:
     @property
     def is_live(self) -> bool:
         """Whether the stream is a terminal."""
-        return self._stream.isatty()
+        return self._stream is not None and self._stream.isatty()
 
     def show(self, text: str) -> None:
         """Rewrite the line."""
@@ -66,5 +69,7 @@ class LiveLine:
         self._shown = 0
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        if self._stream is not None:
+            with suppress(OSError):
+                self._stream.write(text)
+                self._stream.flush()

@@ -19,7 +19,27 @@ def test_cases(data):
     return linoss.data.read(data / "Waves_TEST.csv")
 
 
+@pytest.fixture
+def too_large(tmp_path, test_cases, write_cases):
+    """The test part, with a case that holds the largest numbers."""
+    values = np.stack([case.T for case in test_cases.values])
+    values[3] = 3e38
+    write_cases(tmp_path / "large.csv", values, test_cases.labels)
+    return tmp_path / "large.csv"
+
+
 # ---- evaluate ----
+
+
+@pytest.mark.filterwarnings("default::linoss.estimators.NotANumberWarning")
+def test_an_answer_that_is_no_number_is_wrong(run, data, too_large, linoss_command, good_json):
+    result = linoss_command(f"evaluate {run} {too_large} --json")
+    found, before = json.loads(result.stdout), good_json(f"evaluate {run} {data}")
+    assert result.exit_code == 3
+    assert "Warning: the answers for case 3 are not numbers" in result.stderr
+    assert found["cases"] == np.sum(found["confusion"]) + 1 == 12
+    assert found["unanswered"] == 1
+    assert found["accuracy"] in (before["accuracy"], before["accuracy"] - 1 / 12)
 
 
 def test_accuracy_and_recall(run, data, test_cases, good_json):
@@ -86,6 +106,31 @@ def test_other_channels_than_in_training(tmp_path, run, failing):
 
 
 # ---- predict ----
+
+
+@pytest.mark.filterwarnings("default::linoss.estimators.NotANumberWarning")
+def test_no_class_is_predicted_without_a_number(run, too_large, linoss_command):
+    result = linoss_command(f"predict {run} {too_large}")
+    rows = list(csv.reader(io.StringIO(result.stdout)))[1:]
+    assert rows[3] == ["c3", "", "", ""]
+    assert all(row[1] in ("high", "low") for row in rows[:3] + rows[4:])
+    assert result.exit_code == 3
+    assert "Warning: the answers for case 3 are not numbers" in result.stderr
+
+
+def test_no_answer_is_a_formula(tmp_path, small, waves, write_cases, good):
+    values, labels = waves(8)
+    write_cases(tmp_path / "cases.csv", values, np.array(["=1+1", "-2"])[labels])
+    text = (tmp_path / "cases.csv").read_text().replace("c3,", "@cmd,")
+    (tmp_path / "cases.csv").write_text(text)
+    run, out = tmp_path / "run", tmp_path / "answers.csv"
+    fit = f"fit {tmp_path / 'cases.csv'} --task classification --out {run} {small} --steps 2"
+    good(fit)
+    good(f"predict {run} {tmp_path / 'cases.csv'} --out {out}")
+    rows = list(csv.reader(io.StringIO(out.read_text())))
+    assert rows[4][0] == "'@cmd"
+    assert {row[1] for row in rows[1:]} <= {"'=1+1", "-2"}
+    assert "'=1+1" in out.read_text() + good(f"stream {run}", "1,2\n" * 40)
 
 
 def test_predictions_with_probabilities(tmp_path, run, data, test_cases, good):

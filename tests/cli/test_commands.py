@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import linoss
 from linoss.cli._app import app
+from linoss.training import load_model, save_model
 
 COMMANDS = [command.name for command in app.registered_commands]
 
@@ -129,11 +131,53 @@ def test_out_of_memory(failing, monkeypatch, run, error):
     assert "out of memory; try smaller batches" in failing(f"inspect {run}")
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"label": 3}', '{"label": null, "channels": [1]}'])
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("streams", "code", "said"),
+    [
+        ("--version >&-", 2, "Error: stdout is closed, expected somewhere to write to, such as"),
+        ("--version >&- 2>&-", 2, ""),
+        ("--version 2>&- <&-", 0, ""),
+        ("inspect nowhere 2>&-", 1, ""),
+        ("stream nowhere <&-", 1, "Error: stdin is closed, expected samples in it"),
+        ("--version >/dev/full", 1, "Error: stdout cannot be written (No space left on device)"),
+        ("plan --length 100 >/dev/full", 1, "Error: stdout cannot be written (No space left on"),
+        ("plan --length 100 2>/dev/full", 0, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full(streams, code, said):
+    line = f"{shlex.quote(sys.executable)} -m linoss {streams}"
+    result = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert result.returncode == code
+    assert result.stderr.startswith(said)
+    assert len(result.stderr.splitlines()) == bool(said)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", '{"label": 3}', '{"label": null, "channels": [1]}', '{"label": NaN}', "[" * 10**5],
+    ids=["empty", "list", "number", "channels", "NaN", "deep"],
+)
 def test_columns_that_cannot_be_understood(tmp_path, run, failing, content):
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run" / "columns.json").write_text(content)
     assert "columns.json: cannot be understood" in failing(f"stream {tmp_path / 'run'}", "1,2\n")
+
+
+def test_columns_of_another_name_are_noticed(tmp_path, run, failing):
+    shutil.copytree(run, tmp_path / "run")
+    path = tmp_path / "run" / "columns.json"
+    path.write_text(path.read_text().replace('"z"', '"y"'))
+    message = failing(f"stream {tmp_path / 'run'}", "1,2\n")
+    assert "columns.json: cannot be understood (its content does not match its checksum)" in message
+
+
+@pytest.mark.parametrize("kind", [["LinOSSClassifier"], {}, 3, None])
+def test_an_estimator_of_no_name(tmp_path, run, failing, kind):
+    saved = load_model(run)
+    extra = {**saved.extra, "estimator": kind}
+    save_model(tmp_path / "run", saved.model, saved.inputs, saved.objective, extra)
+    assert "holds a model, but no estimator" in failing(f"inspect {tmp_path / 'run'}")
 
 
 def test_a_model_that_was_saved_from_python(tmp_path, run, data, good_json):

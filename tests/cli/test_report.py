@@ -141,7 +141,12 @@ def test_many_classes_are_listed_by_what_is_confused(run):
     estimator.history_, estimator.n_steps_, estimator.best_metric_ = [], 0, None
     confusion = np.diag(np.full(30, 5))
     confusion[3, 7], confusion[4, 2] = 2, 9
-    page = Page(report(estimator, ClassScore(tuple(f"class {i}" for i in range(30)), confusion)))
+    page = Page(
+        report(
+            estimator,
+            ClassScore(tuple(f"class {i}" for i in range(30)), confusion, np.zeros(30, int)),
+        )
+    )
     assert "true predicted cases class 4 class 2 9 class 3 class 7 2" in page.text
     assert "There was no evaluation." in page.text
 

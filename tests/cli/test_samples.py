@@ -93,6 +93,7 @@ def test_times(text, expected):
         ('{"a": 1, "b": 2}\n{"a": 1}\n', "line 2: has the keys 'a', expected 'a, b'"),
         ("a,b,c\n", "line 1: names 3 channels, expected 2"),
         ("a,a\n", "line 1: names 'a' twice"),
+        ("a,A\n", "line 1: names 'a' twice, expected names that differ in more than capitals"),
         ('a,"b\n', "line 1: unexpected end of data"),
         (b"1,\xff\n", "line 1: is not text in UTF-8"),
         ("1" * 2_000_000, "line 1: is longer than 1048576 bytes"),

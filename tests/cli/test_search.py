@@ -215,12 +215,19 @@ def test_trials_that_all_fail(tmp_path, data, small, failing):
     assert json.loads((out / "study.json").read_text())["trials"][0]["state"] == "failed"
 
 
-def test_ctrl_c_says_how_to_go_on_and_no_password(tmp_path, line, linoss_command, monkeypatch):
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:sesame@host/studies",
+        "postgresql://host/studies?user=me&password=sesame",
+        "postgresql://me:sesame@sesame@host/studies",
+    ],
+)
+def test_ctrl_c_says_how_to_go_on_and_no_password(tmp_path, line, linoss_command, monkeypatch, url):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("linoss.search.search", interrupted)
-    url = "postgresql://me:sesame@host/studies"
     monkeypatch.setattr(sys, "argv", ["linoss", "search", "data", "--storage", url])
     result = linoss_command(f"{line} --out {tmp_path / 'out'} --storage {url}")
     assert result.exit_code == 130

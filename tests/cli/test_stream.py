@@ -200,6 +200,49 @@ def test_models_that_read_backwards_do_not_listen(tmp_path, run, failing):
     assert "bidirectional is True" in failing(f"stream {tmp_path / 'run'}", "1,2\n")
 
 
+# ---- Samples that are too large ----
+
+
+@pytest.mark.filterwarnings("default::linoss.estimators.NotANumberWarning")
+def test_a_stream_goes_on_after_a_sample_that_is_too_large(run, case, linoss_command):
+    samples = case.copy()
+    samples[5] = 3e38
+    result = linoss_command(f"stream {run}", lines_of(samples))
+    lines = result.stdout.splitlines()
+    assert lines[6] == ",,"
+    assert result.exit_code == 3
+    (said,) = result.stderr.splitlines()
+    assert said.startswith("Warning: sample 6: the answer is not a number, and ")
+    later = answers("\n".join(lines[7:]))
+    assert len(later) == len(case) - 6
+    assert np.isfinite(later).all()
+    np.testing.assert_allclose(later.sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("default::linoss.estimators.NotANumberWarning")
+def test_no_class_is_the_answer_that_is_no_number(run, linoss_command):
+    result = linoss_command(f"stream {run} --json", "1,2\n3e38,3e38\n1,2\n")
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert found[1] == {"prediction": None, "probabilities": {"high": None, "low": None}}
+    assert found[2]["prediction"] in ("high", "low")
+
+
+@pytest.mark.parametrize("value", [3e38, -3e38, 1e30, 1e20])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"norm": None, "num_blocks": 3}, {"norm": "layer"}, {"scheme": "verlet"}],
+    ids=["batch", "none", "layer", "verlet"],
+)
+@pytest.mark.filterwarnings("ignore::linoss.estimators.NotANumberWarning")
+def test_every_model_recovers(changes, value):
+    values = np.random.default_rng(0).normal(size=(6, 2, 20))
+    classifier = LinOSSClassifier(**settings(**changes)).fit(values, np.arange(6) % 2)
+    values[0, :, 3] = value
+    found = listened(classifier, values[0])
+    assert np.isfinite(found[:3]).all()
+    assert np.isfinite(found[5:]).all()
+
+
 # ---- A process ----
 
 

@@ -73,14 +73,6 @@ def corpus():
     return CORPUS
 
 
-@pytest.fixture(params=CORPUS)
-def valid(request, tmp_path):
-    """The path of each small valid file in turn."""
-    path = tmp_path / request.param
-    path.write_bytes(CORPUS[request.param])
-    return path
-
-
 @pytest.fixture(scope="session")
 def archive():
     """The data sets that come with aeon."""
@@ -99,31 +91,37 @@ def write(tmp_path):
     return make
 
 
+def check_valid(found):
+    """Sequences or a table hold what they promise."""
+    (_check_table if hasattr(found, "series") else _check_sequences)(found)
+
+
+def _check_sequences(cases):
+    assert len(cases) == len(cases.lengths) > 0
+    for case, length in zip(cases.values, cases.lengths, strict=True):
+        assert case.dtype in (np.float32, np.float64)
+        assert case.shape == (length, cases.num_channels)
+        assert length > 0
+        assert not np.isinf(case).any()
+    for times, length in zip(cases.times or [], cases.lengths, strict=False):
+        assert times.shape == (length,)
+        assert np.isfinite(times).all()
+        assert (np.diff(times) > 0).all()
+    if isinstance(cases.labels, np.ndarray) and cases.labels.dtype.kind == "f":
+        assert np.isfinite(cases.labels).all()
+    batch = cases.batch(range(len(cases)))
+    assert np.isfinite(batch.values).all()
+    assert (batch.observed is not None) == cases.has_missing
+
+
+def _check_table(table):
+    for values, index in zip(table.series, table.index, strict=True):
+        assert values.shape == (len(index), len(table.names))
+        assert not np.isinf(values).any()
+        assert (index[1:] > index[:-1]).all()
+
+
 @pytest.fixture(scope="session")
 def assert_valid():
     """Sequences or a table hold what they promise."""
-
-    def check_sequences(cases):
-        assert len(cases) == len(cases.lengths) > 0
-        for case, length in zip(cases.values, cases.lengths, strict=True):
-            assert case.dtype == np.float32
-            assert case.shape == (length, cases.num_channels)
-            assert length > 0
-            assert not np.isinf(case).any()
-        for times, length in zip(cases.times or [], cases.lengths, strict=False):
-            assert times.shape == (length,)
-            assert np.isfinite(times).all()
-            assert (np.diff(times) > 0).all()
-        if isinstance(cases.labels, np.ndarray) and cases.labels.dtype.kind == "f":
-            assert np.isfinite(cases.labels).all()
-        batch = cases.batch(range(len(cases)))
-        assert np.isfinite(batch.values).all()
-        assert (batch.observed is not None) == cases.has_missing
-
-    def check_table(table):
-        for values, index in zip(table.series, table.index, strict=True):
-            assert values.shape == (len(index), len(table.names))
-            assert not np.isinf(values).any()
-            assert (index[1:] > index[:-1]).all()
-
-    return lambda found: (check_table if hasattr(found, "series") else check_sequences)(found)
+    return check_valid

@@ -9,20 +9,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from linoss.data import DataError, read
+from linoss.data import DataError, read, sequences
 
 MEGABYTE = 2**20
 
 
-def peak_of(path, message):
-    """Bytes allocated at most while a file is refused, by Python, NumPy and Arrow."""
+def peak_of(path, message=None):
+    """Bytes allocated at most while a file is refused, or read, by Python, NumPy and Arrow."""
     pool = pa.default_memory_pool()
     watched = pa.proxy_memory_pool(pool)
     pa.set_memory_pool(watched)
     tracemalloc.start()
     try:
-        with pytest.raises(DataError, match=re.escape(message)):
+        if message is None:
             read(path)
+        else:
+            with pytest.raises(DataError, match=re.escape(message)):
+                read(path)
         return tracemalloc.get_traced_memory()[1] + watched.max_memory()
     finally:
         tracemalloc.stop()
@@ -108,6 +111,38 @@ def test_one_long_class_among_many(tmp_path):
     rows = "a,1\n" * 20_000
     (tmp_path / "a.csv").write_text(f"label,x_0\n{rows}{'b' * 100_000},1\n")
     assert peak_of(tmp_path / "a.csv", "the label has 100000 characters") < 20 * MEGABYTE
+
+
+@pytest.mark.parametrize("kind", ["wide.csv", "long.csv", "a.parquet"])
+def test_one_class_of_a_long_name_among_many(tmp_path, kind):
+    path, count, name = tmp_path / kind, 50_000, "b" * 999
+    labels = ["a"] * count + [name]
+    if kind == "a.parquet":
+        pq.write_table(pa.table({"label": labels, "x_0": np.zeros(count + 1)}), path)
+    else:
+        case = "case," if kind == "long.csv" else ""
+        rows = (f"{f'{i},' if case else ''}{label},1\n" for i, label in enumerate(labels))
+        path.write_text(f"{case}label,{'x' if case else 'x_0'}\n" + "".join(rows))
+    cases = read(path)
+    assert cases.labels[0] == "a"
+    assert cases.labels[-1] == name
+    del cases, labels
+    assert peak_of(path) < 80 * MEGABYTE
+
+
+def test_one_class_of_a_long_name_among_many_for_aeon(tmp_path):
+    name = "b" * 999
+    head = f"@univariate true\n@classLabel true a {name}\n@data\n"
+    (tmp_path / "a.ts").write_text(head + "1,2:a\n" * 50_000 + f"1,2:{name}\n")
+    assert peak_of(tmp_path / "a.ts", "a label has 999 characters, and") < 80 * MEGABYTE
+
+
+def test_names_in_memory():
+    tracemalloc.start()
+    cases = sequences(np.zeros((50_000, 1)), y=["a"] * 49_999 + ["b" * 999])
+    assert tracemalloc.get_traced_memory()[1] < 80 * MEGABYTE
+    tracemalloc.stop()
+    assert np.unique(cases.labels).tolist() == ["a", "b" * 999]
 
 
 def test_large_array_is_not_read(tmp_path):

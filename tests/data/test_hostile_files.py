@@ -113,6 +113,26 @@ FILES = {
     ),
     "csv too large": ("a.csv", "x_0\n1\n1e39\n", ", line 3, column 'x_0': found 1e+39, expected a"),
     "csv twice": ("a.csv", "x_0,x_0\n1,2\n", ", line 1: two columns are named 'x_0'; rename one"),
+    "npz labels of many axes": (
+        "a.npz",
+        npz(X=X, y=np.zeros((2,) + (1,) * 39, "S1")),
+        ", array 'y' has dtype |S1 and shape (2, 1, 1",
+    ),
+    "csv capitals": (
+        "a.csv",
+        "case,CASE,x\n1,a,2\n1,a,3\n",
+        ", line 1: the columns 'case' and 'CASE' differ only in capitals or spaces, expected",
+    ),
+    "csv capitals of channels": (
+        "a.csv",
+        "x_0,X_0\n1,2\n",
+        ", line 1: the columns 'x_0' and 'X_0' differ only in",
+    ),
+    "parquet capitals": (
+        "a.parquet",
+        parquet(x_0=[1.0], Label=["a"], **{" label": ["b"]}),
+        ": the columns 'Label' and ' label' differ only in capitals or spaces",
+    ),
     "csv unnamed": (
         "a.csv",
         "x_0,\n1,2\n",
@@ -548,6 +568,11 @@ TABLES = {
         "a.csv",
         "time,y\n1,0\n2,0\n3,0\n99,0\n",
         ", line 5: the times from 1 to 99 have 99",
+    ),
+    "capitals": (
+        "a.csv",
+        "unique_id,ds,DS,y\na,1,1,2\na,2,2,3\n",
+        ", line 1: the columns 'ds' and 'DS' differ only in capitals or spaces, expected",
     ),
     "only dates": (
         "a.csv",

@@ -40,6 +40,19 @@ def test_one_channel_in_any_form(X):
     assert all(case.dtype == np.float32 for case in cases.values)
 
 
+@pytest.mark.parametrize("offset", [1e8, -1e12, 1e-3])
+def test_a_signal_on_an_offset_is_kept(offset):
+    signal = np.random.default_rng(0).normal(size=(3, 2, 20))
+    X = signal.copy()
+    X[1, 1] += offset
+    cases = sequences(X)
+    found = cases.batch([0, 1, 2]).values
+    wide = abs(offset) > 1
+    assert found.dtype == (np.float64 if wide else np.float32)
+    np.testing.assert_allclose(found[1, :, 1] - offset, signal[1, 1], atol=1e-3)
+    assert [case.dtype == np.float64 for case in cases.values] == [False, wide, False]
+
+
 def test_list_keeps_lengths():
     cases = sequences(CASES)
     assert cases.lengths.tolist() == [5, 2, 7]

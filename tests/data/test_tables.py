@@ -192,6 +192,7 @@ def test_newest_first_is_sorted():
         (long_frame().assign(unique_id=None), "data, row 0, column 'unique_id': is empty"),
         (long_frame().set_index("ds", drop=False), "data has ds as index and as column, expected"),
         (pd.DataFrame([[1, 2]], columns=["ds", "ds"]), "data: two columns are named 'ds'; rename"),
+        (pd.DataFrame([[1, 2]], columns=["ds", "DS"]), "data: the columns 'ds' and 'DS' differ"),
         (long_frame().assign(ds=["x"] * 8), "data, row 0, column 'ds': found 'x', expected a num"),
         (long_frame().assign(ds=[2, 4, 6, 9] * 2), "data, row 3, series 'b': 9 comes after 6"),
         (long_frame().assign(ds=[1, 2, 3, 99] * 2), "data, row 3, series 'b': the times from 1 to"),

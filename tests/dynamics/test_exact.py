@@ -207,3 +207,20 @@ def test_determinant_is_that_of_the_flow(points, table):
     keep = h * np.sqrt(A) < 30
     zz, zy, yz, yy = table("float64")["points"][0][:4, keep]
     np.testing.assert_allclose(zz * yy - zy * yz, np.exp(-(G * h)[keep]), atol=1e-12)
+
+
+@pytest.mark.parametrize("A", [0.0, 1.0, 1e20])
+@pytest.mark.parametrize("G", [1e12, 1e20, 1e30, 1e37])
+def test_dampings_whose_square_overflows(A, G):
+    def forcing(A, G):
+        return linoss.discretize("exact", stiffness=A, timestep=0.5, damping=G).forcing[0]
+
+    A, G = jnp.array([A], jnp.float32), jnp.array([G], jnp.float32)
+    matrix = linoss.discretize("exact", stiffness=A, timestep=0.5, damping=G).matrix[0]
+    with mpmath.workdps(200):
+        expected = response(mpmath.mpf(float(A[0])), mpmath.mpf(float(G[0])), mpmath.mpf(0.5))
+    np.testing.assert_allclose(forcing(A, G), [float(x) for x in expected], rtol=1e-5)
+    assert np.isfinite(matrix).all()
+    assert np.abs(np.linalg.eigvals(matrix)).max() < 1 + 4 * EPS
+    for slopes in jax.jacobian(forcing, (0, 1))(A, G):
+        assert np.isfinite(slopes).all()

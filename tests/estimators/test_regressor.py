@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from linoss import LinOSSRegressor
-from linoss.estimators import load
+from linoss.estimators import NotANumberWarning, load
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,47 @@ def test_targets_of_the_wrong_number_are_named(small, sums):
     targets = [*targets[:5], targets[5][:-1], *targets[6:]]
     with pytest.raises(ValueError, match=r"labels\[5\] has shape \(5, 1\), expected \(6, 1\)"):
         LinOSSRegressor(**small, every=10).fit(cases, targets)
+
+
+def test_a_learning_rate_that_is_too_high_is_told(small, speeds):
+    with pytest.warns(
+        UserWarning, match=r"^the loss is \S+ in the end, .*learning_rate \(now 10\)"
+    ):
+        LinOSSRegressor(**{**small, "learning_rate": 10, "steps": 60}).fit(*speeds)
+
+
+@pytest.mark.parametrize(("size", "refused"), [(1e300, True), (1e-300, False)])
+def test_targets_of_no_usual_size_are_told(small, speeds, size, refused):
+    values, speed = speeds
+    regressor = LinOSSRegressor(**{**small, "steps": 2})
+    how = (
+        pytest.raises(ValueError, match="target 0 has values from")
+        if refused
+        else pytest.warns(UserWarning, match="target 0 has values from")
+    )
+    with how:
+        regressor.fit(values, size * speed)
+
+
+def test_a_signal_on_a_large_offset_is_seen(small, speeds):
+    values, speed = speeds
+    plain = LinOSSRegressor(**small).fit(values, speed)
+    raised = LinOSSRegressor(**small).fit(values + 1e8, speed)
+    np.testing.assert_allclose(raised.predict(values + 1e8), plain.predict(values), atol=1e-3)
+    listen = raised.stream()
+    for sample in values[0] + 1e8:
+        answer = listen([sample])
+    np.testing.assert_allclose(answer, plain.predict(values[:1]), atol=1e-3)
+
+
+def test_answers_that_are_no_numbers_are_told(small, speeds):
+    values, speed = speeds
+    regressor = LinOSSRegressor(**{**small, "steps": 2}).fit(values, speed)
+    values = values.copy()
+    values[[2, 5]] = 3e38
+    with pytest.warns(NotANumberWarning, match="^the answers for case 2 and 1 others are not numb"):
+        found = regressor.predict(values)
+    assert np.flatnonzero(np.isnan(found)).tolist() == [2, 5]
 
 
 def test_classes_are_no_targets(small, waves):

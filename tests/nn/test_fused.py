@@ -136,7 +136,7 @@ def test_equals_the_plain_block(new_block, options, masked, varying):
 @example(17, 33, 1, 65, "im", "running", "vector", False, False, False)
 @example(300, 2, 1, 63, "im", "layer", "dense", False, False, True)
 @example(3, 2, 20, 5, "imex", "running", "vector", True, True, False)
-@example(2, 16, 1, 700, "verlet", "running", "vector", False, True, True)
+@example(2, 16, 1, 700, "exact", "running", "vector", False, True, True)
 def test_drawn_sizes(
     new_block, hidden, state, batch, time, scheme, norm, feedthrough, bidirectional, masked, varying
 ):

@@ -7,6 +7,7 @@ import numpy as np
 import optax
 import pytest
 
+import linoss
 from linoss import LinOSS, LinOSSConfig, trainable
 
 T = 12
@@ -83,6 +84,13 @@ def test_blocks_start_with_different_weights(make_model):
     first, second = make_model().blocks
     assert not np.allclose(first.mixer.input_weight, second.mixer.input_weight)
     assert not np.allclose(first.glu.weight, second.glu.weight)
+
+
+@pytest.mark.parametrize("engine", linoss.engines())
+def test_an_empty_batch_has_no_answers(single_precision, engine):
+    config = LinOSSConfig(in_size=2, out_size=3, hidden_size=8, state_size=4)
+    model = LinOSS(config, key=jax.random.key(0))
+    assert model(jnp.zeros((0, T, 2), jnp.float32), engine=engine).shape == (0, 3)
 
 
 def test_jit_with_traced_lengths_masks_and_intervals(make_model, draw, draw_intervals):

@@ -1,5 +1,6 @@
 """Small data, workers in processes of their own, and a PostgreSQL for those that meet there."""
 
+import contextlib
 import glob
 import os
 import pwd
@@ -97,10 +98,20 @@ def _free_port():
 @pytest.fixture(scope="session")
 def postgresql():
     """The URL of a database on a server of its own."""
+    with server() as url:
+        if url is None:
+            pytest.skip("there is no PostgreSQL on this machine")
+        yield url
+
+
+@contextlib.contextmanager
+def server():
+    """The same, or None if there is no PostgreSQL."""
     initdb, postgres = _program("initdb"), _program("postgres")
     who, user = _who()
     if initdb is None or postgres is None or who is None:
-        pytest.skip("there is no PostgreSQL on this machine")
+        yield None
+        return
     folder = Path(tempfile.mkdtemp(prefix="linoss-"))
     (folder / "password").write_text(PASSWORD)
     if user is not None:

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from urllib.parse import quote
 
 import pytest
 import sqlalchemy
@@ -22,7 +23,7 @@ def test_nobody_is_there():
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     message = refused(f"postgresql://me:sesame@127.0.0.1:{port}/studies")
-    assert f"the storage postgresql+psycopg://me:***@127.0.0.1:{port}/studies cannot be" in message
+    assert f"the storage postgresql://me:***@127.0.0.1:{port}/studies cannot be" in message
     assert "sesame" not in message
     assert "\n" not in message
 
@@ -46,6 +47,14 @@ def test_a_wrong_password(postgresql):
     message = refused(postgresql.replace("sesame", "secret"))
     assert "password authentication failed" in message
     assert "secret" not in message
+
+
+def test_a_password_among_the_options(postgresql):
+    found = sqlalchemy.engine.make_url(postgresql)
+    who = f"user={found.username}&password={quote(found.password)}"
+    storage = Storage(f"postgresql://{found.host}:{found.port}/{found.database}?{who}", 60)
+    assert storage.name == f"postgresql://{found.host}:{found.port}/{found.database}?***"
+    storage.close()
 
 
 @pytest.mark.parametrize(
@@ -105,12 +114,45 @@ def test_it_is_asked_again_before_it_is_given_up(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("postgresql://me:a@b@host/x", "postgresql://me:***@host/x"),
-        ("--storage=postgresql://me:a:b@host/x", "--storage=postgresql://me:***@host/x"),
+        ("postgresql://me:sesame@host/x", "postgresql://me:***@host/x"),
+        (
+            "postgresql://me:sesame@host:5432/x?sslmode=require",
+            "postgresql://me:***@host:5432/x?***",
+        ),
+        ("postgresql+psycopg://me:sesame@[::1]:5432/x", "postgresql+psycopg://me:***@[::1]:5432/x"),
+        ("postgresql://host/x?user=me&password=sesame", "postgresql://host/x?***"),
+        ("postgresql://host/x?user=me&password=ses@me", "***"),
+        ("postgresql://host?password=ses@me", "***"),
+        ("postgresql://me:ses@me@host/x", "***"),
+        ("postgresql://me@work:sesame@host/x", "***"),
+        ("postgresql://me:ses/ame@host/x", "***"),
+        ("postgresql://me:ses?ame@host/x", "***"),
+        ("postgresql://me:sesame", "***"),
+        ("host=host password=sesame", "***"),
         ("postgresql://me@host/x", "postgresql://me@host/x"),
-        ("sqlite:///study.db", "sqlite:///study.db"),
-        ("--trials", "--trials"),
+        ("sqlite:///study@home.db", "sqlite:///study@home.db"),
+        ("sqlite:////study.db?password=sesame", "sqlite:////study.db?***"),
     ],
 )
 def test_a_password_is_not_shown(url, shown):
     assert without_password(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://127.0.0.1:{port}/x?user=me&password=sesame",
+        "postgresql://127.0.0.1:{port}/x?user=me&pasword=sesame",
+        "postgresql://me:ses@me@127.0.0.1:{port}/x",
+        "postgresql://127.0.0.1:{port}/x?user=me&password=sesame@me",
+        "postgresql://me:sesame?@127.0.0.1:{port}/x",
+        "host=127.0.0.1 port={port} password=sesame",
+    ],
+)
+def test_no_form_of_a_password_is_in_an_error(url):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    message = refused(url.format(port=port), (StorageError, ValueError))
+    assert "ses" not in message.replace("password", "")
+    assert "me@" not in message

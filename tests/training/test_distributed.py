@@ -92,6 +92,29 @@ def test_the_same_curve_as_one_process(tmp_path, join, curve_of_one, processes, 
     assert max(counts) <= reads_of_one / processes + once
 
 
+def assert_one_line(text, gone):
+    """The last line names the process that is gone, and no other line tells of an error."""
+    *before, last = text.strip().splitlines()
+    assert re.match(rf"Error: process {gone}\b.* is gone; start all", last), text
+    assert not [line for line in before if line.strip() and not re.match(r"\d|\[Gloo\]", line)], (
+        text
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("silent", [0, 1])
+def test_one_falls_silent(tmp_path, join, silent):
+    directory = tmp_path / "run"
+    joined = join(2, 2, directory, pause=0.5)
+    while not (directory / "history.jsonl").exists():
+        assert joined[0].poll() is None, said(joined[0])
+        time.sleep(0.1)
+    joined[silent].send_signal(signal.SIGSTOP)
+    other = joined[1 - silent]
+    assert wait([other], seconds=120) == [1]
+    assert_one_line(said(other), silent)
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize(("processes", "killed"), [(4, 1), (2, 0)])
 def test_one_is_killed_and_the_run_goes_on(
@@ -106,7 +129,7 @@ def test_one_is_killed_and_the_run_goes_on(
     others = [process for process in joined if process is not joined[killed]]
     assert all(code != 0 for code in wait(others, seconds=60))
     for process in others:
-        assert re.search(rf"process {killed}\b.* is gone", said(process)), said(process)
+        assert_one_line(said(process), killed)
     again = join(2, 2, directory, port=free_port + 1)
     assert wait(again) == [0, 0], "\n".join(map(said, again))
     assert_same(curve(directory), curve_of_one[0])

@@ -31,6 +31,12 @@ def test_cross_entropy():
     np.testing.assert_allclose(loss_of(objective, cases, LOGITS), losses.mean())
 
 
+def test_no_answer_that_is_no_number_is_right():
+    objective = Classification(classes=("a", "b", "c"))
+    answers = np.array([[np.nan] * 3, [1.0, 0.0, 0.0], [0.0, np.nan, 1.0]])
+    assert objective.score(answers, np.array([0, 0, 2]), np.ones(3)) == (1.0, 3.0)
+
+
 def test_class_weights_weigh_the_mean():
     objective = Classification(classes=(0, 1, 2), class_weights=(1.0, 2.0, 4.0))
     losses = -scipy.special.log_softmax(LOGITS, axis=1)[[0, 1, 2], [2, 1, 0]]

@@ -35,7 +35,7 @@ def test_a_large_offset_in_single_precision_keeps_its_deviation():
     assert abs(scaled.std() - 1) < 1e-9
 
 
-@pytest.mark.parametrize("value", [0.1, 1e9, np.nan])
+@pytest.mark.parametrize("value", [0.1, 1e9])
 def test_a_channel_that_never_changes_is_not_blown_up(value):
     scaling = Scaling.from_sequences([np.full((7, 1), value, np.float32)] * 3)
     assert scaling.deviation == [1.0]
@@ -62,3 +62,35 @@ def test_json_round_trip_is_exact():
 def test_bad_numbers_are_refused(mean, deviation):
     with pytest.raises(ValueError, match=r"mean|deviation"):
         Scaling(np.array(mean), np.array(deviation))
+
+
+def test_nothing_to_learn_from_is_refused():
+    with pytest.raises(ValueError, match="every value of every channel is missing, expected some"):
+        Scaling.from_sequences([np.full((5, 2), np.nan)] * 3)
+
+
+def test_a_channel_without_a_value_is_named():
+    array = np.stack([np.arange(5.0), np.full(5, np.nan)], axis=1)
+    with pytest.warns(UserWarning, match="^channel 'b' has no value at all; leave it out"):
+        scaling = Scaling.from_sequences([array], ("a", "b"))
+    assert scaling.deviation[1] == 1
+
+
+@pytest.mark.parametrize("size", [1e300, 1e308])
+def test_numbers_too_large_to_square_are_refused(size):
+    with pytest.raises(ValueError, match=r"^target 0 has values from \S+ to \S+, expected"):
+        Scaling.from_sequences([size * np.array([[0.5], [1.0], [1.5]])], kind="target")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        1e-300 * np.array([[1.0], [2.0]]),
+        1e16 + np.array([[0.0], [2.0]]),
+        1e8 + np.array([[0.0], [8.0]], np.float32),
+    ],
+    ids=["too small to square", "offset", "offset in single precision"],
+)
+def test_differences_that_are_only_rounding_are_named(array):
+    with pytest.warns(UserWarning, match="^channel 0 has values from .* differences cannot"):
+        assert Scaling.from_sequences([array.astype(array.dtype)]).deviation == 1

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from linoss.cli._guard import INTERRUPTED, guarded
+from linoss._stderr import say
+from linoss.cli._guard import FAILED, INTERRUPTED, fill_closed_streams, guarded, message_of
 
 _COMMANDS = {
     "fit": (
@@ -117,9 +118,14 @@ def _linoss(
 
 def main() -> None:
     """Run the command line."""
+    fill_closed_streams()
     for output in (sys.stdout, sys.stderr):
         output.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
         app(prog_name="linoss")
+        sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:  # of the help, or the version
+        say(f"Error: {message_of(error)}")
+        sys.exit(FAILED)

@@ -59,7 +59,7 @@ def show_score(score: Any) -> None:
     """Print a score."""
     name, value = score.headline
     if isinstance(score, ClassScore):
-        show_line(f"{name} {value:.4f} on {int(score.confusion.sum())} cases")
+        show_line(f"{name} {value:.4f} on {int(score.cases.sum())} cases")
         show_table(None, ("class", "recall", "cases"), score.rows())
     elif isinstance(score, NumberScore):
         show_line(

@@ -173,7 +173,7 @@ def finish(
 
 def _refuse_classes(labels: Any) -> None:
     kind = getattr(getattr(labels, "dtype", None), "kind", "f")
-    if kind == "U":
+    if kind in "OU":
         from linoss.data import DataError
 
         raise DataError(

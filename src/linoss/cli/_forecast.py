@@ -9,7 +9,7 @@ import typer
 from linoss._files import write_text
 from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
-from linoss.cli._output import show_json, show_line
+from linoss.cli._output import csv_cell, show_json, show_line
 from linoss.cli._predict import Out
 
 
@@ -43,7 +43,10 @@ def forecast(
     frame = estimator.predict(steps, data=table, future=ahead)
     if context.in_index:
         frame = frame.rename_axis(context.time_name or "step").reset_index()
-    text = frame.to_csv(index=False, lineterminator="\n")
+    shown = frame.rename(columns=csv_cell)
+    if context.ids is not None:
+        shown[csv_cell(context.id_name)] = frame[context.id_name].map(csv_cell)
+    text = shown.to_csv(index=False, lineterminator="\n")
     if out is not None:
         write_text(out, text)
     if json:

@@ -10,6 +10,8 @@ from typing import Any
 
 from linoss._plain import plain
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
 
 def show_json(record: dict[str, Any]) -> None:
     """Print a JSON object on one line of stdout."""
@@ -31,13 +33,32 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.0f}" if 10**digits <= abs(value) < 10**6 else f"{value:.{digits}g}"
 
 
-def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
-    """A table as CSV."""
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as CSV. An empty cell stands for None and NaN.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe before it.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows([csv_cell(value) for value in row] for row in rows)
     return text.getvalue()
+
+
+def csv_cell(value: Any) -> Any:
+    """A value as it stands in a table of CSV."""
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, str) and value.startswith(_FORMULA) and not _is_number(value):
+        return "'" + value
+    return value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

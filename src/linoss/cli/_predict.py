@@ -25,7 +25,8 @@ def predict(
     """Answer for each sequence of data.
 
     Writes the name of the case, the prediction and, for classes, their probabilities; a regressor
-    with --every writes a row for each of its answers. Of a directory the test part is taken.
+    with --every writes a row for each of its answers. Of a directory the test part is taken. Where
+    the answer is not a number, cells are empty, and the exit code is 3.
     """
     import linoss.estimators
 
@@ -35,13 +36,13 @@ def predict(
     cases = read_unlabelled_cases(data, label or read_column_names(run).label)
     header, rows = _table(estimator, cases)
     if out is not None:
-        write_text(out, csv_text(header, rows))
+        write_text(out, csv_text([header, *rows]))
     if json:
         answers = None if out else [dict(zip(header, row, strict=True)) for row in rows]
         found = {"out": str(out)} if out else {"predictions": answers}
         show_json({"cases": len(cases), **found})
     elif out is None:
-        print(csv_text(header, rows), end="")
+        print(csv_text([header, *rows]), end="")
     else:
         show_line(f"{len(rows)} predictions for {len(cases)} cases in {out}")
 
@@ -52,10 +53,9 @@ def _table(estimator: Any, cases: Any) -> tuple[list[str], list[list[Any]]]:
         classes = estimator.classes_.tolist()
         header = ["case", "prediction", *(f"probability_{name}" for name in classes)]
         shares = estimator.predict_proba(cases)
-        best = np.argmax(shares, axis=1)
         return header, [
-            [case, classes[place], *row.tolist()]
-            for case, place, row in zip(ids, best, shares, strict=True)
+            [case, None if np.isnan(row).any() else classes[int(np.argmax(row))], *row.tolist()]
+            for case, row in zip(ids, shares, strict=True)
         ]
     outputs, every = estimator.objective_.out_size, estimator.every
     names = ["prediction"] if outputs == 1 else [f"prediction_{i}" for i in range(outputs)]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from linoss._files import write_text
+from linoss._files import make_directory, write_text
+from linoss._plain import plain, with_checksum, without_checksum
 from linoss.cli._output import json_line
 
 TASKS = {
@@ -60,14 +61,16 @@ def read_column_names(run: Path) -> ColumnNames:
 
     path = run / _COLUMNS
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = without_checksum(dict(json.loads(path.read_text(encoding="utf-8"))))
+        if record is None:
+            raise ValueError("its content does not match its checksum")
         label, channels = record["label"], record["channels"]
         names = None if channels is None else tuple(channels)
         if not all(isinstance(name, str) for name in (*(names or ()), label or "")):
             raise TypeError("names are not text")
     except FileNotFoundError:
         return ColumnNames()
-    except (OSError, ValueError, TypeError, LookupError) as error:
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise CheckpointError(
             f"{path}: cannot be understood ({error}); remove it, and name the column of labels "
             "with --label"
@@ -77,5 +80,6 @@ def read_column_names(run: Path) -> ColumnNames:
 
 def write_column_names(run: Path, columns: ColumnNames) -> None:
     """Write column names into the directory of a run."""
-    run.mkdir(parents=True, exist_ok=True)
-    write_text(run / _COLUMNS, json_line({"label": columns.label, "channels": columns.channels}))
+    make_directory(run)
+    record = with_checksum({"label": columns.label, "channels": plain(columns.channels)})
+    write_text(run / _COLUMNS, json_line(record))

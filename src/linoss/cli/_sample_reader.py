@@ -88,10 +88,13 @@ class SampleReader:
         )
 
     def _read_names(self, found: list[str], number: int) -> None:
-        twice = {name for name in found if found.count(name) > 1}
+        lower = [name.strip().lower() for name in found]
+        twice = {name for name in lower if lower.count(name) > 1}
         if twice:
-            raise DataError(f"line {number}: names {min(twice)[:80]!r} twice")
-        lower = [name.lower() for name in found]
+            raise DataError(
+                f"line {number}: names {_shown(min(twice))} twice, expected names that differ in "
+                "more than capitals"
+            )
         known = set(self.names or ())
         time = next((n for n in TIME_NAMES if n in lower and n not in known), None)
         self._time_place = None if time is None else lower.index(time)

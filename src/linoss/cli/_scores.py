@@ -15,17 +15,24 @@ class ClassScore:
     classes: tuple[str, ...]
     confusion: np.ndarray
     """(classes, classes): cases by true class (rows) and predicted class (columns)."""
+    unanswered: np.ndarray
+    """(classes,): cases whose answer is not a number, by true class."""
+
+    @property
+    def cases(self) -> np.ndarray:
+        """(classes,): all cases of each class."""
+        return self.confusion.sum(axis=1) + self.unanswered
 
     @property
     def headline(self) -> tuple[str, float]:
         """The name and value of the main metric."""
-        return "accuracy", float(np.trace(self.confusion) / max(self.confusion.sum(), 1))
+        return "accuracy", float(np.trace(self.confusion) / max(self.cases.sum(), 1))
 
     @property
     def recall(self) -> np.ndarray:
         """(classes,), the share of each class that was found; NaN for a class without cases."""
-        cases = self.confusion.sum(axis=1)
-        return np.where(cases, np.diag(self.confusion) / np.maximum(cases, 1), np.nan)
+        found = np.diag(self.confusion) / np.maximum(self.cases, 1)
+        return np.where(self.cases, found, np.nan)
 
     def record(self) -> dict[str, Any]:
         """For JSON."""
@@ -34,15 +41,15 @@ class ClassScore:
             name: value,
             "recall": dict(zip(self.classes, self.recall, strict=True)),
             "confusion": self.confusion,
-            "cases": int(self.confusion.sum()),
+            "unanswered": int(self.unanswered.sum()),
+            "cases": int(self.cases.sum()),
         }
 
     def rows(self) -> list[tuple[str, ...]]:
         """Rows of a table of classes."""
-        cases = self.confusion.sum(axis=1)
         return [
             (name, f"{recall:.4f}" if n else "–", str(n))
-            for name, recall, n in zip(self.classes, self.recall, cases, strict=True)
+            for name, recall, n in zip(self.classes, self.recall, self.cases, strict=True)
         ]
 
 
@@ -64,12 +71,12 @@ class NumberScore:
     @property
     def headline(self) -> tuple[str, float]:
         """The name and value of the main metric."""
-        return "MAE", float(np.nanmean(np.abs(self.errors)))
+        return "MAE", float(np.mean(np.abs(self.errors), where=~np.isnan(self.truth)))
 
     @property
     def rmse(self) -> float:
         """The root of the mean squared error."""
-        return float(np.sqrt(np.nanmean(self.errors**2)))
+        return float(np.sqrt(np.mean(self.errors**2, where=~np.isnan(self.truth))))
 
     @property
     def r2(self) -> float:
@@ -140,10 +147,12 @@ def _score_classes(estimator: Any, cases: Any) -> ClassScore:
     if unknown is not None:
         known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         raise DataError(f"a label is {unknown[:80]!r}, expected one of the training's: {known}")
-    found = np.argmax(estimator.predict_proba(cases), axis=1)
-    confusion = np.zeros((len(names), len(names)), int)
-    np.add.at(confusion, ([places[label] for label in labels], found), 1)
-    return ClassScore(names, confusion)
+    shares = estimator.predict_proba(cases)
+    found = np.argmax(shares, axis=1)
+    found[np.isnan(shares).any(axis=1)] = len(names)
+    counts = np.zeros((len(names), len(names) + 1), int)
+    np.add.at(counts, ([places[label] for label in labels], found), 1)
+    return ClassScore(names, counts[:, :-1], counts[:, -1])
 
 
 def _score_numbers(estimator: Any, cases: Any) -> NumberScore:

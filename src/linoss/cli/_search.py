@@ -89,7 +89,7 @@ def search(
             {"storage": storage, "study": study, "prune": prune, "silence": silence},
         )  # fmt: skip
     except KeyboardInterrupt:
-        line = shlex.join(["linoss", *_without_secrets(sys.argv[1:])])
+        line = shlex.join(["linoss", *_shown_words(sys.argv[1:], storage)])
         say(f"Interrupted. What is done is kept in {out}; the same command goes on:\n  {line}")
         raise typer.Exit(INTERRUPTED) from None
     _show(out, result, score, json=json)
@@ -187,8 +187,10 @@ def _show(out: Path, result: Any, score: Score | None, *, json: bool) -> None:
     show_line(f"The best run is in {result.directory}; look at {out / REPORT}")
 
 
-def _without_secrets(words: list[str]) -> list[str]:
-    """The words of a command, without the password of a storage."""
+def _shown_words(words: list[str], storage: str | None) -> list[str]:
+    """The words of a command, without the password of its storage."""
     from linoss.search import without_password
 
-    return [without_password(word) for word in words]
+    if not storage:
+        return words
+    return [word.replace(storage, without_password(storage)) for word in words]

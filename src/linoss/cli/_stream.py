@@ -1,5 +1,6 @@
 """`linoss stream`: samples from stdin, answers to stdout, as they come."""
 
+import math
 import sys
 from typing import Annotated, Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import typer
 
 from linoss.cli._evaluate import RunArgument
-from linoss.cli._output import json_line
+from linoss.cli._output import csv_text, json_line
 from linoss.cli._run_settings import read_column_names
 
 
@@ -24,11 +25,14 @@ def stream(
     missing values. If the training had irregular times, a time comes first, or in a column time.
 
     Writes one answer a line, in the form of the samples: what linoss predict would answer for the
-    sequence so far.
+    sequence so far. After a sample too large to compute with, cells are empty, oscillators that
+    left the range of numbers are reset, stderr tells of it, and in the end the exit code is 3.
     """
     import linoss.estimators
     from linoss.cli._sample_reader import SampleReader
 
+    if sys.stdin is None:
+        raise ValueError("stdin is closed, expected samples in it")
     estimator = linoss.estimators.load(run)
     forecaster = isinstance(estimator, linoss.estimators.LinOSSForecaster)
     names = estimator.names_ if forecaster else read_column_names(run).channels
@@ -42,7 +46,7 @@ def stream(
     for sample in samples:
         as_json = json or samples.is_json
         if not begun and samples.has_header and not as_json:
-            sys.stdout.write(",".join(_quoted(name) for name in answers.names) + "\n")
+            sys.stdout.write(csv_text([answers.names]))
         begun = True
         answer = listen(sample.values, sample.time)
         sys.stdout.write(answers.json(answer) if as_json else answers.csv(answer))
@@ -59,7 +63,7 @@ class _Answers:
         if hasattr(estimator, "classes_"):
             classes = self.classes = estimator.classes_.tolist()
             self.names = ["prediction", *(f"probability_{name}" for name in classes)]
-            self._texts = [_quoted(str(name)) for name in classes]
+            self._texts = [csv_text([[str(name)]]).rstrip("\n") for name in classes]
         elif self.horizon is not None:
             self.variables = [str(name) for name in estimator.names_]
             steps = range(1, self.horizon + 1)
@@ -69,23 +73,16 @@ class _Answers:
             self.names = ["prediction"] if outputs == 1 else numbered
 
     def csv(self, answer: np.ndarray) -> str:
-        cells = [f"{value:.9g}" for value in answer.ravel().tolist()]
+        cells = [f"{v:.9g}" if math.isfinite(v) else "" for v in answer.ravel().tolist()]
         if self.classes is not None:
-            cells = [self._texts[int(np.argmax(answer))], *cells]
+            cells = [self._texts[int(np.argmax(answer))] if cells[0] else "", *cells]
         return ",".join(cells) + "\n"
 
     def json(self, answer: np.ndarray) -> str:
         if self.classes is not None:
-            best = self.classes[int(np.argmax(answer))]
+            best = self.classes[int(np.argmax(answer))] if np.isfinite(answer).all() else None
             shares = dict(zip(self.classes, answer.tolist(), strict=True))
             return json_line({"prediction": best, "probabilities": shares})
         if self.horizon is not None:
             return json_line({"forecast": dict(zip(self.variables, answer.T, strict=True))})
         return json_line({"prediction": answer[0] if len(answer) == 1 else answer})
-
-
-def _quoted(cell: str) -> str:
-    if not any(mark in cell for mark in ',"\n\r'):
-        return cell
-    doubled = cell.replace('"', '""')
-    return f'"{doubled}"'

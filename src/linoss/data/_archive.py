@@ -13,13 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from linoss.data._arrays import class_name
+from linoss.data._arrays import as_labels, class_name
 from linoss.data._errors import DataError, optional
 from linoss.data._raw_files import listed, refusing, shown, text_lines
 from linoss.data._sequences import Sequences
 from linoss.data._stored import as_case
 
 _COMMENTS = (b"#", b"%")
+_LABELS = 2**26  # bytes of all labels, each as long as the longest
 
 
 @dataclass
@@ -83,6 +84,12 @@ def _read(
             f"{path}: found no line '@data' with cases after it, expected a header, '@data' and a "
             "line for each case; the file is incomplete or of another kind"
         )
+    width = max((len(label) for label in labels if isinstance(label, str)), default=0)
+    if 4 * width * len(labels) > _LABELS:
+        raise DataError(
+            f"{path}: a label has {width} characters, and there are {len(labels)} cases, for each "
+            "of which aeon keeps as many; shorten it"
+        )
     try:
         with refusing(str(path), "expected a file that aeon can read"):
             cases = load()
@@ -96,7 +103,7 @@ def _read(
             "else; save the text again"
         )
     values = [as_case(where, case) for where, case in zip(places, cases, strict=True)]
-    return Sequences(values, np.array(labels) if header.labelled else None)
+    return Sequences(values, as_labels(str(path), labels, len(labels)) if header.labelled else None)
 
 
 def _shape(row: _Row, first: tuple[int, int] | None, *, equal: bool) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from linoss.data._stored import StoredCases, as_case
 
 LONGEST_NAME = 1000
 """Characters of the longest name of a class."""
+_WIDE = 2**24  # bytes of an array in which all names are as wide as the longest
 
 
 def sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
@@ -30,9 +31,10 @@ def sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
 
     - `X`: (cases, channels, time), (cases, time) for one channel, or a list with an array
       (channels, length) or (length,) for each case, for cases of unequal length. A pandas frame has
-      a row for each case and one channel. All become float32. NaN at the end of a case counts as
-      missing, not as the end: pass a list where lengths differ. A `numpy.memmap` stays on disk, and
-      a case of it is read and checked when it is asked for.
+      a row for each case and one channel. All become float32, unless that would lose a signal on a
+      large offset. NaN at the end of a case counts as missing, not as the end: pass a list where
+      lengths differ. A `numpy.memmap` stays on disk, and a case of it is read and checked when it
+      is asked for.
     - `y`: a class or number for each case, (cases, outputs), or (answers, outputs) for each case.
     - `times`: when samples were taken: (time,) for all cases, (cases, time), or a list with an
       array (length,) for each case. Must increase. Dates become seconds since the first of a case.
@@ -127,7 +129,7 @@ def as_labels(source: str, y: Any, cases: int) -> np.ndarray | list:
 
 
 def class_name(where: str, name: str) -> str:
-    """The name of a class. Long texts are refused: an array of names is as wide as the longest."""
+    """The name of a class. Long texts are refused: they are no names."""
     if len(name) > LONGEST_NAME:
         raise DataError(
             f"{where}: the label has {len(name)} characters, expected the name of a class of at "
@@ -136,8 +138,16 @@ def class_name(where: str, name: str) -> str:
     return name
 
 
+def class_names(names: Sequence[str]) -> np.ndarray:
+    """Names as an array of text, or of Python's strings where one is much longer than others."""
+    width = max(map(len, names), default=0)
+    return np.array(names, object if 4 * width * len(names) > _WIDE else str)
+
+
 def _label_array(source: str, y: Any) -> np.ndarray:
-    array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    if isinstance(y, list | tuple) and y and all(isinstance(label, str) for label in y):
+        return class_names(y)
+    array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)  # pyright: ignore[reportAttributeAccessIssue]
     if array.dtype == object:
         for i, label in enumerate(array.flat):
             if not isinstance(label, str):
@@ -145,15 +155,13 @@ def _label_array(source: str, y: Any) -> np.ndarray:
                     f"{source}, case {i}: the label is {label!r}, expected only strings or only "
                     "numbers"
                 )
-        array = array.astype(str)
-    if array.dtype.kind == "S":
-        array = np.char.decode(array, "utf-8", "replace")
-    if array.dtype.kind not in "biufU" or array.ndim not in (1, 2, 3):
+        array = class_names(array.ravel().tolist()).reshape(array.shape)
+    if array.dtype.kind not in "biufOSU" or array.ndim not in (1, 2, 3):
         raise DataError(
             f"{source} has dtype {array.dtype} and shape {array.shape}, expected classes or "
             "numbers (cases,) or (cases, outputs), or (answers, outputs) for each case"
         )
-    return array
+    return np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array
 
 
 def _numeric_label(where: str, label: Any) -> np.ndarray:

@@ -67,21 +67,31 @@ class Columns:
 
 def named(names: Iterable[str], wanted: tuple[str, ...]) -> str | None:
     """The first of the wanted names that a column has; case is ignored."""
-    spelled = {name.strip().lower(): name for name in names}
+    spelled = {_folded(name): name for name in names}
     return next((spelled[name] for name in wanted if name in spelled), None)
 
 
 def check_names(source: str, names: tuple[str, ...]) -> None:
-    """Refuse columns without a name, and two of the same name."""
-    seen: set[str] = set()
+    """Refuse columns without a name, and two whose names `named` does not tell apart."""
+    seen: dict[str, str] = {}
     for position, name in enumerate(names):
         if not name.strip() and position:
             raise DataError(
                 f"{source}: column {position + 1} has no name, expected one for every column"
             )
-        if name in seen:
+        first = seen.setdefault(_folded(name), name)
+        if len(seen) == position + 1:
+            continue
+        if name == first:
             raise DataError(f"{source}: two columns are named {shown(name)}; rename one")
-        seen.add(name)
+        raise DataError(
+            f"{source}: the columns {shown(first)} and {shown(name)} differ only in capitals or "
+            "spaces, expected names that differ otherwise; rename one"
+        )
+
+
+def _folded(name: str) -> str:
+    return name.strip().lower()
 
 
 def is_missing(column: np.ndarray) -> np.ndarray:

@@ -20,12 +20,12 @@ import re
 
 import numpy as np
 
-from linoss.data._arrays import case_times, class_name
+from linoss.data._arrays import case_times, class_name, class_names
 from linoss.data._columns import ID_NAMES, LABEL_NAMES, TIME_NAMES, Columns, is_missing, named
 from linoss.data._errors import DataError
 from linoss.data._raw_files import listed, shown
 from linoss.data._sequences import Sequences
-from linoss.data._stored import as_float32
+from linoss.data._stored import as_values
 from linoss.data._times import time_column
 
 _POINT = re.compile(r"(.*?)[ _.:\-]?(\d{1,9})")
@@ -83,10 +83,10 @@ def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | Non
         )
     order = np.array([column for places in points.values() for column in places])
     shape = (len(columns.numbers), len(points), -1)
-    cases = as_float32(columns.numbers[:, order]).reshape(shape).transpose(0, 2, 1)
+    cases = as_values(columns.numbers[:, order].reshape(shape).transpose(0, 2, 1))
     labels = None if label_column is None else _labels(columns, label_column)
     names = None if "" in points else tuple(points)
-    return Sequences(list(np.ascontiguousarray(cases)), labels, None, names, ids)
+    return Sequences(list(cases), labels, None, names, ids)
 
 
 def _points(names: tuple[str, ...]) -> dict[str, list[int]] | None:
@@ -134,7 +134,7 @@ def _long(
     ends = np.cumsum(np.bincount(codes))
     rows = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
     return Sequences(
-        [as_float32(columns.numbers[chosen]) for chosen in rows],
+        [as_values(columns.numbers[chosen]) for chosen in rows],
         None if label_column is None else _case_labels(columns, label_column, codes, rows),
         None
         if times is None
@@ -188,8 +188,8 @@ def _labels(columns: Columns, name: str) -> np.ndarray | None:
         )
     if column.dtype.kind == "O":
         texts = [class_name(columns.where(row), str(cell)) for row, cell in enumerate(column)]
-        column = _typed(np.array(texts))
-    if column.dtype.kind not in "biufU" or (
+        column = _typed(class_names(texts))
+    if column.dtype.kind not in "biufOU" or (
         column.dtype.kind == "f" and not np.isfinite(column).all()
     ):
         raise DataError(

@@ -29,7 +29,7 @@ class Batch:
     """
 
     values: np.ndarray
-    """(batch, time, channels), float32, zeros where missing and where padded."""
+    """(batch, time, channels), zeros where missing and where padded; in float64 if a case is."""
     lengths: np.ndarray
     """(batch,), int32, how many samples of each are real."""
     observed: np.ndarray | None = None
@@ -59,7 +59,8 @@ class Sequences:
     """
 
     values: Sequence[np.ndarray]
-    """Case to (length, channels), float32, NaN where missing. May be read from disk when asked."""
+    """Case to (length, channels), NaN where missing; in float32, or in float64 where that would
+    lose a signal on a large offset. May be read from disk when asked."""
     labels: np.ndarray | list | None = None
     """(cases,) classes or numbers, (cases, outputs), or case to (answers, outputs)."""
     times: Sequence[np.ndarray] | None = None
@@ -132,10 +133,11 @@ class Sequences:
         length = longest if length is None else length
         if length < longest:
             raise DataError(f"length is {length}, expected at least {longest}, the longest case")
-        values = np.zeros((len(chosen), length, self.num_channels), np.float32)
+        cases = [self.values[i] for i in chosen]
+        dtype = np.result_type(np.float32, *{case.dtype for case in cases})
+        values = np.zeros((len(chosen), length, self.num_channels), dtype)
         observed = np.zeros(values.shape, bool)
-        for row, i in enumerate(chosen):
-            case = self.values[i]
+        for row, case in enumerate(cases):
             present = ~np.isnan(case)
             observed[row, : len(case)] = present
             np.copyto(values[row, : len(case)], case, where=present)

@@ -7,16 +7,28 @@ import numpy as np
 
 from linoss.data._errors import DataError
 
+_FAITHFUL = 1e-4  # of a channel's range in a case: what rounding to float32 may change
 
-def as_float32(array: np.ndarray) -> np.ndarray:
-    """The array in float32 and C order. Overflow gives infinite values without a warning."""
+
+def as_values(array: np.ndarray) -> np.ndarray:
+    """Values (..., time, channels) in C order, in float32 if that keeps what a channel tells.
+
+    A small signal on a large offset is lost in float32; then all stay in float64. Overflow gives
+    infinite values without a warning.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.ascontiguousarray(array, np.float32)
+        values = np.ascontiguousarray(array, np.float32)
+        if array.dtype.itemsize < 4 or array.dtype == np.float32 or np.isinf(values).any():
+            return values
+        wide = np.ascontiguousarray(array, np.float64)
+        change = np.fmax.reduce(np.abs(wide - values), axis=-2)
+        extent = np.fmax.reduce(wide, axis=-2) - np.fmin.reduce(wide, axis=-2)
+    return wide if (change > _FAITHFUL * extent)[extent > 0].any() else values
 
 
 def as_case(where: str, array: np.ndarray) -> np.ndarray:
-    """(channels, length) as (length, channels) in float32; infinite values are refused."""
-    values = as_float32(array.T)
+    """(channels, length) as (length, channels), see `as_values`; infinite ones are refused."""
+    values = as_values(array.T)
     infinite = np.isinf(values)
     if infinite.any():
         position, channel = np.argwhere(infinite)[0]
@@ -31,7 +43,7 @@ def as_case(where: str, array: np.ndarray) -> np.ndarray:
 class StoredCases(Sequence[np.ndarray]):
     """The cases of a memory-mapped array (cases, channels, time); each is read when asked for.
 
-    Only the case that is asked for is read, converted to float32 and checked.
+    Only the case that is asked for is read, converted and checked.
     """
 
     def __init__(self, array: np.ndarray, source: str, indices: np.ndarray | None = None):

@@ -38,9 +38,9 @@ def _unit_response(A: Values, h: Values, G: Values) -> tuple[Values, Values]:
     where another one is used, to keep infinities out of the derivatives.
     """
     scaled_stiffness, scaled_damping = h**2 * A, h * G
-    squared_angle = scaled_stiffness - scaled_damping**2 / 4
     small = (scaled_stiffness <= _SMALL_STIFFNESS) & (scaled_damping <= _SMALL_DAMPING)
-    over = ~small & (squared_angle < -jnp.maximum(_NEAR_CRITICAL, scaled_damping**2 / 16))
+    half = scaled_damping / 2  # its square may overflow: omega^2 < -half^2 / 4, by quotients
+    over = ~small & (scaled_stiffness / jnp.maximum(half, 1) < 0.75 * half)
     plain = ~small & ~over
 
     series = _series(jnp.where(small, scaled_stiffness, 0), jnp.where(small, scaled_damping, 0))
@@ -70,8 +70,9 @@ def _series(scaled_stiffness: Values, scaled_damping: Values) -> tuple[Values, V
 
 def _two_exponentials(scaled_stiffness: Values, scaled_damping: Values) -> tuple[Values, Values]:
     """Decay rates a -+ kappa; the slow one as A / (a + kappa), where nothing cancels."""
-    kappa = jnp.sqrt(scaled_damping**2 / 4 - scaled_stiffness)
-    fast = scaled_damping / 2 + kappa
+    half = scaled_damping / 2
+    kappa = half * jnp.sqrt(1 - scaled_stiffness / half / half)
+    fast = half + kappa
     slow = scaled_stiffness / fast
     velocity = (jnp.exp(-slow) - jnp.exp(-fast)) / (2 * kappa)
     position = (_decay_mean(slow) - _decay_mean(fast)) / (2 * kappa)

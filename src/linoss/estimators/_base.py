@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from linoss._settings import SequenceSettings
 from linoss.data import DataError, as_sequences
 from linoss.estimators._described import describe, described, understanding
-from linoss.estimators._listener import Listener
+from linoss.estimators._listener import Listener, NotANumberWarning
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training import (
     Cases,
@@ -133,6 +133,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
             )
         with jax.enable_x64(False):
             found = predict(self.model_, self.inputs_, cases)
+        warn_of_nan("case", found)
         if isinstance(found, list):
             return [self.objective_.decode(answers) for answers in found]
         return self.objective_.decode(found)
@@ -200,6 +201,19 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
             estimator.objective_, estimator.history_ = saved.objective, saved.history
             estimator._restore(saved.extra["fitted"], saved.arrays)
         return estimator
+
+
+def warn_of_nan(what: str, answers: Any) -> None:
+    """Warn if answers, one for each case, are not all finite."""
+    wrong = [i for i, answer in enumerate(answers) if not np.isfinite(answer).all()]
+    if wrong:
+        more = f" and {len(wrong) - 1} others" if len(wrong) > 1 else ""
+        warnings.warn(
+            f"the answers for {what} {wrong[0]}{more} are not numbers: values of the data, or "
+            "of the weights, are too large for single precision",
+            NotANumberWarning,
+            stacklevel=4,
+        )
 
 
 def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:

@@ -12,7 +12,7 @@ from linoss import _checks
 from linoss._declare import check_settings, documented
 from linoss._settings import ForecasterSettings
 from linoss.data import DataError, Table, table
-from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator, warn_of_nan
 from linoss.estimators._listener import ForecastListener
 from linoss.training import Forecasting, Inputs, Windows, predict
 
@@ -142,11 +142,13 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             for start in range(0, len(windows), _AT_ONCE):
                 some = _Some(windows, np.arange(start, min(start + _AT_ONCE, len(windows))))
                 answers = predict(self.model_, self.inputs_, some)
+                warn_of_nan("window", answers)
                 truth = some.batch(np.arange(len(some))).labels
                 errors = np.abs(self.objective_.decode(np.asarray(answers)) - truth)
                 errors = errors / deviation if scaled else errors
-                total += float(np.nansum(errors))
-                count += float(np.sum(np.isfinite(errors)))
+                known = ~np.isnan(truth)
+                total += float(np.sum(errors, where=known))
+                count += float(np.sum(known))
         return total / count if count else float("nan")
 
     def stream(self) -> ForecastListener:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -177,7 +179,12 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
 
     def _windows(self, data: Table) -> Windows:
         return Windows(
-            data.series, past=self.past_, horizon=self.horizon, known=self.known_, min_past=1
+            data.series,
+            past=self.past_,
+            horizon=self.horizon,
+            known=self.known_,
+            min_past=1,
+            names=data.names,
         )
 
     def _split(self, data: Table) -> tuple[Table, Table | None]:
@@ -223,6 +230,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         )
         with jax.enable_x64(False):
             answers = predict(self.model_, self.inputs_, windows)
+        warn_of_nan("series", answers)
         return [self.objective_.decode(answer) for answer in answers]
 
     def _future(self, context: Table, future: Any, horizon: int) -> list[np.ndarray]:

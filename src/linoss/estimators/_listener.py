@@ -1,5 +1,6 @@
 """Streaming: raw samples in, the prediction for the sequence so far out, in constant memory."""
 
+import warnings
 from collections import deque
 from typing import Any
 
@@ -9,6 +10,18 @@ import numpy as np
 from linoss import _checks
 from linoss.data import Table
 from linoss.nn import Stream
+
+
+class NotANumberWarning(RuntimeWarning):
+    """Some answers are infinite or NaN.
+
+    ```python
+    >>> import warnings
+    >>> from linoss.estimators import NotANumberWarning
+    >>> warnings.simplefilter("error", NotANumberWarning)  # to stop there
+
+    ```
+    """
 
 
 class Listener:
@@ -21,16 +34,21 @@ class Listener:
         self._steps = 0
         self._first: float | None = None
         self._before: float | None = None
+        self._good = True
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return probabilities, or numbers in the units of the targets.
+
+        A sample near the largest number makes the answer NaN, of which a [`NotANumberWarning`][
+        linoss.estimators.NotANumberWarning] tells. Oscillators that it drove beyond the numbers are
+        then reset, so that later answers are numbers again.
 
         **Arguments:**
 
         - `sample`: a number for each channel; NaN if it is missing.
         - `time`: sampling time, required if the training had times.
         """
-        values = np.asarray(sample, np.float32)
+        values = np.asarray(sample, np.float64)
         _checks.shape("sample", values, (self._inputs.channels,))
         observed = ~np.isnan(values)
         there, since = bool(observed.any()), float(self._steps)
@@ -41,8 +59,18 @@ class Listener:
         self._steps += 1
         u = self._inputs.arrange(values[None, None], observed[None, None], np.array([[since]]))
         with jax.enable_x64(False):
-            answer = self._stream(u[0, 0], interval=interval, present=there)
-        return self._objective.decode(answer[None])[0]
+            found = self._stream(u[0, 0], interval=interval, present=there)
+        good = bool(np.isfinite(found).all())
+        if not good:
+            count = self._stream.recover()
+            if self._good:
+                _warn(
+                    f"sample {self._steps}: the answer is not a number, and {count} oscillators "
+                    "that left the range of numbers were reset; later answers do not know what "
+                    "these remembered"
+                )
+        self._good = good
+        return self._objective.decode(found[None])[0]
 
     def _interval(self, time: float | None) -> tuple[float, float]:
         """Time since the first sample and since the last one, in units of the usual interval."""
@@ -55,6 +83,11 @@ class Listener:
         if not interval > 0:
             raise ValueError(f"time is {time}, expected a later one than that of the sample before")
         return since, interval
+
+
+def _warn(text: str) -> None:
+    """Warn. Unlike `warnings.warn`, keep no record of the text: a stream has no end."""
+    warnings.warn_explicit(text, NotANumberWarning, __file__, 0, __name__)
 
 
 class ForecastListener:

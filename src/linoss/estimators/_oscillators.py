@@ -18,6 +18,7 @@ from linoss._declare import check_settings, documented
 from linoss._settings import OscillatorClassifierSettings, OscillatorSettings
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.estimators._described import describe, described, understanding
+from linoss.estimators._evidence import Evidence, find_evidence
 from linoss.estimators._ridge import Ridge, fit_ridge
 from linoss.features import OscillatorFeatures
 from linoss.training import load_arrays, save_arrays
@@ -109,6 +110,35 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
 
         return listen
 
+    def explain(self, X: Any, *, times: Any = None, periods: int = 24, parts: int = 48) -> Evidence:
+        """Return what speaks for each answer in the only case of X, by period and time.
+
+        **Arguments:**
+
+        - `X`, `times`: as in `predict`, of one case.
+        - `periods`: number of ranges of periods.
+        - `parts`: number of parts of the sequence.
+
+        ```python
+        >>> import numpy as np
+        >>> from linoss import OscillatorClassifier
+        >>> waves = np.random.default_rng(0).normal(size=(20, 1, 100))
+        >>> waves[::2, :, 50:] += np.sin(np.arange(50))  # of period 6.28, in the second half
+        >>> labels = np.where(np.arange(20) % 2, "noise", "wave")
+        >>> classifier = OscillatorClassifier(n_oscillators=512, random_state=0).fit(waves, labels)
+        >>> found = classifier.explain(waves[:1])
+        >>> said = found.evidence.sum(axis=(1, 2)) + found.intercept
+        >>> bool(np.allclose(said, classifier.decision_function(waves[:1]), atol=1e-3))
+        True
+
+        ```
+        """
+        check_is_fitted(self)
+        features = self.features_
+        unit = 1.0 if features.interval_ is None else features.interval_
+        response = features.response(X, times=times)
+        return find_evidence(response, self.ridge_, unit, periods=periods, times=parts)
+
     # ---- Files ----
 
     def _fitted(self) -> dict[str, Any]:
@@ -116,8 +146,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         return {
             "left_out_score": self.left_out_score_,
             "n_features_in": getattr(self, "n_features_in_", None),
-            "interval": self.features_.interval_,
-            "even": self.features_.even_,
+            "features": self.features_.fitted()[1],
             "penalty": self.ridge_.penalty,
         }
 
@@ -130,7 +159,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a new directory, as JSON and safetensors."""
         check_is_fitted(self)
-        bank = {f"bank.{name}": array for name, array in self.features_.bank_.arrays().items()}
+        bank = {f"bank.{name}": array for name, array in self.features_.fitted()[0].items()}
         readout = {f"ridge.{name}": getattr(self.ridge_, name) for name in _RIDGE}
         save_arrays(directory, describe(self, self._fitted()), {**bank, **readout})
 
@@ -141,9 +170,8 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         estimator = described(cls, extra, directory)
         with understanding(directory):
             fitted = extra["fitted"]
-            estimator.features_ = OscillatorFeatures.restored(
-                estimator, _below("bank.", arrays), fitted["interval"], fitted["even"]
-            )
+            bank = _below("bank.", arrays)
+            estimator.features_ = OscillatorFeatures.restored(estimator, bank, fitted["features"])
             readout = _below("ridge.", arrays)
             estimator.ridge_ = Ridge(**readout, penalty=float(fitted["penalty"]))
             estimator._restore(fitted)
@@ -330,4 +358,5 @@ def _sharpness(decision: np.ndarray, truth: np.ndarray) -> float:
     def loss(log_t: float) -> float:
         return -float(np.sum(target * log_softmax(np.exp(log_t) * decision, axis=1)))
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-5, 7), method="bounded").x))
+    found: Any = minimize_scalar(loss, bounds=(-5, 7), method="bounded")
+    return float(np.exp(found.x))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve, cholesky, lapack
+from scipy.linalg import LinAlgError, cho_solve, cholesky, get_lapack_funcs
 
 PENALTIES = np.logspace(-4, 2, 13)
 _COARSE = 3  # every third penalty is tried, then the neighbours of the best
@@ -157,5 +157,5 @@ def _factor(gram: np.ndarray, penalty: float) -> np.ndarray:
 
 
 def _triangular_inverse(factor: np.ndarray) -> Any:
-    invert = lapack.dtrtri if factor.dtype == np.float64 else lapack.strtri
+    (invert,) = get_lapack_funcs(("trtri",), (factor,))
     return np.tril(invert(factor, lower=1)[0])

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from linoss._files import write_file
+from linoss._files import make_directory, write_file
 from linoss.experiments._protocol import NAMES
 from linoss.experiments._results import ExperimentResult, unique
 
@@ -34,7 +34,7 @@ class Figures:
         figure = Figure(figsize=options.pop("size", (7, 3.2)), layout="constrained")
         FigureCanvasAgg(figure)
         yield figure.subplots(**options)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_directory(self.folder)
         for kind, options in _FORMATS.items():
             content = io.BytesIO()
             with matplotlib.rc_context(_REPRODUCIBLE):

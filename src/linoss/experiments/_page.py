@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from linoss._files import write_text
+from linoss._files import make_directory, write_text
 from linoss._stderr import duration
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import NAMES, Scope
@@ -55,7 +55,7 @@ def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) ->
             lines += [*_provenance(found), "", module.report(found, figures).rstrip(), ""]
         lines += _not_run(experiment, module.SCOPE, found, missing, notes)
         sections.append("\n".join(lines).rstrip() + "\n")
-    page.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(page.parent)
     write_text(page, "\n".join(sections))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from linoss import __version__
-from linoss._files import write_text
+from linoss._files import make_directory, write_text
 from linoss.experiments._protocol import MODELS
 
 RESULT, MISSING = "result.json", "missing.json"
@@ -41,7 +41,7 @@ class ExperimentResult:
 
 def write_result(folder: Path, result: ExperimentResult) -> None:
     """Write a result into a directory, atomically."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_directory(folder)
     write_text(folder / RESULT, json.dumps(asdict(result), indent=1, allow_nan=False) + "\n")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from linoss._files import write_text
+from linoss._files import make_directory, write_text
 from linoss._stderr import say
 from linoss.data import DataError, Sequences, read_parts
 from linoss.experiments import _paper
@@ -62,7 +62,7 @@ def available(options: Options, experiment: str, scope: Scope) -> tuple[Path, li
 
 def note_missing(folder: Path, missing: list[MissingData]) -> None:
     """Write down which data sets were not there, for the page of results."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_directory(folder)
     content = {error.data_set: error.source for error in missing}
     write_text(folder / MISSING, json.dumps(content, indent=1) + "\n")
 

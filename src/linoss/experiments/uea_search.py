@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from linoss._files import make_directory
 from linoss._stderr import say
 from linoss.experiments import _paper
 from linoss.experiments._execute import (
@@ -92,7 +93,7 @@ def _work(number: int, searches: Sequence[Search], data_dir: Path, options: Opti
 def _work_on(search: Search, data_dir: Path, options: Options, *, wait: bool) -> None:
     url = options.storage or search.storage(options.out)
     if options.storage is None:
-        search.runs[0].folder(options.out).parent.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(search.runs[0].folder(options.out).parent.parent)
     problem = functools.partial(make_problem, data_dir)
 
     def trial(number: int, report: Callable[[int, float], None]) -> float:

@@ -1,6 +1,7 @@
 """Oscillators without training: a random bank, and statistics of its outputs."""
 
-from linoss.features._response import STATISTICS
+from linoss.features._bank import LANES
+from linoss.features._response import STATISTICS, Response
 from linoss.features._transformer import FeatureStream, OscillatorFeatures
 
-__all__ = ["STATISTICS", "FeatureStream", "OscillatorFeatures"]
+__all__ = ["LANES", "STATISTICS", "FeatureStream", "OscillatorFeatures", "Response"]

@@ -63,7 +63,7 @@ class Bank:
     @property
     def readouts(self) -> Complex[np.ndarray, "stages n"]:
         """c = 2 a e^{i phase}."""
-        return -2 * self.rates.real * np.exp(1j * self.phase)
+        return -2 * np.real(self.rates) * np.exp(1j * self.phase)
 
     @property
     def chained(self) -> Bool[np.ndarray, " n"]:
@@ -121,7 +121,8 @@ def draw(
     place = (np.arange(n) + random.random(n)) / n
     order = np.argsort(random.random(n))  # of the places among the oscillators
     frequency[0] = np.exp(lowest + (np.log(0.5) - lowest) * place[order])
-    quality[:] = np.exp(random.uniform(*np.log(_QUALITY), (2, n)))
+    low, high = np.log(_QUALITY)
+    quality[:] = np.exp(random.uniform(low, high, (2, n)))
     lanes = np.repeat(kind, LANES)
     faster = np.exp(random.uniform(np.log(frequency[0]), np.log(0.5)))
     frequency[1] = np.select([lanes == 1, lanes == 2], [frequency[0], faster], 0.0)
@@ -158,7 +159,7 @@ def _mixture(random: np.random.Generator, channels: int) -> np.ndarray:
     return weights / np.sqrt(count)
 
 
-def moves(rates: np.ndarray, readouts: np.ndarray, interval: Any, numpy: Any = np) -> Any:
+def moves(rates: Any, readouts: Any, interval: Any, numpy: Any = np) -> Any:
     """l, c (i - j) and c j of a step, see above; `numpy` is NumPy or jax.numpy."""
     l_ = numpy.exp(rates * interval)
     i = (l_ - 1) / rates

@@ -13,6 +13,7 @@ missing keeps its last value; before its first value it has its mean.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -42,7 +43,7 @@ def respond(bank: Bank, cases: Cases, intervals: Intervals = None) -> np.ndarray
 
 
 def trace(bank: Bank, cases: Cases, intervals: Intervals, every: int, samples: int) -> np.ndarray:
-    """Outputs `(cases, samples, n)` at every so-manieth sample, NaN past the end of a case.
+    """Outputs `(cases, samples, n)` at every `every`-th sample, NaN past the end of a case.
 
     Oscillators that read backwards begin at the last sample.
     """
@@ -88,7 +89,41 @@ def native(bank: Bank) -> Any:
     )
 
 
-class Stream:
+@dataclass(frozen=True, eq=False)
+class Response:
+    """The outputs of a bank for one sequence."""
+
+    bank: Bank
+    case: np.ndarray
+    """(time, channels)"""
+    intervals: np.ndarray | None
+
+    @property
+    def steps(self) -> np.ndarray:
+        """The intervals before those samples that have a value, the first 1."""
+        there = ~np.isnan(self.case).all(axis=1)
+        h = np.ones(len(self.case)) if self.intervals is None else self.intervals
+        clock = np.cumsum(h)[there]
+        return np.diff(clock, prepend=clock[:1] - 1)
+
+    def outputs(self, at_once: int) -> Iterator[tuple[np.ndarray, bool, np.ndarray]]:
+        """Yield oscillators, whether they read backwards, and their outputs `(samples, n)`.
+
+        Samples are in the order in which they are read; about `at_once` numbers at a time.
+        """
+        length = len(self.steps)
+        count = max(at_once // (LANES * length), 1)
+        ways = self.bank.backwards[self.bank.drive]
+        for backwards in (False, True):
+            groups = np.flatnonzero(ways == backwards)
+            for start in range(0, len(groups), count):
+                some = groups[start : start + count]
+                h = None if self.intervals is None else [self.intervals]
+                lanes = (some[:, None] * LANES + np.arange(LANES)).ravel()
+                yield lanes, backwards, trace(self.bank.part(some), [self.case], h, 1, length)[0]
+
+
+class ResponseStream:
     """The statistics of a sequence so far, piece by piece. The bank must not read backwards."""
 
     def __init__(self, bank: Bank):

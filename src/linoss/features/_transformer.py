@@ -1,6 +1,7 @@
 """Features of sequences: statistics of oscillators that nobody trains."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from linoss._declare import check_settings, declared, documented
 from linoss._settings import OscillatorSettings
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.features._bank import LANES, Bank, draw
-from linoss.features._response import STATISTICS, Stream, respond, trace
+from linoss.features._response import STATISTICS, Response, ResponseStream, respond, trace
 from linoss.training import Scaling, usual_interval
 
 _CASES, _SAMPLES = 32, 32  # at most so many, of each so many, decide the thresholds
@@ -67,6 +68,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         check_settings(self)
         cases, _ = as_sequences(self, X, None, times, reset=True)
         self.interval_, self.even_ = None, True
+        self.wide_ = any(case.dtype == np.float64 for case in cases.values)
         if cases.times is not None:
             self.interval_, self.even_ = usual_interval(cases.times)
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
@@ -87,8 +89,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         """
         check_is_fitted(self)
         cases, _ = as_sequences(self, X, None, times, reset=False)
-        found = respond(self.bank_, *self._samples(cases))
-        return found.reshape(len(cases), -1)
+        return respond(*self._samples(cases)).reshape(len(cases), -1)
 
     def fit_transform(self, X: Any, y: Any = None, *, times: Any = None) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
         """As `fit` and `transform`."""
@@ -133,20 +134,34 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         check_is_fitted(self)
         return FeatureStream(self)
 
+    def response(self, X: Any, *, times: Any = None) -> Response:
+        """Return what the oscillators put out for the only case of X."""
+        check_is_fitted(self)
+        cases, _ = as_sequences(self, X, None, times, reset=False)
+        if len(cases) != 1:
+            raise ValueError(f"X has {len(cases)} cases, expected one, such as X[:1]")
+        bank, values, intervals = self._samples(cases)
+        return Response(bank, values[0], None if intervals is None else intervals[0])
+
     @classmethod
     def restored(
         cls,
         settings: OscillatorSettings,
         arrays: dict[str, np.ndarray],
-        interval: float | None,
-        even: bool,
+        fitted: dict[str, Any],
     ) -> "OscillatorFeatures":
-        """Return the fitted transformer whose bank had these arrays."""
+        """Return the fitted transformer that had these arrays and attributes."""
         names = declared(OscillatorSettings)
         features = cls(**{name: getattr(settings, name) for name in names})
         features.bank_ = Bank(**arrays)
-        features.interval_, features.even_ = interval, even
+        for name, value in fitted.items():
+            setattr(features, name, value)
         return features
+
+    def fitted(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and attributes, for `restored`."""
+        attributes = {name: getattr(self, name) for name in ("interval_", "even_", "wide_")}
+        return self.bank_.arrays(), attributes
 
     # ---- Inside ----
 
@@ -156,14 +171,14 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
             return int(cases.lengths.max())
         return int(max((t[-1] - t[0]) / self.interval_ for t in cases.times)) + 1
 
-    def _samples(self, cases: Sequences) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
-        """Values of cases as the bank takes them, and intervals."""
-        bank = self.bank_
+    def _samples(self, cases: Sequences) -> tuple[Bank, list[np.ndarray], list[np.ndarray] | None]:
+        """The bank, values of cases as it takes them, and intervals."""
+        bank, center = self._centred()
         if cases.num_channels != len(bank.mean):
             raise DataError(
                 f"X has {cases.num_channels} channels, expected {len(bank.mean)}, as in fit"
             )
-        values = [np.asarray(case, np.float32) for case in cases.values]
+        values = [center(case) for case in cases.values]
         empty = [i for i, case in enumerate(values) if np.isnan(case).all()]
         if empty:
             warnings.warn(
@@ -175,25 +190,38 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
                     "times are given, but fit had none, so that their unit is not known; fit with "
                     "times"
                 )
-            return values, None
+            return bank, values, None
         if cases.times is None:
             if not self.even_:
                 raise DataError("times are not given, but those of fit were uneven, expected times")
-            return values, None
+            return bank, values, None
         unit = self.interval_
-        return values, [np.diff(t / unit, prepend=t[0] / unit - 1) for t in cases.times]
+        return bank, values, [np.diff(t / unit, prepend=t[0] / unit - 1) for t in cases.times]
+
+    def _centred(self) -> tuple[Bank, Callable[[Any], np.ndarray]]:
+        """The bank, and a function that makes its inputs single precision.
+
+        Small signals on large offsets, which `wide_` tells, are centred before that.
+        """
+        if not self.wide_:
+            return self.bank_, lambda values: np.asarray(values, np.float32)
+        mean = self.bank_.mean
+        bank = replace(self.bank_, mean=np.zeros_like(mean))
+        return bank, lambda values: (np.asarray(values, np.float64) - mean).astype(np.float32)
 
     def _thresholds(self, random: np.random.Generator, cases: Sequences) -> np.ndarray:
         """A random quantile of each oscillator's outputs for some of the cases."""
         some = cases.select(random.permutation(len(cases))[:_CASES])
         every = -(-int(some.lengths.max()) // _SAMPLES)
-        found = trace(self.bank_, *self._samples(some), every, _SAMPLES)
+        found = trace(*self._samples(some), every, _SAMPLES)
         outputs = np.sort(found.reshape(-1, self.bank_.size), axis=0)  # NaN comes last
         known = len(outputs) - np.isnan(outputs).sum(axis=0)
         n = self.bank_.size
         low, high = _QUANTILES
         quantile = low + (high - low) * (random.permutation(n) + random.random(n)) / n
-        return outputs[(quantile * known).astype(int), np.arange(n)].astype(np.float64)
+        place = (quantile * (known - 1)).astype(int)  # between an output and the next larger one
+        beside = np.minimum(place + 1, known - 1)
+        return (outputs[place, np.arange(n)].astype(np.float64) + outputs[beside, np.arange(n)]) / 2
 
 
 class FeatureStream:
@@ -206,7 +234,8 @@ class FeatureStream:
                 "do; fit with causal=True"
             )
         self._interval = features.interval_
-        self._stream = Stream(features.bank_)
+        bank, self._center = features._centred()
+        self._stream = ResponseStream(bank)
         self._channels = len(features.bank_.mean)
         self._before: float | None = None
 
@@ -218,7 +247,7 @@ class FeatureStream:
         - `sample`: a number for each channel; NaN if it is missing.
         - `time`: sampling time, if `fit` had times; by default the usual interval has passed.
         """
-        values = np.asarray(sample, np.float32)
+        values = self._center(sample)
         if values.shape != (self._channels,):
             raise ValueError(f"sample has shape {values.shape}, expected ({self._channels},)")
         interval = 1.0

@@ -178,11 +178,13 @@ class Block(eqx.Module):
         return None
 
     def is_fused(self, u: Array, samples: Samples) -> bool:
-        """Whether the block runs as a native pass: in single precision, if kernels cover it."""
+        """Whether the block runs as a native pass: in single precision, on some samples, if kernels
+        cover it."""
         arrays = jax.tree.leaves(eqx.filter((self, u), eqx.is_inexact_array))
         irregular, time_split = samples.intervals is not None, samples.split.time is not None
         return (
             samples.engine == "native"
+            and u.size > 0
             and all(x.dtype == jnp.float32 for x in arrays)
             and self.outside_kernels(irregular=irregular, time_split=time_split) is None
         )

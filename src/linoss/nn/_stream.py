@@ -1,5 +1,6 @@
 """A trained model on a stream: one sample in, one answer out, in constant memory."""
 
+import math
 from typing import Any
 
 import jax
@@ -13,6 +14,8 @@ from linoss._checks import AnyArray
 from linoss.nn._model import LinOSS, ModelState, run_piece
 from linoss.nn._samples import Samples
 from linoss.scan import engines
+
+_LARGE = 1e-4  # of the root of the largest number: sums of squares of smaller ones are finite
 
 
 class Stream:
@@ -41,7 +44,7 @@ class Stream:
         - `model`: any but a bidirectional one.
         - `batch_shape`: the shape of the batch, for several streams in step with each other.
         """
-        state = model.init_state(batch_shape)
+        state = self._begin = model.init_state(batch_shape)
         sample = jnp.zeros((*batch_shape, 1, model.config.in_size), model.encoder.weight.dtype)
         samples = Samples(sample, engine="native")
         mixer = model.blocks[0].mixer
@@ -90,6 +93,43 @@ class Stream:
         if structure != expected or [np.shape(leaf) for leaf in leaves] != shapes:
             raise ValueError("state is of another model or batch, expected one of this model's")
         self._way.state = state
+
+    def recover(self) -> int:
+        """Put oscillators to rest that have left the numbers; returns how many.
+
+        After a sample near the largest number, states are infinite or NaN, or so large that sums
+        and squares of them are, and so is every later answer. The head's memory of such features
+        is lost, too; all else stays.
+
+        ```python
+        >>> import jax, jax.numpy as jnp, linoss
+        >>> config = linoss.LinOSSConfig(in_size=1, out_size=2, hidden_size=8, state_size=4)
+        >>> listen = linoss.Stream(linoss.LinOSS(config, key=jax.random.key(0)))
+        >>> bool(jnp.isfinite(listen(jnp.array([3e38]))).all()), listen.recover() > 0
+        (False, True)
+        >>> bool(jnp.isfinite(listen(jnp.array([1.0]))).all())
+        True
+
+        ```
+        """
+        state, begin = jax.device_get((self.state, self._begin))
+        rows, limit = self._shape[:-1], _LARGE * math.sqrt(float(jnp.finfo(self._dtype).max))
+
+        def left(leaf: np.ndarray) -> np.ndarray:
+            return np.asarray(~(np.abs(leaf) < limit))
+
+        def begun_anew(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+            return np.where(anew.reshape(rows + (1,) * (old.ndim - len(rows))), new, old)
+
+        lost = jax.tree.map(left, state.blocks)
+        anew = np.zeros(rows, bool)
+        for leaf in jax.tree.leaves(state.head):
+            anew = anew | left(leaf).reshape(*rows, -1).any(axis=-1)
+        self.state = ModelState(
+            jax.tree.map(np.where, lost, begin.blocks, state.blocks),
+            jax.tree.map(begun_anew, begin.head, state.head),
+        )
+        return sum(int(leaf.any(axis=-1).sum()) for leaf in jax.tree.leaves(lost))
 
 
 class _ByProgram:

@@ -105,7 +105,7 @@ def refuse_other(folder: Path, identity: str) -> None:
         return
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["id"]
-    except (OSError, ValueError, TypeError, LookupError):
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
         raise ValueError(f"{path}: is no record of a search; choose another directory") from None
     if found != identity:
         raise ValueError(

@@ -4,7 +4,6 @@ import filecmp
 import inspect
 import math
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from linoss import _checks
+from linoss._files import copy_directory, make_directory
 from linoss.data import Sequences, Table
 from linoss.search._records import Study, refuse_other, write_study
 from linoss.search._shared import Claim, Definition, SharedStudy
@@ -120,7 +120,7 @@ def search(
         prune_after=max(estimator.steps // 5, 1) if prune else None,
         settings={"estimator": name, **_settings(estimator, ranges), **_facts(X)},
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_directory(folder)
     place = Storage(storage or f"sqlite:///{folder / DATABASE}", int(silence or SILENCE))
     try:
         shared = SharedStudy(place, study, definition, ranges, points)
@@ -256,14 +256,7 @@ def _with_best(study: Study, folder: Path) -> Study:
         return study
     source = folder / best.run
     if not _same(source, copy):
-        temporary, old = folder / f"{BEST}.tmp", folder / f"{BEST}.old"
-        for remains in (temporary, old):
-            shutil.rmtree(remains, ignore_errors=True)
-        shutil.copytree(source, temporary)
-        if copy.exists():
-            os.replace(copy, old)
-        os.replace(temporary, copy)
-        shutil.rmtree(old, ignore_errors=True)
+        copy_directory(source, copy)
     return replace(study, directory=str(copy))
 
 

@@ -19,6 +19,7 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None
 
+from linoss._files import open_lock
 from linoss.search._extra import extra, quietly
 
 T = TypeVar("T")
@@ -30,6 +31,11 @@ _TURN = 60  # seconds, to wait for other workers
 _TRIES = (0.5, 1, 2, 4, 8)  # seconds between attempts, once it has been reached
 _LOCK = int.from_bytes(hashlib.sha256(b"linoss.search").digest()[:7])
 _EXPECTED = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+_ADDRESS = re.compile(
+    r"sqlite:///.*|[\w+]+://(?:[^:/?@]*(?P<password>:[^/?@]*)?@)?"
+    r"(?:\[[^]/?@]*\]|[^[:/?@]*)(?::\d*)?(?:/[^?@]*)?"
+)
+_HIDDEN = "***"
 
 
 class StorageError(ConnectionError):
@@ -56,6 +62,7 @@ class Storage:
         - `silence`: seconds without a sign of life after which a worker counts as dead.
         """
         self._url = _parsed(url)
+        self.name = without_password(url)
         self._engine = self._make_engine()
         within(_ANSWER, self._connect_once, lambda: self._unreachable("it does not answer"))
         self.interval = max(1, silence // 4)
@@ -73,11 +80,6 @@ class Storage:
                 raise self._unreachable(_first_line(error)) from None
             except RuntimeError as error:  # of another version of Optuna
                 raise StorageError(f"{self.name}: {error}") from None
-
-    @property
-    def name(self) -> str:
-        """The URL without its password."""
-        return str(self._url.render_as_string(hide_password=True))
 
     def close(self) -> None:
         """Close all connections."""
@@ -149,9 +151,9 @@ class Storage:
         return (extra("sqlalchemy.exc").SQLAlchemyError, internal, StorageError)
 
     def _unreachable(self, why: str) -> StorageError:
-        password = self._url.password
-        if password:
-            why = why.replace(str(password), "***")
+        given = [self._url.password, *(v for k, v in self._url.query.items() if "pass" in k)]
+        for secret in sorted((str(secret) for secret in given if secret), key=len, reverse=True):
+            why = why.replace(secret, _HIDDEN)
         return StorageError(
             f"the storage {self.name} cannot be reached: {why}; check that it is running, its "
             "address, user and password"
@@ -159,16 +161,27 @@ class Storage:
 
 
 def without_password(url: str) -> str:
-    """A URL, or any word of a command, without the password in it.
+    """The URL of a storage without its password and without its options, which may hold one.
+
+    Of what cannot be told apart from a password nothing is left.
 
     ```python
     >>> from linoss.search import without_password
     >>> without_password("postgresql://me:secret@host/studies")
     'postgresql://me:***@host/studies'
+    >>> without_password("postgresql://host/studies?user=me&password=secret")
+    'postgresql://host/studies?***'
 
     ```
     """
-    return re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:***@", url)
+    address, asked, options = url.partition("?")
+    found = _ADDRESS.fullmatch(address)
+    if found is None or "@" in options:
+        return _HIDDEN
+    start, end = found.span("password")
+    if start >= 0:
+        address = f"{address[:start]}:{_HIDDEN}{address[end:]}"
+    return address + (f"?{_HIDDEN}" if asked else "")
 
 
 def within(seconds: float, call: Callable[[], T], late: Callable[[], Exception]) -> T:
@@ -199,6 +212,11 @@ def _parsed(url: str) -> Any:
     except (sqlalchemy.exc.ArgumentError, ValueError):
         raise ValueError(f"the storage cannot be understood, expected {_EXPECTED}") from None
     kind = parsed.drivername.partition("+")[0]
+    if without_password(url) == _HIDDEN:
+        raise ValueError(
+            "the storage has a user, password or option with @, :, / or ? in it, expected %40, "
+            "%3A, %2F or %3F in their place"
+        )
     if kind in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     if kind != "sqlite":
@@ -226,9 +244,9 @@ def _file_lock(path: Path) -> Iterator[None]:
         yield
         return
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = open_lock(path)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written ({error.strerror})") from None
+        raise StorageError(str(error)) from None
     try:
         end = time.monotonic() + _TURN
         while True:

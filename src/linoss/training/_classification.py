@@ -1,5 +1,6 @@
 """Learning classes."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -65,6 +66,11 @@ class Classification:
         return Loss("cross-entropy", float(self.smoothing))
 
     @property
+    def constant_loss(self) -> float | None:
+        """The loss of the answer that all classes are as likely."""
+        return math.log(len(self.classes)) or None
+
+    @property
     def out_size(self) -> int:
         """Outputs of the model."""
         return len(self.classes)
@@ -95,14 +101,16 @@ class Classification:
     def score(
         self, answers: np.ndarray, targets: np.ndarray, weights: np.ndarray
     ) -> tuple[float, float]:
-        """How many answers are right, and how many there are."""
-        return float(np.sum(np.argmax(answers, axis=-1) == targets)), float(len(targets))
+        """How many answers are right, and how many there are; none that is NaN is right."""
+        right = (np.argmax(answers, axis=-1) == targets) & ~np.isnan(answers).any(axis=-1)
+        return float(np.sum(right)), float(len(targets))
 
     def decode(self, answers: np.ndarray) -> np.ndarray:
         """Probabilities, in double precision."""
         logits = answers.astype(np.float64)
-        odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return odds / odds.sum(axis=-1, keepdims=True)
+        with np.errstate(invalid="ignore"):  # infinite logits give NaN
+            odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+            return odds / odds.sum(axis=-1, keepdims=True)
 
     def check(self, config: LinOSSConfig, cases: Cases, name: str = "cases") -> None:
         """Refuse a model or cases that do not fit."""

@@ -2,7 +2,8 @@
 
 A process that fails writes the reason to the key-value store, and the others end with it. When a
 process dies without a word, the next sum over all devices fails in the others; they then find out
-which processes still answer, and end with a message that names those that do not.
+which processes still answer, and end with a message that names those that do not. If a process only
+falls silent, the runtime ends the others after a while, and names it. Each process writes one line.
 """
 
 import atexit
@@ -22,11 +23,13 @@ from jax.experimental import multihost_utils
 
 from linoss import _checks
 from linoss._stderr import say
+from linoss.training._runtime_log import RuntimeLog
 
 _FAILURE, _HERE, _HEARD = "linoss/failure", "linoss/here/{}", "linoss/heard/{}"
 _UNKNOWN = "?"
 _ROLL_CALL = 10  # seconds for other processes to answer
 _PATIENCE = 1000  # milliseconds to wait for the message, again and again
+_LOG = 0.2  # seconds for the log to be read
 _HEARTBEAT = 30  # seconds without a sign of life after which a process counts as lost
 FAILED, INTERRUPTED = 1, 130
 _ADVICE = "start all processes again; a run that is resumed goes on from its last checkpoint"
@@ -67,6 +70,7 @@ def join_processes(
             "num_processes": num_processes,
             "process_id": process_id,
         }
+    RuntimeLog.begin()
     _LastWords.prepare(_not_all_came(coordinator, num_processes, timeout))
     try:
         jax.distributed.initialize(
@@ -87,6 +91,7 @@ class _LastWords:
     """
 
     text = ""
+    spoken = False
     _handler: Any = None
 
     @classmethod
@@ -98,9 +103,33 @@ class _LastWords:
             ctypes.CDLL(None).signal(signal.SIGABRT, cls._handler)
 
     @classmethod
+    def speak(cls, text: str) -> None:
+        """Write why this process ends, unless that has been said."""
+        log = RuntimeLog.current
+        if cls.spoken:
+            return
+        cls.spoken = True
+        if log is None:
+            say(f"\nError: {text}")
+        else:
+            log.quiet = True
+            log.write(f"\nError: {text}\n")
+
+    @classmethod
     def _speak(cls, number: int) -> None:
-        os.write(2, f"\nError: {cls.text}\n".encode())
+        log, watch = RuntimeLog.current, _Watch.current
+        time.sleep(_LOG)  # until the thread of the log has read all
+        silent = [] if log is None else log.silent_processes()
+        if cls.spoken and watch is not None:
+            time.sleep(_ROLL_CALL)  # the watch ends this process
+        cls.speak(_gone(silent) if silent else cls.text)
         os._exit(FAILED)
+
+
+def _gone(processes: list[int]) -> str:
+    one = len(processes) == 1
+    names = ", ".join(str(process) for process in processes)
+    return f"process{'' if one else 'es'} {names} {'is' if one else 'are'} gone; {_ADVICE}"
 
 
 def _why_not(coordinator: str, num_processes: int | None, timeout: int, error: Exception) -> str:
@@ -184,6 +213,7 @@ class _Watch(threading.Thread):
         self.processes, self.here = jax.process_count(), jax.process_index()
         self.over = False
         self.exit_code: int | None = None
+        self.gone: list[int] = []
 
     @classmethod
     def start(cls) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -222,20 +252,15 @@ class _Watch(threading.Thread):
     def _roll_call(self) -> str:
         """Ask all processes to answer, and say which ones do not."""
         self.store.key_value_set(_HERE.format(self.here), "yes", True)
-        missing = [str(process) for process in self._silent(_HERE)]
-        if not missing:
+        self.gone = self._silent(_HERE)
+        if not self.gone:
             return f"the processes cannot reach each other any more; {_ADVICE}"
-        gone = (
-            f"process {missing[0]} is"
-            if len(missing) == 1
-            else f"processes {', '.join(missing)} are"
-        )
-        return f"{gone} gone; {_ADVICE}"
+        return _gone(self.gone)
 
     def _silent(self, question: str) -> list[int]:
         """The processes that do not answer in time."""
         deadline, silent = time.monotonic() + _ROLL_CALL, []
-        for process in range(self.processes):
+        for process in set(range(self.processes)).difference(self.gone):
             left = max(deadline - time.monotonic(), 0.1)
             try:
                 self.store.blocking_key_value_get(question.format(process), int(1000 * left))
@@ -245,13 +270,14 @@ class _Watch(threading.Thread):
 
     def _leave(self, message: str) -> None:
         if not self.over:
-            say(f"\nError: {message}")
+            _LastWords.speak(message)
             self._leave_now(FAILED)
 
     def _leave_now(self, code: int) -> None:
         """Exit; the coordinator last, because the others receive messages through it."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
         try:
             self.store.key_value_set(_HEARD.format(self.here), "yes", True)
             if self.here == 0:

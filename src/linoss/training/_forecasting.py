@@ -56,6 +56,11 @@ class Forecasting:
         """The compiled part."""
         return Loss("absolute")
 
+    @property
+    def constant_loss(self) -> float | None:
+        """The loss, at most, of the mean as the answer; None if targets are not scaled."""
+        return None if self.scaling is None else 1.0
+
     def targets(self, batch: AnyBatch, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
         """Targets and weights of a batch."""
         return scaled_targets(np.asarray(batch.labels), self.scaling, dtype)
@@ -84,6 +89,9 @@ class Forecasting:
                 f"{name} has (steps ahead, targets) {found}, expected "
                 f"{(self.horizon, self.out_size)}"
             )
+        columns = list(cases.target_columns)
+        if all(np.isnan(array[:, columns]).all() for array in cases.series):
+            raise ValueError(f"{name} has no value of any target, expected some to learn from")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""

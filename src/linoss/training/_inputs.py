@@ -115,7 +115,7 @@ class Inputs:
         if indicators is None:
             seen = any(bool(np.isnan(array).any()) for _, array in share(cases.values))
             indicators = bool(gather(np.array(float(seen))).any())
-        times = getattr(cases, "times", None)
+        times, names = getattr(cases, "times", None), getattr(cases, "names", None)
         if irregular and times is None:
             raise ValueError("irregular is True, but the cases have no times")
         interval = None
@@ -125,7 +125,7 @@ class Inputs:
         return cls(
             channels=int(cases.num_channels),
             lengths=(int(np.min(cases.lengths)), int(np.max(cases.lengths))),
-            scaling=Scaling.from_sequences(cases.values) if scale else None,
+            scaling=Scaling.from_sequences(cases.values, names) if scale else None,
             indicators=indicators,
             time_channel=time_channel,
             interval=interval,

@@ -1,6 +1,7 @@
 """The training loop."""
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ from linoss.training._step import Carry, LearningRates, StepSettings, first_carr
 _LOOK_EVERY = 0.5  # seconds: how often the loss is fetched from the device
 _LOOK_AT_EVERY = 20  # updates: how often with several processes
 _HUGE = 1e3  # deviations from the mean
+_USELESS = 5  # times the loss of a constant answer
 
 
 class Loop:
@@ -83,6 +85,7 @@ class Loop:
                 saved = looked = time.monotonic()
                 self._report(first)
             if self.state.step >= config.steps or self._is_out_of_patience():
+                self._warn_if_useless()
                 return self.result(self.state)
             before = self.state.carry
             self._advance(*next(batches))
@@ -233,13 +236,28 @@ class Loop:
             self.result(self.good),
         )
 
+    def _warn_if_useless(self) -> None:
+        last, constant = self._last_record(), self.objective.constant_loss
+        if last is None or constant is None or not self.devices.writes:
+            return
+        if last["loss"] > _USELESS * constant:
+            warnings.warn(
+                f"the loss is {last['loss']:.4g} in the end, where a constant answer has "
+                f"{constant:.4g} at most: the model has learned nothing; try a lower "
+                f"learning_rate (now {self.config.learning_rate}), {self._clip_advice()}",
+                stacklevel=4,
+            )
+
     def _advice(self, step: int) -> str:
         """What to change; before the first update it is not how fast the model learns."""
         if step == 0:
             return "no update came before it: look at the data, or choose another scheme"
-        clip, rate = self.config.clip_norm, self.config.learning_rate
-        other = "clip_norm=1" if clip is None else f"or a lower clip_norm (now {clip})"
-        return f"try a lower learning_rate (now {rate}), {other}"
+        rate = self.config.learning_rate
+        return f"try a lower learning_rate (now {rate}), {self._clip_advice()}"
+
+    def _clip_advice(self) -> str:
+        clip = self.config.clip_norm
+        return "clip_norm=1" if clip is None else f"or a lower clip_norm (now {clip})"
 
     def _huge_values(self, step: int) -> str:
         """A hint at the largest value of the batch of that step, if it is huge."""

@@ -56,13 +56,18 @@ class Regression:
             columns = [_columns("labels", labels)]
         else:
             columns = [_columns(f"labels[{i}]", label) for i, label in enumerate(labels)]
-        scaling = Scaling.from_sequences(columns) if scale else None
+        scaling = Scaling.from_sequences(columns, kind="target") if scale else None
         return cls(out_size=columns[0].shape[-1], every=every, scaling=scaling)
 
     @property
     def loss(self) -> Loss:
         """The compiled part."""
         return Loss("squared")
+
+    @property
+    def constant_loss(self) -> float | None:
+        """The loss, at most, of the mean as the answer; None if targets are not scaled."""
+        return None if self.scaling is None else 1.0
 
     def targets(self, batch: AnyBatch, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
         """Targets and weights of a batch."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from linoss._files import remove_remains
 from linoss._plain import first_difference
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
@@ -36,6 +35,8 @@ from linoss.training._verified_files import (
     read_file,
     read_json,
     read_tensors,
+    remove_file,
+    remove_remains,
     restored,
     write_after,
     write_file,
@@ -103,9 +104,9 @@ class RunDirectory:
         config, path = self.folder / CONFIG, self.folder / STATE
         remove_remains(self.folder)
         if not config.exists() and path.exists() and self._read_state(fresh)[0].step == 0:
-            path.unlink()  # killed between the first state and config.json
+            remove_file(path)  # killed between the first state and config.json
         if not config.exists() and not path.exists():
-            (self.folder / ARRAYS).unlink(missing_ok=True)  # killed even earlier
+            remove_file(self.folder / ARRAYS)  # killed even earlier
         if not any((self.folder / name).exists() for name in FILES):
             self.create(description, fresh)
             return fresh, []

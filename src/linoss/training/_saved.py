@@ -1,7 +1,9 @@
 """Saving and loading a model: config.json describes it, weights.safetensors has its weights."""
 
+import hashlib
 import json
 import os
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from linoss.training._verified_files import (
     NOT_UNDERSTOOD,
     make_directory,
     named,
+    read_facts,
     read_file,
     read_json,
     read_tensors,
@@ -269,8 +272,27 @@ def _read_arrays(folder: Path, shapes: dict[str, list[int]]) -> dict[str, np.nda
 
 
 def _read_history(folder: Path) -> list[Record]:
+    """The history up to the state of the run, by whose checksum it is verified.
+
+    A model is of use without its history: if that is damaged, it is empty, with a warning.
+    """
     path = folder / HISTORY
+    if not path.exists():
+        return []
     try:
-        return [json.loads(line) for line in read_file(path).splitlines()] if path.exists() else []
-    except ValueError as error:
-        raise CheckpointError(f"{path}: cannot be understood: {error}") from None
+        lines = read_file(path).splitlines(keepends=True)
+        facts = read_facts(folder / STATE) if (folder / STATE).exists() else None
+        if facts is not None:
+            lines = lines[: facts["records"]]
+            if hashlib.sha256(b"".join(lines)).hexdigest() != facts["history_sha256"]:
+                raise ValueError(f"it does not match its checksum in {STATE}")
+        history = [json.loads(line) for line in lines]
+        if not all(isinstance(record, dict) for record in history):
+            raise ValueError("a line is not a record")
+    except (CheckpointError, *NOT_UNDERSTOOD) as error:
+        warnings.warn(
+            f"{path}: is damaged ({error}); the model is whole, and its history is left out",
+            stacklevel=4,
+        )
+        return []
+    return history

@@ -1,7 +1,8 @@
 """Standardisation of channels by mean and deviation, and its inverse."""
 
 import functools
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,13 +14,20 @@ from linoss.training._gather import channels_of, gather, share
 
 
 class _Sums(NamedTuple):
-    """For each channel the number of values, their mean, the sum of squared distances from it, and
-    the rounding error of the data type."""
+    """For each channel the number of values, their mean, the sum of squared distances from it, the
+    rounding error of the data type, the lowest and the highest value."""
 
     number: np.ndarray
     mean: np.ndarray
     squares: np.ndarray
     rounding: np.ndarray
+    lowest: np.ndarray
+    highest: np.ndarray
+
+    @classmethod
+    def none(cls, channels: int) -> "_Sums":
+        """Of no values."""
+        return cls(*np.zeros((4, channels)), *np.full((2, channels), np.nan))
 
     @classmethod
     def of(cls, array: np.ndarray) -> "_Sums":
@@ -28,7 +36,9 @@ class _Sums(NamedTuple):
         count, known = np.count_nonzero(there, axis=0), np.where(there, array, 0).astype(np.float64)
         mean = known.sum(axis=0) / np.maximum(count, 1)
         squares = np.where(there, (known - mean) ** 2, 0).sum(axis=0)
-        return cls(count, mean, squares, np.full(len(mean), np.finfo(array.dtype).eps))
+        rounding = np.full(len(mean), np.finfo(array.dtype).eps)
+        extremes = np.fmin.reduce(array), np.fmax.reduce(array)
+        return cls(count, mean, squares, rounding, *extremes)
 
     def and_those(self, other: "_Sums") -> "_Sums":
         """Sums of both."""
@@ -36,11 +46,12 @@ class _Sums(NamedTuple):
         share = other.number / np.maximum(count, 1)
         squares = self.squares + other.squares + shift**2 * self.number * share
         rounding = np.maximum(self.rounding, other.rounding)
-        return _Sums(count, self.mean + shift * share, squares, rounding)
+        extremes = np.fmin(self.lowest, other.lowest), np.fmax(self.highest, other.highest)
+        return _Sums(count, self.mean + shift * share, squares, rounding, *extremes)
 
     @property
     def rows(self) -> np.ndarray:
-        """(4, channels)."""
+        """(6, channels)."""
         return np.stack(np.broadcast_arrays(*self)).astype(np.float64)
 
 
@@ -72,13 +83,28 @@ class Scaling:
             raise ValueError("deviation has entries that are not finite and > 0")
 
     @classmethod
-    def from_sequences(cls, values: Iterable[np.ndarray]) -> "Scaling":
+    def from_sequences(
+        cls,
+        values: Iterable[np.ndarray],
+        names: Sequence[Any] | None = None,
+        kind: str = "channel",
+    ) -> "Scaling":
         """The scaling of arrays `(time, channels)`, read one at a time. NaN is ignored.
 
         A channel that is constant, or has no value at all, keeps a deviation of 1. Several
-        processes read their shares.
+        processes read their shares. From data of which nothing can be learned this raises a
+        `ValueError`, or warns if that is so of some channels, which it calls by `kind` and name.
         """
-        sums = _Sums(*np.zeros((4, channels_of(values))))
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            sums = cls._sums(values)
+            deviation = np.sqrt(sums.squares / np.maximum(sums.number, 1))
+        constant = deviation <= 4 * sums.rounding * np.abs(sums.mean)
+        _check_sums(sums, deviation, constant, names, kind)
+        return cls(sums.mean, np.where(constant, 1.0, deviation))
+
+    @staticmethod
+    def _sums(values: Iterable[np.ndarray]) -> _Sums:
+        sums = _Sums.none(channels_of(values))
         for case, array in share(values):
             if np.isinf(array).any():
                 step, channel = (int(i) for i in np.argwhere(np.isinf(array))[0])
@@ -87,10 +113,7 @@ class Scaling:
                     "expected numbers, or NaN where a value is missing"
                 )
             sums = sums.and_those(_Sums.of(array))
-        sums = functools.reduce(_Sums.and_those, (_Sums(*found) for found in gather(sums.rows)))
-        deviation = np.sqrt(sums.squares / np.maximum(sums.number, 1))
-        constant = deviation <= 4 * sums.rounding * np.abs(sums.mean)
-        return cls(sums.mean, np.where(constant, 1.0, deviation))
+        return functools.reduce(_Sums.and_those, (_Sums(*found) for found in gather(sums.rows)))
 
     def apply(self, values: Float[np.ndarray, "... channels"]) -> Float64[np.ndarray, "..."]:
         """Scaled, in double precision."""
@@ -113,3 +136,34 @@ class Scaling:
     def from_dict(cls, plain: dict[str, Any]) -> "Scaling":
         """From what `to_dict` gave."""
         return cls(np.array(plain["mean"], np.float64), np.array(plain["deviation"], np.float64))
+
+
+def _check_sums(
+    sums: _Sums,
+    deviation: np.ndarray,
+    constant: np.ndarray,
+    names: Sequence[Any] | None,
+    kind: str,
+) -> None:
+    """Refuse values of which nothing can be learned; warn if some channels are such."""
+
+    def name(channel: int) -> str:
+        return f"{kind} {channel if names is None else repr(names[channel])}"
+
+    empty = sums.number == 0
+    if empty.all():
+        raise ValueError(f"every value of every {kind} is missing, expected some to learn from")
+    for channel in np.flatnonzero(empty):
+        warnings.warn(f"{name(channel)} has no value at all; leave it out", stacklevel=5)
+    for channel in np.flatnonzero(~empty & ~np.isfinite(deviation)):
+        raise ValueError(
+            f"{name(channel)} has values from {sums.lowest[channel]:.4g} to "
+            f"{sums.highest[channel]:.4g}, expected numbers below 1e150; divide them by a constant"
+        )
+    for channel in np.flatnonzero(constant & (sums.highest > sums.lowest)):
+        lowest, highest = sums.lowest[channel], sums.highest[channel]
+        warnings.warn(
+            f"{name(channel)} has values from {lowest:.17g} to {highest:.17g}, whose differences "
+            "cannot be told from rounding; subtract an offset, or multiply by a constant",
+            stacklevel=5,
+        )

@@ -19,6 +19,7 @@ except ImportError:  # not a POSIX system
     fcntl = None
 
 from linoss import _files
+from linoss._plain import canonical, with_checksum, without_checksum
 from linoss.training._errors import CheckpointError
 
 VERSION = 1
@@ -44,6 +45,18 @@ def write_after(path: Path, size: int, content: bytes) -> None:
     """Keep the first `size` bytes of a file, or create it, and append `content`."""
     with _refusing():
         _files.write_after(path, size, content)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is there."""
+    with _refusing():
+        _files.remove_file(path)
+
+
+def remove_remains(folder: Path) -> None:
+    """Remove the temporary files of writes that were killed."""
+    with _refusing():
+        _files.remove_remains(folder)
 
 
 def make_directory(directory: str | os.PathLike[str]) -> Path:
@@ -98,8 +111,7 @@ def read_file(path: Path) -> bytes:
 
 def write_json(path: Path, format: str, plain: dict[str, Any]) -> None:
     """Write a record with its format, version and checksum."""
-    record = {"format": format, "version": VERSION, **plain}
-    record["sha256"] = hashlib.sha256(_canonical(record)).hexdigest()
+    record = with_checksum({"format": format, "version": VERSION, **plain})
     write_file(path, json.dumps(record, indent=2, allow_nan=False).encode() + b"\n")
 
 
@@ -111,10 +123,10 @@ def read_json(path: Path, format: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: is not JSON ({error}); {_REPAIR}") from None
     _check_version(path, record, format)
-    checksum = record.pop("sha256", None)
-    if checksum != hashlib.sha256(_canonical(record)).hexdigest():
+    verified = without_checksum(record)
+    if verified is None:
         raise CheckpointError(f"{path}: its content does not match its checksum; {_REPAIR}")
-    return record
+    return verified
 
 
 def write_tensors(
@@ -129,7 +141,7 @@ def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, A
     record = {"format": format, "version": VERSION, **facts}
     record["sha256"] = _checksum(tensors, record)
     tensors = {name: np.array(tensor, order="C") for name, tensor in tensors.items()}
-    return safetensors.numpy.save(tensors, metadata={"linoss": _canonical(record).decode()})
+    return safetensors.numpy.save(tensors, metadata={"linoss": canonical(record).decode()})
 
 
 def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -149,6 +161,15 @@ def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[s
     if checksum != _checksum(tensors, record):
         raise CheckpointError(f"{path}: its content does not match its checksum; {_REPAIR}")
     return tensors, record
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The facts of such a file alone, without its arrays, and so not verified."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            return dict(json.loads((file.metadata() or {}).get("linoss", "null")))
+    except (safetensors.SafetensorError, OSError, *NOT_UNDERSTOOD) as error:
+        raise CheckpointError(f"{path}: is damaged or cut short ({error}); {_REPAIR}") from None
 
 
 def named(tree: Any) -> dict[str, np.ndarray]:
@@ -197,12 +218,8 @@ def _check_version(path: Path, record: Any, format: str) -> None:
         )
 
 
-def _canonical(record: dict[str, Any]) -> bytes:
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
 def _checksum(tensors: dict[str, np.ndarray], record: dict[str, Any]) -> str:
-    digest = hashlib.sha256(_canonical(record))
+    digest = hashlib.sha256(canonical(record))
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"\0{name}\0{tensor.dtype.str}\0{tensor.shape}\0".encode())

@@ -65,6 +65,8 @@ class Windows:
     default it gives none."""
     only_last: bool = False
     """Only the last window of each series."""
+    names: tuple[Any, ...] | None = None
+    """Names of the columns, for messages."""
 
     def __post_init__(self) -> None:
         for name in ("past", "horizon", "stride"):

@@ -1,0 +1,230 @@
+"""Processes killed with SIGKILL at any moment of a run: what they leave ends as it would have.
+
+A case kills once and starts again; when a run or a study is done, it is compared, byte by byte,
+with one that was never killed, and the next one begins.
+"""
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from drivers import Finding, load
+
+SMALL = (
+    "--task classification --hidden-size 4 --state-size 4 --num-blocks 1 --batch-size 4 "
+    "--validation-fraction 0.25 --norm layer --seed 1"
+)
+ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "0"}
+_GRACE = 45  # seconds for the others of a mesh to end by themselves
+_KILLS = 3  # of one study: after four deaths in one trial, it counts as failed
+
+
+class Place:
+    """A directory with data, and the processes that were started in it."""
+
+    def __init__(self, folder):
+        self.folder, self.started = Path(folder), []
+        labels = np.arange(24) % 2
+        values = np.random.default_rng(0).normal(size=(24, 1, 20)) + labels[:, None, None]
+        np.savez(self.folder / "waves.npz", X=values, y=labels)
+
+    def linoss(self, line, name):
+        """Start a command; what it says is in a file."""
+        log = (self.folder / f"{name}.log").open("w")
+        words = [sys.executable, "-m", "linoss", *shlex.split(line)]
+        options = {"stdout": log, "stderr": log, "env": ENVIRONMENT, "start_new_session": True}
+        process = subprocess.Popen(words, cwd=self.folder, **options)
+        process.log = Path(log.name)
+        log.close()
+        self.started.append(process)
+        return process
+
+    def end(self):
+        """End whatever still runs."""
+        for process in self.started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextlib.contextmanager
+def _place():
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(folder)
+        try:
+            yield place
+        finally:
+            place.end()
+
+
+def _must_end(process):
+    if process.wait() != 0:
+        raise Finding(process.log.read_text()[-2000:])
+
+
+def kill(process, seconds):
+    """Kill after so many seconds; returns whether it was still running."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return True
+    return False
+
+
+def content(run):
+    """All that must not depend on how a run went."""
+    lines = (run / "history.jsonl").read_text().splitlines()
+    history = [{k: v for k, v in json.loads(x).items() if k != "seconds"} for x in lines]
+    if not (run / "report.html").read_text().rstrip().endswith("</html>"):
+        raise Finding("the report is cut short")
+    names = sorted(path.name for path in run.iterdir())
+    fixed = {
+        n: (run / n).read_bytes() for n in names if n in ("weights.safetensors", "config.json")
+    }
+    return names, fixed, (run / "columns.json").read_bytes(), history
+
+
+def _timed(start):
+    """(whole run, its seconds)."""
+    begin = time.monotonic()
+    for process in start():
+        _must_end(process)
+    return time.monotonic() - begin
+
+
+@contextlib.contextmanager
+def one():
+    """`linoss fit` in one process."""
+    with _place() as place:
+
+        def start(run):
+            line = f"fit waves.npz --out {run} {SMALL} --steps 60 --evaluate-every 5 --resume"
+            return place.linoss(line, run)
+
+        seconds = _timed(lambda: [start("whole")])
+        expected, run = content(place.folder / "whole"), place.folder / "run"
+
+        def case(draw):
+            process = start("run")
+            if kill(process, draw.uniform(0, seconds)):
+                return "killed"
+            _must_end(process)
+            if content(run) != expected:
+                raise Finding("the run differs from that which was not killed")
+            shutil.rmtree(run)
+            return "ended, the same"
+
+        yield case
+        _finish(lambda: [start("run")], run, expected)
+
+
+def _finish(start, run, expected):
+    """Let the last run end, and compare it, too."""
+    _timed(start)
+    if content(run) != expected:
+        raise Finding("the last run differs from that which was not killed")
+
+
+@contextlib.contextmanager
+def mesh():
+    """Two processes of one mesh, of which one is killed."""
+    with _place() as place:
+
+        def start(run):
+            with socket.socket() as probe:
+                probe.bind(("localhost", 0))
+                port = probe.getsockname()[1]
+            line = f"fit waves.npz --out {run} {SMALL} --steps 60 --evaluate-every 5 --resume"
+            joined = f"--devices 2 --coordinator localhost:{port} --num-processes 2"
+            return [place.linoss(f"{line} {joined} --process-id {i}", f"{run}{i}") for i in (0, 1)]
+
+        seconds = _timed(lambda: start("whole"))
+        expected, run = content(place.folder / "whole"), place.folder / "run"
+
+        def case(draw):
+            both, victim = start("run"), draw.randrange(2)
+            if kill(both[victim], draw.uniform(0, seconds)):
+                other = both[1 - victim]
+                if kill(other, _GRACE):
+                    return "killed, and the other, which still waited for it"
+                said = other.log.read_text()
+                if "stack trace" in said or "Traceback" in said or said.count("Error: ") > 1:
+                    raise Finding(said[-2000:])
+                return "killed"
+            for process in both:
+                _must_end(process)
+            if content(run) != expected:
+                raise Finding("the run differs from that which was not killed")
+            shutil.rmtree(run)
+            return "ended, the same"
+
+        yield case
+        _finish(lambda: start("run"), run, expected)
+
+
+@contextlib.contextmanager
+def search():
+    """Two workers of a search that meet in PostgreSQL; the one that is killed is started again."""
+    with _place() as place, load("search/conftest.py").server() as url:
+        if url is None:
+            raise SystemExit("there is no PostgreSQL on this machine")
+
+        def start(name, study):
+            line = (
+                f"search waves.npz --out {study} {SMALL} --steps 30 --evaluate-every 5 --no-prune "
+                "--grid ranges --range learning_rate=0.001,0.003,0.01 --range weight_decay=0,0.1 "
+                f"--silence 4 --storage {url} --study {study}"
+            )
+            return place.linoss(line, name)
+
+        def trials(study):
+            held = json.loads((place.folder / study / "study.json").read_text())["trials"]
+            if {trial["state"] for trial in held} != {"complete"}:
+                raise Finding(f"trials are lost: {held}")
+            runs = [place.folder / study / trial["run"] for trial in held]
+            results = [(t["number"], t["value"], t["parameters"]) for t in held]
+            return results, [content(run) for run in runs]
+
+        seconds = _timed(lambda: [start("first", "whole"), start("second", "whole")])
+        expected, now = trials("whole"), {"study": 0, "kills": 0, "workers": None}
+
+        def begin():
+            now["study"] += 1
+            now["kills"], name = 0, f"study{now['study']}"
+            now["workers"] = [start(f"{name}-{i}", name) for i in (0, 1)]
+
+        def end():
+            for worker in now["workers"]:
+                _must_end(worker)
+            if trials(f"study{now['study']}") != expected:
+                raise Finding("the search differs from that which was not killed")
+            now["workers"] = None
+
+        def case(draw):
+            if now["workers"] is None:
+                begin()
+            which = draw.randrange(2)
+            killed = kill(now["workers"][which], draw.uniform(0, seconds / 2))
+            if killed:
+                now["kills"] += 1
+                name = f"study{now['study']}"
+                now["workers"][which] = start(f"{name}-{which}", name)
+            if not killed or now["kills"] == _KILLS:
+                end()
+            return "killed" if killed else "ended"
+
+        yield case
+        if now["workers"] is not None:
+            end()
