@@ -6,6 +6,9 @@
   product and by SciPy's BLAS.
 - `length`: cost of a step of sequence as sequences grow, and the memory of a million steps.
 - `stream`: a sample at a time.
+- `forms`: an update of a block in its other forms (irregular times, layer norm, Verlet, dense D,
+  both directions), against the default one.
+- `threads`: one long sequence on one core and on all.
 
 Times are medians of repeats that take turns. For `step` and `length` each method has a process of
 its own, whose memory is its peak above what it held before the first step; `step` is what
@@ -19,12 +22,14 @@ import importlib
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +37,7 @@ import numpy as np
 import linoss
 from linoss import _kernels
 from linoss.experiments import _textbook, efficiency
+from linoss.planning import plan
 
 SIZES = {
     name: efficiency.size_of(data_set, "im")
@@ -208,7 +214,84 @@ def report_step(sizes: list[str], repeats: int) -> None:
     print(f"\nGeometric mean of textbook / linoss: {statistics.geometric_mean(ratios):.1f}")
 
 
+FORMS = {
+    "default": {},
+    "irregular, im": {},
+    "irregular, imex": {"scheme": "imex"},
+    "irregular, verlet": {"scheme": "verlet"},
+    "irregular, exact": {"scheme": "exact"},
+    "layer norm": {"norm": "layer"},
+    "verlet": {"scheme": "verlet"},
+    "dense D": {"feedthrough": "dense"},
+    "both directions": {"bidirectional": True},
+}
+
+
+def update_of(
+    model: linoss.LinOSS, u: jax.Array, intervals: jax.Array | None = None
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The gradient of a training pass, and its arguments."""
+    weights, rest = eqx.partition(model, linoss.trainable(model))
+
+    def loss(weights: Any, u: jax.Array) -> jax.Array:
+        model = eqx.combine(weights, rest)
+        answers, _ = model.training_pass(u, key=jax.random.key(0), intervals=intervals)
+        return jnp.mean(answers**2)
+
+    return jax.jit(jax.grad(loss)), (weights, u)
+
+
+def report_forms(sizes: list[str], repeats: int) -> None:
+    """The least time of several: other programs only ever add to it."""
+    print("| size | form | gradient of an update | this / default | its products / default's |")
+    print("|---|---|---|---|---|")
+    for name in sizes:
+        size, runs, work = SIZES[name], {}, {}
+        shape = (size.batch_size, size.length)
+        u = jax.random.normal(jax.random.key(0), (*shape, size.in_size))
+        irregular = jax.random.uniform(jax.random.key(1), shape, minval=0.5, maxval=1.5)
+        for form, changes in FORMS.items():
+            config = dataclasses.replace(efficiency.make_model(size).config, **changes)
+            model = linoss.LinOSS(config, key=jax.random.key(2))
+            runs[form] = update_of(model, u, irregular if "irregular" in form else None)
+            work[form] = plan(config, length=size.length, batch=size.batch_size).flops.products
+        for function, arguments in runs.values():
+            seconds(function, arguments)
+        times = {form: float("inf") for form in runs}
+        for _ in range(repeats):
+            times = {form: min(times[form], seconds(*run)) for form, run in runs.items()}
+        for form, least in times.items():
+            print(
+                f"| {name} | {form} | {1e3 * least:.0f} ms | {least / times['default']:.2f} "
+                f"| {work[form] / work['default']:.2f} |",
+                flush=True,
+            )
+
+
+def report_threads(sizes: list[str], repeats: int) -> None:
+    """A million steps; each number of cores has a process of its own."""
+    print("| cores | the gradient of an update, 10^6 steps |")
+    print("|---|---|")
+    program = (
+        "import os, sys; mine = sorted(os.sched_getaffinity(0));"
+        "os.sched_setaffinity(0, mine[: int(sys.argv[1])]);"
+        "import jax, linoss; from measure import seconds, update_of;"
+        "config = linoss.LinOSSConfig(in_size=4, out_size=2, hidden_size=64, num_blocks=1);"
+        "model = linoss.LinOSS(config, key=jax.random.key(0));"
+        "run = update_of(model, jax.random.normal(jax.random.key(1), (1, 10**6, 4)));"
+        "seconds(*run); print(min(seconds(*run) for _ in range(int(sys.argv[2]))))"
+    )
+    for cores in range(1, CORES + 1):
+        command = [sys.executable, "-c", program, str(cores), str(repeats)]
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+        print(f"| {cores} | {1e3 * float(done.stdout):.0f} ms |", flush=True)
+
+
 REPORTS = {
+    "forms": report_forms,
+    "threads": report_threads,
     "layer": report_layer,
     "step": report_step,
     "products": report_products,

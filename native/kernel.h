@@ -49,18 +49,20 @@ struct Parts {
   }
 };
 
-// Rows of `width` into rows that are `to_row` apart, and back.
-inline void take_rows(int64_t rows, int64_t width, const float* from, float* to, int64_t to_row) {
-  if (width == to_row)
+// Rows of `width`, `from_row` apart, into rows that are `to_row` apart.
+inline void copy_rows(int64_t rows, int64_t width, const float* from, int64_t from_row, float* to,
+                      int64_t to_row) {
+  if (width == from_row && width == to_row)
     std::memcpy(to, from, rows * width * 4);
   else
-    for (int64_t n = 0; n < rows; ++n) std::memcpy(to + n * to_row, from + n * width, width * 4);
+    for (int64_t n = 0; n < rows; ++n) std::memcpy(to + n * to_row, from + n * from_row, width * 4);
+}
+// From rows without padding, and back.
+inline void take_rows(int64_t rows, int64_t width, const float* from, float* to, int64_t to_row) {
+  copy_rows(rows, width, from, width, to, to_row);
 }
 inline void give_rows(int64_t rows, int64_t width, const float* from, int64_t from_row, float* to) {
-  if (width == from_row)
-    std::memcpy(to, from, rows * width * 4);
-  else
-    for (int64_t n = 0; n < rows; ++n) std::memcpy(to + n * width, from + n * from_row, width * 4);
+  copy_rows(rows, width, from, from_row, to, width);
 }
 
 }  // namespace

@@ -17,15 +17,15 @@ namespace {
 #ifdef LINOSS_ISA
 
 // Sums of (x - shift) and its square, and the shift, which is the first sample that is there, so that
-// the sums are of moderate numbers: H doubles, H doubles, H floats.
+// the sums are of moderate numbers: H doubles, H doubles, H floats; a float more is 1 if it is known.
 class MomentSums {
  public:
   MomentSums(int64_t H, double* sums) : H_(H), sums_(sums) {}
 
   void add(int64_t rows, const float* x, const uint8_t* mask) {
     float* shift = reinterpret_cast<float*>(sums_ + 2 * H_);
-    for (int64_t n = 0; n < rows && !shifted_; ++n)
-      if (!mask || mask[n]) std::memcpy(shift, x + n * H_, H_ * 4), shifted_ = true;
+    for (int64_t n = 0; n < rows && shift[H_] == 0; ++n)
+      if (!mask || mask[n]) std::memcpy(shift, x + n * H_, H_ * 4), shift[H_] = 1;
     for (int64_t j = 0; j < H_; j += W) {
       const vf s = load(shift + j);
       vf first = {}, second = {};
@@ -41,7 +41,6 @@ class MomentSums {
  private:
   int64_t H_;
   double* sums_;
-  bool shifted_ = false;
 };
 
 #else

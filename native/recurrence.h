@@ -55,25 +55,29 @@ inline void run(int64_t rows, const uint8_t* mask, State (&x)[K], StepAt step, F
     }
 }
 
-// The adjoint of one vector, backwards in time. `d` is the gradient of the state after the last
-// sample, and becomes that of the state before the first; before(n) is the state before sample n,
-// d_position(n) the gradient of the position after it. give(n, d_force, d_step) takes the gradients.
-template <typename StepAt, typename Before, typename ForceAt, typename PositionAt, typename Give>
-inline void pull_back(int64_t rows, const uint8_t* mask, State& d, StepAt step, Before before,
+// The adjoint, backwards in time. `d` is the gradient of the state after the last sample, and becomes
+// that of the state before the first; before(n, k) is the state before sample n, d_position(n, k) the
+// gradient of the position after it. give(n, k, d_force, d_step) takes the gradients, 0 if masked.
+template <int K, typename StepAt, typename Before, typename ForceAt, typename PositionAt,
+          typename Give>
+inline void pull_back(int64_t rows, const uint8_t* mask, State (&d)[K], StepAt step, Before before,
                       ForceAt force, PositionAt d_position, Give give) {
-  for (int64_t n = rows - 1; n >= 0; --n) {
-    const vd dz = d.z, dy = d.y + d_position(n);
-    if (mask && !mask[n]) {
-      d.y = dy;
-      give(n, vd{}, Step{});
-      continue;
+  for (int64_t n = rows - 1; n >= 0; --n)
+#pragma GCC unroll 4
+    for (int k = 0; k < K; ++k) {
+      const vd dz = d[k].z, dy = d[k].y + d_position(n, k);
+      if (mask && !mask[n]) {
+        d[k].y = dy;
+        give(n, k, vd{}, Step{});
+        continue;
+      }
+      const Step& s = step(n, k);
+      const State& x = before(n, k);
+      const vd b = force(n, k);
+      const vd d_force = s.fz * dz + s.fy * dy;
+      d[k].z = s.zz * dz + s.yz * dy, d[k].y = s.zy * dz + s.yy * dy;
+      give(n, k, d_force, Step{dz * x.z, dz * x.y, dy * x.z, dy * x.y, dz * b, dy * b});
     }
-    const Step& s = step(n);
-    const State& x = before(n);
-    const vd b = force(n);
-    give(n, s.fz * dz + s.fy * dy, Step{dz * x.z, dz * x.y, dy * x.z, dy * x.y, dz * b, dy * b});
-    d.z = s.zz * dz + s.yz * dy, d.y = s.zy * dz + s.yy * dy;
-  }
 }
 
 }  // namespace

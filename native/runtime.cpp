@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -83,10 +84,8 @@ ffi::Error parallel(Threads& threads, int64_t count, int64_t floats,
   auto shared = std::make_shared<Shared>();
   auto run = [shared, count, &work](Memory<float>& memory) {
     int64_t finished = 0;
-    for (int64_t i; (i = shared->next.fetch_add(1)) < count; ++finished) {
-      if (finished) memory.clear();
+    for (int64_t i; (i = shared->next.fetch_add(1)) < count; ++finished)
       work(i, memory.at);  // `work` is only touched while some of it is left to do
-    }
     if (finished) {
       std::lock_guard<std::mutex> lock(shared->mutex);
       if ((shared->done += finished) == count) shared->all_done.notify_all();
@@ -116,6 +115,24 @@ ffi::Error parallel_sums(Threads& threads, int64_t count, int64_t floats, int64_
   for (int64_t group = 1; group < groups; ++group)
     for (int64_t k = 0; k < size; ++k) sums[k] += sums[group * size + k];
   return error;
+}
+
+void Turns::wait_long(int64_t turn) const {
+  for (int tries = 0; passed_.load(std::memory_order_acquire) < turn; ++tries)
+    if (tries > 1000) std::this_thread::yield();
+}
+
+ffi::Error parallel_steps(Threads& threads, int64_t count, int64_t steps, int64_t floats,
+                          const std::function<void(int64_t, int64_t, float*)>& work) {
+  const int64_t workers = std::max<int64_t>(threads.count(), 1);
+  // Whole sequences keep all threads busy, or share their sums in turn.
+  if (count % workers == 0 || count >= 4 * workers || count > kGroups)
+    return parallel(threads, count, floats, [&](int64_t i, float* memory) {
+      for (int64_t n = 0; n < steps; ++n) work(i, n, memory);
+    });
+  return parallel(threads, count * steps, floats, [&](int64_t k, float* memory) {
+    work(k % count, k / count, memory);
+  });
 }
 
 }  // namespace linoss

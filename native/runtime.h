@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -107,6 +109,9 @@ class Shapes {
                " dimensions";
     return std::tuple_cat(found);
   }
+  void refuse(const char* name, const std::string& found) {
+    if (wrong_.empty()) wrong_ = std::string("linoss: unknown ") + name + ": " + found;
+  }
   bool wrong() const { return !wrong_.empty(); }
   ffi::Error error() const { return ffi::Error(ffi::ErrorCode::kInvalidArgument, wrong_); }
 
@@ -160,9 +165,9 @@ void on_large_pages(Buffer& buffer) {
 }
 
 // Runs work(i, memory) for i = 0 ... count - 1 on XLA's threads and on this one, and returns when all
-// are done. `memory` is `floats` floats, zero at first. Which thread does what must not matter: work
-// and order of sums depend on shapes alone, so that results are the same to the bit for any number of
-// threads.
+// are done. Threads take work in order. `memory` is `floats` floats of a thread, zero before its first
+// work. Which thread does what must not matter: work and order of sums depend on shapes alone, so that
+// results are the same to the bit for any number of threads.
 ffi::Error parallel(Threads& threads, int64_t count, int64_t floats,
                     const std::function<void(int64_t, float*)>& work);
 
@@ -172,6 +177,58 @@ constexpr int64_t kGroups = 16;
 inline int64_t groups_of(int64_t count) { return std::clamp<int64_t>(count, 1, kGroups); }
 ffi::Error parallel_sums(Threads& threads, int64_t count, int64_t floats, int64_t size, float* sums,
                          const std::function<void(int64_t, float*, float*)>& work);
+
+// Turns that work takes in order, whichever threads do it: wait(n) returns when n turns have passed.
+// What waits must come after what it waits for in the order in which `parallel` hands out work.
+class Turns {
+ public:
+  void wait(int64_t turn) const {
+    if (passed_.load(std::memory_order_acquire) < turn) wait_long(turn);
+  }
+  void pass() { passed_.fetch_add(1, std::memory_order_release); }
+
+ private:
+  void wait_long(int64_t turn) const;
+  std::atomic<int64_t> passed_{0};
+};
+
+// Runs work(i, n, memory) for n = 0 ... steps - 1 of each of `count` sequences. Each takes its steps in
+// order, but not always in one thread: where threads would be idle, its next step begins beside this
+// one, and waits for its turns.
+ffi::Error parallel_steps(Threads& threads, int64_t count, int64_t steps, int64_t floats,
+                          const std::function<void(int64_t, int64_t, float*)>& work);
+
+// Sums for such work. Each of at most kGroups sequences, and of kLanes steps of few sequences, adds to
+// `size` sums of its own, in turn; what comes after them shares theirs. total() is of all of them.
+class StepSums {
+ public:
+  static constexpr int64_t kLanes = 8;
+  StepSums(int64_t count, int64_t steps, int64_t size)
+      : groups_(groups_of(count)), lanes_(std::max<int64_t>(kLanes / groups_, 1)), steps_(steps),
+        size_(size), turns_(new Turns[groups_ * lanes_]), sums_(groups_ * lanes_ * size) {}
+  bool failed() const { return !sums_.at; }
+
+  // Adds step n of sequence i: add(sums).
+  template <typename Add>
+  void turn(int64_t i, int64_t n, Add add) {
+    const int64_t lane = i % groups_ * lanes_ + n % lanes_;
+    turns_[lane].wait(i / groups_ * steps_ + n / lanes_);  // several groups have one lane each
+    add(sums_.at + lane * size_);
+    turns_[lane].pass();
+  }
+  // The total, once all is added.
+  float* total() {
+    for (int64_t lane = 1; lane < groups_ * lanes_; ++lane)
+      for (int64_t k = 0; k < size_; ++k) sums_.at[k] += sums_.at[lane * size_ + k];
+    lanes_ = groups_ = 1;
+    return sums_.at;
+  }
+
+ private:
+  int64_t groups_, lanes_, steps_, size_;
+  std::unique_ptr<Turns[]> turns_;
+  Memory<float> sums_;
+};
 
 }  // namespace linoss
 

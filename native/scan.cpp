@@ -116,23 +116,23 @@ inline void backward_tile(const Part<T>& p, int64_t from, int64_t j, const T* d_
   };
   auto force = [&](int64_t n, int = 0) { return load_wide(p.force + at(n), lanes); };
   State x[1] = {{load_wide(kept, lanes), load_wide(kept + p.state, lanes)}}, before[kTile];
-  State d_state = d;
+  State d_state[1] = {d};
   Step d_sum = d_constant;
   before[0] = x[0];
   run<1>(rows - 1, mask, x, step, force, [&](int64_t n, int, const State& x) {
     before[n + 1].z = x.z, before[n + 1].y = x.y;
   });
-  pull_back(
-      rows, mask, d_state, step, [&](int64_t n) -> const State& { return before[n]; }, force,
-      [&](int64_t n) { return load_wide(d_positions + at(n), lanes); },
-      [&](int64_t n, vd d_b, const Step& d_here) {
+  pull_back<1>(
+      rows, mask, d_state, step, [&](int64_t n, int) -> const State& { return before[n]; }, force,
+      [&](int64_t n, int) { return load_wide(d_positions + at(n), lanes); },
+      [&](int64_t n, int, vd d_b, const Step& d_here) {
         store_narrow(d_force + at(n), d_b, lanes);
         if (kVarying)
           store_step(d_step + step_at(n), p.step_row, d_here, lanes);
         else
           d_sum += d_here;
       });
-  d = d_state, d_constant = d_sum;
+  d = d_state[0], d_constant = d_sum;
 }
 
 template <bool kVarying, typename T>

@@ -151,6 +151,6 @@ def test_a_process_says_it_in_one_line(tmp_path):
 
 
 def test_every_model_has_a_name_and_hyperparameters():
-    assert set(_protocol.NAMES) == set(_protocol.MODELS)
+    assert set(_protocol.NAMES) == {*_protocol.MODELS, _protocol.UNTRAINED}
     for model in _protocol.MODELS:
         _protocol.hyperparameters("SelfRegulationSCP1", model)

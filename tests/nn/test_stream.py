@@ -27,6 +27,71 @@ def test_gives_what_step_gives(scheme):
         np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
 
 
+needs_kernels = pytest.mark.skipif(
+    "native" not in linoss.engines(), reason="the kernels were not built"
+)
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"scheme": "exact", "damped": True, "norm": "layer", "feedthrough": "dense"},
+        {"scheme": "imex", "pooling": "last", "bias": True, "glu_bias": False},
+        {"task": "regression", "every": 3, "squash": True, "norm": None},
+        {"task": "forecasting", "horizon": 4, "complex_projections": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+def test_the_native_stream_gives_what_run_gives(single_precision, changes, batch):
+    """The state to the bit, given the same step; the answers are the product of XLA. With samples
+    that are missing, and samples at irregular times."""
+    model, random = make_model(**changes), np.random.default_rng(0)
+    listen, state = linoss.Stream(model, batch), model.init_state(batch)
+    for n, sample in enumerate(random.normal(size=(9, *batch, 2)).astype(np.float32)):
+        present, interval = n != 4, None if n < 6 else float(random.uniform(0.3, 3))
+        expected, state = model.run(
+            state,
+            sample[..., None, :],
+            mask=None if present else np.zeros((*batch, 1), bool),
+            intervals=None if interval is None else np.full((*batch, 1), interval, np.float32),
+            engine="native",
+        )
+        found = listen(sample if present else np.nan * sample, interval=interval, present=present)
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_allclose(found, expected[..., 0, :], rtol=1e-5, atol=1e-6)
+        found, expected = listen.state.blocks.oscillators, state.blocks.oscillators
+        if changes.get("scheme") == "exact":  # whose step depends on what XLA compiles it with
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(found, expected, strict=True)
+
+
+@needs_kernels
+def test_a_native_stream_goes_on_from_a_state_that_was_set(single_precision):
+    model = make_model()
+    samples = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
+    first, second = linoss.Stream(model), linoss.Stream(model)
+    for sample in samples[:3]:
+        first(sample)
+    second.state = first.state
+    for sample in samples[3:]:
+        np.testing.assert_array_equal(first(sample), second(sample))
+
+
+def test_missing_samples_and_intervals_without_kernels():
+    model = make_model(scheme="verlet")
+    listen, state = linoss.Stream(model), model.init_state()
+    sample = jnp.ones(2)
+    _, state = model.step(state, sample, interval=0.5)
+    listen(sample, interval=0.5)
+    listen(sample, present=False)
+    expected, _ = model.step(state, sample)
+    np.testing.assert_allclose(listen(sample), expected, rtol=1e-10)
+
+
 def test_goes_on_from_a_state_that_was_set():
     model = make_model()
     samples = jax.random.normal(jax.random.key(1), (6, 2))
@@ -45,5 +110,7 @@ def test_wrong_samples_and_states_are_refused():
         listen(jnp.zeros(3))
     with pytest.raises(ValueError, match="sample has dtype int"):
         listen(np.zeros(2, int))
+    with pytest.raises(ValueError, match=r"interval is 0\.0, expected a finite number > 0"):
+        listen(jnp.zeros(2), interval=0.0)
     with pytest.raises(ValueError, match="state is of another model or batch"):
         listen.state = make_model().init_state((4,))

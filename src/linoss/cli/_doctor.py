@@ -29,6 +29,8 @@ def doctor(json: Json = False) -> None:
     if json:
         show_json(found)
         return
+    from linoss.nn import OUTSIDE_KERNELS
+
     show_table("Versions", ("", ""), found["versions"].items())
     rows = [(name, *entry.values()) for name, entry in found["optional"].items()]
     rows = [(name, held or f'pip install ".[{extra}]"', use) for name, held, extra, use in rows]
@@ -41,7 +43,9 @@ def doctor(json: Json = False) -> None:
     if found["build_failure"] is not None:
         show_line("The native kernels were not built. The last lines of the build:")
         show_line(found["build_failure"])
-    elif found["instruction_set"] is None:
+    elif found["instruction_set"] is not None:
+        show_line(f"Several times slower than native blocks: {', '.join(OUTSIDE_KERNELS)}.")
+    else:
         show_line("The native kernels are not here: linoss was installed without a C++ compiler.")
 
 

@@ -66,6 +66,11 @@ def plan(
         show_json(record)
         return
     _show(found)
+    if engine == "native" and found.outside_kernels is not None:
+        show_line(
+            f"The kernels do not run whole blocks here: {found.outside_kernels}. XLA runs them, "
+            f"several times slower; see docs/native.md."
+        )
     if memory is None:
         return
     if fits:

@@ -31,7 +31,7 @@ def reproduce(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"One of {', '.join(experiments.MODELS)}; repeatable. By default the paper's."
+            help=f"One of {', '.join(experiments.NAMES)}; repeatable. By default the paper's."
         ),
     ] = None,
     seeds: Annotated[

@@ -122,4 +122,4 @@ def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Value
     return omega**2 + a**2, 2 * a
 
 
-EXACT = Scheme(step, _im.stable, _im.oscillating, ring)
+EXACT = Scheme(step, _im.stable, _im.oscillating, ring, native="exact")

@@ -40,4 +40,4 @@ def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Value
     return A, jnp.maximum(G, 0)
 
 
-IM = Scheme(step, stable, oscillating, ring)
+IM = Scheme(step, stable, oscillating, ring, native="im")

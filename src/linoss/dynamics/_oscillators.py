@@ -1,5 +1,6 @@
 """The learnable parameters of a bank of oscillators, and their initialisation."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import equinox as eqx
@@ -118,9 +119,14 @@ class Oscillators(eqx.Module):
         return self.raw_stiffness.shape[0]
 
     @property
-    def weighs_forces(self) -> bool:
-        """Whether the scheme weighs forces, see `Scheme.weigh`."""
-        return find_scheme(self.scheme).weigh is not None
+    def weigh(self) -> Callable[[Array, Array], Array] | None:
+        """How the scheme weighs forces, see `Scheme.weigh`."""
+        return find_scheme(self.scheme).weigh
+
+    @property
+    def native_scheme(self) -> str | None:
+        """The scheme's formulas in native kernels, see `Scheme.native`."""
+        return find_scheme(self.scheme).native
 
     @property
     def timestep(self) -> Float[Array, " m"]:
@@ -148,8 +154,11 @@ class Oscillators(eqx.Module):
         """The step of this bank, repeated `copies` times with shared parameters.
 
         `intervals`, for irregular sampling, is the time since the previous sample in units of the
-        regular one.
+        regular one. Where a scheme has a stability bound, steps are cut to `Scheme.longest`.
         """
+        scheme = find_scheme(self.scheme)
         A, h, G = (jnp.tile(x, copies) for x in (self.stiffness, self.timestep, self.damping))
-        varying = None if intervals is None else intervals[..., None]
-        return make_transition(find_scheme(self.scheme), A, h, G, varying)
+        if intervals is None:
+            return make_transition(scheme, A, h, G)
+        longest = None if scheme.longest is None else scheme.longest(A)
+        return make_transition(scheme, A, h, G, intervals[..., None], longest)

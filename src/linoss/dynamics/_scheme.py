@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
@@ -51,10 +52,22 @@ class Scheme:
     """(previous interval, interval) -> weight of a force, for schemes whose forces act on both
     sides of a sample. The previous interval is 0 at the first sample; a scan carries the last one
     from piece to piece. None if every force has weight 1."""
+    longest: Callable[[Values], Values] | None = None
+    """stiffness -> the longest step that a model takes between irregular samples, well inside the
+    stable ones. None if steps are taken as they come."""
+    native: str | None = None
+    """The name of these formulas in `native/schemes.h`, by which kernels compute steps that vary
+    from sample to sample. None if they are not there: JAX then computes the steps."""
 
     def steps(
-        self, stiffness: Values, timestep: Values, damping: Values, intervals: Values
+        self,
+        stiffness: Values,
+        timestep: Values,
+        damping: Values,
+        longest: Values | None,
+        intervals: Values,
     ) -> Step:
         """One step per sample, from parameters `(m,)` and intervals `(..., #m)` in timesteps."""
         A, h, G = (align(x, intervals) for x in (stiffness, timestep, damping))
-        return self.step(A, h * intervals, G)
+        h = h * intervals
+        return self.step(A, h if longest is None else jnp.minimum(h, align(longest, h)), G)

@@ -54,6 +54,13 @@ class VaryingTransition(eqx.Module):
     damping: Float[Array, " m"]
     intervals: Float[Array, "*batch time #m"]
     scheme: Scheme = eqx.field(static=True)
+    longest: Float[Array, " m"] | None = None
+    """No step is longer; None if there is no limit."""
+
+    @property
+    def parameters(self) -> tuple[Array, Array, Array, Array | None]:
+        """What all samples share."""
+        return self.stiffness, self.timestep, self.damping, self.longest
 
     @property
     def state_size(self) -> int:
@@ -68,7 +75,7 @@ class VaryingTransition(eqx.Module):
     @property
     def step(self) -> Step:
         """M and F of all samples, entry by entry."""
-        return self.scheme.steps(self.stiffness, self.timestep, self.damping, self.intervals)
+        return self.scheme.steps(*self.parameters, self.intervals)
 
     @property
     def matrix(self) -> Float[Array, "*batch time m 2 2"]:
@@ -173,11 +180,12 @@ def make_transition(
     timestep: Float[Array, " m"],
     damping: Float[Array, " m"],
     intervals: Float[Array, "*batch time #m"] | None = None,
+    longest: Float[Array, " m"] | None = None,
 ) -> Transition | VaryingTransition:
     """`discretize` without validation."""
     if intervals is not None:
         intervals = intervals.astype(stiffness.dtype)
-        return VaryingTransition(stiffness, timestep, damping, intervals, scheme)
+        return VaryingTransition(stiffness, timestep, damping, intervals, scheme, longest)
     return Transition(*_stack(scheme.step(stiffness, timestep, damping)), scheme.weigh)
 
 

@@ -54,4 +54,4 @@ def weigh(previous: Values, interval: Values) -> Values:
     return (previous + interval) / (2 * interval)
 
 
-VERLET = Scheme(step, stable, stable, ring, damped=False, weigh=weigh)
+VERLET = Scheme(step, stable, stable, ring, damped=False, weigh=weigh, native="verlet")

@@ -28,10 +28,9 @@ class Listener:
     """A stream of a classifier or a regressor. With `every` it still answers at each step."""
 
     def __init__(self, estimator: Any):
-        self._model, self._inputs = estimator.model_, estimator.inputs_
-        self._objective = estimator.objective_
+        self._inputs, self._objective = estimator.inputs_, estimator.objective_
         with jax.enable_x64(False):
-            self._stream = Stream(self._model)
+            self._stream = Stream(estimator.model_)
         self._steps = 0
         self._first: float | None = None
         self._before: float | None = None
@@ -60,11 +59,7 @@ class Listener:
         self._steps += 1
         u = self._inputs.arrange(values[None, None], observed[None, None], np.array([[since]]))
         with jax.enable_x64(False):
-            if there and interval is None:
-                answer = self._stream(u[0, 0])
-            else:
-                answer = self._step(u[0], there, interval)
-        found = np.asarray(answer)
+            found = self._stream(u[0, 0], interval=interval, present=there)
         good = bool(np.isfinite(found).all())
         if not good:
             count = self._stream.recover()
@@ -88,17 +83,6 @@ class Listener:
         if not interval > 0:
             raise ValueError(f"time is {time}, expected a later one than that of the sample before")
         return since, interval
-
-    def _step(self, u: np.ndarray, there: bool, interval: float | None) -> Any:
-        """Process a sample that is missing, or that has an interval."""
-        answers, self._stream.state = self._model.run(
-            self._stream.state,
-            u,
-            mask=None if there else np.array([False]),
-            intervals=None if interval is None else np.array([interval], np.float32),
-            engine="sequential",
-        )
-        return answers[0]
 
 
 def _warn(text: str) -> None:

@@ -48,7 +48,11 @@ class Ridge:
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What fits without a case answer for it."""
+    """What fits without a case answer for it, with the intercept of all cases.
+
+    The intercept without a case leans away from its answer: of two classes of equal size it would
+    be for the other one, always, where features tell nothing.
+    """
 
     cases: np.ndarray
     """Which cases: all, or some of very many."""
@@ -92,6 +96,8 @@ def fit_ridge(
     try_penalty(best + 1)
     best = min(found, key=lambda i: found[i][0])
     _, coefficients, left_out = found[best]
+    rows, w = system.cases, w[system.cases, None]
+    left_out += w * (answers[rows] - intercept) / (n - w)
     ridge = Ridge(mean, scale, coefficients, intercept, float(PENALTIES[best]))
     return ridge, LeftOut(system.cases, left_out)
 

@@ -1,13 +1,13 @@
 """The paper's experiments, each by one command, with the paper's numbers beside ours."""
 
 from linoss.experiments._page import write_page
-from linoss.experiments._protocol import MODELS
+from linoss.experiments._protocol import NAMES
 from linoss.experiments._reproduce import EXPERIMENTS, ChoiceError, Experiment, reproduce
 from linoss.experiments._results import ExperimentResult, read_results
 
 __all__ = [
     "EXPERIMENTS",
-    "MODELS",
+    "NAMES",
     "ChoiceError",
     "Experiment",
     "ExperimentResult",

@@ -7,6 +7,8 @@ from linoss.data import DataError
 from linoss.experiments import _paper
 
 VARIABLE = "LINOSS_DATA"
+TRAINING, VALIDATION, TEST = PARTS = ("training", "validation", "test")
+"""Parts of a data set that comes divided: files such as `NAME-anything/SEED/training.npz`."""
 _ARCHIVE = "https://www.timeseriesclassification.com/description.php?Dataset={}"
 SOURCES = {
     **{name: _ARCHIVE.format(name) for name in _paper.UEA},
@@ -38,7 +40,10 @@ def data_directory(given: str | os.PathLike[str] | None) -> Path:
 
 
 def find(data_set: str, data_dir: Path) -> Path:
-    """The directory (UEA, PPG) or file (Weather) of a data set, or [`MissingData`][]."""
+    """The directory (UEA, PPG) or file (Weather) of a data set, or [`MissingData`][].
+
+    A set of the UEA archive may come divided into the parts of each seed.
+    """
     if data_set == "Weather":
         place = data_dir / "WTH" / "WTH.csv"
         if not place.exists():
@@ -53,7 +58,10 @@ def find(data_set: str, data_dir: Path) -> Path:
             raise MissingData(data_set, place / missing[0] / f"{missing[0]}.pkl{others}")
         return place
     place = data_dir / data_set
-    for suffix in (".ts", ".arff"):
+    for suffix in (".ts", ".arff", ".npz"):
         if all((place / f"{data_set}_{part}{suffix}").exists() for part in ("TRAIN", "TEST")):
             return place
+    divided = sorted(data_dir.glob(f"{data_set}-*/*/{TEST}.npz"))
+    if divided:
+        return divided[0].parents[1]
     raise MissingData(data_set, place / f"{data_set}_{{TRAIN,TEST}}.ts (or .arff)")

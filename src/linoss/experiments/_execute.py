@@ -282,16 +282,21 @@ def _progress(metric: str, live: bool) -> Iterator[Callable[[Any], None] | None]
 def is_finished(run: ExperimentRun, options: Options) -> bool:
     """Whether there is a result. Without `resume`, a directory that is not empty is refused."""
     folder = run.folder(options.out)
-    if not options.resume and folder.exists() and any(folder.iterdir()):
-        raise ValueError(
-            f"{folder}: is there already, and nothing is overwritten; go on with it by --resume, "
-            "or choose another --out"
-        )
+    refuse_used(folder, options)
     result = read_result(folder)
     if result is None or _goes_on(result, run):
         return False
     refuse_difference(folder, result.settings, run.settings)
     return True
+
+
+def refuse_used(folder: Path, options: Options) -> None:
+    """Without `resume`, refuse a directory that is not empty."""
+    if not options.resume and folder.exists() and any(folder.iterdir()):
+        raise ValueError(
+            f"{folder}: is there already, and nothing is overwritten; go on with it by --resume, "
+            "or choose another --out"
+        )
 
 
 def _goes_on(result: ExperimentResult, run: ExperimentRun) -> bool:

@@ -25,6 +25,9 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 """Models by name, and their settings. `damped` is the IMEX scheme with damping, as D-LinOSS."""
 
+UNTRAINED = "oscillators"
+"""The model that is not trained: `OscillatorClassifier`."""
+
 NAMES = {
     "im": "LinOSS-IM",
     "imex": "LinOSS-IMEX",
@@ -33,8 +36,9 @@ NAMES = {
     "damped": "damped IMEX",
     "damped-im": "damped IM",
     "damped-exact": "damped, exact",
+    UNTRAINED: "untrained oscillators",
 }
-"""Their names in tables."""
+"""All models, by their names in tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,8 @@ class Scope:
         """Refuse options that the experiment cannot follow, or would ignore."""
         for data_set in options.data_sets or ():
             _checks.one_of("data set", data_set, self.data_sets)
+        if UNTRAINED in (options.models or ()) and UNTRAINED not in self.beside:
+            raise ValueError(f"model is {UNTRAINED!r}, expected another one: {experiment} trains")
         if options.seeds and not self.seeds:
             raise ValueError(f"seeds are given, expected none: {experiment} draws nothing")
 
@@ -99,7 +105,7 @@ class Options:
     def __post_init__(self) -> None:
         _checks.one_of("protocol", self.protocol, PROTOCOLS)
         for model in self.models or ():
-            _checks.one_of("model", model, MODELS)
+            _checks.one_of("model", model, NAMES)
         if self.max_steps is not None:
             _checks.positive_integer("max-steps", self.max_steps)
         _checks.positive_integer("processes", self.processes)

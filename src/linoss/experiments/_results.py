@@ -13,7 +13,7 @@ from typing import Any
 
 from linoss import __version__
 from linoss._files import make_directory, write_text
-from linoss.experiments._protocol import MODELS
+from linoss.experiments._protocol import NAMES
 
 RESULT, MISSING = "result.json", "missing.json"
 
@@ -59,7 +59,7 @@ def read_result(folder: Path) -> ExperimentResult | None:
 def read_results(folder: Path) -> list[ExperimentResult]:
     """All results below a directory, by protocol, data set and model, then by their paths."""
     found = (read_result(path.parent) for path in sorted(folder.rglob(RESULT)))
-    order = {model: place for place, model in enumerate(MODELS)}
+    order = {model: place for place, model in enumerate(NAMES)}
     return sorted(
         (result for result in found if result is not None),
         key=lambda r: (r.protocol or "", r.data_set, order.get(r.model, len(order))),

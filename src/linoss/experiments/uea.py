@@ -3,39 +3,94 @@
 import functools
 import json
 import math
+import time
 from pathlib import Path
 
 import numpy as np
 
 from linoss._files import make_directory, write_text
-from linoss._stderr import say
-from linoss.data import DataError, Sequences, read_parts
+from linoss._stderr import duration, say
+from linoss.data import DataError, Sequences, read, read_parts
+from linoss.estimators import OscillatorClassifier
 from linoss.experiments import _paper
-from linoss.experiments._data_sets import MissingData, data_directory, find
-from linoss.experiments._execute import ExperimentRun, Problem, execute, make_run
+from linoss.experiments._data_sets import PARTS, MissingData, data_directory, find
+from linoss.experiments._execute import ExperimentRun, Problem, execute, make_run, refuse_used
 from linoss.experiments._figures import Figures, learning_curves
 from linoss.experiments._markdown import ABSENT, judged, over_seeds, printed, source_of, span, table
-from linoss.experiments._protocol import NAMES, Options, Scope
-from linoss.experiments._results import MISSING, ExperimentResult, unique
+from linoss.experiments._protocol import NAMES, UNTRAINED, Options, Scope
+from linoss.experiments._results import (
+    MISSING,
+    ExperimentResult,
+    made_by,
+    read_result,
+    unique,
+    write_result,
+)
 from linoss.experiments._splits import published_split
 from linoss.training import Classification, Inputs
 
 NAME, TITLE = "uea", "Six data sets of the UEA archive"
 SCOPE = Scope(
-    data_sets=tuple(_paper.UEA), models=("im", "imex"), beside=("damped",), seeds=_paper.SEEDS
+    data_sets=tuple(_paper.UEA),
+    models=("im", "imex"),
+    beside=("damped", UNTRAINED),
+    seeds=_paper.SEEDS,
 )
 
 
 def run(options: Options) -> None:
     """Train every model on every data set that is there, with every seed."""
     data_dir, data_sets = available(options, NAME, SCOPE)
+    models, seeds = options.models or SCOPE.models, options.seeds or SCOPE.seeds
     runs = [
         make_run(NAME, options, data_set, model, seed)
         for data_set in data_sets
-        for model in options.models or SCOPE.models
-        for seed in options.seeds or SCOPE.seeds
+        for model in models
+        if model != UNTRAINED
+        for seed in seeds
     ]
-    execute(runs, functools.partial(make_problem, data_dir), options)
+    if UNTRAINED in models:
+        for data_set in data_sets:
+            for seed in seeds:
+                fit_untrained(options, data_dir, data_set, seed)
+    if runs:
+        execute(runs, functools.partial(make_problem, data_dir), options)
+
+
+def fit_untrained(options: Options, data_dir: Path, data_set: str, seed: int) -> None:
+    """Fit oscillators that are not trained; the validation part is not used to decide anything."""
+    folder = options.out / NAME / UNTRAINED / data_set / UNTRAINED / str(seed)
+    refuse_used(folder, options)
+    if read_result(folder) is not None:
+        return
+    start = time.monotonic()
+    training, validation, test = read_split(data_set, data_dir, seed)
+    classifier = OscillatorClassifier(random_state=seed).fit(training)
+    outcome = {
+        "metric": "accuracy",
+        "test": classifier.score(test),
+        "validation": classifier.score(validation),
+        "left_out": classifier.left_out_score_,
+        "steps": 0,
+        "parameters": classifier.ridge_.coefficients.size,
+        "cases": [len(part) for part in (training, validation, test)],
+    }
+    result = ExperimentResult(
+        experiment=NAME,
+        data_set=data_set,
+        model=UNTRAINED,
+        seed=seed,
+        protocol=UNTRAINED,
+        settings={"model": {**classifier.get_params(), "random_state": seed}},
+        outcome=outcome,
+        made=made_by(options.command(NAME), time.monotonic() - start),
+    )
+    write_result(folder, result)
+    left_out, seconds = outcome["left_out"], duration(result.made["seconds"])
+    say(
+        f"{data_set}, {NAMES[UNTRAINED]}, seed {seed}: test accuracy {outcome['test']:.4g} "
+        f"(left-out {left_out:.4g}, validation {outcome['validation']:.4g}), {seconds}"
+    )
 
 
 def available(options: Options, experiment: str, scope: Scope) -> tuple[Path, list[str]]:
@@ -69,16 +124,26 @@ def note_missing(folder: Path, missing: list[MissingData]) -> None:
 
 def make_problem(data_dir: Path, run: ExperimentRun) -> Problem:
     """The split of a seed, values as they are."""
-    cases = read_joined(find(run.data_set, data_dir))
-    assert cases.labels is not None
-    training, validation, test = (
-        cases.select(part) for part in published_split(len(cases), run.seed)
-    )
+    training, validation, test = read_split(run.data_set, data_dir, run.seed)
     inputs = Inputs.from_sequences(
         training, scale=False, time_channel=run.hyperparameters.include_time
     )
-    objective = Classification.from_labels(cases.labels)
+    labels = [np.asarray(part.labels) for part in (training, validation, test)]
+    objective = Classification.from_labels(np.concatenate(labels))
     return Problem(inputs, objective, training, validation, test)
+
+
+def read_split(data_set: str, data_dir: Path, seed: int) -> tuple[Sequences, Sequences, Sequences]:
+    """Training, validation and test part of a seed: as published, or as the set comes divided."""
+    folder = find(data_set, data_dir)
+    if folder.name == data_set:
+        cases = read_joined(folder)
+        first, second, third = published_split(len(cases), seed)
+        return cases.select(first), cases.select(second), cases.select(third)
+    if not (folder / str(seed)).is_dir():
+        raise DataError(f"{folder}: has no parts of seed {seed}, expected {folder / str(seed)}")
+    training, validation, test = (read(folder / str(seed) / f"{part}.npz") for part in PARTS)
+    return training, validation, test
 
 
 @functools.lru_cache(maxsize=1)

@@ -114,9 +114,7 @@ def draw(
     """
     groups = -(-size // LANES)
     n, lowest = groups * LANES, np.log(0.5 / max(longest, 2))
-    kind = np.arange(groups) % 3
-    directions = 1 if causal else 2
-    way = np.arange(groups) // 3 % (2 * directions)
+    kind, way = np.arange(groups) % 3, np.arange(groups) % (2 if causal else 4)  # all pairs of both
     frequency, quality = np.zeros((2, n)), np.ones((2, n))
     place = (np.arange(n) + random.random(n)) / n
     order = np.argsort(random.random(n))  # of the places among the oscillators

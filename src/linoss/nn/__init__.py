@@ -1,6 +1,6 @@
 """Mixers, block, model and heads."""
 
-from linoss.nn._block import GLU, Block
+from linoss.nn._block import GLU, OUTSIDE_KERNELS, Block
 from linoss.nn._config import LinOSSConfig
 from linoss.nn._heads import Features
 from linoss.nn._layer import LinOSSLayer
@@ -13,6 +13,7 @@ from linoss.nn._stream import Stream
 
 __all__ = [
     "GLU",
+    "OUTSIDE_KERNELS",
     "AbstractMixer",
     "Block",
     "Features",

@@ -14,11 +14,26 @@ from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Dropout, NormKind
 from linoss.nn._dropout import dropout
-from linoss.nn._fused import fused_block, start_of_shard
+from linoss.nn._fused import (
+    Form,
+    GLUWeights,
+    MixerWeights,
+    Visits,
+    fused_block,
+    fused_mixer,
+    start_of_shard,
+)
 from linoss.nn._mixer import AbstractMixer
 from linoss.nn._norm import AbstractNorm, make_norm
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState
+
+OUTSIDE_KERNELS = (
+    "double precision",
+    "irregular times with a scheme that has no native form",
+    "time split over devices with irregular times, both directions, layer norm or Verlet",
+)
+"""What runs as the plain block where the engine is native, in words."""
 
 
 class GLU(eqx.Module):
@@ -137,20 +152,41 @@ class Block(eqx.Module):
         return u + dropout(self.glu(y), self.dropout, second, samples.split), state, norm
 
     @property
-    def has_fused_form(self) -> bool:
-        """Whether native passes exist for this norm and mixer."""
-        return self.norm.is_per_channel and self.mixer.is_constant and self.backward_mixer is None
+    def _mixers(self) -> list[AbstractMixer]:
+        both = (self.mixer, self.backward_mixer)
+        return [mixer for mixer in both if mixer is not None]
+
+    def outside_kernels(self, *, irregular: bool, time_split: bool) -> str | None:
+        """Why native passes do not cover this block, in words; None if they do.
+
+        `irregular` is whether samples have intervals, `time_split` whether time is split over
+        devices.
+        """
+        if not all(mixer.has_projections for mixer in self._mixers):
+            return "a mixer without a native form"
+        if irregular and any(mixer.native_scheme is None for mixer in self._mixers):
+            return "irregular times with a scheme that has no native form"
+        if time_split:
+            for name, found in (
+                ("irregular times", irregular),
+                ("both directions", self.backward_mixer is not None),
+                ("a norm over channels", self.norm.epsilon_over_channels > 0),
+                ("a scheme that weighs forces", self.mixer.weighs_forces),
+            ):
+                if found:
+                    return f"time split over devices, with {name}"
+        return None
 
     def is_fused(self, u: Array, samples: Samples) -> bool:
-        """Whether the block runs as a native pass: in single precision, on regular samples, of
-        which there are some."""
+        """Whether the block runs as a native pass: in single precision, on some samples, if kernels
+        cover it."""
         arrays = jax.tree.leaves(eqx.filter((self, u), eqx.is_inexact_array))
+        irregular, time_split = samples.intervals is not None, samples.split.time is not None
         return (
             samples.engine == "native"
-            and self.has_fused_form
-            and samples.intervals is None
             and u.size > 0
             and all(x.dtype == jnp.float32 for x in arrays)
+            and self.outside_kernels(irregular=irregular, time_split=time_split) is None
         )
 
     def run_fused(
@@ -161,43 +197,87 @@ class Block(eqx.Module):
         words: UInt32[Array, "2"] | None,
         *,
         moments: Float[Array, "2 hidden"] | None = None,
-        step: Float[Array, "6 m"] | None = None,
+        steps: tuple[Float[Array, "rows m"], ...] | None = None,
     ) -> tuple[Float[Array, "*batch time hidden"], OscillatorState, AbstractNorm, Averages]:
         """`run` as a native pass, with averages of the output.
 
-        `moments` are mean and variance of this device's `u`, and `step` the mixer's step, if they
-        are known.
+        `moments` are mean and variance of this device's `u`, and `steps` the rows of the mixers'
+        steps, if they are known.
         """
         *batch, time, hidden = u.shape
         mean, scale, norm = self.norm.mean_and_scale(
             u, samples, training=words is not None, moments=moments
         )
-        B, bias, C, D = projections = self.mixer.projections()
-        step = self.mixer.step_entries() if step is None else step
-        before = (self.mixer.init_state(tuple(batch)) if state is None else state).oscillators
         sequences = u.reshape(-1, time, hidden)
-        start = before.reshape(-1, *before.shape[-2:])
-        start = start_of_shard(projections, step, sequences, mean, scale, start, samples)
+        steps = self.step_rows(samples) if steps is None else steps
+        forms, weights = [], []
+        for mixer, step in zip(self._mixers, steps, strict=True):
+            B, bias, C, D = mixer.projections()
+            weights.append(MixerWeights(mean, scale, B, bias, step, C, D))
+            scheme = "" if samples.intervals is None else mixer.native_scheme or ""
+            rate = 0.0 if words is None else self.dropout
+            forms.append(Form(rate, self.norm.epsilon_over_channels, scheme))
+        extra = jnp.zeros((0, 0, 0), jnp.float32)
+        if self.backward_mixer is not None:
+            rest = self.backward_mixer.init_state(tuple(batch))
+            there = _visits(self.backward_mixer, samples, rest, reverse=True)[0]
+            extra = fused_mixer(forms[1], sequences, weights[1], there)
+        before: OscillatorState = self.mixer.init_state(tuple(batch)) if state is None else state
+        visits, after = _visits(self.mixer, samples, before, reverse=False)
+        start = before.oscillators.reshape(-1, *before.oscillators.shape[-2:])
         first_sample = samples.split.first_sample(math.prod(batch), time)
-        out, final, means, moments = fused_block(
-            0.0 if words is None else self.dropout,
+        results: Any = fused_block(
+            forms[0],
             sequences,
-            mean,
-            scale,
-            B,
-            bias,
-            step,
-            C,
-            D,
-            self.glu.weight,
-            jnp.zeros(2 * hidden) if self.glu.bias is None else self.glu.bias,
+            weights[0],
+            self._glu_weights,
             jnp.concatenate([_both_words(words), first_sample]),
-            samples.mask_bytes(),
-            start,
+            visits,
+            extra,
+            start_of_shard(weights[0], sequences, start, samples),
         )
-        after = OscillatorState(final.reshape(before.shape), None)
-        averages = Averages(means.reshape(*batch, hidden), moments)
-        return out.reshape(u.shape), after, norm, averages
+        out, final, means, new_moments = results
+        after = OscillatorState(final.reshape(before.oscillators.shape), after.interval)
+        return (
+            out.reshape(u.shape),
+            after,
+            norm,
+            Averages(means.reshape(*batch, hidden), new_moments),
+        )
+
+    def stream_weights(self) -> tuple[Array, ...]:
+        """What a native stream takes: norm and mixer, with both kinds of rows, and GLU."""
+        hidden = self.mixer.hidden_size
+        samples = Samples(jnp.zeros((1, hidden), jnp.float32))
+        mean, scale, _ = self.norm.mean_and_scale(samples.values, samples, training=False)
+        B, bias, C, D = self.mixer.projections()
+        rows = (self.mixer.step_rows(varying=varying) for varying in (False, True))
+        return (mean, scale, B, bias, *rows, C, D, *self._glu_weights)
+
+    @property
+    def _glu_weights(self) -> GLUWeights:
+        weight, bias = self.glu.weight, self.glu.bias
+        return GLUWeights(weight, jnp.zeros(weight.shape[0]) if bias is None else bias)
+
+    def step_rows(self, samples: Samples) -> tuple[Float[Array, "rows m"], ...]:
+        """What native passes compute the steps of each mixer from."""
+        varying = samples.intervals is not None
+        return tuple(mixer.step_rows(varying=varying) for mixer in self._mixers)
+
+
+def _visits(
+    mixer: AbstractMixer, samples: Samples, state: Any, *, reverse: bool
+) -> tuple[Visits, Any]:
+    """The samples as a native pass visits them, and the state with what else is carried on."""
+    weights, after = mixer.weights(samples, state, reverse=reverse)
+    mask = samples.mask_bytes()
+    intervals = samples.intervals_after() if reverse else samples.intervals
+    if intervals is None:
+        intervals = jnp.zeros((0, 0), jnp.float32)
+    intervals = intervals.reshape(-1, intervals.shape[-1]) if intervals.size else intervals
+    if reverse:
+        mask, intervals = jnp.flip(mask, 1), jnp.flip(intervals, 1)
+    return Visits(mask, intervals, weights), after
 
 
 def _both_words(words: Array | None) -> Array:

@@ -63,8 +63,10 @@ def _fused(
         samples.mask_bytes().reshape(-1),
     )
     hidden = hidden.reshape(*batch, time, -1)
-    mixers = stack([block.mixer for block in blocks])
-    steps = jax.vmap(lambda mixer: mixer.step_entries())(mixers)  # compiled once for all blocks
+    arrays, static = zip(*(eqx.partition(block, eqx.is_array) for block in blocks), strict=True)
+    steps = jax.vmap(lambda block: eqx.combine(block, static[0]).step_rows(samples))(
+        stack(arrays)
+    )  # compiled once for all blocks
     finals, norms, averages = [], [], Averages(jnp.zeros(0), moments)
     for i, block in enumerate(blocks):
         hidden, final, norm, averages = block.run_fused(
@@ -73,7 +75,7 @@ def _fused(
             None if states is None else jax.tree.map(lambda x, i=i: x[i], states),
             None if words is None else words[i],
             moments=averages.moments,
-            step=steps[i],
+            steps=tuple(rows[i] for rows in steps),
         )
         finals.append(final)
         norms.append(norm)

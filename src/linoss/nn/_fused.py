@@ -5,11 +5,11 @@ gradients, dropout included. For the backward pass it keeps the block's input an
 states at the start of each tile, and recomputes the rest. A pass also computes mean and variance of
 each channel of its output, for the norm of the next block.
 
-Both kernels have a custom derivative, because each has a backward pass of its own in C++.
+Each pass has a custom derivative, because it has a backward pass of its own in C++.
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,25 +21,65 @@ from jaxtyping import Float, UInt8, UInt32
 from linoss import _kernels
 from linoss._arrays import align
 from linoss.dynamics import Transition
-from linoss.nn._mixer import Projections
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState, end_of_segments, scan_forces, state_before_shard
 
 
+class Form(NamedTuple):
+    """What a native pass is compiled with."""
+
+    dropout: float = 0.0
+    epsilon: float = 0.0
+    """Of a norm over channels, see `AbstractNorm.epsilon_over_channels`."""
+    scheme: str = ""
+    """By whose formulas steps vary, see `Scheme.native`; empty for a constant step."""
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """As kernels take them."""
+        return {"epsilon": np.float64(self.epsilon), "scheme": self.scheme}
+
+
+class MixerWeights(NamedTuple):
+    """Norm and mixer of a native pass."""
+
+    mean: Float[Array, " hidden"]
+    """Of the norm; the shift of one over channels."""
+    scale: Float[Array, " hidden"]
+    input_weight: Float[Array, "m hidden"]
+    bias: Float[Array, " m"]
+    step: Float[Array, "rows m"]
+    """See `AbstractMixer.step_rows`."""
+    output_weight: Float[Array, "hidden m"]
+    feedthrough: Float[Array, " hidden"] | Float[Array, "hidden hidden"]
+
+
+class GLUWeights(NamedTuple):
+    """The rest of a block."""
+
+    weight: Float[Array, "2*hidden hidden"]
+    bias: Float[Array, " 2*hidden"]
+
+
+class Visits(NamedTuple):
+    """The samples in the order in which oscillators visit them; an array is empty if it is not
+    needed."""
+
+    mask: UInt8[Array, "_ _"]
+    intervals: Float[Array, "_ _"]
+    weights: Float[Array, "_ _"]
+    """Of forces."""
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def fused_block(
-    rate: float,
+    form: Form,
     u: Float[Array, "batch time hidden"],
-    mean: Float[Array, " hidden"],
-    scale: Float[Array, " hidden"],
-    input_weight: Float[Array, "m hidden"],
-    bias: Float[Array, " m"],
-    step: Float[Array, "6 m"],
-    output_weight: Float[Array, "hidden m"],
-    feedthrough: Float[Array, " hidden"],
-    glu_weight: Float[Array, "2*hidden hidden"],
-    glu_bias: Float[Array, " 2*hidden"],
+    mixer: MixerWeights,
+    glu: GLUWeights,
     words: UInt32[Array, "6"],
-    mask: UInt8[Array, "_ _"],
+    visits: Visits,
+    extra: Float[Array, "_ _ _"],
     start: Float[Array, "batch m 2"],
 ) -> tuple[
     Float[Array, "batch time hidden"],
@@ -50,59 +90,96 @@ def fused_block(
     """The block's output, its final state, the output's mean over each sequence, and its mean and
     variance over all samples.
 
-    `mean` and `scale` are those of the norm. `words` are two words for each dropout, the index of
-    the first sample, and the number of samples from one sequence to the next.
+    `words` are two words for each dropout, the index of the first sample, and the number of samples
+    from one sequence to the next. `extra`, which may be empty, is added before GELU.
     """
-    weights = (mean, scale, input_weight, bias, step, output_weight, feedthrough, glu_weight)
-    return _block(rate, u, (*weights, glu_bias), words, mask, start)
+    return _run(form, u, mixer, glu, words, visits, extra, start)[:4]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _block(
-    rate: float, u: Array, weights: tuple[Array, ...], words: Array, mask: Array, start: Array
-) -> tuple[Array, Array, Array, Array]:
-    return _run(rate, u, weights, words, mask, start)[:4]
-
-
-def _run(
-    rate: float, u: Array, weights: tuple[Array, ...], words: Array, mask: Array, start: Array
-) -> Any:
+def _run(form: Form, u: Array, *arguments: Any) -> Any:
+    *_, start = arguments
     batch, time, hidden = u.shape
-    shape = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
     results = (
-        shape(u.shape),
-        shape(start.shape),
-        shape((batch, hidden)),
-        shape((2, hidden)),
-        shape((batch, _kernels.tiles(time), 2, start.shape[1])),
+        _shape(u.shape),
+        _shape(start.shape),
+        _shape((batch, hidden)),
+        _shape((2, hidden)),
+        _shape((batch, _kernels.tiles(time), 2, start.shape[1])),
     )
-    arguments = (u, *weights, words, mask, start)
-    return _kernels.call("linoss_block_forward", results, *arguments, rate=np.float64(rate))
+    return _kernels.call(
+        "linoss_block_forward",
+        results,
+        u,
+        *jax.tree.leaves(arguments),
+        rate=np.float64(form.dropout),
+        **form.attributes,
+    )
 
 
-def _forward(rate: float, *arguments: Any) -> tuple[Any, Any]:
-    u, weights, words, mask, start = custom_vjp_primal_tree_values(arguments)
-    *results, kept = _run(rate, u, weights, words, mask, start)
-    return tuple(results), (u, weights, words, mask, kept, results[-1])
+def _forward(form: Form, *arguments: Any) -> tuple[Any, Any]:
+    *given, start = custom_vjp_primal_tree_values(arguments)
+    *results, kept = _run(form, *given, start)
+    return tuple(results), (given, kept, results[-1])
 
 
-def _backward(rate: float, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
-    u, weights, words, mask, kept, moments = residuals
+def _backward(form: Form, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+    given, kept, moments = residuals
+    u, mixer, glu, words, visits, extra = given
     if isinstance(cotangents[0], SymbolicZero):  # only the means were used
         cotangents = (jnp.zeros((0, 0, 0), jnp.float32), *cotangents[1:])
     d_out, d_final, d_means, d_moments = (
         jnp.zeros(d.shape, jnp.float32) if isinstance(d, SymbolicZero) else d for d in cotangents
     )
-    shape = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
-    results = tuple(shape(x.shape) for x in (u, *weights, d_final))
-    arguments = (u, *weights, words, mask, kept, moments, d_out, d_final, d_means, d_moments)
-    d_u, *d_weights, d_start = _kernels.call(
-        "linoss_block_backward", results, *arguments, rate=np.float64(rate)
+    wanted = (u, *mixer, *glu, visits.intervals, visits.weights, extra, d_final)
+    d_u, *d_all = _kernels.call(
+        "linoss_block_backward",
+        tuple(_shape(x.shape) for x in wanted),
+        *jax.tree.leaves(given),
+        *(kept, moments, d_out, d_final, d_means, d_moments),
+        rate=np.float64(form.dropout),
+        **form.attributes,
     )
-    return d_u, tuple(d_weights), None, None, d_start
+    *d_weights, d_gate, d_gate_bias, d_intervals, d_forces, d_extra, d_start = d_all
+    d_visits = Visits(_no_gradient(visits.mask), d_intervals, d_forces)
+    d_glu = GLUWeights(d_gate, d_gate_bias)
+    return d_u, MixerWeights(*d_weights), d_glu, _no_gradient(words), d_visits, d_extra, d_start
 
 
-_block.defvjp(_forward, _backward, symbolic_zeros=True)
+fused_block.defvjp(_forward, _backward, symbolic_zeros=True)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def fused_mixer(
+    form: Form, u: Float[Array, "batch time hidden"], mixer: MixerWeights, visits: Visits
+) -> Float[Array, "batch time hidden"]:
+    """Norm and mixer alone, from the last sample to the first, from rest."""
+    return _mix_forward(form, u, mixer, visits)[0]
+
+
+def _mix_forward(form: Form, u: Array, mixer: MixerWeights, visits: Visits) -> tuple[Any, Any]:
+    batch, time, _ = u.shape
+    results = (_shape(u.shape), _shape((batch, _kernels.tiles(time), 2, mixer.bias.size)))
+    out, kept = _kernels.call("linoss_mix_forward", results, u, *mixer, *visits, **form.attributes)
+    return out, (u, mixer, visits, kept)
+
+
+def _mix_backward(form: Form, residuals: Any, d_out: Array) -> tuple[Any, ...]:
+    u, mixer, visits, kept = residuals
+    results = tuple(_shape(x.shape) for x in (u, *mixer, visits.intervals, visits.weights))
+    d_u, *d_weights, d_intervals, d_forces = _kernels.call(
+        "linoss_mix_backward", results, u, *mixer, *visits, kept, d_out, **form.attributes
+    )
+    d_visits = Visits(_no_gradient(visits.mask), d_intervals, d_forces)
+    return d_u, MixerWeights(*d_weights), d_visits
+
+
+fused_mixer.defvjp(_mix_forward, _mix_backward)
+
+_shape = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
+
+
+def _no_gradient(integers: Array) -> Any:
+    return np.zeros(integers.shape, jax.dtypes.float0)
 
 
 @jax.custom_vjp
@@ -117,8 +194,7 @@ def encode(
 
 
 def _encode_forward(u: Array, weight: Array, bias: Array, mask: Array) -> tuple[Any, Any]:
-    shape = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
-    results = (shape((u.shape[0], bias.size)), shape((2, bias.size)))
+    results = (_shape((u.shape[0], bias.size)), _shape((2, bias.size)))
     out, moments = _kernels.call("linoss_encode_forward", results, u, weight, bias, mask)
     return (out, moments), (u, weight, bias, mask, moments)
 
@@ -126,10 +202,9 @@ def _encode_forward(u: Array, weight: Array, bias: Array, mask: Array) -> tuple[
 def _encode_backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     u, weight, bias, mask, moments = residuals
     d_out, d_moments = cotangents
-    shape = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
     d_weight, d_bias = _kernels.call(
         "linoss_encode_backward",
-        (shape(weight.shape), shape(bias.shape)),
+        (_shape(weight.shape), _shape(bias.shape)),
         *(*residuals, d_out, d_moments),
     )
     # The gradient of u is seldom used; if it is not, the compiler removes these lines.
@@ -145,11 +220,8 @@ encode.defvjp(_encode_forward, _encode_backward)
 
 
 def start_of_shard(
-    projections: Projections,
-    step: Float[Array, "6 m"],
+    mixer: MixerWeights,
     u: Float[Array, "batch time hidden"],
-    mean: Float[Array, " hidden"],
-    scale: Float[Array, " hidden"],
     start: Float[Array, "batch m 2"],
     samples: Samples,
 ) -> Float[Array, "batch m 2"]:
@@ -157,9 +229,9 @@ def start_of_shard(
     time_axis = samples.split.time
     if time_axis is None:
         return start
-    transition = Transition(step[:4].T.reshape(-1, 2, 2), step[4:].T)
+    transition = Transition(mixer.step[:4].T.reshape(-1, 2, 2), mixer.step[4:].T)
     mask = None if samples.mask is None else samples.mask.reshape(u.shape[:2])
-    weights = (transition, projections.input_weight, projections.bias, mean, scale)
+    weights = (transition, mixer.input_weight, mixer.bias, mixer.mean, mixer.scale)
     end: Any = end_of_segments(_advance, weights, u, mask, jnp.zeros_like(start))
     return state_before_shard(
         transition, end, time=u.shape[1], initial_state=start, mask=mask, time_axis=time_axis

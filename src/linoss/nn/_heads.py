@@ -33,6 +33,16 @@ def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, 
     return product + align(linear.bias, product)
 
 
+class OnAStream(NamedTuple):
+    """The parts of a head that answers after each sample."""
+
+    decoder: eqx.nn.Linear
+    pooling: str
+    """Before the decoder; empty if it reads the last features as they are."""
+    squash: bool
+    """Whether a tanh comes after it."""
+
+
 class AbstractHead(eqx.Module):
     """Maps the features of the last block to answers."""
 
@@ -45,6 +55,11 @@ class AbstractHead(eqx.Module):
     @abc.abstractmethod
     def horizon(self) -> int | None:
         """The number of steps to forecast; None if the head does not forecast."""
+
+    @property
+    @abc.abstractmethod
+    def on_a_stream(self) -> "OnAStream":
+        """What `run` does, as native streams know it."""
 
     @abc.abstractmethod
     def prepare(
@@ -99,6 +114,11 @@ class PooledHead(AbstractHead):
     def horizon(self) -> None:
         """It does not forecast."""
         return None
+
+    @property
+    def on_a_stream(self) -> "OnAStream":
+        """The pooling of all samples so far."""
+        return OnAStream(self.decoder, self.pooling, False)
 
     def prepare(self, samples: Samples, future: Any) -> Samples:
         """The samples, with missing ones masked."""
@@ -187,6 +207,11 @@ class StepHead(AbstractHead):
         """It does not forecast."""
         return None
 
+    @property
+    def on_a_stream(self) -> "OnAStream":
+        """The decoder, with or without tanh."""
+        return OnAStream(self.decoder, "", self.squash)
+
     def prepare(self, samples: Samples, future: Any) -> Samples:
         """The samples, with missing ones masked."""
         return samples.joined()
@@ -228,6 +253,11 @@ class ForecastHead(AbstractHead):
     def horizon(self) -> int:
         """The number of steps to forecast."""
         return self.steps_ahead
+
+    @property
+    def on_a_stream(self) -> "OnAStream":
+        """The decoder."""
+        return OnAStream(self.decoder, "", False)
 
     def prepare(
         self, samples: Samples, future: Float[Array, "*batch horizon in"] | None

@@ -11,10 +11,10 @@ from linoss._arrays import align
 from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Feedthrough, HiddenSize
-from linoss.dynamics import Oscillators
+from linoss.dynamics import Oscillators, Transition
 from linoss.nn._mixer import AbstractMixer, Projections
 from linoss.nn._samples import Samples
-from linoss.scan import OscillatorState, at_rest, scan_forces
+from linoss.scan import OscillatorState, at_rest, scan_forces, weights_of_forces
 
 
 class LinOSSLayer(AbstractMixer):
@@ -102,7 +102,7 @@ class LinOSSLayer(AbstractMixer):
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> OscillatorState:
         """All oscillators at rest."""
         pairs, dtype = self.input_weight.shape[0], self.input_weight.dtype
-        return at_rest(self.oscillators.weighs_forces, batch_shape, pairs, dtype)
+        return at_rest(self.oscillators.weigh is not None, batch_shape, pairs, dtype)
 
     def mix(
         self,
@@ -138,10 +138,19 @@ class LinOSSLayer(AbstractMixer):
         return self.input_weight.shape[0] // self.oscillators.state_size
 
     @property
-    def is_constant(self) -> bool:
-        """With a vector D or none, and a scheme that does not weigh forces."""
-        vector = self.feedthrough is None or self.feedthrough.ndim == 1
-        return vector and not self.oscillators.weighs_forces
+    def has_projections(self) -> bool:
+        """With all settings."""
+        return True
+
+    @property
+    def native_scheme(self) -> str | None:
+        """That of the oscillators."""
+        return self.oscillators.native_scheme
+
+    @property
+    def weighs_forces(self) -> bool:
+        """If the scheme does."""
+        return self.oscillators.weigh is not None
 
     def projections(self) -> Projections:
         """B, b, C and D."""
@@ -153,9 +162,25 @@ class LinOSSLayer(AbstractMixer):
             jnp.zeros(hidden) if self.feedthrough is None else self.feedthrough,
         )
 
-    def step_entries(self) -> Float[Array, "6 pairs"]:
-        """M and F of each oscillator."""
-        return jnp.stack(jax.tree.leaves(self.oscillators.transition(copies=self._copies).step))
+    def step_rows(self, *, varying: bool) -> Float[Array, "rows pairs"]:
+        """M and F of each oscillator, or what they follow from."""
+        intervals = jnp.ones(1, self.input_weight.dtype) if varying else None
+        transition = self.oscillators.transition(intervals, self._copies)
+        if isinstance(transition, Transition):
+            return jnp.stack(jax.tree.leaves(transition.step))
+        *rows, longest = transition.parameters
+        return jnp.stack([*rows, jnp.full_like(rows[0], jnp.inf) if longest is None else longest])
+
+    def weights(
+        self, samples: Samples, state: OscillatorState, *, reverse: bool
+    ) -> tuple[Float[Array, "sequences time"], OscillatorState]:
+        """Those of schemes whose forces act on both sides of a sample."""
+        weigh = self.oscillators.weigh
+        if weigh is None:
+            return jnp.zeros((0, 0), jnp.float32), state
+        intervals = samples.intervals_after() if reverse else samples.intervals
+        time = samples.values.shape[-2]
+        return weights_of_forces(weigh, state, intervals, samples.mask, time=time, reverse=reverse)
 
 
 def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:

@@ -14,12 +14,12 @@ from linoss.nn._samples import Samples
 
 
 class Projections(NamedTuple):
-    """The weights of x_n = M x_{n-1} + F (B u_n + b), y_n = C x_n + D u_n, beside its step."""
+    """The weights of x_n = M x_{n-1} + F w_n (B u_n + b), y_n = C x_n + D u_n, beside its step."""
 
     input_weight: Float[Array, "m hidden"]
     bias: Float[Array, " m"]
     output_weight: Float[Array, "hidden m"]
-    feedthrough: Float[Array, " hidden"]
+    feedthrough: Float[Array, " hidden"] | Float[Array, "hidden hidden"]
 
 
 class AbstractMixer(eqx.Module):
@@ -46,16 +46,34 @@ class AbstractMixer(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def is_constant(self) -> bool:
-        """Whether the mixer has the form of `Projections` with a step that never varies.
-
-        Native passes over whole blocks need that form: `projections` and `step_entries`.
+    def has_projections(self) -> bool:
+        """Whether the mixer has the form of `Projections`, with a step that is constant on regular
+        samples. Native passes over whole blocks need that form, and what follows here.
         """
+
+    @property
+    @abc.abstractmethod
+    def native_scheme(self) -> str | None:
+        """The formulas in `native/schemes.h` by which steps vary with the interval; None if there
+        are none."""
 
     @abc.abstractmethod
     def projections(self) -> Projections:
-        """The weights of a mixer that is constant."""
+        """B, b, C and D."""
 
     @abc.abstractmethod
-    def step_entries(self) -> Float[Array, "6 m"]:
-        """Rows zz, zy, yz, yy, fz, fy: M and F of a mixer that is constant."""
+    def step_rows(self, *, varying: bool) -> Float[Array, "rows m"]:
+        """What native passes compute steps from: rows zz, zy, yz, yy, fz, fy of M and F; for steps
+        that vary, rows A, timestep, G and the longest step."""
+
+    @property
+    @abc.abstractmethod
+    def weighs_forces(self) -> bool:
+        """Whether forces have weights other than 1."""
+
+    @abc.abstractmethod
+    def weights(
+        self, samples: Samples, state: Any, *, reverse: bool
+    ) -> tuple[Float[Array, "sequences time"], Any]:
+        """w, in the order in which samples are visited, or an empty array if all are 1; and the
+        state with all that is carried from piece to piece but the oscillators."""

@@ -24,10 +24,9 @@ class AbstractNorm(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def is_per_channel(self) -> bool:
-        """Whether it is (x - mean) * scale with one mean and one scale for each channel.
-
-        Native passes over whole blocks need that form: `mean_and_scale`.
+    def epsilon_over_channels(self) -> float:
+        """What a norm over the channels of each sample adds to their variance; 0 for one that is
+        (x - mean) * scale, with one mean and one scale for each channel.
         """
 
     @abc.abstractmethod
@@ -47,7 +46,8 @@ class AbstractNorm(eqx.Module):
     ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "AbstractNorm"]:
         """Mean and scale of each channel, and the norm with its statistics after these features.
 
-        `moments` are mean and variance of this device's features, if they are known.
+        For a norm over channels, its shift and scale. `moments` are mean and variance of this
+        device's features, if they are known.
         """
 
     @abc.abstractmethod
@@ -59,9 +59,9 @@ class NoNorm(AbstractNorm):
     """Leaves features as they are."""
 
     @property
-    def is_per_channel(self) -> bool:
+    def epsilon_over_channels(self) -> float:
         """With mean 0 and scale 1."""
-        return True
+        return 0.0
 
     def __call__(self, x: Hidden, samples: Samples, *, training: bool) -> tuple[Hidden, "NoNorm"]:
         """The features themselves."""
@@ -88,9 +88,9 @@ class LayerNorm(AbstractNorm):
         self.scale, self.shift = jnp.ones(hidden_size), jnp.zeros(hidden_size)
 
     @property
-    def is_per_channel(self) -> bool:
-        """Each sample has its own mean and scale."""
-        return False
+    def epsilon_over_channels(self) -> float:
+        """Each sample has its own mean and deviation."""
+        return _EPSILON
 
     def __call__(
         self, x: Hidden, samples: Samples, *, training: bool
@@ -104,8 +104,8 @@ class LayerNorm(AbstractNorm):
     def mean_and_scale(
         self, x: Hidden, samples: Samples, *, training: bool, moments: Any = None
     ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "LayerNorm"]:
-        """Not available."""
-        raise NotImplementedError("LayerNorm has no mean and scale for each channel")
+        """Shift and scale."""
+        return self.shift, self.scale, self
 
     def trainable(self) -> "LayerNorm":
         """Scale and shift."""
@@ -131,9 +131,9 @@ class BatchNorm(AbstractNorm):
         self.fresh, self.kind = jnp.array(True), kind
 
     @property
-    def is_per_channel(self) -> bool:
+    def epsilon_over_channels(self) -> float:
         """With statistics of the batch or of training."""
-        return True
+        return 0.0
 
     def __call__(
         self, x: Hidden, samples: Samples, *, training: bool

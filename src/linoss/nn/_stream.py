@@ -9,18 +9,21 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from linoss import _checks
+from linoss import _checks, _kernels
 from linoss._checks import AnyArray
 from linoss.nn._model import LinOSS, ModelState, run_piece
 from linoss.nn._samples import Samples
+from linoss.scan import engines
 
 _LARGE = 1e-4  # of the root of the largest number: sums of squares of smaller ones are finite
 
 
 class Stream:
-    """A model compiled with its weights, and its state after the samples so far.
+    """A model with its weights made ready, and its state after the samples so far.
 
-    Computes the same as [`linoss.LinOSS.step`][], faster, for samples that come one at a time.
+    Computes the same as [`linoss.LinOSS.step`][], faster, for samples that come one at a time: by
+    one call of a native kernel where there are kernels, else by a compiled program, as for double
+    precision and for schemes that weigh forces.
 
     ```python
     >>> import jax, jax.numpy as jnp, linoss
@@ -41,41 +44,55 @@ class Stream:
         - `model`: any but a bidirectional one.
         - `batch_shape`: the shape of the batch, for several streams in step with each other.
         """
-        self._begin = model.init_state(batch_shape)
-        self._leaves, self._structure = jax.tree.flatten(self._begin)
-        self._batch_axes = len(batch_shape)
-        self._shape = (*batch_shape, model.config.in_size)
-        self._dtype = model.encoder.weight.dtype
+        state = self._begin = model.init_state(batch_shape)
+        sample = jnp.zeros((*batch_shape, 1, model.config.in_size), model.encoder.weight.dtype)
+        samples = Samples(sample, engine="native")
+        mixer = model.blocks[0].mixer
+        native = (
+            "native" in engines()
+            and model.blocks[0].is_fused(sample, samples)
+            and mixer.native_scheme is not None
+            and not mixer.weighs_forces
+        )
+        self._way = (_ByKernel if native else _ByProgram)(model, state)
+        self._shape, self._dtype = (*batch_shape, model.config.in_size), sample.dtype
 
-        def step(leaves: list[Array], sample: Array) -> tuple[Array, list[Array]]:
-            state = jax.tree.unflatten(self._structure, leaves)
-            samples = Samples(sample[..., None, :], engine="sequential")
-            answers, state = run_piece(model, state, samples)
-            return answers[..., 0, :], jax.tree.leaves(state)
+    def __call__(
+        self,
+        sample: Float[AnyArray, "*batch in"] | Any,
+        *,
+        interval: float | None = None,
+        present: bool = True,
+    ) -> Float[np.ndarray, "*batch out"]:
+        """The answer after one more sample.
 
-        self._step = jax.jit(step)
+        **Arguments:**
 
-    def __call__(self, sample: Float[AnyArray, "*batch in"] | Any) -> Float[Array, "*batch out"]:
-        """The answer after one more sample."""
+        - `sample`: a number for each channel.
+        - `interval`: the time since the previous sample in units of the regular one, for a model of
+          irregular samples.
+        - `present`: False if the sample is missing; its values are then ignored.
+        """
         if not isinstance(sample, np.ndarray) or sample.dtype != self._dtype:
             sample = np.asarray(_checks.floating("sample", sample), self._dtype)
         if sample.shape != self._shape:
             _checks.shape("sample", sample, self._shape)
-        answer, self._leaves = self._step(self._leaves, sample)
-        return answer
+        if interval is not None and not 0 < interval < np.inf:
+            raise ValueError(f"interval is {interval}, expected a finite number > 0")
+        return self._way.step(sample, interval, present)
 
     @property
     def state(self) -> ModelState:
         """The state after all samples so far. May be set, to go on from an earlier one."""
-        return jax.tree.unflatten(self._structure, self._leaves)
+        return self._way.state
 
     @state.setter
     def state(self, state: ModelState) -> None:
-        leaves, structure = jax.tree.flatten(state)
-        shapes = [leaf.shape for leaf in self._leaves]
-        if structure != self._structure or [np.shape(leaf) for leaf in leaves] != shapes:
+        (leaves, structure), (known, expected) = map(jax.tree.flatten, (state, self.state))
+        shapes = [leaf.shape for leaf in known]
+        if structure != expected or [np.shape(leaf) for leaf in leaves] != shapes:
             raise ValueError("state is of another model or batch, expected one of this model's")
-        self._leaves = leaves
+        self._way.state = state
 
     def recover(self) -> int:
         """Put oscillators to rest that have left the numbers; returns how many.
@@ -113,3 +130,92 @@ class Stream:
             jax.tree.map(begun_anew, begin.head, state.head),
         )
         return sum(int(leaf.any(axis=-1).sum()) for leaf in jax.tree.leaves(lost))
+
+
+class _ByProgram:
+    """By XLA."""
+
+    def __init__(self, model: LinOSS, state: ModelState):
+        self._model, self.state = model, state
+
+        def step(state: ModelState, sample: Array) -> tuple[Array, ModelState]:
+            samples = Samples(sample[..., None, :], engine="sequential")
+            answers, state = run_piece(model, state, samples)
+            return answers[..., 0, :], state
+
+        self._step = jax.jit(step)
+
+    def step(self, sample: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
+        if present and interval is None:
+            answer, self.state = self._step(self.state, sample)
+            return np.asarray(answer)
+        shape = (*sample.shape[:-1], 1)
+        answers, self.state = self._model.run(
+            self.state,
+            sample[..., None, :],
+            mask=None if present else np.zeros(shape, bool),
+            intervals=None if interval is None else np.full(shape, interval, sample.dtype),
+            engine="sequential",
+        )
+        return np.asarray(answers[..., 0, :])
+
+
+class _ByKernel:
+    """By a kernel, which moves on the arrays of this state in place."""
+
+    def __init__(self, model: LinOSS, state: ModelState):
+        blocks, *self._batch, pairs, _ = state.blocks.oscillators.shape
+        streams = int(np.prod(self._batch))
+        self._states = np.empty((blocks, streams, 2, pairs), np.float32)
+        hidden = model.config.hidden_size
+        _, pooling, squash = model.head.on_a_stream
+        self._pooled = np.zeros((streams, hidden) if pooling else (0, 0), np.float32)
+        self._counts = np.zeros(streams if pooling else 0, np.int32)
+        self._empty, self._out = state, (*self._batch, model.config.out_size)
+        self.state = state
+        block, decoder = model.blocks[0], model.head.on_a_stream.decoder
+        assert model.encoder.bias is not None
+        assert decoder.bias is not None
+        self._kernel = _kernels.native.Stream(
+            *_arrays(model.encoder.weight, model.encoder.bias),
+            [_arrays(*block.stream_weights()) for block in model.blocks],
+            *_arrays(decoder.weight, decoder.bias),
+            self._states,
+            self._pooled,
+            self._counts,
+            pooling,
+            squash,
+            block.norm.epsilon_over_channels,
+            block.mixer.native_scheme,
+        )
+
+    def step(self, sample: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
+        answer = np.empty(self._out, np.float32)
+        if not present:
+            sample = np.zeros_like(sample)
+        elif not sample.flags.c_contiguous:
+            sample = np.ascontiguousarray(sample)
+        self._kernel.step(sample, answer, interval or 0.0, present)
+        return answer
+
+    @property
+    def state(self) -> ModelState:
+        """A copy of the arrays."""
+        oscillators = np.moveaxis(self._states, -2, -1)
+        leaves = [oscillators, self._pooled, self._counts]
+        known, structure = jax.tree.flatten(self._empty)
+        pairs = zip(known, leaves, strict=False)
+        return jax.tree.unflatten(
+            structure, [jnp.array(mine.reshape(leaf.shape)) for leaf, mine in pairs]
+        )
+
+    @state.setter
+    def state(self, state: ModelState) -> None:
+        oscillators, *pooled = map(np.asarray, jax.tree.leaves(state))
+        self._states[:] = np.moveaxis(oscillators, -1, -2).reshape(self._states.shape)
+        for mine, leaf in zip((self._pooled, self._counts), pooled, strict=False):
+            mine[:] = leaf.reshape(mine.shape)
+
+
+def _arrays(*arrays: Array) -> list[np.ndarray]:
+    return [np.ascontiguousarray(x, np.float32) for x in arrays]

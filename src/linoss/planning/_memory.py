@@ -58,8 +58,11 @@ def _batch(s: Sizes) -> int:
 
 def _features(s: Sizes) -> int:
     """(L + 1) n H, and n H more unless the head reads means alone: the input of each block, and the
-    gradients before and after the one that is worked on. Answers and their gradients."""
+    gradients before and after the one that is worked on. In both directions, the kernels keep what
+    the second layer puts out, L n H, and have two gradients more. Answers and their gradients."""
     arrays = s.blocks + 1 + (s.fused and not s.pools_means)
+    if s.fused and s.layers == 2:
+        arrays += s.blocks + 2
     return arrays * s.samples * s.hidden + 2 * s.answers * s.config.out_size
 
 

@@ -30,6 +30,8 @@ class Plan:
     """Bytes to and from main memory."""
     bytes_communicated: Communication
     """Bytes sent to other devices."""
+    outside_kernels: str | None
+    """Why native kernels do not cover whole blocks, in words; None if they do."""
 
 
 def plan(
@@ -72,6 +74,7 @@ def plan(
         flops=flops(sizes),
         bytes_moved=traffic(sizes),
         bytes_communicated=communication(sizes),
+        outside_kernels=sizes.outside_kernels,
     )
 
 

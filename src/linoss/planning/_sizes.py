@@ -106,7 +106,12 @@ class Sizes:
     @property
     def fused(self) -> bool:
         """Whether native kernels run whole blocks; otherwise XLA runs each product."""
-        return self.engine == "native" and self.model.blocks[0].has_fused_form
+        return self.engine == "native" and self.outside_kernels is None
+
+    @property
+    def outside_kernels(self) -> str | None:
+        """Why native kernels would not run whole blocks; None if they do."""
+        return self.model.blocks[0].outside_kernels(irregular=False, time_split=self.along_time > 1)
 
     @property
     def pools_means(self) -> bool:

@@ -12,6 +12,7 @@ from linoss.scan._scan import (
     oscillator_scan,
     scan_forces,
     state_before_shard,
+    weights_of_forces,
 )
 from linoss.scan._segments import SEGMENT, end_of_segments
 from linoss.scan._shards import last_nonzero, nearest_before
@@ -28,4 +29,5 @@ __all__ = [
     "resolve_engine",
     "scan_forces",
     "state_before_shard",
+    "weights_of_forces",
 ]

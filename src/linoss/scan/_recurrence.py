@@ -36,7 +36,8 @@ class Sampling(eqx.Module):
 class Recurrence(eqx.Module):
     """The parameters that all samples share, from which M and F of a sample follow.
 
-    With a scheme, the parameters are (stiffness, timestep, damping); without, they are the step.
+    With a scheme, the parameters are (stiffness, timestep, damping, longest step or None); without,
+    they are the step.
     """
 
     parameters: Any
@@ -48,8 +49,8 @@ class Recurrence(eqx.Module):
             step = self.parameters
         else:
             assert sampling.intervals is not None
-            stiffness, timestep, damping = self.parameters
-            step = self.scheme.steps(stiffness, timestep, damping, sampling.intervals)
+            A, timestep, G, longest = self.parameters
+            step = self.scheme.steps(A, timestep, G, longest, sampling.intervals)
         return step if sampling.mask is None else _masked(step, sampling.mask)
 
     def adjoint_step(self, sampling: Sampling) -> Step:

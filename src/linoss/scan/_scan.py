@@ -1,5 +1,7 @@
 """`oscillator_scan`: from one step to a whole sequence."""
 
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from linoss.scan._adjoint import run, run_with_adjoint
 from linoss.scan._plan import make_plan, resolve_engine
 from linoss.scan._recurrence import Recurrence, Sampling, State
 from linoss.scan._shards import join_shards, power_of_step, product_of_steps
-from linoss.scan._weights import weigh_forces
+from linoss.scan._weights import force_weights
 
 
 class OscillatorState(eqx.Module):
@@ -127,9 +129,16 @@ def scan_forces(
     """`oscillator_scan` without validation, with the state that makes pieces equal the whole."""
     recurrence, sampling, b, state, interval = _prepare(transition, force, start, mask, reverse)
     if transition.weigh is not None:
-        b, interval = weigh_forces(
-            transition.weigh, b, sampling, interval, time_axis, reverse=reverse
+        weights, interval = force_weights(
+            transition.weigh,
+            b.shape[1],
+            sampling,
+            interval,
+            b.dtype,
+            time_axis=time_axis,
+            reverse=reverse,
         )
+        b = b * weights
     masked, varying = sampling.mask is not None, sampling.intervals is not None
     plan = make_plan(engine, b.shape, masked=masked, varying=varying)
 
@@ -168,6 +177,32 @@ def state_before_shard(
     return jnp.stack(start, axis=-1)
 
 
+def weights_of_forces(
+    weigh: Callable[[Array, Array], Array],
+    start: OscillatorState,
+    intervals: Float[Array, "*batch time"] | None,
+    mask: Bool[Array, "*batch time"] | None,
+    *,
+    time: int,
+    reverse: bool,
+) -> tuple[Float[Array, "sequences time"], OscillatorState]:
+    """The weight of each sample's force, in the order of visit, and `start` with the interval after
+    the sequence."""
+    leading, dtype = start.oscillators.shape[:-2], start.oscillators.dtype
+    sampling = Sampling(
+        None if intervals is None else intervals.reshape(-1, time, 1),
+        None if mask is None else mask.reshape(-1, time, 1),
+    )
+    if reverse:
+        sampling = jax.tree.map(partial(jnp.flip, axis=1), sampling)
+    carried = None if start.interval is None else start.interval.reshape(-1, 1, 1)
+    weights, final = force_weights(weigh, time, sampling, carried, dtype)
+    sequences = math.prod(leading)
+    final = jnp.broadcast_to(final[:, 0], (sequences, 1)).reshape(*leading, 1)
+    weights = jnp.broadcast_to(weights[..., 0], (sequences, time))
+    return weights, OscillatorState(start.oscillators, final)
+
+
 class _Problem(NamedTuple):
     """A scan with one batch axis, in the order in which samples are visited."""
 
@@ -189,8 +224,8 @@ def _prepare(
     if isinstance(transition, Transition):
         recurrence, intervals = Recurrence(transition.step, None), None
     else:
-        parameters = (transition.stiffness, transition.timestep, transition.damping)
-        recurrence, intervals = Recurrence(parameters, transition.scheme), transition.intervals
+        recurrence = Recurrence(transition.parameters, transition.scheme)
+        intervals = transition.intervals
     dtype = common_dtype(force.dtype, jax.tree.leaves(transition)[0].dtype)
     recurrence = jax.tree.map(lambda x: x.astype(dtype), recurrence)
     sampling = Sampling(

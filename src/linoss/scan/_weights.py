@@ -1,6 +1,7 @@
 """Weights of forces, for schemes whose forces act on both sides of a sample."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,24 +12,24 @@ from linoss.scan._recurrence import Sampling
 from linoss.scan._shards import last_nonzero, nearest_before
 
 
-def weigh_forces(
+def force_weights(
     weigh: Callable[[Array, Array], Array],
-    force: Float[Array, "batch time m"],
+    time: int,
     sampling: Sampling,
     carried: Float[Array, "#batch 1 #m"] | None,
-    time_axis: str | None,
+    dtype: Any,
     *,
-    reverse: bool,
-) -> tuple[Float[Array, "batch time m"], Float[Array, "#batch 1 #m"]]:
-    """Forces times their weights, and the interval of the last sample.
+    time_axis: str | None = None,
+    reverse: bool = False,
+) -> tuple[Float[Array, "#batch time #m"], Float[Array, "#batch 1 #m"]]:
+    """The weight of each force, and the interval of the last sample.
 
     `carried` is the interval before the first sample; None stands for one of the same length. A
     masked sample does not count: the previous one is the last that is present, if time is split
     over devices also on an earlier device.
     """
-    time = force.shape[1]
     intervals = sampling.intervals
-    here = jnp.ones((1, time, 1), force.dtype) if intervals is None else intervals
+    here = jnp.ones((1, time, 1), dtype) if intervals is None else intervals
     index = jnp.arange(time)[None, :, None]
     present = index if sampling.mask is None else jnp.where(sampling.mask, index, -1)
     last = jax.lax.cummax(present, axis=1)
@@ -42,7 +43,7 @@ def weigh_forces(
     weights = weigh(jnp.where(previous < 0, first, _at(here, previous)), here)
     if carried is not None:
         final = jnp.where(final > 0, final, carried)
-    return force * weights, final
+    return weights, final
 
 
 def _at(intervals: Array, index: Array) -> Array:

@@ -260,8 +260,8 @@ class Loop:
         loss = float(self.state.carry.bad_loss)
         what = "but its gradient is not finite" if np.isfinite(loss) else "expected a finite number"
         raise TrainingError(
-            f"the loss of update {step} is {loss:.6g}, {what}; try a lower learning_rate (now "
-            f"{self.config.learning_rate}), {self._clip_advice()}{self._huge_values(step)}. The "
+            f"the loss of update {step} is {loss:.6g}, {what}; {self._advice(step)}"
+            f"{self._huge_values(step)}. The "
             f"result of this error is that of update {self.good.step}",
             self.result(self.good),
         )
@@ -277,6 +277,13 @@ class Loop:
                 f"learning_rate (now {self.config.learning_rate}), {self._clip_advice()}",
                 stacklevel=4,
             )
+
+    def _advice(self, step: int) -> str:
+        """What to change; before the first update it is not how fast the model learns."""
+        if step == 0:
+            return "no update came before it: look at the data, or choose another scheme"
+        rate = self.config.learning_rate
+        return f"try a lower learning_rate (now {rate}), {self._clip_advice()}"
 
     def _clip_advice(self) -> str:
         clip = self.config.clip_norm

@@ -1,6 +1,7 @@
 """Training a model."""
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from linoss import _checks
+from linoss.dynamics import SCHEMES
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import Devices
@@ -103,6 +105,7 @@ def train(
             f"minutes is {config.minutes}, but there are {jax.process_count()} processes, whose "
             "clocks differ; set steps instead"
         )
+    _warn_of_cut_steps(model, inputs)
     devices = Devices(mesh)
     loop = Loop(
         model, inputs, objective, training_set, validation_set, config, on_progress, devices
@@ -126,6 +129,17 @@ def train(
         except (KeyboardInterrupt, SystemExit):
             loop.save_if_good()
             raise
+
+
+def _warn_of_cut_steps(model: LinOSS, inputs: Inputs) -> None:
+    scheme = model.config.scheme
+    if inputs.irregular and SCHEMES[scheme].longest is not None:
+        warnings.warn(
+            f"scheme is {scheme!r}, which is stable for short steps only, and the times are "
+            "irregular: a step between samples is cut to h = 1/sqrt(A) for each oscillator. 'im' "
+            "and 'exact' have no such bound",
+            stacklevel=3,
+        )
 
 
 def _facts(cases: Cases | None) -> dict[str, int] | None:

@@ -1,0 +1,134 @@
+// A model on a stream, one sample at a time, called from Python without XLA: encoder, blocks and head,
+// with the functions of block.cpp on tiles of one sample.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+#include <vector>
+
+#include "block.h"
+#include "runtime.h"
+
+namespace nb = nanobind;
+
+namespace linoss::block {
+
+LINOSS_CHOOSE(Table, kernels)
+
+using Array = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+using Changing = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
+using Counts = nb::ndarray<int32_t, nb::c_contig, nb::device::cpu>;
+
+// W x + b.
+class Affine {
+ public:
+  Affine(const Array& weight, const Array& bias)
+      : in(weight.shape(1)), out(weight.shape(0)), weight_(in * padded(out)), bias_(padded(out)) {
+    for (int64_t o = 0; o < out; ++o) {
+      bias_.at[o] = bias.data()[o];
+      for (int64_t i = 0; i < in; ++i) weight_.at[i * padded(out) + o] = weight.data()[o * in + i];
+    }
+  }
+  void operator()(const float* x, float* y) const {
+    kernels().affine(in, out, x, weight_.at, bias_.at, y);
+  }
+  int64_t in, out;
+
+ private:
+  Memory<float> weight_, bias_;
+};
+
+class Stream {
+ public:
+  // blocks: of each, the arrays of MixerWeights in _fused.py, with rows of varying steps after those of
+  // constant ones, and of GLUWeights. states: blocks x streams x 2 x oscillators, moved on by each sample. pooled: streams x hidden, and
+  // counts: streams, likewise, where the head pools; else empty. scheme: for irregular samples.
+  Stream(Array encoder, Array encoder_bias, const std::vector<std::vector<Array>>& blocks,
+         Array decoder, Array decoder_bias, Changing states, Changing pooled, Counts counts,
+         const std::string& pooling, bool squash, double epsilon, const std::string& scheme)
+      : encoder_(encoder, encoder_bias), decoder_(decoder, decoder_bias), states_(states),
+        pooled_(pooled), counts_(counts), means_(pooling == "mean"), pools_(!pooling.empty()),
+        squash_(squash), sizes_{1,
+                                1,
+                                encoder_.out,
+                                int64_t(states.shape(3)),
+                                Scheme::constant,
+                                float(epsilon),
+                                blocks[0][7].ndim() == 2},
+        varying_(sizes_), features_(padded(encoder_.out)), answer_(padded(decoder_.out)),
+        workspace_(Tile(sizes_, nullptr).parts.size) {
+    varying_.scheme = scheme_of(scheme);
+    for (const auto& block : blocks)
+      for (bool varies : {false, true}) packed_.push_back(pack(block, varies));
+  }
+
+  // Answers to one sample of each stream: sample (streams x in), answer (streams x out). An interval
+  // that is not above 0 is a regular one.
+  void step(Array sample, Changing answer, float interval, bool present) {
+    const int64_t streams = states_.shape(1);
+    if (int64_t(sample.size()) != streams * encoder_.in ||
+        int64_t(answer.size()) != streams * decoder_.out)
+      throw nb::value_error("linoss: wrong size of sample or answer");
+    for (int64_t i = 0; i < streams; ++i)
+      one(i, sample.data() + i * encoder_.in, answer.data() + i * decoder_.out, interval, present);
+  }
+
+ private:
+  void one(int64_t i, const float* sample, float* answer, float interval, bool present) {
+    const bool varies = interval > 0;
+    const Sizes& s = varies ? varying_ : sizes_;
+    const uint8_t mask = present;
+    float* features = features_.at;
+    encoder_(sample, features);
+    for (size_t b = 0; b < packed_.size() / 2; ++b) {
+      const Place q = {packed_[2 * b + varies]->at, workspace_.at, 0, 0, 1, s.hidden, features, &mask,
+                       &interval, nullptr, nullptr};
+      float* state = states_.data() + (b * states_.shape(1) + i) * 2 * s.state;
+      kernels().drive(s, q);
+      kernels().oscillate(s, q, state, state);
+      kernels().finish(s, Dropout{0, 1.f, {}, 0, 0}, q, features);
+    }
+    if (pools_) {
+      float* pooled = pooled_.data() + i * s.hidden;
+      int32_t& count = counts_.data()[i];
+      count += present;
+      for (int64_t h = 0; h < s.hidden; ++h) {
+        if (present) pooled[h] = means_ ? pooled[h] + features[h] : features[h];
+        features[h] = means_ ? pooled[h] / std::max(count, 1) : pooled[h];
+      }
+    }
+    decoder_(features, answer_.at);
+    for (int64_t o = 0; o < decoder_.out; ++o)
+      answer[o] = squash_ ? std::tanh(answer_.at[o]) : answer_.at[o];
+  }
+
+  std::unique_ptr<Memory<float>> pack(const std::vector<Array>& w, bool varies) const {
+    auto memory = std::make_unique<Memory<float>>(Packed(sizes_, nullptr).parts.size);
+    const Packed p(sizes_, memory->at);
+    pack_mixer(sizes_, p, {w[0].data(), w[1].data(), w[2].data(), w[3].data(),
+                           w[varies ? 5 : 4].data(), w[6].data(), w[7].data()},
+               varies ? kSchemeRows : kStepRows);
+    pack_glu(sizes_, p, w[8].data(), w[9].data());
+    return memory;
+  }
+
+  Affine encoder_, decoder_;
+  Changing states_, pooled_;
+  Counts counts_;
+  bool means_, pools_, squash_;
+  Sizes sizes_, varying_;
+  Memory<float> features_, answer_, workspace_;
+  std::vector<std::unique_ptr<Memory<float>>> packed_;  // for each block twice
+};
+
+LINOSS_MODULE([](nb::module_& m) {
+  nb::class_<Stream>(m, "Stream")
+      .def(nb::init<Array, Array, const std::vector<std::vector<Array>>&, Array, Array, Changing,
+                    Changing, Counts, const std::string&, bool, double, const std::string&>())
+      .def("step", &Stream::step);
+});
+
+}  // namespace linoss::block

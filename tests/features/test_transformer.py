@@ -1,0 +1,240 @@
+"""The transformer: scikit-learn's contract, what it says of itself, and data of all kinds."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import linoss.data
+from linoss import OscillatorFeatures
+from linoss.data import DataError
+
+SMALL = {"n_oscillators": 96, "random_state": 0}
+
+
+@pytest.mark.usefixtures("unchecked")
+@parametrize_with_checks([OscillatorFeatures(n_oscillators=32)])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def waves():
+    return np.random.default_rng(0).normal(size=(12, 2, 60)).cumsum(axis=2)
+
+
+def test_the_same_seed_draws_the_same_bank(waves):
+    first = OscillatorFeatures(**SMALL).fit_transform(waves)
+    np.testing.assert_array_equal(first, OscillatorFeatures(**SMALL).fit_transform(waves))
+    other = OscillatorFeatures(n_oscillators=96, random_state=1).fit_transform(waves)
+    assert not np.allclose(first, other)
+
+
+def test_names_say_what_each_feature_is(waves):
+    features = OscillatorFeatures(**SMALL).fit(waves)
+    names = features.get_feature_names_out()
+    assert len(set(names)) == len(names) == features.transform(waves).shape[1] == 3 * 96
+    bank = features.bank_
+    for i in (0, 50, 95):
+        assert f"{bank.frequency[0, i]:.3g}" in names[i]
+        assert f"quality {bank.quality[0, i]:.3g}" in names[i]
+        assert names[i].endswith(f"oscillator {i}")
+    assert {name.split(",")[0] for name in names} == {"share", "longest", "stretches"}
+    assert any("differences backwards of" in name for name in names)
+
+
+def test_frequencies_span_the_longest_period_to_nyquist(waves):
+    bank = OscillatorFeatures(n_oscillators=1024, random_state=0).fit(waves).bank_
+    slowest = bank.frequency[0]
+    assert 0.5 / 60 <= slowest.min() < 0.6 / 60
+    assert 0.45 < slowest.max() <= 0.5
+    chained = bank.chained
+    assert 0.6 < chained.mean() < 0.7
+    assert np.all(bank.frequency[1][chained] >= slowest[chained])
+
+
+def test_thresholds_are_quantiles_of_outputs(waves):
+    features = OscillatorFeatures(n_oscillators=512, random_state=0)
+    shares = features.fit_transform(waves)[:, :512].mean(axis=0)
+    assert 0.02 < shares.min() < 0.2
+    assert 0.8 < shares.max() < 0.98
+    assert abs(shares.mean() - 0.5) < 0.05
+
+
+def test_units_of_a_channel_do_not_matter(waves):
+    other = waves * np.array([1000.0, 0.01])[:, None] + np.array([5.0, -3.0])[:, None]
+    found = OscillatorFeatures(**SMALL).fit_transform(other)
+    expected = OscillatorFeatures(**SMALL).fit_transform(waves)
+    assert np.mean(np.abs(found - expected) > 1e-5) < 0.01  # a sample at a threshold
+
+
+def test_a_small_signal_on_a_large_offset(waves):
+    found = OscillatorFeatures(**SMALL).fit_transform(waves + 1e8)
+    expected = OscillatorFeatures(**SMALL).fit_transform(waves)
+    assert np.mean(np.abs(found - expected) > 1e-5) < 0.01
+
+
+def test_cases_of_unequal_length():
+    random = np.random.default_rng(0)
+    cases = [random.normal(size=(2, n)) for n in (30, 7, 90)]
+    features = OscillatorFeatures(**SMALL).fit(cases)
+    together = features.transform(cases)
+    for i, case in enumerate(cases):
+        np.testing.assert_array_equal(features.transform([case])[0], together[i])
+    from_sequences = features.transform(linoss.data.sequences(cases))
+    np.testing.assert_array_equal(from_sequences, together)
+
+
+def test_times_in_any_unit(waves):
+    random = np.random.default_rng(1)
+    times = np.cumsum(random.integers(1, 4, size=(12, 60)), axis=1)
+    seconds = OscillatorFeatures(**SMALL).fit(waves, times=times)
+    days = OscillatorFeatures(**SMALL).fit(waves, times=times / 86400)
+    a, b = seconds.transform(waves, times=times), days.transform(waves, times=times / 86400)
+    assert np.mean(np.abs(a - b) > 1e-4) < 0.01
+    assert seconds.get_feature_names_out()[0] != days.get_feature_names_out()[0]
+
+
+def test_dropped_samples_change_little():
+    """With times, a smooth signal without 30 % of its samples has nearly the same features."""
+    t = np.arange(400)
+    random = np.random.default_rng(0)
+    speed, phase = random.uniform(0.02, 0.1, (2, 20, 1))
+    waves = np.sin(speed * t + 60 * phase) + 0.5 * np.sin(2.3 * speed * t)
+    features = OscillatorFeatures(n_oscillators=512, random_state=0).fit(waves, times=t)
+    kept = [np.sort(random.choice(400, 280, replace=False)) for _ in waves]
+    fewer = [wave[None, k] for wave, k in zip(waves, kept, strict=True)]
+    whole = features.transform(waves, times=t)[:, :512]
+    found = features.transform(fewer, times=kept)[:, :512]
+    assert np.abs(found - whole).mean() < 0.15 * np.abs(whole - whole.mean(axis=0)).mean()
+
+
+@pytest.mark.parametrize(
+    ("fit_times", "times", "message"),
+    [
+        (None, np.arange(60.0), "fit had none"),
+        (np.cumsum(1 + np.arange(60) % 2), None, "those of fit were uneven"),
+    ],
+)
+def test_times_must_be_known_in_fit(waves, fit_times, times, message):
+    features = OscillatorFeatures(**SMALL).fit(waves, times=fit_times)
+    with pytest.raises(DataError, match=message):
+        features.transform(waves, times=times)
+
+
+def test_other_channels_are_refused(waves):
+    features = OscillatorFeatures(**SMALL).fit(waves)
+    with pytest.raises(DataError, match="X has 1 channels, expected 2, as in fit"):
+        features.transform(waves[:, :1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_oscillators": 0}, "n_oscillators is 0, expected a whole number of at least 1"),
+        ({"causal": "yes"}, "causal is 'yes', expected True or False"),
+        ({"random_state": -1}, "random_state is -1"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_bad_settings(waves, settings, message):
+    with pytest.raises(ValueError, match=message):
+        OscillatorFeatures(**settings).fit(waves)
+
+
+def test_constant_series_and_channels(waves):
+    constant = OscillatorFeatures(**SMALL).fit_transform(np.ones((5, 30)))
+    assert np.isfinite(constant).all()
+    assert np.ptp(constant, axis=0).max() == 0
+    waves[:, 1] = 7.0
+    features = OscillatorFeatures(**SMALL).fit(waves)
+    changed = waves.copy()
+    changed[:, 1] = 9.0
+    np.testing.assert_array_equal(features.transform(waves), features.transform(changed))
+
+
+def test_a_channel_that_training_never_saw_is_not_used(waves):
+    unseen = waves.copy()
+    unseen[:, 1] = np.nan
+    with pytest.warns(UserWarning, match=r"channel|missing"):
+        features = OscillatorFeatures(**SMALL).fit(unseen)
+    np.testing.assert_array_equal(features.transform(unseen), features.transform(waves))
+
+
+def test_a_case_without_any_value(waves):
+    features = OscillatorFeatures(**SMALL).fit(waves)
+    waves[3] = np.nan
+    with pytest.warns(UserWarning, match="case 3 of X has no value at all"):
+        found = features.transform(waves)
+    assert np.isnan(found[3]).all()
+    assert np.isfinite(np.delete(found, 3, axis=0)).all()
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_very_short_series(length):
+    found = OscillatorFeatures(**SMALL).fit_transform(np.arange(4.0 * length).reshape(4, length))
+    assert found.shape == (4, 288)
+    assert np.isfinite(found).all()
+
+
+def test_many_channels():
+    random = np.random.default_rng(0)
+    features = OscillatorFeatures(**SMALL).fit(random.normal(size=(3, 1000, 20)))
+    assert (features.bank_.mixture != 0).sum(axis=1).max() <= 8
+    assert features.transform(random.normal(size=(2, 1000, 20))).shape == (2, 288)
+
+
+def test_a_stream_equals_the_batch(waves):
+    waves[:, :, 10:13] = np.nan
+    times = np.arange(60) * 0.5
+    features = OscillatorFeatures(**SMALL, causal=True).fit(waves, times=times)
+    listen = features.stream()
+    for sample, time in zip(waves[2].T, times, strict=True):
+        found = listen(sample, time)
+    np.testing.assert_array_equal(found, features.transform(waves[2:3], times=times))
+
+
+@pytest.mark.parametrize(
+    ("sample", "time", "message"),
+    [
+        ([1.0], None, r"sample has shape \(1,\), expected \(2,\)"),
+        ([1.0, 2.0], 3.0, "fit had no times"),
+    ],
+)
+def test_bad_samples(waves, sample, time, message):
+    listen = OscillatorFeatures(**SMALL, causal=True).fit(waves).stream()
+    with pytest.raises(ValueError, match=message):
+        listen(sample, time)
+
+
+def test_time_must_go_on(waves):
+    listen = OscillatorFeatures(**SMALL, causal=True).fit(waves, times=np.arange(60)).stream()
+    listen(waves[0, :, 0], 5.0)
+    with pytest.raises(ValueError, match=r"time is 5\.0, expected a later one than 5\.0"):
+        listen(waves[0, :, 1], 5.0)
+
+
+def test_a_bank_that_reads_backwards_cannot_stream(waves):
+    with pytest.raises(ValueError, match="fit with causal=True"):
+        OscillatorFeatures(**SMALL).fit(waves).stream()
+
+
+def test_in_a_pipeline(waves):
+    pipeline = make_pipeline(OscillatorFeatures(**SMALL), StandardScaler())
+    assert pipeline.fit_transform(waves).shape == (12, 288)
+
+
+def test_memory_does_not_grow_with_length():
+    features = OscillatorFeatures(**SMALL).fit(np.random.default_rng(0).normal(size=(4, 100)))
+    peaks = []
+    for length in (10_000, 100_000):
+        case = linoss.data.sequences(np.random.default_rng(0).normal(size=(1, 1, length)))
+        features.transform(case)
+        tracemalloc.start()
+        features.transform(case)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 2 * 100_000
