@@ -39,6 +39,8 @@ def labelled_cases(
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     if len(y) != len(cases):
         raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
+    if len(cases) < 2:
+        raise DataError(f"X has {len(cases)} sample, expected at least two, to leave one out")
     empty = next((i for i, case in enumerate(cases.values) if np.isnan(case).all()), None)
     if empty is not None:
         raise DataError(f"case {empty} of X has no value at all; leave it out")
