@@ -109,15 +109,10 @@ def evidence_plot(found: Sequence[AverageEvidence]) -> Figure:
             strength = one.evidence / max(np.abs(one.evidence).max(), 1e-30)
             colors = np.where(strength[..., None] > 0, to_rgb(_LINES[0]), to_rgb(_LINES[1]))
             picture = np.concatenate([colors, np.abs(strength)[..., None]], axis=-1)
-            edges = np.log10(one.periods[[0, -1]])
-            axes.imshow(
-                picture,
-                origin="lower",
-                aspect="auto",
-                extent=(0, 100, *edges),
-                interpolation="none",
-            )
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{10**y:.3g}"))
+            parts = np.linspace(0, 100, one.evidence.shape[1] + 1)
+            axes.pcolormesh(parts, one.periods, picture, rasterized=True)
+            axes.set_yscale("log")
+            _plain_logarithm(axes.yaxis)
             axes.set_title(_short(one.name, 30))
         for axes in panels.flat[len(found) :]:
             axes.set_visible(False)
