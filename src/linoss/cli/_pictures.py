@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from linoss._files import write_file
+from linoss.cli._evidence import AverageEvidence
 from linoss.cli._scores import Forecast, NumberScore
 from linoss.cli._spectrum import BlockSpectrum
 
@@ -94,6 +96,30 @@ def predicted_against_true(score: NumberScore) -> Figure:
         axes.plot(ends, ends, color=_INK, linewidth=0.8, linestyle="--")
         axes.plot(truth, found, "o", color=_LINES[0], markersize=4, alpha=0.6, markeredgewidth=0)
         axes.set(title="Predicted against true", xlabel="true", ylabel="predicted")
+    return figure
+
+
+def evidence_plot(found: Sequence[AverageEvidence]) -> Figure:
+    """For each answer, by period and time, what speaks for it (blue) and against it (orange)."""
+    rows = -(-len(found) // 2)
+    with rc_context({**_RC, "axes.grid": False}):
+        figure = Figure(figsize=(8, 0.4 + 2.4 * rows), layout="constrained")
+        panels = figure.subplots(rows, min(len(found), 2), squeeze=False, sharey=True)
+        for axes, one in zip(panels.flat, found, strict=False):
+            strength = one.evidence / max(np.abs(one.evidence).max(), 1e-30)
+            colors = np.where(strength[..., None] > 0, to_rgb(_LINES[0]), to_rgb(_LINES[1]))
+            picture = np.concatenate([colors, np.abs(strength)[..., None]], axis=-1)
+            parts = np.linspace(0, 100, one.evidence.shape[1] + 1)
+            axes.pcolormesh(parts, one.periods, picture, rasterized=True)
+            axes.set_yscale("log")
+            _plain_logarithm(axes.yaxis)
+            axes.set_title(_short(one.name, 30))
+        for axes in panels.flat[len(found) :]:
+            axes.set_visible(False)
+        for axes in panels[-1]:
+            axes.set_xlabel("part of the sequence, in percent")
+        for axes in panels[:, 0]:
+            axes.set_ylabel("period")
     return figure
 
 

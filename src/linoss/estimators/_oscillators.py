@@ -26,6 +26,7 @@ from linoss.training import load_arrays, save_arrays
 Kind = TypeVar("Kind", bound="OscillatorEstimator")
 
 _RIDGE = ("mean", "scale", "coefficients", "intercept")
+_AT_ONCE = 512  # cases whose features are held in double precision
 
 
 def labelled_cases(
@@ -39,8 +40,6 @@ def labelled_cases(
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     if len(y) != len(cases):
         raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
-    if len(cases) < 2:
-        raise DataError(f"X has {len(cases)} sample, expected at least two, to leave one out")
     empty = next((i for i, case in enumerate(cases.values) if np.isnan(case).all()), None)
     if empty is not None:
         raise DataError(f"case {empty} of X has no value at all; leave it out")
@@ -59,6 +58,20 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
+    def _weighted(
+        self, X: Any, cases: Sequences, y: np.ndarray, sample_weight: Any
+    ) -> tuple[Sequences, np.ndarray, np.ndarray | None]:
+        """Cases, answers and weights, without cases of weight 0."""
+        if sample_weight is not None:
+            weights = check_sample_weight(sample_weight, X, dtype=np.float64)
+            if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+                raise ValueError("sample_weight has entries that are not finite and >= 0")
+            used = weights > 0
+            cases, y, sample_weight = cases.select(used), y[used], weights[used]
+        if len(cases) < 2:
+            raise ValueError(f"X has {len(cases)} sample, expected at least 2 cases")
+        return cases, y, sample_weight
+
     def _fit_readout(
         self, cases: Sequences, answers: np.ndarray, weights: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -72,10 +85,9 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         """What the readout says, `(cases, answers)`."""
         check_is_fitted(self)
         cases, _ = as_sequences(self, X, None, times, reset=False)
-        at_once = 4096  # cases
         parts = []
-        for start in range(0, len(cases), at_once):
-            some = cases.select(np.arange(start, min(start + at_once, len(cases))))
+        for start in range(0, len(cases), _AT_ONCE):
+            some = cases.select(np.arange(start, min(start + _AT_ONCE, len(cases))))
             parts.append(self.ridge_(self.features_.transform(some)))
         return np.concatenate(parts)
 
@@ -266,13 +278,13 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
         cases, y = labelled_cases(self, X, y, times)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
+        cases, y, weights = self._weighted(X, cases, y, sample_weight)
         self.classes_, place = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}, expected at least two")
-        weights = None
-        if sample_weight is not None or self.class_weight is not None:
-            weights = check_sample_weight(sample_weight, X, dtype=np.float64)
-            weights = weights * compute_sample_weight(self.class_weight, y)
+        if self.class_weight is not None:
+            balance = compute_sample_weight(self.class_weight, y)
+            weights = balance if weights is None else weights * balance
         columns = np.arange(len(self.classes_)) if len(self.classes_) > 2 else np.array([1])
         answers = np.where(place[:, None] == columns, 1.0, -1.0)
         left_out, decision = self._fit_readout(cases, answers, weights)
@@ -295,7 +307,8 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
 
     def predict(self, X: Any, *, times: Any = None) -> np.ndarray:
         """Most probable class of each sequence."""
-        return self.classes_[_two_sided(self._decide(X, times)).argmax(axis=1)]
+        decision = _two_sided(self._decide(X, times))
+        return self.classes_[decision.argmax(axis=1)]
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
@@ -357,10 +370,8 @@ class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
         cases, y = labelled_cases(self, X, y, times, multi_output=True, y_numeric=True)
         answers = np.asarray(y, np.float64)
         self.one_number_ = answers.ndim == 1
+        cases, answers, weights = self._weighted(X, cases, answers, sample_weight)
         answers = answers.reshape(len(answers), -1)
-        weights = None
-        if sample_weight is not None:
-            weights = check_sample_weight(sample_weight, X, dtype=np.float64)
         left_out, found = self._fit_readout(cases, answers, weights)
         self.left_out_score_ = float(r2_score(answers[left_out], found))
         return self

@@ -41,8 +41,11 @@ class Ridge:
     penalty: float
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
-        """Answers `(cases, answers)`; features that are NaN count as their mean."""
-        standard = np.nan_to_num((features - self.mean) * self.scale)
+        """Answers `(cases, answers)`; features that are NaN count as their mean.
+
+        Summed in double precision, so that an answer does not depend on the other cases.
+        """
+        standard = np.nan_to_num((features - self.mean) * self.scale).astype(np.float64)
         return standard @ self.coefficients + self.intercept
 
 
@@ -108,7 +111,8 @@ def _standardise(features: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.nd
     mean = w @ features
     features -= mean
     deviation = np.sqrt(np.einsum("i,ij,ij->j", w, features, features))
-    scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0).astype(np.float32)
+    changes = deviation > 1e-7 + 1e-5 * np.abs(mean)  # by more than rounding
+    scale = np.where(changes, 1 / np.where(changes, deviation, 1), 0).astype(np.float32)
     features *= scale
     return mean, scale
 

@@ -1,0 +1,233 @@
+"""Classifier and regressor of oscillators without training."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import linoss.data
+from linoss import OscillatorClassifier, OscillatorRegressor
+from linoss.data import DataError
+from linoss.estimators import load
+from linoss.training import CheckpointError
+
+SMALL = {"n_oscillators": 128, "random_state": 0}
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("unchecked")
+@parametrize_with_checks(
+    [OscillatorClassifier(n_oscillators=64), OscillatorRegressor(n_oscillators=64)],
+    expected_failed_checks=lambda estimator: {
+        "check_sample_weight_equivalence_on_dense_data": "thresholds are drawn from some cases"
+    },
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def waves(cases=48, noise=0.3, seed=0):
+    """Slow, fast and double waves in noise, `(cases, 2, 80)`; their kinds; their loudness."""
+    random = np.random.default_rng(seed)
+    kind = np.arange(cases) % 3
+    loudness = random.uniform(0.5, 2, cases)
+    turns = np.arange(80) * np.array([0.05, 0.12, 0.05])[kind][:, None] + random.random((cases, 1))
+    values = np.sin(2 * np.pi * turns)
+    values[kind == 2] += np.sin(2 * np.pi * 0.2 * np.arange(80))
+    both = np.stack([values * loudness[:, None], random.normal(size=(cases, 80))], axis=1)
+    both += noise * random.normal(size=both.shape)
+    return both, np.array(["slow", "fast", "both"])[kind], loudness
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y, _ = waves()
+    return OscillatorClassifier(**SMALL).fit(X, y)
+
+
+def test_classifies(fitted):
+    X, y, _ = waves(seed=1)
+    assert fitted.score(X, y) > 0.9
+    assert abs(fitted.left_out_score_ - fitted.score(X, y)) < 0.15
+    assert fitted.classes_.tolist() == ["both", "fast", "slow"]
+
+
+def test_probabilities_follow_decisions(fitted):
+    X, _, _ = waves(seed=1)
+    shares = fitted.predict_proba(X)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
+    decisions = fitted.decision_function(X)
+    assert decisions.shape == (48, 3)
+    np.testing.assert_array_equal(shares.argmax(axis=1), decisions.argmax(axis=1))
+    np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[shares.argmax(axis=1)])
+
+
+def test_two_classes_have_one_decision():
+    X, y, _ = waves()
+    chosen = y != "both"
+    classifier = OscillatorClassifier(**SMALL).fit(X[chosen], y[chosen])
+    decision = classifier.decision_function(X)
+    assert decision.shape == (48,)
+    np.testing.assert_array_equal(classifier.predict(X) == "slow", decision > 0)
+
+
+def test_probabilities_are_calibrated():
+    """In heavy noise, answers are right about as often as they say."""
+    X, y, _ = waves(240, noise=2.5)
+    classifier = OscillatorClassifier(n_oscillators=512, random_state=0).fit(X, y)
+    X, y, _ = waves(600, noise=2.5, seed=5)
+    shares = classifier.predict_proba(X)
+    right = classifier.classes_[shares.argmax(axis=1)] == y
+    assert 0.5 < right.mean() < 0.95
+    assert abs(shares.max(axis=1).mean() - right.mean()) < 0.07
+
+
+def test_weights():
+    X, y, _ = waves()
+    weights = np.ones(48)
+    weights[:8] = 0
+    with_weights = OscillatorClassifier(**SMALL).fit(X, y, sample_weight=weights)
+    without = OscillatorClassifier(**SMALL).fit(X[8:], y[8:])
+    np.testing.assert_allclose(
+        with_weights.decision_function(X), without.decision_function(X), atol=1e-4
+    )
+    balanced = OscillatorClassifier(**SMALL, class_weight="balanced").fit(X, y)
+    plain = OscillatorClassifier(**SMALL).fit(X, y)
+    np.testing.assert_allclose(
+        balanced.decision_function(X), plain.decision_function(X), atol=1e-4
+    )  # classes of equal size
+    heavy = OscillatorClassifier(**SMALL, class_weight={"slow": 50.0, "fast": 1, "both": 1})
+    assert np.sum(heavy.fit(X, y).predict(X) == "slow") >= np.sum(plain.predict(X) == "slow")
+
+
+def test_regresses_one_and_several_numbers():
+    X, _, loudness = waves(96)
+    test, _, truth = waves(48, seed=1)
+    regressor = OscillatorRegressor(n_oscillators=512, random_state=0).fit(X, loudness)
+    assert regressor.predict(test).shape == (48,)
+    assert regressor.score(test, truth) > 0.8
+    assert abs(regressor.left_out_score_ - regressor.score(test, truth)) < 0.2
+    both = OscillatorRegressor(**SMALL).fit(X, np.stack([loudness, -5 * loudness], axis=1))
+    found = both.predict(test)
+    np.testing.assert_allclose(found[:, 1], -5 * found[:, 0], rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", [OscillatorClassifier, OscillatorRegressor])
+def test_saved_and_loaded(tmp_path, kind):
+    X, y, loudness = waves()
+    times = np.cumsum(np.random.default_rng(0).uniform(0.5, 2, (48, 80)), axis=1)
+    targets = y if kind is OscillatorClassifier else loudness
+    estimator = kind(**SMALL).fit(X, targets, times=times)
+    estimator.save(tmp_path / "run")
+    for loaded in (load(tmp_path / "run"), kind.load(tmp_path / "run")):
+        assert type(loaded) is kind
+        assert loaded.get_params() == estimator.get_params()
+        assert loaded.left_out_score_ == estimator.left_out_score_
+        np.testing.assert_array_equal(
+            loaded.predict(X, times=times), estimator.predict(X, times=times)
+        )
+    with pytest.raises(CheckpointError, match="is there already"):
+        estimator.save(tmp_path / "run")
+    other = ({OscillatorClassifier, OscillatorRegressor} - {kind}).pop()
+    with pytest.raises(ValueError, match=f"holds a {kind.__name__}, expected a {other.__name__}"):
+        other.load(tmp_path / "run")
+
+
+def test_damaged_files_are_refused(tmp_path, fitted):
+    fitted.save(tmp_path)
+    arrays = tmp_path / "arrays.safetensors"
+    content = bytearray(arrays.read_bytes())
+    content[-5] ^= 1
+    arrays.write_bytes(content)
+    with pytest.raises(CheckpointError, match="checksum"):
+        load(tmp_path)
+
+
+def test_streams():
+    X, y, _ = waves()
+    classifier = OscillatorClassifier(**SMALL, causal=True).fit(X, y)
+    listen = classifier.stream()
+    for n, sample in enumerate(X[4].T, 1):
+        found = listen(sample)
+        if n in (1, 30, 80):
+            expected = classifier.predict_proba([X[4][:, :n]])[0]
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_unequal_lengths_missing_values_and_sequences():
+    X, y, _ = waves()
+    cases = [case[:, : 40 + i % 30] for i, case in enumerate(X)]
+    cases[3] = np.where(np.random.default_rng(0).random(cases[3].shape) < 0.3, np.nan, cases[3])
+    sequences = linoss.data.sequences(cases, y)
+    a = OscillatorClassifier(**SMALL).fit(cases, y)
+    b = OscillatorClassifier(**SMALL).fit(sequences)
+    np.testing.assert_array_equal(a.predict_proba(cases), b.predict_proba(sequences))
+    assert b.score(sequences) == a.score(cases, y)
+
+
+def test_in_cross_validation():
+    X, y, _ = waves()
+    assert np.mean(cross_val_score(OscillatorClassifier(**SMALL), X, y, cv=3)) > 0.8
+
+
+def test_a_case_without_any_value(fitted):
+    X, y, _ = waves()
+    X[2] = np.nan
+    with pytest.raises(DataError, match="case 2 of X has no value at all; leave it out"):
+        OscillatorClassifier(**SMALL).fit(X, y)
+    with pytest.warns(UserWarning, match="case 2 of X has no value"):
+        shares = fitted.predict_proba(X)
+    np.testing.assert_allclose(shares[2], 1 / 3, atol=0.05)  # as before anything is known
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (None, "requires y to be passed"),
+        (np.zeros(48, int), "y has one class, np.int64\\(0\\), expected at least two"),
+        (np.zeros(47, int), "inconsistent numbers of samples"),
+    ],
+)
+def test_bad_labels(y, message):
+    X, _, _ = waves()
+    with pytest.raises(ValueError, match=message):
+        OscillatorClassifier(**SMALL).fit(X, y)
+
+
+def test_evidence_sums_to_the_decision_and_finds_its_place():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 3, 120)), np.arange(60) % 3
+    X[y == 1, 0, 60:] += 2 * np.sin(np.arange(60) / 2)
+    X[y == 2, 1, :60] += 2 * np.sin(np.arange(60) / 6)
+    classifier = OscillatorClassifier(n_oscillators=1024, random_state=0).fit(X, y)
+    for case, channel, late in ((1, 0, True), (2, 1, False)):
+        found = classifier.explain(X[case : case + 1])
+        said = found.evidence.sum(axis=(1, 2)) + found.intercept
+        expected = classifier.decision_function(X[case : case + 1])[0]
+        np.testing.assert_allclose(said, expected, atol=1e-4)
+        np.testing.assert_allclose(
+            found.channels.sum(axis=1), found.evidence.sum(axis=(1, 2)), atol=1e-9
+        )
+        assert found.channels[y[case]].argmax() == channel
+        by_time = found.evidence[y[case]].sum(axis=0)
+        assert (by_time[24:].sum() > by_time[:24].sum()) == late
+        assert found.times[0] == 0
+        assert found.times[-1] == 120
+
+
+def test_evidence_with_times_and_missing_values():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(20, 2, 60)), np.arange(20) % 2
+    X[random.random(X.shape) < 0.3] = np.nan
+    times = np.cumsum(random.uniform(1, 5, (20, 60)), axis=1)
+    classifier = OscillatorClassifier(**SMALL).fit(X, y, times=times)
+    found = classifier.explain(X[:1], times=times[:1], periods=5, parts=7)
+    assert found.evidence.shape == (1, 5, 7)
+    said = found.evidence.sum() + found.intercept[0]
+    expected = classifier.decision_function(X[:1], times=times[:1])[0]
+    np.testing.assert_allclose(said, expected, atol=1e-4)
+
+
+def test_evidence_is_of_one_case(fitted):
+    with pytest.raises(ValueError, match="X has 48 cases, expected one"):
+        fitted.explain(waves()[0])
