@@ -153,7 +153,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
             f"cases, against {' and '.join(others) or 'answers that are not numbers'}; "
             + (
                 "the best"
-                if kept == best
+                if all(score < scores[kept] for name, score in scores.items() if name != kept)
                 else "the simplest that is not worse by more than a standard error"
             ),
             scores,
@@ -337,7 +337,7 @@ class AutoClassifier(ClassifierMixin, AutoClassifierSettings, AutoEstimator):
     >>> from linoss import AutoClassifier
     >>> labels = np.arange(60) % 2
     >>> waves = np.sin(np.outer(1 + labels, np.arange(50)) / 5)
-    >>> waves += np.random.default_rng(0).normal(size=waves.shape)
+    >>> waves += 0.5 * np.random.default_rng(0).normal(size=waves.shape)
     >>> small = {"steps": 20, "hidden_size": 8, "state_size": 8}
     >>> classifier = AutoClassifier(n_oscillators=256, linoss_options=small, random_state=0)
     >>> classifier.fit(waves[:40], labels[:40]).score(waves[40:], labels[40:])
