@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         stable_stiffness,
     )
     from linoss.estimators import (
+        AutoClassifier,
+        AutoRegressor,
         LinOSSClassifier,
         LinOSSForecaster,
         LinOSSRegressor,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AutoClassifier",
+    "AutoRegressor",
     "Block",
     "LinOSS",
     "LinOSSClassifier",

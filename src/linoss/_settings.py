@@ -161,6 +161,15 @@ Patience = Annotated[
         none="never stop early",
     ),
 ]
+Minutes = Annotated[
+    int | float,
+    _training(
+        "Minutes of training, at most: the learning rate falls and evaluations come by the time "
+        "that has passed, if it is ahead of the updates.",
+        within="[0, inf)",
+        none="no limit",
+    ),
+]
 Seed = Annotated[
     int, Setting("Seed of dropout and of the order of the cases.", within="[0, 4294967296)")
 ]
@@ -182,6 +191,8 @@ ClassWeight = Annotated[
         other="a dict of the weight of each class",
     ),
 ]
+
+Verbose = Annotated[int | bool, Setting("1 to show a live line of progress.", within="[0, inf)")]
 
 # ---- Estimators ----
 
@@ -224,6 +235,7 @@ class SequenceSettings:
     ] = None
     evaluate_every: EvaluateEvery | None = None
     patience: Patience | None = None
+    minutes: Minutes | None = None
     random_state: RandomState | None = None
     devices: Annotated[
         int | tuple[int, int] | None,
@@ -235,9 +247,7 @@ class SequenceSettings:
             other="a pair of them",
         ),
     ] = None
-    verbose: Annotated[
-        int | bool, Setting("1 to show a live line of progress.", within="[0, inf)")
-    ] = 0
+    verbose: Verbose = 0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -287,18 +297,18 @@ class ForecasterSettings(SequenceSettings):
 # ---- Oscillators without training ----
 
 
+NumOscillators = Annotated[
+    int, _model("Number of oscillators, rounded up to a multiple of 16.", within=_COUNT)
+]
+Causal = Annotated[bool, _model("Read sequences forwards in time only, as a stream needs it.")]
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class OscillatorSettings:
     """Settings of `OscillatorFeatures`, and of the estimators that read them."""
 
-    n_oscillators: Annotated[
-        int,
-        _model("Number of oscillators, rounded up to a multiple of 16.", within=_COUNT),
-    ] = 4096
-    causal: Annotated[
-        bool,
-        _model("Read sequences forwards in time only, as a stream needs it."),
-    ] = False
+    n_oscillators: NumOscillators = 4096
+    causal: Causal = False
     random_state: RandomState | None = None
 
 
@@ -309,9 +319,39 @@ class OscillatorClassifierSettings(OscillatorSettings):
     class_weight: ClassWeight | None = None
 
 
-SETTINGS: dict[str, type[SequenceSettings]] = {
-    "classification": ClassifierSettings,
-    "regression": RegressorSettings,
-    "forecasting": ForecasterSettings,
+# ---- The better of both ----
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoSettings:
+    """Settings of `AutoRegressor`."""
+
+    minutes: Minutes = 2.0
+    n_oscillators: NumOscillators = 4096
+    causal: Causal = False
+    random_state: RandomState | None = None
+    linoss_options: Annotated[
+        dict[str, Any] | None,
+        Setting("Settings of the LinOSS model that is trained, by name.", other="a dict"),
+    ] = None
+    verbose: Verbose = 0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoClassifierSettings(AutoSettings):
+    """Settings of `AutoClassifier`."""
+
+    class_weight: ClassWeight | None = None
+
+
+ModelName = Literal["auto", "oscillators", "linoss"]
+SETTINGS: dict[tuple[ModelName, TaskName], type[Any]] = {
+    ("auto", "classification"): AutoClassifierSettings,
+    ("auto", "regression"): AutoSettings,
+    ("oscillators", "classification"): OscillatorClassifierSettings,
+    ("oscillators", "regression"): OscillatorSettings,
+    ("linoss", "classification"): ClassifierSettings,
+    ("linoss", "regression"): RegressorSettings,
+    ("linoss", "forecasting"): ForecasterSettings,
 }
-"""The settings of each task's estimator."""
+"""The settings of the estimator of each model and task."""

@@ -28,8 +28,11 @@ def test_the_same_seed_gives_the_same_bells():
 
 
 @pytest.mark.integration
-def test_it_shows_series_and_the_learning_curve(good):
-    printed = good("demo --steps 2", width=60)
+def test_it_shows_series_and_the_learning_curve(linoss_command):
+    result = linoss_command("demo --steps 2", width=60)
+    assert result.exit_code == 0
+    assert "Oscillators that nobody trains, after" in result.stderr
+    printed = result.stdout
     assert printed.count("A bell of") == 3
     assert "Learning curve" in printed
     assert "accuracy" in printed
@@ -46,7 +49,7 @@ def test_it_keeps_a_run_if_asked(tmp_path, good_json, failing):
 
 @pytest.mark.integration
 def test_json_without_a_run(good_json):
-    assert set(good_json("demo --steps 2")) == {"steps", "test"}
+    assert set(good_json("demo --steps 2")) == {"untrained", "steps", "test"}
 
 
 def test_a_line_that_rises():

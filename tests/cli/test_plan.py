@@ -92,7 +92,9 @@ def test_options_that_cannot_be(failing, option, message):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_model_is_that_of_the_estimator(task, scheme):
     """The plan's configuration is the one that `fit` of the task's estimator builds."""
-    chosen = options.record(task, options.parameters({"scheme": scheme, "time_channel": True}))
+    chosen = options.record(
+        "linoss", task, options.parameters({"scheme": scheme, "time_channel": True})
+    )
     planned = options.model_of(task, chosen, in_size=2, out_size=3)
     estimator = ESTIMATORS[task](scheme=scheme, time_channel=True)
     built = LinOSSConfig.from_settings(estimator, in_size=3, out_size=3, task=task)

@@ -12,7 +12,7 @@ from linoss.cli._guard import FAILED, INTERRUPTED, fill_closed_streams, guarded,
 
 _COMMANDS = {
     "fit": (
-        "Train a model on data, and keep it in a directory.",
+        "Fit a model to data, and keep it in a directory.",
         "linoss fit Bells --task classification --out runs/bells",
         "linoss fit Bells --out runs/bells --resume",
         "linoss fit load.csv --task forecasting --horizon 24 --out runs/load",

@@ -44,7 +44,7 @@ def evaluate(
 
     estimator = linoss.estimators.load(run)
     score: Score
-    if isinstance(estimator, linoss.estimators.LinOSSForecaster):
+    if estimator.task == "forecasting":
         table = read_test_table(data)
         score = score_table(estimator, table, stride=stride, scaled=scaled)
     else:

@@ -1,12 +1,13 @@
 """`linoss fit`: train on data, score, and write a report."""
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from linoss._settings import TaskName
+from linoss._settings import ModelName, TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._evaluate import show_score
@@ -14,15 +15,15 @@ from linoss.cli._guard import INTERRUPTED
 from linoss.cli._machines import join_machines
 from linoss.cli._output import number, show_json, show_line
 from linoss.cli._run_settings import (
+    ESTIMATORS,
     REPORT,
-    TASKS,
     ColumnNames,
     holds_a_run,
     read_column_names,
     read_settings,
     write_column_names,
 )
-from linoss.cli._scores import Score, last_forecasts, score_cases, score_table
+from linoss.cli._scores import Score, score_of
 from linoss.cli._sources import read_cases, read_tables
 
 
@@ -38,6 +39,14 @@ def fit(
     ],
     out: Annotated[Path, typer.Option(metavar="RUN", help="Directory to keep the run in.")],
     task: Annotated[TaskName | None, typer.Option(help="What to learn.")] = None,
+    model: Annotated[
+        ModelName | None,
+        typer.Option(
+            help="oscillators, which nobody trains, answer in seconds; linoss is trained; auto "
+            "fits the first, trains the other for some minutes, and keeps the better.",
+            show_default="auto; linoss for forecasting, or if an option is given that only it has",
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in RUN, with its settings.")
     ] = False,
@@ -49,34 +58,49 @@ def fit(
     process_id: options.ProcessId = None,
     **given: Any,
 ) -> None:
-    """Train a model on data, and keep it in a directory.
+    """Fit a model to data, and keep it in a directory.
 
-    RUN then holds the model, the history, a checkpoint and report.html. Ctrl-C stops the training;
-    --resume goes on where it was, also after a crash. If the data have a test part, the model is
-    scored on it in the end.
+    RUN then holds the model, of a training also its history and a checkpoint, and report.html.
+    Ctrl-C stops the training; --resume goes on where it was, also after a crash. If the data have a
+    test part, the model is scored on it in the end. Options under Model and Training are those of
+    --model linoss.
     """
     parameters = options.parameters(given)
-    machines = join_machines(devices, coordinator, num_processes, process_id)
+    where = (devices, coordinator, num_processes, process_id)
+    asked = {name: value for name, value in zip(options.MACHINES, where, strict=True) if value}
+    machines = join_machines(*where)
     try:
         with machines.watched():
             decided = None
             if machines.speaks:
-                decided = _decided(out, task, label, parameters, resume=resume)
-            task, label, parameters = machines.from_first(decided)
-            parameters["devices"] = machines.devices
+                wanted = (model, task, label, parameters, asked)
+                decided = _decided(out, *wanted, resume=resume)
+            model, task, label, parameters = machines.from_first(decided)
+            if model == "linoss":
+                parameters["devices"] = machines.devices
             if not machines.speaks:
                 parameters["verbose"] = 0
             how = {"resume": resume, "json": json, "speaks": machines.speaks}
-            fitted(data, out, task, label, parameters, **how)  # pyright: ignore[reportArgumentType]
+            fitted(data, out, model, task, label, parameters, **how)  # pyright: ignore[reportArgumentType]
     except KeyboardInterrupt:
         say(_interrupted(data, out))
         raise typer.Exit(INTERRUPTED) from None
 
 
 def _decided(
-    out: Path, task: str | None, label: str | None, parameters: dict[str, Any], *, resume: bool
-) -> tuple[str, str | None, dict[str, Any]]:
-    """Task, label and parameters: as given; on resuming, those of the run where not given."""
+    out: Path,
+    model: ModelName | None,
+    task: TaskName | None,
+    label: str | None,
+    parameters: dict[str, Any],
+    machines: dict[str, Any],
+    *,
+    resume: bool,
+) -> tuple[ModelName, TaskName, str | None, dict[str, Any]]:
+    """Model, task, label and parameters: as given; on resuming, those of the run where not given.
+
+    `machines` are the options given that say where to train.
+    """
     begun = holds_a_run(out)
     if begun and not resume:
         raise ValueError(
@@ -87,22 +111,34 @@ def _decided(
         settings = read_settings(out)
         if task not in (None, settings.task):
             raise ValueError(f"{out}: holds a run of {settings.task}, but --task is {task}")
-        task = settings.task
+        if model not in (None, settings.model):
+            raise ValueError(f"{out}: holds a run of {settings.model}, but --model is {model}")
+        if settings.model == "oscillators":
+            raise ValueError(
+                f"{out}: holds oscillators, which nobody trains: there is nothing to resume; to "
+                "fit others, choose another directory"
+            )
+        model, task = settings.model, settings.task
         label = label or read_column_names(out).label
         parameters = {**settings.parameters, **parameters}
     elif task is None:
-        raise typer.BadParameter(f"expected one of {', '.join(TASKS)}", param_hint="--task")
+        names = ", ".join(options.TASKS)
+        raise typer.BadParameter(f"expected one of {names}", param_hint="--task")
     else:
-        parameters = {**options.RUN_DEFAULTS, "verbose": 1, **parameters}
+        model = model or options.chosen_model(task, [*parameters, *machines])
+        shown = {} if model == "oscillators" else {"verbose": 1}
+        parameters = {**options.RUN_DEFAULTS, **shown, **parameters}
+    assert model is not None
     assert task is not None
-    options.check(task, parameters, label)
-    return task, label, parameters
+    options.check(model, task, {**machines, **parameters}, label)
+    return model, task, label, parameters
 
 
 def fitted(
     data: Path,
     out: Path,
-    task: str,
+    model: ModelName,
+    task: TaskName,
     label: str | None,
     parameters: dict[str, Any],
     *,
@@ -116,59 +152,72 @@ def fitted(
     training, test = read_tables(data) if task == "forecasting" else read_cases(data, label)
     if task == "regression":
         _refuse_classes(training.labels)
-    estimator = getattr(linoss.estimators, TASKS[task])(**parameters)
+    estimator = getattr(linoss.estimators, ESTIMATORS[model, task])(**parameters)
     if task != "forecasting" and speaks and not holds_a_run(out):
         write_column_names(out, ColumnNames(label, training.names))
-    estimator.fit(training, directory=out, resume=resume)
-    if not speaks:
-        return
-    score, forecasts = None, []
-    if task == "forecasting":
-        score = None if test is None else score_table(estimator, test)
-        forecasts = last_forecasts(estimator, training if test is None else test)
-    elif test is not None:
-        score = score_cases(estimator, test)
-    finish(estimator, out, task, score, forecasts, json=json)
+    if model == "oscillators":
+        estimator.fit(training).save(out)
+    else:
+        estimator.fit(training, directory=out, resume=resume)
+    if speaks:
+        finish(estimator, out, *score_of(estimator, task, training, test), training, json=json)
 
 
 def finish(
-    estimator: Any,
-    out: Path,
-    task: str,
-    score: Score | None,
-    forecasts: list[Any],
-    *,
-    json: bool,
+    estimator: Any, out: Path, score: Score | None, forecasts: list[Any], cases: Any, *, json: bool
 ) -> None:
-    """Write the report, and print the outcome."""
+    """Write the report, which explains answers for some training cases, and print the outcome."""
+    from linoss.cli._evidence import average_evidence
     from linoss.cli._report import write_report
-    from linoss.nn import count_parameters
 
-    write_report(out / REPORT, estimator, score, forecasts)
-    metric, best = estimator.objective_.metric, estimator.best_metric_
+    untrained = estimator.members_.get("oscillators")
+    evidence = [] if untrained is None else average_evidence(untrained, cases)
+    write_report(out / REPORT, estimator, score, forecasts, evidence)
     if json:
         record = {
             "run": str(out),
             "report": str(out / REPORT),
-            "task": task,
-            "steps": estimator.n_steps_,
-            "parameters": count_parameters(estimator.model_),
-            "validation": None if best is None else {metric: best},
+            "task": estimator.task,
+            **_outcome(estimator),
             "test": None if score is None else score.record(),
         }
         show_json(record)
         return
+    choice = getattr(estimator, "choice_", None)
+    if choice is not None:
+        show_line(f"{choice.why}.")
+    own = {} if choice is not None and choice.scores else estimator.own_scores_
+    for name, value in own.items():
+        note = "" if score is not None else " (there is no test part)"
+        show_line(f"{name[0].upper()}{name[1:]} {number(value)}{note}")
     if score is not None:
         show_line("Test:")
         show_score(score)
-    elif best is not None:
-        show_line(f"Validation: {metric} {number(best)} (there is no test part)")
-    else:
+    elif not estimator.own_scores_:
         show_line(
             "No score: nothing was held out. Use --validation-fraction 0.2, or linoss evaluate "
             "with other data"
         )
     show_line(f"The run is in {out}; look at {out / REPORT}")
+
+
+def _outcome(estimator: Any) -> dict[str, Any]:
+    """What came of the fit, for JSON."""
+    from linoss.nn import count_parameters
+
+    found: dict[str, Any] = {}
+    if hasattr(estimator, "left_out_score_"):
+        metric = "r2" if estimator.task == "regression" else "accuracy"
+        found["left_out"] = {metric: estimator.left_out_score_}
+    if hasattr(estimator, "choice_"):
+        found["choice"] = asdict(estimator.choice_)
+    trained = estimator.members_.get("linoss")
+    if trained is not None:
+        best, metric = trained.best_metric_, trained.objective_.metric
+        found["steps"] = trained.n_steps_
+        found["parameters"] = count_parameters(trained.model_)
+        found["validation"] = None if best is None else {metric: best}
+    return {"models": list(estimator.members_), **found}
 
 
 def _refuse_classes(labels: Any) -> None:

@@ -8,7 +8,7 @@ import typer
 from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import number, show_json, show_line, show_table
-from linoss.cli._spectrum import BlockSpectrum, banks
+from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
 
 
 def inspect(
@@ -21,39 +21,53 @@ def inspect(
     """Show a run's size, scheme and spectrum.
 
     For each block: periods and decay times in samples, and how many oscillators are free particles
-    (A = 0) or keep what they have heard without decay. With --json, those of every oscillator.
+    (A = 0) or keep what they have heard without decay. With --json, those of every oscillator. Of
+    oscillators that nobody trained: their number, periods and qualities.
     """
     import linoss.estimators
-    from linoss.nn import count_parameters
 
-    estimator = linoss.estimators.load(run)
-    config, found = estimator.model_.config, banks(estimator.model_)
-    parameters = count_parameters(estimator.model_)
+    estimator: Any = linoss.estimators.load(run)
+    trained, untrained = (estimator.members_.get(name) for name in ("linoss", "oscillators"))
+    found = [] if trained is None else banks(trained.model_)
     if plot is not None:
         from linoss.cli._pictures import save, spectrum
 
+        if trained is None:
+            raise ValueError(f"{run}: holds no trained model, whose spectrum --plot draws")
         save(spectrum(found), plot)
+    facts: dict[str, Any] = {"estimator": type(estimator).__name__, "task": estimator.task}
+    if hasattr(estimator, "choice_"):
+        facts["kept"] = estimator.choice_.kept
+    if untrained is not None:
+        facts |= untrained_facts(untrained)
+    if trained is not None:
+        facts |= _facts(trained)
     if json:
-        record = {
-            "estimator": type(estimator).__name__,
-            "parameters": parameters,
-            **{name: getattr(config, name) for name in _SHOWN},
-            "blocks": [_record(bank) for bank in found],
-            **({} if plot is None else {"plot": str(plot)}),
-        }
-        show_json(record)
+        record = {**facts, **estimator.own_scores_}
+        if trained is not None:
+            record["blocks"] = [_record(bank) for bank in found]
+        show_json({**record, **({} if plot is None else {"plot": str(plot)})})
         return
-    facts = [(name.replace("_", " "), getattr(config, name)) for name in _SHOWN]
-    rows = [("estimator", type(estimator).__name__), ("parameters", f"{parameters:,}"), *facts]
+    spans = {n: _span(value) if isinstance(value, dict) else value for n, value in facts.items()}
+    scores = {name: number(value) for name, value in estimator.own_scores_.items()}
+    rows = [(name.replace("_", " "), value) for name, value in (spans | scores).items()]
     show_table("Model", ("", ""), rows)
-    title = "Oscillators: smallest / median / largest, in samples"
-    show_table(title, _HEADER, [_row(bank) for bank in found])
+    if found:
+        title = "Oscillators: smallest / median / largest, in samples"
+        show_table(title, _HEADER, [_row(bank) for bank in found])
     if plot is not None:
         show_line(f"The spectrum is in {plot}")
 
 
+def _facts(trained: Any) -> dict[str, Any]:
+    from linoss.nn import count_parameters
+
+    config = trained.model_.config
+    facts = {name: getattr(config, name) for name in _SHOWN}
+    return {"parameters": count_parameters(trained.model_), **facts}
+
+
 _SHOWN = (
-    "task",
     "scheme",
     "damped",
     "in_size",

@@ -4,7 +4,7 @@ An option that is not given keeps the default of the estimator's setting, which 
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import NoneType
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from linoss._declare import MODEL, TRAINING, Declared, declared
-from linoss._settings import SETTINGS, SequenceSettings
+from linoss._declare import MODEL, TRAINING, Declared, check_settings, declared
+from linoss._settings import SETTINGS, ModelName, SequenceSettings, TaskName
 
 if TYPE_CHECKING:
     from linoss.nn import LinOSSConfig
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 ONE_TASK, MACHINES_PANEL, SEARCH = "Options of one task", "Devices and machines", "Search"
-_PANELS = (None, SEARCH, ONE_TASK, MODEL, TRAINING, MACHINES_PANEL)
+OSCILLATORS = "Oscillators without training"
+_PANELS = (None, SEARCH, OSCILLATORS, ONE_TASK, MODEL, TRAINING, MACHINES_PANEL)
+MODELS: tuple[ModelName, ...] = tuple(dict.fromkeys(model for model, _ in SETTINGS))
+TASKS = ("classification", "regression", "forecasting")
 RUN_DEFAULTS = {"random_state": 0}
 """Defaults of commands that differ from those of estimators, for which None is no default."""
 MACHINES = ("devices", "coordinator", "num_processes", "process_id")
@@ -65,16 +68,27 @@ ProcessId = Annotated[
 # ---- Options of settings ----
 
 
-def tasks_of(name: str) -> list[str]:
-    """The tasks whose estimators have a setting."""
-    return [task for task, record in SETTINGS.items() if name in declared(record)]
+def models_of(name: str) -> list[ModelName]:
+    """The models whose estimators have a setting, or that can be trained on several machines."""
+    if name in MACHINES:
+        return ["linoss"]
+    return [model for model in MODELS if tasks_of(name, model)]
 
 
-def settings(*, group: str | None = None) -> dict[str, Declared]:
-    """The settings of all tasks that are options, by name; those of a group."""
+def tasks_of(name: str, model: str | None = None) -> list[TaskName]:
+    """The tasks whose estimators have a setting; of a model, linoss if it has it, too."""
+    if model is None:
+        model = next(iter(reversed(models_of(name))), None)
+    having = [key for key, record in SETTINGS.items() if name in declared(record)]
+    return [task for of, task in having if of == model]
+
+
+def settings(*, model: str | None = None, group: str | None = None) -> dict[str, Declared]:
+    """The settings of all models and tasks that are options, by name; those of one, of a group."""
     found: dict[str, Declared] = {}
-    for record in SETTINGS.values():
-        found = {**found, **declared(record)}
+    for (of, _), record in SETTINGS.items():
+        if model in (None, of):
+            found = {**found, **declared(record)}
     for name in RUN_DEFAULTS:
         kinds = tuple(kind for kind in found[name].kinds if kind is not NoneType)
         found[name] = replace(found[name], kinds=kinds)
@@ -110,15 +124,20 @@ def _panel(parameter: inspect.Parameter) -> int:
 def _parameter(setting: Declared) -> inspect.Parameter:
     """The option of a setting, as a parameter of a command."""
     kind, details = _kind(setting)
-    tasks = tasks_of(setting.name)
-    of_all = len(tasks) == len(SETTINGS)
+    tasks, models = tasks_of(setting.name), models_of(setting.name)
+    of_all = len(tasks) == len(TASKS) or "linoss" not in models
     name = setting.about.option or setting.name
     help = setting.about.help
     if not of_all:
         help = f"{' and '.join(tasks).capitalize()}: {help[0].lower()}{help[1:]}"
     if kind == list[str]:
         help += " Repeat it for several."
-    panel = setting.about.group if of_all else ONE_TASK
+    if not of_all:
+        panel = ONE_TASK
+    elif "linoss" not in models:
+        panel = OSCILLATORS
+    else:
+        panel = setting.about.group if models == ["linoss"] else None
     default = str(RUN_DEFAULTS.get(setting.name, default_text(setting.name)))
     about = option(panel, help, default, **details)
     return inspect.Parameter(
@@ -145,11 +164,19 @@ def _kind(setting: Declared) -> tuple[Any, dict[str, Any]]:
     return str, {"parser": read, "metavar": metavar}
 
 
-def default_text(name: str) -> str:
-    """The default for help: one for all tasks, or such as "classification 0.2, others 0.1"."""
-    texts = {task: declared(SETTINGS[task])[name].default_text() for task in tasks_of(name)}
+def default_text(name: str, model: str | None = None) -> str:
+    """The default for help: one for all, or such as "classification 0.2, others 0.1"; of a model.
+
+    That of linoss is the one of "others".
+    """
+    models: list[ModelName] = [each for each in models_of(name) if model in (None, each)]
+    texts: dict[str, str] = {
+        task: declared(SETTINGS[models[-1], task])[name].default_text() for task in tasks_of(name)
+    }
     common = max(texts.values(), key=list(texts.values()).count)
-    others = [f"{task} {text}" for task, text in texts.items() if text != common]
+    for other in models[:-1]:
+        texts[other] = declared(SETTINGS[other, tasks_of(name, other)[0]])[name].default_text()
+    others = [f"{of} {text}" for of, text in texts.items() if text != common]
     return common if not others else ", ".join([*others, f"others {common}"])
 
 
@@ -191,30 +218,58 @@ def _model_option(text: str) -> tuple[str, Any]:
         raise typer.BadParameter(f"--model-option {name} is {error}") from None
 
 
-def record(task: str, found: dict[str, Any], label: str | None = None) -> SequenceSettings:
-    """The settings of a task's estimator; refuses options of other tasks."""
+def chosen_model(task: TaskName, found: Iterable[str]) -> ModelName:
+    """The model where none is named: auto, unless options are given that only another one has."""
+    names = [name for name in found if models_of(name)]
+    for model in MODELS:
+        if (model, task) in SETTINGS and all(model in models_of(name) for name in names):
+            return model
+    return "linoss"
+
+
+def record(
+    model: ModelName, task: TaskName, found: dict[str, Any], label: str | None = None
+) -> Any:
+    """The settings of an estimator; refuses options of other tasks and other models."""
+    if (model, task) not in SETTINGS:
+        raise typer.BadParameter(f"--model {model} is not for {task}, which has --model linoss")
     for name in found:
-        tasks = tasks_of(name)
-        if not tasks:  # in the files of a run, written by another version
+        models = models_of(name)
+        if not models:  # in the files of a run, written by another version
             raise ValueError(f"{name} is not a setting of an estimator; train in another directory")
-        if task not in tasks:
-            option = (settings()[name].about.option or name).replace("_", "-")
-            raise typer.BadParameter(f"--{option} is for {' and '.join(tasks)}, not for {task}")
+        if name not in MACHINES and not any(task in tasks_of(name, each) for each in models):
+            tasks = " and ".join(tasks_of(name))
+            raise typer.BadParameter(f"{_spelled(name)} is for {tasks}, not for {task}")
+        if model not in models:
+            others = " and ".join(f"--model {each}" for each in models)
+            raise typer.BadParameter(f"{_spelled(name)} is for {others}, not for --model {model}")
     if label is not None and task == "forecasting":
         raise typer.BadParameter(
             "--label is for classification and regression, not for forecasting"
         )
-    return SETTINGS[task](**found)
+    return SETTINGS[model, task](**{n: value for n, value in found.items() if n not in MACHINES})
 
 
-def check(task: str, found: dict[str, Any], label: str | None) -> None:
+def _spelled(name: str) -> str:
+    """The option of a setting."""
+    found = settings().get(name)
+    name = name if found is None else found.about.option or name
+    return f"--{name.replace('_', '-')}"
+
+
+def check(
+    model: ModelName, task: TaskName, found: dict[str, Any], label: str | None = None
+) -> None:
     """Raise a usage error for options that no estimator would take, before data are read."""
     from linoss.training import TrainingConfig
 
-    chosen = record(task, found, label)
-    model_of(task, chosen)
+    chosen = record(model, task, found, label)
     with usage_errors():
-        TrainingConfig.from_settings(chosen, seed=0)
+        check_settings(chosen)
+    if model == "linoss":
+        model_of(task, chosen)
+        with usage_errors():
+            TrainingConfig.from_settings(chosen, seed=0)
 
 
 def model_of(

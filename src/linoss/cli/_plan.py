@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 @options.with_settings(
-    {**options.settings(group=MODEL), "batch_size": options.settings()["batch_size"]}
+    {
+        **options.settings(model="linoss", group=MODEL),
+        "batch_size": options.settings()["batch_size"],
+    }
 )
 def plan(
     length: Annotated[int, typer.Option(min=1, help="Steps of a sequence.")],
@@ -46,7 +49,7 @@ def plan(
 
     if memory is not None and not 0 < memory < math.inf:
         raise typer.BadParameter(f"--memory is {memory}, expected a finite number > 0")
-    chosen = options.record(task, options.parameters(given))
+    chosen = options.record("linoss", task, options.parameters(given))
     config = options.model_of(task, chosen, in_size, out_size)
     sizes: dict[str, Any] = {"length": length, "batch": chosen.batch_size, "engine": engine}
     found = plan(config, devices=_shape(devices), **sizes)

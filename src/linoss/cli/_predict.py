@@ -31,7 +31,7 @@ def predict(
     import linoss.estimators
 
     estimator = linoss.estimators.load(run)
-    if isinstance(estimator, linoss.estimators.LinOSSForecaster):
+    if estimator.task == "forecasting":
         raise ValueError(f"{run}: holds a forecaster; use linoss forecast")
     cases = read_unlabelled_cases(data, label or read_column_names(run).label)
     header, rows = _table(estimator, cases)
@@ -57,7 +57,7 @@ def _table(estimator: Any, cases: Any) -> tuple[list[str], list[list[Any]]]:
             [case, None if np.isnan(row).any() else classes[int(np.argmax(row))], *row.tolist()]
             for case, row in zip(ids, shares, strict=True)
         ]
-    outputs, every = estimator.objective_.out_size, estimator.every
+    outputs, every = estimator.n_outputs_, getattr(estimator, "every", None)
     names = ["prediction"] if outputs == 1 else [f"prediction_{i}" for i in range(outputs)]
     answers = [np.reshape(answer, (-1, outputs)) for answer in estimator.predict(cases)]
     if every is None:

@@ -10,19 +10,12 @@ import numpy as np
 
 from linoss._files import write_text
 from linoss.cli import _pictures as pictures
+from linoss.cli._evidence import AverageEvidence
 from linoss.cli._output import number
 from linoss.cli._scores import ClassScore, Forecast, ForecastScore, NumberScore, Score
-from linoss.cli._spectrum import BlockSpectrum, banks
+from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
 
-_MOST_CLASSES = 20
-_COMMANDS = {
-    "LinOSSClassifier": ("evaluate RUN DATA", "predict RUN DATA --out predictions.csv"),
-    "LinOSSRegressor": ("evaluate RUN DATA", "predict RUN DATA --out predictions.csv"),
-    "LinOSSForecaster": (
-        "evaluate RUN DATA",
-        "forecast RUN --horizon {horizon} --out forecast.csv",
-    ),
-}
+_MOST_CLASSES, _MOST_CHANNELS = 20, 8
 _STYLE = """
 :root { color-scheme: light dark; --page: #f6f7f9; --card: #ffffff; --ink: #1c1f26;
   --soft: #5b6472; --faint: #c9ced6; --mark: 31, 119, 208; PALETTE }
@@ -59,21 +52,36 @@ pre { margin: 0; padding: .8rem 1rem; border-radius: .4rem; background: var(--pa
 
 
 def write_report(
-    path: Path, estimator: Any, score: Score | None, forecasts: Sequence[Forecast] = ()
+    path: Path,
+    estimator: Any,
+    score: Score | None,
+    forecasts: Sequence[Forecast] = (),
+    evidence: Sequence[AverageEvidence] = (),
 ) -> None:
     """Write the report of a fitted estimator; `score` is that of a test part."""
-    write_text(path, report(estimator, score, forecasts))
+    write_text(path, report(estimator, score, forecasts, evidence))
 
 
-def report(estimator: Any, score: Score | None, forecasts: Sequence[Forecast] = ()) -> str:
+def report(
+    estimator: Any,
+    score: Score | None,
+    forecasts: Sequence[Forecast] = (),
+    evidence: Sequence[AverageEvidence] = (),
+) -> str:
     """The page."""
-    found = banks(estimator.model_)
-    task = estimator.objective_.task
-    sections = [
-        _section("Score", _facts(estimator, score)),
-        _section("Learning curves", _curves(estimator)),
-        *_answers(score, forecasts),
-        _section("Oscillators", _oscillators(found)),
+    members = estimator.members_
+    trained, untrained = members.get("linoss"), members.get("oscillators")
+    sections = [_section("Score", _facts(estimator, score))]
+    if trained is not None:
+        sections.append(_section("Learning curves", _curves(trained)))
+    sections += _answers(score, forecasts)
+    if evidence:
+        sections.append(_section("What speaks for an answer", _evidence(evidence)))
+    if untrained is not None:
+        sections.append(_section("Oscillators without training", _untrained(untrained)))
+    if trained is not None:
+        sections.append(_section("Oscillators", _oscillators(banks(trained.model_))))
+    sections += [
         '<div class="columns">',
         _section("Settings", _table((), _settings(estimator))),
         "<div>",
@@ -81,7 +89,7 @@ def report(estimator: Any, score: Score | None, forecasts: Sequence[Forecast] = 
         _section("Environment", _table((), environment())),
         "</div></div>",
     ]
-    return page(f"linoss: {task}", _subtitle(estimator), sections)
+    return page(f"linoss: {estimator.task}", _subtitle(estimator), sections)
 
 
 def page(title: str, subtitle: str, sections: Iterable[str]) -> str:
@@ -103,12 +111,18 @@ def _section(title: str, content: str) -> str:
 
 
 def _subtitle(estimator: Any) -> str:
-    config = estimator.model_.config
-    blocks = "1 block" if config.num_blocks == 1 else f"{config.num_blocks} blocks"
-    return _text(
-        f"{blocks} of {config.state_size} oscillators, scheme {config.scheme}, "
-        f"{estimator.n_steps_} training steps"
-    )
+    trained, untrained = (estimator.members_.get(name) for name in ("linoss", "oscillators"))
+    parts = []
+    if untrained is not None:
+        parts.append(f"{untrained.features_.bank_.size:,} oscillators that nobody trained")
+    if trained is not None:
+        config = trained.model_.config
+        blocks = "1 block" if config.num_blocks == 1 else f"{config.num_blocks} blocks"
+        parts.append(
+            f"{blocks} of {config.state_size} oscillators, scheme {config.scheme}, "
+            f"{trained.n_steps_} training steps"
+        )
+    return _text("; and ".join(parts))
 
 
 def _text(value: Any) -> str:
@@ -129,8 +143,9 @@ def _table(header: Sequence[Any], rows: Iterable[Sequence[Any]], style: str = ""
 def _facts(estimator: Any, score: Score | None) -> str:
     from linoss.nn import count_parameters
 
-    metric, best = estimator.objective_.metric, estimator.best_metric_
-    facts: list[tuple[str, str]] = []
+    trained, choice = estimator.members_.get("linoss"), getattr(estimator, "choice_", None)
+    own = [(_spelled(name), number(value)) for name, value in estimator.own_scores_.items()]
+    facts = list(own) if "oscillators" in estimator.members_ else []
     if score is not None:
         name, value = score.headline
         facts.append((f"test {name}", number(value)))
@@ -141,16 +156,25 @@ def _facts(estimator: Any, score: Score | None) -> str:
         facts.append(("test cases", str(score.cases)))
     elif isinstance(score, ForecastScore):
         facts.append(("steps ahead", str(score.horizon)))
-    if best is not None:
-        facts.append((f"best validation {pictures.metric_name(metric)}", number(best)))
-    if not facts and estimator.history_:
-        facts.append(("last training loss", number(estimator.history_[-1]["loss"])))
-    facts.append(("parameters", f"{count_parameters(estimator.model_):,}"))
+    facts += [fact for fact in own if fact not in facts]
+    if not facts and trained is not None and trained.history_:
+        facts.append(("last training loss", number(trained.history_[-1]["loss"])))
+    if trained is not None:
+        facts.append(("parameters", f"{count_parameters(trained.model_):,}"))
     entries = [f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in facts]
     first, *others = entries
     shown = f'<div class="main">{first}</div>' + "".join(f"<div>{e}</div>" for e in others)
-    note = "" if score is not None else '<p class="soft">The data had no test part.</p>'
+    note = "" if choice is None else f"<p>{_text(choice.why)}.</p>"
+    if score is None:
+        note += '<p class="soft">The data had no test part.</p>'
     return f'<dl class="facts">{shown}</dl>{note}'
+
+
+def _spelled(name: str) -> str:
+    """A score's name as people write it."""
+    part, metric, *rest = name.split(" ", 2)
+    part = "best validation" if part == "validation" else part
+    return " ".join([part, pictures.metric_name(metric), *rest])
 
 
 def _curves(estimator: Any) -> str:
@@ -209,12 +233,40 @@ def _recall(score: ClassScore) -> str:
 # ---- Model ----
 
 
-def _oscillators(found: Sequence[BlockSpectrum]) -> str:
-    def span(quantiles: dict[str, float] | None) -> str:
-        if quantiles is None:
-            return "–"
-        return " / ".join(number(quantiles[name], 3) for name in ("min", "median", "max"))
+def _evidence(found: Sequence[AverageEvidence]) -> str:
+    """Pictures of what oscillators without training hear, and the channels it comes through."""
+    note = (
+        '<p class="soft">For some training cases of each class, on average: which periods, at '
+        "which part of the sequence, speak for it (blue) and against it (orange), as oscillators "
+        "without training hear it.</p>"
+    )
+    content = note + pictures.svg(pictures.evidence_plot(found), "Evidence")
+    if len(found[0].channels) == 1:
+        return content
+    loudest = np.argsort(-np.abs(found[0].channels))[:_MOST_CHANNELS]
+    header = ("evidence through", *(f"channel {i}" for i in loudest))
+    rows = [(one.name, *(number(one.channels[i], 2) for i in loudest)) for one in found]
+    return content + _table(header, rows)
 
+
+def _untrained(estimator: Any) -> str:
+    """The bank; what it is made of is drawn, and only its readout is fitted."""
+    facts = untrained_facts(estimator)
+    rows = [(name.replace("_", " "), _span(value)) for name, value in facts.items()]
+    note = '<p class="soft">Smallest / median / largest; periods are in samples.</p>'
+    return note + _table((), rows)
+
+
+def _span(value: Any) -> str:
+    """A count, or smallest, median and largest."""
+    if value is None:
+        return "–"
+    if not isinstance(value, dict):
+        return f"{value:,}"
+    return " / ".join(number(value[name], 3) for name in ("min", "median", "max"))
+
+
+def _oscillators(found: Sequence[BlockSpectrum]) -> str:
     header = ("", "oscillators", "period", "decay time", "no decay", "free particles")
     rows = []
     for bank in found:
@@ -223,8 +275,8 @@ def _oscillators(found: Sequence[BlockSpectrum]) -> str:
             (
                 bank.name,
                 facts["oscillators"],
-                span(facts["period"]),
-                span(facts["decay_time"]),
+                _span(facts["period"]),
+                _span(facts["decay_time"]),
                 facts["without_decay"],
                 facts["free_particles"],
             )
@@ -266,9 +318,12 @@ def environment() -> list[tuple[str, str]]:
 
 
 def _use(estimator: Any) -> str:
-    name = type(estimator).__name__
-    commands = [c.format(horizon=getattr(estimator, "horizon", 0)) for c in _COMMANDS[name]]
-    if not estimator.model_.config.bidirectional:
+    commands = ["evaluate RUN DATA"]
+    if estimator.task == "forecasting":
+        commands.append(f"forecast RUN --horizon {estimator.horizon} --out forecast.csv")
+    else:
+        commands.append("predict RUN DATA --out predictions.csv")
+    if estimator.can_stream_:
         commands.append("stream RUN < samples.csv")
     commands.append("inspect RUN")
     lines = [f"linoss {command}" for command in commands]

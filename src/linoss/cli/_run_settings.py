@@ -7,13 +7,19 @@ from typing import Any
 
 from linoss._files import make_directory, write_text
 from linoss._plain import plain, with_checksum, without_checksum
+from linoss._settings import ModelName, TaskName
 from linoss.cli._output import json_line
 
-TASKS = {
-    "classification": "LinOSSClassifier",
-    "regression": "LinOSSRegressor",
-    "forecasting": "LinOSSForecaster",
+ESTIMATORS: dict[tuple[ModelName, TaskName], str] = {
+    ("auto", "classification"): "AutoClassifier",
+    ("auto", "regression"): "AutoRegressor",
+    ("oscillators", "classification"): "OscillatorClassifier",
+    ("oscillators", "regression"): "OscillatorRegressor",
+    ("linoss", "classification"): "LinOSSClassifier",
+    ("linoss", "regression"): "LinOSSRegressor",
+    ("linoss", "forecasting"): "LinOSSForecaster",
 }
+"""The estimator of each model and task."""
 REPORT = "report.html"
 _CONFIG, _COLUMNS = "config.json", "columns.json"
 
@@ -30,9 +36,10 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Task and parameters of a run."""
+    """Model, task and parameters of a run."""
 
-    task: str
+    model: ModelName
+    task: TaskName
     parameters: dict[str, Any]
 
 
@@ -42,13 +49,13 @@ def holds_a_run(run: Path) -> bool:
 
 
 def read_settings(run: Path) -> RunSettings:
-    """The task and the estimator's parameters of a run, which may not have trained yet."""
+    """Model, task and the estimator's parameters of a run, which may not have trained yet."""
     from linoss.training import CheckpointError, read_extra
 
     extra = read_extra(run)
-    tasks = {name: task for task, name in TASKS.items()}
+    kinds = {name: kind for kind, name in ESTIMATORS.items()}
     try:
-        return RunSettings(tasks[extra["estimator"]], dict(extra["parameters"]))
+        return RunSettings(*kinds[extra["estimator"]], dict(extra["parameters"]))
     except (TypeError, LookupError, ValueError):
         raise CheckpointError(
             f"{run / _CONFIG}: is not that of a run of linoss fit; train in another directory"

@@ -158,7 +158,7 @@ def _score_classes(estimator: Any, cases: Any) -> ClassScore:
 def _score_numbers(estimator: Any, cases: Any) -> NumberScore:
     from linoss.data import DataError
 
-    outputs = estimator.objective_.out_size
+    outputs = estimator.n_outputs_
     found = [np.asarray(a, np.float64).reshape(-1, outputs) for a in estimator.predict(cases)]
     truth = []
     for i, (label, answer) in enumerate(zip(cases.labels, found, strict=True)):

@@ -14,20 +14,25 @@ from linoss.cli import _options as options
 from linoss.cli._fit import _refuse_classes
 from linoss.cli._guard import INTERRUPTED
 from linoss.cli._output import show_json, show_line, show_table
-from linoss.cli._run_settings import REPORT, TASKS, ColumnNames, holds_a_run, write_column_names
+from linoss.cli._run_settings import (
+    ESTIMATORS,
+    REPORT,
+    ColumnNames,
+    holds_a_run,
+    write_column_names,
+)
 from linoss.cli._scores import Score, score_of
 from linoss.cli._sources import read_cases, read_tables
 
 _SHOWN = 10
-
-
+_SETTINGS = options.settings(model="linoss")
 _SEARCHED = ", ".join(
-    name for name, setting in options.settings().items() if setting.about.search is not None
+    name for name, setting in _SETTINGS.items() if setting.about.search is not None
 )
 _option = partial(options.option, options.SEARCH)
 
 
-@options.with_settings(options.settings())
+@options.with_settings(_SETTINGS)
 def search(
     data: Annotated[
         Path,
@@ -81,7 +86,7 @@ def search(
     by an option are not searched. By default a fifth of the data is held out.
     """
     parameters = options.parameters(given)
-    options.check(task, parameters, label)
+    options.check("linoss", task, parameters, label)
     what = _what(task, range, grid, parameters)
     try:
         result, score = _searched(
@@ -96,7 +101,7 @@ def search(
 
 
 def _what(
-    task: str, ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]
+    task: TaskName, ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]
 ) -> dict[str, Any]:
     """What to try, of parameters that were not given."""
     from linoss.search import default_ranges, make_space, parse_ranges
@@ -109,7 +114,7 @@ def _what(
         return {"space": default_ranges(grid, parameters.keys()), "grid": grid is not None}
     with options.usage_errors():
         space = parse_ranges(ranges)
-        make_space(space, SETTINGS[task])
+        make_space(space, SETTINGS["linoss", task])
     for name in space:
         if name in parameters:
             option = name.replace("_", "-")
@@ -120,7 +125,7 @@ def _what(
 def _searched(
     data: Path,
     out: Path,
-    task: str,
+    task: TaskName,
     label: str | None,
     parameters: dict[str, Any],
     what: dict[str, Any],
@@ -138,7 +143,7 @@ def _searched(
         _refuse_classes(training.labels)
     parameters = {**options.RUN_DEFAULTS, **parameters}
     seed = parameters["random_state"]
-    estimator = getattr(linoss.estimators, TASKS[task])(**parameters)
+    estimator = getattr(linoss.estimators, ESTIMATORS["linoss", task])(**parameters)
 
     def begin(run: Path) -> None:
         if task != "forecasting" and not holds_a_run(run):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from linoss._declare import MODEL, TRAINING, Declared, declared
-from linoss._settings import SequenceSettings
+from linoss._settings import SETTINGS, SequenceSettings
 from linoss.cli import _options as options
 from linoss.nn import LinOSSConfig
 from linoss.training import TrainingConfig
@@ -17,7 +17,8 @@ _TEXT = """# Settings
 This page is made from the declarations of the library, and a test keeps it up to date.
 
 A setting is a parameter of the estimators and an option of `linoss fit`, `linoss search` and, where
-it concerns the model, `linoss plan`: `hidden_size` is `--hidden-size`. Options with another name:
+it concerns the model, `linoss plan`: `hidden_size` is `--hidden-size`. Most are settings of
+`--model linoss`; those of the other models come first. Options with another name:
 {spelled}.
 On the command line None is `none`, and what is True or False is an option with and without `no-`,
 such as `--no-damped`.
@@ -27,6 +28,13 @@ estimator as a `ValueError`, by a command as wrong use, before data are read.
 
 Defaults are those of the estimators and the commands, chosen for small data. `LinOSSConfig` and
 `TrainingConfig` have their own; those of `LinOSSConfig` are the published models.
+
+## Oscillators without training, and auto
+
+Settings of `OscillatorClassifier` and `OscillatorRegressor`, `--model oscillators`, and of
+`AutoClassifier` and `AutoRegressor`, `--model auto`.
+
+{untrained}
 
 ## Model
 
@@ -41,6 +49,8 @@ Commands have the seed 0 where none is given.
 ## Settings of one task
 
 {of_one_task}
+
+`class_weight` is a setting of all classifiers.
 
 ## Further settings of the model
 
@@ -60,7 +70,7 @@ _FROM_DATA = ("in_size", "out_size", "task")
 
 def settings_page() -> str:
     """The text of docs/settings.md."""
-    common, chosen = declared(SequenceSettings), options.settings()
+    common, chosen = declared(SequenceSettings), options.settings(model="linoss")
     groups = {
         group: [setting for setting in common.values() if setting.about.group == group]
         for group in (MODEL, TRAINING, None)
@@ -72,12 +82,29 @@ def settings_page() -> str:
     ]
     return _TEXT.format(
         spelled=_spelled(chosen),
+        untrained=_untrained(),
         model=_table(groups[MODEL], LinOSSConfig),
         training=_table(groups[TRAINING], TrainingConfig),
         of_one_task=_table(s for name, s in chosen.items() if name not in common),
         further=_table(further),
         others=_table(groups[None]),
     )
+
+
+def _untrained() -> str:
+    """A row for each setting of the other models that is not one of one task."""
+    records = {model: declared(SETTINGS[model, "regression"]) for model in ("oscillators", "auto")}
+    rows = [["setting", "meaning", "values", "oscillators", "auto"], ["---"] * 5]
+    for name, setting in {**records["oscillators"], **records["auto"]}.items():
+        defaults = [
+            record[name].default_text() if name in record else "" for record in records.values()
+        ]
+        rows.append([f"`{name}`", setting.about.help, setting.expected(), *defaults])
+    return _joined(rows)
+
+
+def _joined(rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _spelled(chosen: dict[str, Declared]) -> str:
@@ -98,13 +125,13 @@ def _table(settings: Iterable[Declared], config: type | None = None) -> str:
             f"`{setting.name}`" + (f" ({tasks[0]})" if len(tasks) == 1 else ""),
             setting.about.help,
             setting.expected(),
-            options.default_text(setting.name) if tasks else setting.default_text(),
+            options.default_text(setting.name, "linoss") if tasks else setting.default_text(),
         ]
         if config is not None:
             there = declared(config).get(setting.name)
             row.append("" if there is None else there.default_text())
         rows.append(row)
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return _joined(rows)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,19 @@ def banks(model: Any) -> list[BlockSpectrum]:
     return found
 
 
+def untrained_facts(estimator: Any) -> dict[str, Any]:
+    """Number, periods in samples and qualities of oscillators that nobody trained."""
+    bank = estimator.features_.bank_
+    there = bank.frequency > 0
+    return {
+        "channels": len(bank.mean),
+        "oscillators": bank.size,
+        "chains_of_two": int(bank.chained.sum()),
+        "period": _quantiles(1 / bank.frequency[there]),
+        "quality": _quantiles(bank.quality[there]),
+    }
+
+
 def _quantiles(values: np.ndarray) -> dict[str, float] | None:
     """Smallest, median and largest, if there are any."""
     if not len(values):

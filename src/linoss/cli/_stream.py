@@ -34,12 +34,9 @@ def stream(
     if sys.stdin is None:
         raise ValueError("stdin is closed, expected samples in it")
     estimator = linoss.estimators.load(run)
-    forecaster = isinstance(estimator, linoss.estimators.LinOSSForecaster)
-    names = estimator.names_ if forecaster else read_column_names(run).channels
-    inputs = estimator.inputs_
-    samples = SampleReader(
-        sys.stdin.buffer, inputs.channels, names, timed=inputs.interval is not None
-    )
+    forecaster: Any = estimator if estimator.task == "forecasting" else None
+    names = read_column_names(run).channels if forecaster is None else forecaster.names_
+    samples = SampleReader(sys.stdin.buffer, estimator.n_channels_, names, timed=estimator.timed_)
     listen: Any = estimator.stream()
     answers = _Answers(estimator)
     begun = False
@@ -59,7 +56,7 @@ class _Answers:
     def __init__(self, estimator: Any):
         self.classes: list[Any] | None = None
         self.horizon = getattr(estimator, "horizon", None)
-        outputs = estimator.objective_.out_size
+        outputs = estimator.n_outputs_
         if hasattr(estimator, "classes_"):
             classes = self.classes = estimator.classes_.tolist()
             self.names = ["prediction", *(f"probability_{name}" for name in classes)]

@@ -1,5 +1,6 @@
-"""Estimators with the interface of scikit-learn: classifier, regressor, forecaster."""
+"""Estimators with the interface of scikit-learn: classifiers, regressors, a forecaster."""
 
+from linoss.estimators._auto import AutoClassifier, AutoRegressor, Choice
 from linoss.estimators._classifier import LinOSSClassifier
 from linoss.estimators._forecaster import LinOSSForecaster
 from linoss.estimators._listener import NotANumberWarning
@@ -8,6 +9,9 @@ from linoss.estimators._oscillators import OscillatorClassifier, OscillatorRegre
 from linoss.estimators._regressor import LinOSSRegressor
 
 __all__ = [
+    "AutoClassifier",
+    "AutoRegressor",
+    "Choice",
     "LinOSSClassifier",
     "LinOSSForecaster",
     "LinOSSRegressor",

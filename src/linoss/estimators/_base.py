@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from linoss._settings import SequenceSettings
+from linoss._settings import ModelName, SequenceSettings
 from linoss.data import DataError, as_sequences
 from linoss.estimators._described import describe, described, understanding
 from linoss.estimators._listener import Listener, NotANumberWarning
@@ -36,6 +36,13 @@ OnProgress = Callable[[Progress], None]
 Kind = TypeVar("Kind", bound="SequenceEstimator")
 
 _FEW = 500  # cases: below, none are held out by default
+
+
+def drawn_seed(random_state: Any) -> int:
+    """Seed of a fit, drawn from `random_state` unless it is a whole number."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
 
 
 @dataclass(frozen=True)
@@ -91,12 +98,6 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         self.model_, self.inputs_, self.objective_ = result.model, inputs, objective
         self.history_, self.n_steps_ = result.history, result.steps
         self.best_metric_ = result.best_metric
-
-    def _seed(self) -> int:
-        """Seed of the fit, drawn from `random_state` unless it is a whole number."""
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31))
 
     def _held_out(self, cases: int) -> int:
         """Number of cases to hold out for validation."""
@@ -162,6 +163,42 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         """
         check_is_fitted(self)
         return Listener(self)
+
+    # ---- What commands ask of any estimator ----
+
+    task: str
+    """What it learns."""
+
+    @property
+    def n_outputs_(self) -> int:
+        """Number of classes, of numbers to predict, or of variables."""
+        return self.objective_.out_size
+
+    @property
+    def n_channels_(self) -> int:
+        """Number of channels of its data."""
+        return self.inputs_.channels
+
+    @property
+    def timed_(self) -> bool:
+        """Whether each sample needs a time."""
+        return self.inputs_.interval is not None
+
+    @property
+    def can_stream_(self) -> bool:
+        """Whether it reads sequences forwards in time only."""
+        return not self.model_.config.bidirectional
+
+    @property
+    def own_scores_(self) -> dict[str, float]:
+        """What it knows of its quality without a test part, by name."""
+        best = self.history_[-1]["best"] if self.history_ else None
+        return {} if best is None else {f"validation {self.objective_.metric}": best}
+
+    @property
+    def members_(self) -> dict[ModelName, Any]:
+        """The fitted estimators that answer together, by model."""
+        return {"linoss": self}
 
     # ---- Files ----
 

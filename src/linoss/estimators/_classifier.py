@@ -14,7 +14,7 @@ from sklearn.utils.validation import column_or_1d
 from linoss._declare import check_settings, documented
 from linoss._settings import ClassifierSettings
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator, drawn_seed
 from linoss.training import Classification, Inputs
 
 
@@ -34,6 +34,8 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
 
     ```
     """
+
+    task = "classification"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -79,7 +81,7 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
             raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
         self.classes_ = np.unique(y)
         cases = Sequences(cases.values, y, cases.times, cases.names, cases.ids)
-        seed = self._seed()
+        seed = drawn_seed(self.random_state)
         training_set, validation_set = self._split(cases, y, seed)
         inputs = Inputs.from_sequences(training_set, time_channel=bool(self.time_channel))
         objective = Classification(

@@ -12,7 +12,13 @@ from linoss import _checks
 from linoss._declare import check_settings, documented
 from linoss._settings import ForecasterSettings
 from linoss.data import DataError, Table, table
-from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator, warn_of_nan
+from linoss.estimators._base import (
+    OnProgress,
+    RunOptions,
+    SequenceEstimator,
+    drawn_seed,
+    warn_of_nan,
+)
 from linoss.estimators._listener import ForecastListener
 from linoss.training import Forecasting, Inputs, Windows, predict
 
@@ -40,6 +46,8 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
 
     ```
     """
+
+    task = "forecasting"
 
     def fit(
         self,
@@ -81,7 +89,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             every = self._windows(validation)
             held_out = replace(every, stride=max(1, len(every) // _VALIDATION_WINDOWS))
         run = RunOptions(directory, resume, on_progress)
-        self._train(inputs, objective, windows, held_out, self._seed(), run)
+        self._train(inputs, objective, windows, held_out, drawn_seed(self.random_state), run)
         return self
 
     def predict(self, horizon: int | None = None, *, data: Any = None, future: Any = None) -> Any:

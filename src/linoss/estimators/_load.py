@@ -3,6 +3,7 @@
 import os
 from typing import Any, get_args
 
+from linoss.estimators._auto import AutoClassifier, AutoRegressor
 from linoss.estimators._classifier import LinOSSClassifier
 from linoss.estimators._forecaster import LinOSSForecaster
 from linoss.estimators._oscillators import OscillatorClassifier, OscillatorRegressor
@@ -15,6 +16,8 @@ Estimator = (
     | LinOSSForecaster
     | OscillatorClassifier
     | OscillatorRegressor
+    | AutoClassifier
+    | AutoRegressor
 )
 _ESTIMATORS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Estimator)}
 

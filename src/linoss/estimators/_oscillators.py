@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from linoss._declare import check_settings, documented
-from linoss._settings import OscillatorClassifierSettings, OscillatorSettings
+from linoss._settings import ModelName, OscillatorClassifierSettings, OscillatorSettings
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.estimators._described import describe, described, understanding
 from linoss.estimators._evidence import Evidence, find_evidence
@@ -29,6 +29,23 @@ _RIDGE = ("mean", "scale", "coefficients", "intercept")
 _AT_ONCE = 512  # cases whose features are held in double precision
 
 
+def labelled_cases(
+    estimator: BaseEstimator, X: Any, y: Any, times: Any, **checks: Any
+) -> tuple[Sequences, Any]:
+    """Sequences to fit an estimator to, and their answers, of which there must be one for each."""
+    cases, y = as_sequences(estimator, X, y, times, reset=True, **checks)
+    y = cases.labels if y is None else y
+    if y is None:
+        name = type(estimator).__name__
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    if len(y) != len(cases):
+        raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
+    empty = next((i for i, case in enumerate(cases.values) if np.isnan(case).all()), None)
+    if empty is not None:
+        raise DataError(f"case {empty} of X has no value at all; leave it out")
+    return cases, y
+
+
 class OscillatorEstimator(OscillatorSettings, BaseEstimator):
     """Base class of both: features, and a ridge readout of them."""
 
@@ -40,22 +57,6 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.input_tags.allow_nan = True
         return tags
-
-    def _cases(self, X: Any, y: Any, times: Any, **checks: Any) -> tuple[Sequences, Any]:
-        """Sequences and their answers, of which there must be one for each."""
-        check_settings(self)
-        cases, y = as_sequences(self, X, y, times, reset=True, **checks)
-        y = cases.labels if y is None else y
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-        if len(y) != len(cases):
-            raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
-        empty = next((i for i, case in enumerate(cases.values) if np.isnan(case).all()), None)
-        if empty is not None:
-            raise DataError(f"case {empty} of X has no value at all; leave it out")
-        return cases, y
 
     def _weighted(
         self, X: Any, cases: Sequences, y: np.ndarray, sample_weight: Any
@@ -120,7 +121,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         features = self.features_.stream()
 
         def listen(sample: Any, time: float | None = None) -> np.ndarray:
-            return self._answer(self.ridge_(features(sample, time)))[0]
+            return np.atleast_1d(self._answer(self.ridge_(features(sample, time)))[0])
 
         return listen
 
@@ -152,6 +153,43 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         unit = 1.0 if features.interval_ is None else features.interval_
         response = features.response(X, times=times)
         return find_evidence(response, self.ridge_, unit, periods=periods, times=parts)
+
+    # ---- What commands ask of any estimator ----
+
+    task: str
+    """What it learns."""
+    metric: str
+    """The name of `left_out_score_`."""
+
+    @property
+    def n_outputs_(self) -> int:
+        """Number of classes, or of numbers to predict."""
+        return len(self.ridge_.intercept)
+
+    @property
+    def n_channels_(self) -> int:
+        """Number of channels of its data."""
+        return len(self.features_.bank_.mean)
+
+    @property
+    def timed_(self) -> bool:
+        """Whether each sample needs a time."""
+        return not self.features_.even_
+
+    @property
+    def can_stream_(self) -> bool:
+        """Whether it reads sequences forwards in time only."""
+        return bool(self.causal)
+
+    @property
+    def own_scores_(self) -> dict[str, float]:
+        """What it knows of its quality without a test part, by name."""
+        return {f"left-out {self.metric}": self.left_out_score_}
+
+    @property
+    def members_(self) -> dict[ModelName, Any]:
+        """The fitted estimators that answer together, by model."""
+        return {"oscillators": self}
 
     # ---- Files ----
 
@@ -215,6 +253,13 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
     ```
     """
 
+    task, metric = "classification", "accuracy"
+
+    @property
+    def n_outputs_(self) -> int:
+        """Number of classes."""
+        return len(self.classes_)
+
     def fit(
         self, X: Any, y: Any = None, *, times: Any = None, sample_weight: Any = None
     ) -> "OscillatorClassifier":
@@ -229,7 +274,8 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
           list of `(length,)` arrays.
         - `sample_weight`: a weight for each case.
         """
-        cases, y = self._cases(X, y, times)
+        check_settings(self)
+        cases, y = labelled_cases(self, X, y, times)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         cases, y, weights = self._weighted(X, cases, y, sample_weight)
@@ -304,6 +350,8 @@ class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
     ```
     """
 
+    task, metric = "regression", "R²"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
@@ -318,7 +366,8 @@ class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
 
         - `y`: `(cases,)` or `(cases, n)` numbers.
         """
-        cases, y = self._cases(X, y, times, multi_output=True, y_numeric=True)
+        check_settings(self)
+        cases, y = labelled_cases(self, X, y, times, multi_output=True, y_numeric=True)
         answers = np.asarray(y, np.float64)
         self.one_number_ = answers.ndim == 1
         cases, answers, weights = self._weighted(X, cases, answers, sample_weight)

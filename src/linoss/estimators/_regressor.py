@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 from linoss._declare import check_settings, documented
 from linoss._settings import RegressorSettings
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator
+from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator, drawn_seed
 from linoss.training import Inputs, Regression
 
 
@@ -33,6 +33,8 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
 
     ```
     """
+
+    task = "regression"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -75,7 +77,7 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
         y = np.asarray(y, np.float64) if self.every is None else list(y)
         self.one_number_ = np.ndim(y[0]) == (0 if self.every is None else 1)
         cases = Sequences(cases.values, y, cases.times, cases.names, cases.ids)
-        seed, held_out = self._seed(), self._held_out(len(cases))
+        seed, held_out = drawn_seed(self.random_state), self._held_out(len(cases))
         training_set, validation_set = cases, None
         if held_out:
             first, second = train_test_split(

@@ -12,6 +12,7 @@ from linoss.training._predict import evaluate, predict
 from linoss.training._progress import Progress, ProgressLine
 from linoss.training._saved import (
     Saved,
+    holds_files,
     load_arrays,
     load_model,
     read_extra,
@@ -41,6 +42,7 @@ __all__ = [
     "Windows",
     "evaluate",
     "from_first",
+    "holds_files",
     "join_processes",
     "load_arrays",
     "load_model",

@@ -32,6 +32,7 @@ class TrainingConfig:
     clip_norm: settings.ClipNorm | None = 1.0
     evaluate_every: settings.EvaluateEvery = 100
     patience: settings.Patience | None = None
+    minutes: settings.Minutes | None = None
     seed: settings.Seed = 0
 
     def __post_init__(self) -> None:

@@ -70,12 +70,16 @@ class Loop:
         self.history: list[Record] = []
         self.files: RunDirectory | None = None
         self.clock = time.monotonic()
+        self.compiling = 0.0  # seconds, of the first update
+        self.place = self.recorded = self.last_place = 0
 
     def run(self, save_every: int | float | None) -> TrainingResult:
         """Train from the current state to the end."""
         self._take_places()
         config, self.good = self.config, self.state
         self.clock = time.monotonic() - self.state.seconds
+        self.place = self.recorded = self._place()
+        self.last_place = max(self.place - 1, 0)
         saved = looked = time.monotonic()
         first: tuple[int, float] | None = None
         batches = self.order.from_step(self.state.step)
@@ -84,13 +88,16 @@ class Loop:
                 self._record()
                 saved = looked = time.monotonic()
                 self._report(first)
-            if self.state.step >= config.steps or self._is_out_of_patience():
+            if self.place >= config.steps or self._is_out_of_patience():
                 self._warn_if_useless()
                 return self.result(self.state)
             before = self.state.carry
             self._advance(*next(batches))
             jax.block_until_ready(before.loss)  # stay at most one update ahead of the device
             now = time.monotonic()
+            if first is None:
+                self.compiling = now - looked
+            self.place = self._place()
             if first is None or self._looks(now - looked):
                 self._check_finite()
                 self._report(first)
@@ -99,6 +106,22 @@ class Loop:
             if save_every is not None and now - saved > save_every:
                 self.save_if_good()
                 saved = time.monotonic()
+
+    def _place(self) -> int:
+        """Updates made, or as many of `steps` as the time that has passed is of `minutes`.
+
+        By it the learning rate falls and evaluations come, so that a run that is ended by its time
+        is a whole one with fewer updates. The time of compiling, before the first update, ends no
+        part of the schedule.
+        """
+        step, config = self.state.step, self.config
+        if config.minutes is None or step == 0:
+            return step
+        passed, limit = time.monotonic() - self.clock, 60 * config.minutes
+        if passed >= limit:
+            return config.steps
+        share = (passed - self.compiling) / (limit - self.compiling)
+        return min(max(step, int(share * config.steps)), config.steps)
 
     def _take_places(self) -> None:
         """Copy the state of the first process, which may have resumed it, to all devices."""
@@ -122,7 +145,7 @@ class Loop:
         state = self.state
         arguments, targets = self._batch(chosen, length)
         rates = {
-            "learning_rate": self.rates(state.step),
+            "learning_rate": self.rates(self.place),
             "weight_decay": self.config.weight_decay,
             "clip_norm": self.config.clip_norm or 0.0,
         }
@@ -135,7 +158,7 @@ class Loop:
             targets,
             settings=self.settings,
         )
-        self.state = replace(state, carry=carry, step=state.step + 1)
+        self.state, self.last_place = replace(state, carry=carry, step=state.step + 1), self.place
 
     def _batch(self, chosen: np.ndarray, length: int) -> tuple[dict[str, Any], Any]:
         devices, count, rows = self.devices, len(chosen), self.devices.rows(len(chosen))
@@ -148,8 +171,12 @@ class Loop:
 
     def _is_due(self) -> bool:
         """Whether the current step is to be recorded, and has not been."""
-        step, last = self.state.step, self._last_record()
-        due = step % self.config.evaluate_every == 0 or step == self.config.steps
+        step, last, every = self.state.step, self._last_record(), self.config.evaluate_every
+        if self.config.minutes is None:
+            due = step % every == 0
+        else:
+            due = self.place // every > self.recorded // every
+        due = due or self.place == self.config.steps
         return step > 0 and due and (last is None or last["step"] != step)
 
     def _last_record(self) -> Record | None:
@@ -176,11 +203,12 @@ class Loop:
             "loss": float(state.carry.loss) / (state.step - (last["step"] if last else 0)),
             "metric": metric,
             "best": new.best_metric,
-            "learning_rate": self.rates(state.step - 1),
+            "learning_rate": self.rates(self.last_place),
             "seconds": round(new.seconds, 3),
         }
         self.history[state.records :] = [record]
         self.state = self.good = new
+        self.recorded = self.place
         self.save()
 
     def save(self) -> None:
@@ -214,6 +242,8 @@ class Loop:
         if first is not None and state.step > first[0]:
             pace = (time.monotonic() - first[1]) / (state.step - first[0])
             eta = pace * (self.config.steps - state.step)
+            if self.config.minutes is not None:
+                eta = min(eta, max(60 * self.config.minutes - time.monotonic() + self.clock, 0.0))
         loss = last["loss"] if last and not since else float(state.carry.loss) / max(since, 1)
         metric = last["metric"] if last else None
         steps = self.config.steps

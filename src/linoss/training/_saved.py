@@ -157,9 +157,15 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
 
 
 def save_arrays(
-    directory: str | os.PathLike[str], extra: dict[str, Any], arrays: dict[str, np.ndarray]
+    directory: str | os.PathLike[str],
+    extra: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    *,
+    replace: bool = False,
 ) -> None:
     """Write an estimator that has no trained model: what JSON can hold, and arrays.
+
+    A directory that holds one is refused, unless `replace`.
 
     ```python
     >>> import numpy as np, tempfile
@@ -172,7 +178,8 @@ def save_arrays(
     ```
     """
     folder = make_directory(directory)
-    refuse_files(folder)
+    if not replace:
+        refuse_files(folder)
     write_arrays(folder, arrays)
     shapes = {name: list(array.shape) for name, array in arrays.items()}
     record = {"linoss": __version__, "model": None, "extra": extra, "arrays": shapes}
@@ -209,6 +216,19 @@ def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise CheckpointError(f"{path}: has no extra, expected what save_model or train wrote")
     return extra
+
+
+def holds_files(directory: str | os.PathLike[str]) -> bool:
+    """Whether a model, an estimator or a run was written into a directory, or begun there.
+
+    ```python
+    >>> from linoss.training import holds_files
+    >>> holds_files("no/such/directory")
+    False
+
+    ```
+    """
+    return (Path(directory) / CONFIG).exists()
 
 
 def refuse_files(folder: Path) -> None:

@@ -44,7 +44,8 @@ def train(
     """Train a model by Adam, and keep the weights that do best on held-out cases.
 
     The run is a function of its arguments: the same ones give the same weights, bit for bit, on
-    the same machine; also if it was killed in between and resumed.
+    the same machine; also if it was killed in between and resumed. Only where `minutes` ends it
+    before `steps` does, the speed of the machine has a say.
 
     **Arguments:**
 
@@ -98,6 +99,11 @@ def train(
         raise ValueError(
             f"mesh is None, but there are {jax.process_count()} processes; pass "
             "linoss.training.make_mesh(number of all devices)"
+        )
+    if config.minutes is not None and jax.process_count() > 1:
+        raise ValueError(
+            f"minutes is {config.minutes}, but there are {jax.process_count()} processes, whose "
+            "clocks differ; set steps instead"
         )
     _warn_of_cut_steps(model, inputs)
     devices = Devices(mesh)

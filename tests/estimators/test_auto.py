@@ -1,0 +1,275 @@
+"""Auto: what it compares, what it keeps and why, and that it is read back."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import r2_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from linoss import AutoClassifier, AutoRegressor, OscillatorClassifier
+from linoss._declare import declared
+from linoss.data import sequences
+from linoss.estimators import load
+from linoss.estimators._auto import _as_good, _held_out
+from linoss.training import CheckpointError
+
+pytestmark = pytest.mark.usefixtures("single_precision")
+
+BANK = {"n_oscillators": 64, "random_state": 0}
+TINY = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 2, "batch_size": 8}
+KINDS = pytest.mark.parametrize("kind", [AutoClassifier, AutoRegressor], ids=lambda k: k.__name__)
+
+
+def targets(kind, cases=48):
+    return np.arange(cases) % 2 if kind is AutoClassifier else np.linspace(-1, 1, cases)
+
+
+@pytest.fixture
+def compared(waves):
+    """Fitted with a training of two updates."""
+    return AutoClassifier(**BANK, linoss_options=TINY).fit(*waves)
+
+
+# ---- Without training ----
+
+
+@KINDS
+def test_every_parameter_is_declared_and_documented(kind):
+    parameters = inspect.signature(kind).parameters
+    assert list(parameters) == list(declared(kind))
+    text = " ".join(inspect.getdoc(kind).split())
+    assert all(f"- `{name}`: " in text for name in parameters)
+
+
+def test_without_minutes_it_is_the_oscillators(waves):
+    values, labels = waves
+    auto = AutoClassifier(minutes=0, **BANK).fit(values, labels)
+    alone = OscillatorClassifier(**BANK).fit(values, labels)
+    np.testing.assert_array_equal(auto.predict_proba(values), alone.predict_proba(values))
+    assert auto.left_out_score_ == alone.left_out_score_
+    assert (auto.choice_.kept, auto.choice_.scores, auto.choice_.cases) == ("oscillators", {}, 0)
+    assert auto.choice_.why == "Kept the oscillators: minutes is 0, so that nothing was trained"
+    assert not hasattr(auto, "linoss_")
+
+
+def test_too_few_cases_to_compare(waves):
+    values, labels = waves
+    auto = AutoClassifier(**BANK, linoss_options=TINY).fit(values[:8], labels[:8])
+    assert auto.choice_.why == "Kept the oscillators: 8 cases are too few to compare with"
+
+
+def test_the_score_comes_before_the_training(waves, capsys):
+    seen = []
+
+    def note(progress):
+        seen.append(capsys.readouterr().err)
+
+    auto = AutoClassifier(**BANK, verbose=1, linoss_options=TINY)
+    auto.fit(*waves, on_progress=note)
+    said = f"accuracy {auto.left_out_score_:.4g} on cases that were left out"
+    assert said in seen[0]
+
+
+# ---- The comparison ----
+
+
+def test_held_out_cases_represent_all_classes():
+    labels = np.repeat([0, 1, 2, 3], [30, 12, 9, 1])
+    held_out = _held_out(labels, 0, by_class=True)
+    np.testing.assert_array_equal(np.bincount(labels[held_out], minlength=4)[:3], [10, 4, 3])
+    assert len(held_out) == len(set(held_out))
+    assert 3 not in labels[held_out]
+    many = np.arange(500) % 2
+    assert len(_held_out(many, 0, by_class=True)) == 100
+    assert not np.array_equal(_held_out(many, 0, by_class=True), _held_out(many, 1, by_class=True))
+
+
+def test_held_out_numbers_are_spread():
+    numbers = np.random.default_rng(0).normal(size=(60, 2))
+    held_out = _held_out(numbers, 0, by_class=False)
+    places = np.argsort(np.argsort(numbers[:, 0]))[held_out]
+    np.testing.assert_array_equal(np.sort(places), np.arange(1, 60, 3))
+
+
+@pytest.mark.parametrize(
+    ("scores", "best", "good"),
+    [
+        ([1, 1, 0, 0], [1, 1, 0, 0], True),
+        ([0, 1, 1, 1, 0, 0], [1, 0, 1, 1, 1, 0], True),  # 1/6 behind, by 0.31
+        ([0, 0, 0, 0], [1, 1, 1, 1], False),
+        ([0, 0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1], False),  # 0.375 behind, by 0.18
+    ],
+)
+def test_a_standard_error_is_no_difference(scores, best, good):
+    assert _as_good(np.array(scores, float), np.array(best, float)) is good
+
+
+def test_scores_are_of_cases_that_nobody_saw(compared, waves):
+    """Computed again here, from the fitted parts and a refit of the oscillators."""
+    values, labels = waves
+    held_out = _held_out(labels, 0, by_class=True)
+    rest = np.setdiff1d(np.arange(48), held_out)
+    rival = OscillatorClassifier(**BANK).fit(values[rest], labels[rest])
+    first = rival.predict_proba(values[held_out])
+    second = compared.linoss_.predict_proba(values[held_out])
+    assert compared.linoss_.inputs_.channels == 2
+    for name, shares in (("oscillators", first), ("linoss", second), ("both", first + second)):
+        right = rival.classes_[shares.argmax(axis=1)] == labels[held_out]
+        assert compared.choice_.scores[name] == np.mean(right)
+    assert compared.choice_.cases == len(held_out)
+    assert compared.choice_.kept == "oscillators"
+    assert re.match(
+        r"Kept the oscillators: accuracy 1 on 16 held-out cases, against", compared.choice_.why
+    )
+
+
+class Fixed:
+    """Answers from a table, where `_compared` asks a fitted estimator."""
+
+    def __init__(self, numbers):
+        self.numbers = np.asarray(numbers, float)
+
+    def predict(self, cases):
+        return self.numbers
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        (0.1, 2.0, "oscillators"),
+        (2.0, 0.1, "linoss"),
+        (1.0, -1.0, "both"),  # errors that cancel
+        (float("nan"), 1.0, "linoss"),
+    ],
+)
+def test_what_is_kept(first, second, kept):
+    truth = np.linspace(-1, 1, 40)
+    sign = np.where(np.arange(40) % 4 < 2, 1, -1) * np.linspace(0.5, 1, 40)
+    auto = AutoRegressor()
+    auto.linoss_ = Fixed(truth + second * sign)
+    cases = sequences(np.ones((40, 1, 3)), y=truth)
+    choice = auto._compared(Fixed(truth + first * sign), cases)
+    assert choice.kept == kept
+    assert choice.scores["linoss"] == pytest.approx(r2_score(truth, auto.linoss_.numbers))
+
+
+@KINDS
+@pytest.mark.parametrize("kept", ["oscillators", "linoss", "both"])
+def test_what_was_kept_answers_and_is_read_back(tmp_path, waves, kind, kept):
+    """Whatever the comparison said, each of the three is used and written."""
+    values, y = waves[0], targets(kind)
+    auto = kind(**BANK, causal=True, linoss_options=TINY).fit(values, y)
+    object.__setattr__(auto.choice_, "kept", kept)
+    ask = "predict_proba" if kind is AutoClassifier else "predict"
+    answers = {name: getattr(m, ask)(values) for name, m in auto.members_.items()}
+    assert list(answers) == {"both": ["oscillators", "linoss"]}.get(kept, [kept])
+    np.testing.assert_allclose(getattr(auto, ask)(values), sum(answers.values()) / len(answers))
+    auto.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert type(again) is kind
+    assert again.choice_ == auto.choice_
+    assert again.own_scores_ == auto.own_scores_
+    assert again.get_params() == auto.get_params()
+    np.testing.assert_array_equal(getattr(again, ask)(values), getattr(auto, ask)(values))
+    listen = again.stream()
+    for sample in values[3].T:
+        answer = listen(sample)
+    np.testing.assert_allclose(answer, np.ravel(getattr(auto, ask)(values[3:4])), atol=1e-4)
+
+
+def test_a_stream_needs_what_is_causal(waves):
+    auto = AutoClassifier(minutes=0, **BANK).fit(*waves)
+    assert not auto.can_stream_
+    with pytest.raises(ValueError, match="causal is False"):
+        auto.stream()
+
+
+def test_several_numbers_and_times(waves):
+    values, _ = waves
+    both = np.stack([targets(AutoRegressor), np.arange(48) % 3], axis=1)
+    times = np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, (48, 40)), axis=1)
+    auto = AutoRegressor(**BANK, linoss_options=TINY).fit(values, both, times=times)
+    assert auto.predict(values, times=times).shape == (48, 2)
+    assert (auto.n_outputs_, auto.n_channels_, auto.timed_) == (2, 2, True)
+
+
+def test_a_training_that_fails_leaves_the_oscillators(waves):
+    auto = AutoClassifier(**BANK, linoss_options={**TINY, "learning_rate": 1e30, "steps": 50})
+    auto.set_params(linoss_options={**auto.linoss_options, "clip_norm": None, "norm": None})
+    auto.fit(*waves)
+    assert auto.choice_.kept == "oscillators"
+    assert "the training failed: the loss of update" in auto.choice_.why
+    assert auto.score(*waves) == 1
+
+
+# ---- Directories ----
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path, waves):
+    class Stop(Exception):
+        pass
+
+    def stop(progress):
+        raise Stop
+
+    auto = AutoClassifier(**BANK, linoss_options=TINY)
+    with pytest.raises(Stop):
+        auto.fit(*waves, directory=tmp_path / "run", on_progress=stop)
+    with pytest.raises(CheckpointError, match="was stopped before its end; go on with it"):
+        load(tmp_path / "run")
+    with pytest.raises(CheckpointError, match="is there already"):
+        clone(auto).fit(*waves, directory=tmp_path / "run")
+    other = clone(auto).set_params(n_oscillators=128)
+    with pytest.raises(CheckpointError, match="n_oscillators is 64 in the run, but 128 now"):
+        other.fit(*waves, directory=tmp_path / "run", resume=True)
+    auto.fit(*waves, directory=tmp_path / "run", resume=True)
+    whole = clone(auto).fit(*waves)
+    again = load(tmp_path / "run")
+    assert again.choice_ == whole.choice_
+    np.testing.assert_array_equal(again.predict_proba(waves[0]), whole.predict_proba(waves[0]))
+
+
+# ---- Bad input ----
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"minutes": -1}, "minutes is -1, expected a finite number >= 0"),
+        ({"minutes": None}, "minutes is None, expected a finite number >= 0"),
+        ({"n_oscillators": 0}, "n_oscillators is 0, expected a whole number of at least 1"),
+        ({"linoss_options": {"colour": 3}}, "linoss_options has 'colour', expected settings of"),
+        ({"linoss_options": {"minutes": 3}}, "linoss_options has 'minutes', expected settings of"),
+        ({"linoss_options": {"steps": 0}}, "steps is 0, expected a whole number of at least 1"),
+    ],
+)
+def test_settings_that_are_wrong(waves, settings, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        AutoClassifier(**settings).fit(*waves)
+
+
+def test_a_case_without_any_value(waves):
+    values, labels = waves[0].copy(), waves[1]
+    values[3] = np.nan
+    with pytest.raises(ValueError, match="case 3 of X has no value at all"):
+        AutoClassifier(**BANK).fit(values, labels)
+
+
+# ---- scikit-learn ----
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("unchecked")
+@parametrize_with_checks(
+    [
+        AutoClassifier(n_oscillators=64, minutes=0),
+        AutoClassifier(n_oscillators=64, linoss_options=TINY),
+        AutoRegressor(n_oscillators=256, minutes=0),
+    ]
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
