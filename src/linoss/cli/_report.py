@@ -245,7 +245,7 @@ def _evidence(found: Sequence[AverageEvidence]) -> str:
         return content
     loudest = np.argsort(-np.abs(found[0].channels))[:_MOST_CHANNELS]
     header = ("evidence through", *(f"channel {i}" for i in loudest))
-    rows = [(one.name, *(number(one.channels[i], 2) for i in loudest)) for one in found]
+    rows = [(one.name, *(number(float(one.channels[i]), 2) for i in loudest)) for one in found]
     return content + _table(header, rows)
 
 
