@@ -381,7 +381,8 @@ class AutoClassifier(ClassifierMixin, AutoClassifierSettings, AutoEstimator):
 
     def predict(self, X: Any, *, times: Any = None) -> np.ndarray:
         """Most probable class of each sequence."""
-        return self.classes_[self._answer(X, times).argmax(axis=1)]
+        shares = self._answer(X, times)
+        return self.classes_[shares.argmax(axis=1)]
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
