@@ -38,7 +38,7 @@ svg.small { max-width: 30rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--faint); }
 th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
-.name { max-width: 14rem; overflow-wrap: anywhere; }
+.name { max-width: 14rem; overflow-wrap: break-word; }
 .trials .name { max-width: none; white-space: nowrap; }
 .why .name { max-width: none; } .why td { text-align: left; }
 .confusion td, .confusion th + th { text-align: center; }
