@@ -9,6 +9,8 @@
 - `forms`: an update of a block in its other forms (irregular times, layer norm, Verlet, dense D,
   both directions), against the default one.
 - `threads`: one long sequence on one core and on all.
+- `features`: untrained oscillators: one series of a million steps and its memory, irregular against
+  regular sampling, and a stream of a million samples against the batch.
 
 Times are medians of repeats that take turns. For `step` and `length` each method has a process of
 its own, whose memory is its peak above what it held before the first step; `step` is what
@@ -20,6 +22,7 @@ import ctypes
 import dataclasses
 import importlib
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -35,6 +38,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import linoss
+import linoss.data
 from linoss import _kernels
 from linoss.experiments import _textbook, efficiency
 from linoss.planning import plan
@@ -289,7 +293,40 @@ def report_threads(sizes: list[str], repeats: int) -> None:
         print(f"| {cores} | {1e3 * float(done.stdout):.0f} ms |", flush=True)
 
 
+def report_features(sizes: list[str], repeats: int) -> None:
+    """Features of 4096 oscillators."""
+    random = np.random.default_rng(0)
+    features = linoss.OscillatorFeatures(random_state=0).fit(random.normal(size=(8, 500)))
+    long = linoss.data.sequences(random.normal(size=(1, 1, 10**6)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    features.transform(long)
+    spent = time.perf_counter() - start
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"one series of 10^6 steps: {spent:.1f} s, {peak:.0f} MB beyond the data")
+    series = random.normal(size=(200, 500))
+    kept = np.sort([random.choice(700, 500, replace=False) for _ in series], axis=1)
+    anywhere = np.sort(random.uniform(0, 500, (200, 500)), axis=1)
+    timed = linoss.OscillatorFeatures(random_state=0).fit(series, times=np.arange(500))
+    ways = {
+        "regular": lambda: timed.transform(series),
+        "30 % of samples missing": lambda: timed.transform(series, times=kept),
+        "anywhere in time": lambda: timed.transform(series, times=anywhere),
+    }
+    for name, (_, value) in take_turns({n: (w, ()) for n, w in ways.items()}, repeats).items():
+        print(f"200 series of 500 samples, {name}: {1e3 * value:.0f} ms")
+    causal = linoss.OscillatorFeatures(causal=True, random_state=0).fit(series)
+    listen, samples = causal.stream(), long.values[0]
+    start = time.perf_counter()
+    for sample in samples:
+        found = listen(sample)
+    spent = time.perf_counter() - start
+    gap = np.abs(found - causal.transform(long)).max()
+    print(f"a stream of 10^6 samples: {spent:.1f} us a sample, {gap:.1e} from the batch at its end")
+
+
 REPORTS = {
+    "features": report_features,
     "forms": report_forms,
     "threads": report_threads,
     "layer": report_layer,

@@ -14,7 +14,9 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/estimators.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/guide.md", "docs/estimators.md", "docs/oscillators.md"]
+)
 def test_python_blocks_run(page):
     blocks = BLOCK.findall((ROOT / page).read_text())
     assert blocks
@@ -38,6 +40,7 @@ def test_readme_example_has_a_dozen_lines():
         "README.md",
         "docs/guide.md",
         "docs/estimators.md",
+        "docs/oscillators.md",
         "docs/paper.md",
         "docs/cli.md",
         "docs/scaling.md",

@@ -98,7 +98,7 @@ def demo(
     if not json:
         _show(classifier, test, struck)
     if out is not None:
-        finish(classifier, out, score, [], json=json)
+        finish(classifier, out, score, [], training, json=json)
     elif json:
         from linoss.cli._output import show_json
 

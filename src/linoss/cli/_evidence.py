@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-_CASES, _CLASSES = 6, 6  # at most so many of each class, and so many classes
+_CASES, _CLASSES, _PARTS = 6, 6, 48  # at most; cases are of each class
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,9 @@ def _average(
     estimator: Any, cases: Any, chosen: np.ndarray, name: str, answer: int, change: Any
 ) -> AverageEvidence:
     some = chosen[np.linspace(0, len(chosen) - 1, min(len(chosen), _CASES)).astype(int)]
-    found = [estimator.explain(cases.select([i])) for i in some]
+    length = int(cases.lengths[some].min())
+    parts = length // -(-length // _PARTS)  # of nearly as many samples each
+    found = [estimator.explain(cases.select([i]), parts=parts) for i in some]
     evidence = np.mean([change(one.evidence[answer]) for one in found], axis=0)
     channels = np.mean([change(one.channels[answer]) for one in found], axis=0)
     return AverageEvidence(name, evidence, found[0].periods, channels)

@@ -160,16 +160,19 @@ def fitted(
     else:
         estimator.fit(training, directory=out, resume=resume)
     if speaks:
-        finish(estimator, out, *score_of(estimator, task, training, test), json=json)
+        finish(estimator, out, *score_of(estimator, task, training, test), training, json=json)
 
 
 def finish(
-    estimator: Any, out: Path, score: Score | None, forecasts: list[Any], *, json: bool
+    estimator: Any, out: Path, score: Score | None, forecasts: list[Any], cases: Any, *, json: bool
 ) -> None:
-    """Write the report, and print the outcome."""
+    """Write the report, which explains answers for some training cases, and print the outcome."""
+    from linoss.cli._evidence import average_evidence
     from linoss.cli._report import write_report
 
-    write_report(out / REPORT, estimator, score, forecasts)
+    untrained = estimator.members_.get("oscillators")
+    evidence = [] if untrained is None else average_evidence(untrained, cases)
+    write_report(out / REPORT, estimator, score, forecasts, evidence)
     if json:
         record = {
             "run": str(out),

@@ -10,11 +10,12 @@ import numpy as np
 
 from linoss._files import write_text
 from linoss.cli import _pictures as pictures
+from linoss.cli._evidence import AverageEvidence
 from linoss.cli._output import number
 from linoss.cli._scores import ClassScore, Forecast, ForecastScore, NumberScore, Score
 from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
 
-_MOST_CLASSES = 20
+_MOST_CLASSES, _MOST_CHANNELS = 20, 8
 _STYLE = """
 :root { color-scheme: light dark; --page: #f6f7f9; --card: #ffffff; --ink: #1c1f26;
   --soft: #5b6472; --faint: #c9ced6; --mark: 31, 119, 208; PALETTE }
@@ -37,7 +38,7 @@ svg.small { max-width: 30rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--faint); }
 th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
-.name { max-width: 14rem; overflow-wrap: anywhere; }
+.name { max-width: 14rem; overflow-wrap: break-word; }
 .trials .name { max-width: none; white-space: nowrap; }
 .why .name { max-width: none; } .why td { text-align: left; }
 .confusion td, .confusion th + th { text-align: center; }
@@ -51,13 +52,22 @@ pre { margin: 0; padding: .8rem 1rem; border-radius: .4rem; background: var(--pa
 
 
 def write_report(
-    path: Path, estimator: Any, score: Score | None, forecasts: Sequence[Forecast] = ()
+    path: Path,
+    estimator: Any,
+    score: Score | None,
+    forecasts: Sequence[Forecast] = (),
+    evidence: Sequence[AverageEvidence] = (),
 ) -> None:
     """Write the report of a fitted estimator; `score` is that of a test part."""
-    write_text(path, report(estimator, score, forecasts))
+    write_text(path, report(estimator, score, forecasts, evidence))
 
 
-def report(estimator: Any, score: Score | None, forecasts: Sequence[Forecast] = ()) -> str:
+def report(
+    estimator: Any,
+    score: Score | None,
+    forecasts: Sequence[Forecast] = (),
+    evidence: Sequence[AverageEvidence] = (),
+) -> str:
     """The page."""
     members = estimator.members_
     trained, untrained = members.get("linoss"), members.get("oscillators")
@@ -65,6 +75,8 @@ def report(estimator: Any, score: Score | None, forecasts: Sequence[Forecast] = 
     if trained is not None:
         sections.append(_section("Learning curves", _curves(trained)))
     sections += _answers(score, forecasts)
+    if evidence:
+        sections.append(_section("What speaks for an answer", _evidence(evidence)))
     if untrained is not None:
         sections.append(_section("Oscillators without training", _untrained(untrained)))
     if trained is not None:
@@ -219,6 +231,22 @@ def _recall(score: ClassScore) -> str:
 
 
 # ---- Model ----
+
+
+def _evidence(found: Sequence[AverageEvidence]) -> str:
+    """Pictures of what oscillators without training hear, and the channels it comes through."""
+    note = (
+        '<p class="soft">For some training cases of each class, on average: which periods, at '
+        "which part of the sequence, speak for it (blue) and against it (orange), as oscillators "
+        "without training hear it.</p>"
+    )
+    content = note + pictures.svg(pictures.evidence_plot(found), "Evidence")
+    if len(found[0].channels) == 1:
+        return content
+    loudest = np.argsort(-np.abs(found[0].channels))[:_MOST_CHANNELS]
+    header = ("evidence through", *(f"channel {i}" for i in loudest))
+    rows = [(one.name, *(number(float(one.channels[i]), 2) for i in loudest)) for one in found]
+    return content + _table(header, rows)
 
 
 def _untrained(estimator: Any) -> str:
