@@ -1,4 +1,4 @@
-"""`linoss fit`: train on data, score, and write a report."""
+"""`linoss fit`: fit a model to data, score, and write a report."""
 
 import shlex
 from dataclasses import asdict
@@ -67,7 +67,7 @@ def fit(
     """
     parameters = options.parameters(given)
     where = (devices, coordinator, num_processes, process_id)
-    asked = {name: value for name, value in zip(options.MACHINES, where, strict=True) if value}
+    asked = {n: v for n, v in zip(options.MACHINES, where, strict=True) if v is not None}
     machines = join_machines(*where)
     try:
         with machines.watched():
