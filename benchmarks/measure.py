@@ -318,8 +318,9 @@ def report_features(sizes: list[str], repeats: int) -> None:
     causal = linoss.OscillatorFeatures(causal=True, random_state=0).fit(series)
     listen, samples = causal.stream(), long.values[0]
     start = time.perf_counter()
-    for sample in samples:
-        found = listen(sample)
+    for sample in samples[:-1]:
+        listen(sample)
+    found = listen(samples[-1])
     spent = time.perf_counter() - start
     gap = np.abs(found - causal.transform(long)).max()
     print(f"a stream of 10^6 samples: {spent:.1f} us a sample, {gap:.1e} from the batch at its end")

@@ -138,6 +138,7 @@ ffi::Error parallel_steps(Threads& threads, int64_t count, int64_t steps, int64_
 }  // namespace linoss
 
 NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // objects may live as long as the interpreter
   m.def("instruction_set", &linoss::instruction_set);
   m.attr("tile") = linoss::kTile;
   m.def("handlers", [] {

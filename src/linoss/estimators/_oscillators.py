@@ -243,7 +243,7 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
     >>> from linoss import OscillatorClassifier
     >>> labels = np.arange(60) % 2
     >>> waves = np.sin(np.outer(1 + labels, np.arange(50)) / 5)
-    >>> waves += np.random.default_rng(0).normal(size=waves.shape)
+    >>> waves += 0.3 * np.random.default_rng(0).normal(size=waves.shape)
     >>> classifier = OscillatorClassifier(n_oscillators=256, random_state=0)
     >>> classifier.fit(waves[:40], labels[:40]).score(waves[40:], labels[40:])
     1.0

@@ -42,7 +42,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
     >>> features.fit_transform(waves).shape
     (10, 192)
     >>> features.get_feature_names_out()[0]
-    'share, 0.0107 cycles, quality 2.05, series of 0, oscillator 0'
+    'share, 0.032 cycles, quality 1.86, series of -1, oscillator 0'
 
     ```
     """
