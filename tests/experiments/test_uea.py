@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from linoss.data import DataError
-from linoss.experiments import _paper, uea
+from linoss.experiments import _paper, read_results, reproduce, uea
 from linoss.experiments._execute import make_run
 from linoss.experiments._protocol import Options
 from linoss.experiments._splits import published_split
@@ -61,7 +61,7 @@ def test_training_is_as_published(tmp_path):
     assert run.training.to_dict() == {
         "steps": 100_000, "batch_size": 32, "learning_rate": 1e-4, "warmup": 0,
         "schedule": "constant", "weight_decay": 0.0, "clip_norm": None, "evaluate_every": 1000,
-        "patience": 11, "seed": 2345,
+        "minutes": None, "patience": 11, "seed": 2345,
     }  # fmt: skip
     worms = make_run("uea", Options(out=tmp_path), "EigenWorms", "im", 2345)
     assert worms.training.batch_size == 4
@@ -86,3 +86,35 @@ def test_the_real_sets(real_data, name, shape, tests):
     assert values.shape == shape
     np.testing.assert_array_equal(values, np.unique(values, axis=0))
     assert len(published_split(len(cases), 2345)[2]) == tests
+
+
+def test_oscillators_without_training(tmp_path, write_archive):
+    write_archive(tmp_path, "Heartbeat")
+    options = Options(out=tmp_path / "out", models=("oscillators",), seeds=(2345,))
+    uea.fit_untrained(options, tmp_path, "Heartbeat", 2345)
+    (result,) = read_results(tmp_path / "out" / "uea")
+    assert (result.model, result.protocol, result.seed) == ("oscillators", "oscillators", 2345)
+    assert result.outcome["test"] > 0.8
+    assert result.outcome["cases"] == [26, 6, 6]
+    with pytest.raises(ValueError, match="nothing is overwritten"):
+        uea.fit_untrained(options, tmp_path, "Heartbeat", 2345)
+    resumed = Options(out=tmp_path / "out", resume=True)
+    uea.fit_untrained(resumed, tmp_path, "Heartbeat", 2345)
+
+
+def test_a_set_that_comes_divided(tmp_path):
+    random = np.random.default_rng(0)
+    folder = tmp_path / "EthanolConcentration-9" / "2345"
+    folder.mkdir(parents=True)
+    for part, count in (("training", 5), ("validation", 2), ("test", 2)):
+        X = random.normal(size=(count, 3, 10))
+        np.savez(folder / f"{part}.npz", X=X, y=np.array(["a", "b"])[np.arange(count) % 2])
+    parts = uea.read_split("EthanolConcentration", tmp_path, 2345)
+    assert [len(part) for part in parts] == [5, 2, 2]
+    with pytest.raises(DataError, match="has no parts of seed 3456"):
+        uea.read_split("EthanolConcentration", tmp_path, 3456)
+
+
+def test_only_uea_has_oscillators(tmp_path):
+    with pytest.raises(ValueError, match="model is 'oscillators', expected another one: ppg"):
+        reproduce("ppg", out=tmp_path, models=["oscillators"])
