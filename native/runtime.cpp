@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -59,7 +60,10 @@ void Threads::start(std::function<void()> work) {
   if (pool_)
     pool_->Schedule(std::move(work));
   else
-    own_.emplace_back(std::move(work));
+    try {
+      own_.emplace_back(std::move(work));
+    } catch (const std::system_error&) {  // the system has no more threads: others do the work
+    }
 }
 
 void on_large_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
