@@ -268,6 +268,8 @@ class AutoEstimator(AutoSettings, BaseEstimator):
             save_arrays(folder, now, {})
             return
         before = {**read_extra(folder), "fitted": now["fitted"]}
+        for record in (before, now):
+            record["parameters"] = {**record["parameters"], "verbose": None}  # changes nothing
         found = first_difference(before, now)
         if found is not None:
             raise CheckpointError(
