@@ -206,11 +206,12 @@ def test_the_page_has_what_was_run_and_says_what_was_not(tmp_path, data):
     assert page.count("\n## ") == len(EXPERIMENTS)
     assert "- `linoss reproduce uea --model im --seeds 2345 --protocol paper`: 2 runs" in page
     assert "- SelfRegulationSCP1 (LinOSS-IMEX): it was too late" in page
-    assert "- SelfRegulationSCP1 (damped IMEX): no reason is given" in page
-    assert "- Heartbeat (LinOSS-IMEX, damped IMEX): too dull" in page
+    assert "- SelfRegulationSCP1 (damped IMEX, untrained oscillators): no reason is given" in page
+    assert "- Heartbeat (LinOSS-IMEX, damped IMEX, untrained oscillators): too dull" in page
     assert "- PPG (LinOSS-IM, LinOSS-IMEX, damped IMEX): too long" in page
-    worms = "- EigenWorms (LinOSS-IM, LinOSS-IMEX, damped IMEX): the data set was not at hand; it"
-    assert f"{worms} can be had from https://www.timeseriesclassification.com" in page
+    worms = "- EigenWorms (LinOSS-IM, LinOSS-IMEX, damped IMEX, untrained oscillators)"
+    missing = "the data set was not at hand; it"
+    assert f"{worms}: {missing} can be had from https://www.timeseriesclassification.com" in page
     assert "\nRain.\n" in page
     assert "There is no result of `linoss reproduce ppg`." in page
     assert "(results/uea-Heartbeat-paper.png)" in page
