@@ -16,6 +16,7 @@ With more cases than features the same follows from the p x p matrix (Z'Z/p + pe
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,12 +42,19 @@ class Ridge:
     penalty: float
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
-        """Answers `(cases, answers)`; features that are NaN count as their mean.
+        """Answers `(cases, answers)`; the intercept where features are NaN.
 
         Summed in double precision, so that an answer does not depend on the other cases.
         """
-        standard = np.nan_to_num((features - self.mean) * self.scale).astype(np.float64)
-        return standard @ self.coefficients + self.intercept
+        weights, constant = self._line
+        found = features.astype(np.float64) @ weights + constant
+        return np.where(np.isnan(found), self.intercept, found)
+
+    @cached_property
+    def _line(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and constant of features as they are."""
+        weights = self.scale[:, None].astype(np.float64) * self.coefficients
+        return weights, self.intercept - self.mean.astype(np.float64) @ weights
 
 
 @dataclass(frozen=True, eq=False)
