@@ -240,8 +240,10 @@ void check(const Bank& bank) {
 }
 
 // Reads a sequence, in either direction, into tiles of samples that have a value. Of a sample without
-// any value only the time passes. A channel that is missing keeps its last value; it has its mean
-// before the first.
+// any value only the time passes. A long interval is read in up to kMostParts parts of about 1, on the
+// straight line between its ends, so that outputs in between are seen. A channel that is missing keeps
+// its last value; it has its mean before the first.
+constexpr double kMostParts = 8;
 class Reader {
  public:
   explicit Reader(const Bank& bank) : bank_(bank), values_(bank.channels * kRow) {}
@@ -258,17 +260,29 @@ class Reader {
       v[0] = v[loaded_], v[1] = v[loaded_ + 1];
     before_ = loaded_ ? tile.interval[loaded_ - 1] : before_;
     loaded_ = 0, tile.kinds = 1, tile.kind[0] = 1;
-    for (; at < series.time && loaded_ < kTile; ++at) {
+    for (; at < series.time; ++at) {
       const int64_t n = backwards ? series.time - 1 - at : at;
-      gap_ += !series.intervals ? 1 : !backwards ? series.intervals[n] : at ? series.intervals[n + 1] : 1;
-      if (!take(series.at + n * series.row, series.column)) continue;
-      const double interval = begun_ ? gap_ : 1;
-      begun_ = true, gap_ = 0, elapsed_ += interval;
-      tile.interval[loaded_] = interval;
+      const double step = !series.intervals ? 1
+                          : !backwards      ? series.intervals[n]
+                          : at              ? series.intervals[n + 1]
+                                            : 1;
+      const float* sample = series.at + n * series.row;
+      if (!has_value(sample, series.column)) {
+        gap_ += step;
+        continue;
+      }
+      const double whole = begun_ ? gap_ + step : 1;
+      const int64_t parts =
+          begun_ ? static_cast<int64_t>(std::clamp(std::floor(whole + 0.4), 1.0, kMostParts)) : 1;
+      if (loaded_ + parts > kTile) break;  // the next tile begins with this sample
+      take(sample, series.column, parts);
+      begun_ = true, gap_ = 0, elapsed_ += whole;
+      const double interval = whole / parts;
       int32_t kind = 0;
       while (kind < tile.kinds && tile.kind[kind] != interval) ++kind;
       if (kind == tile.kinds) tile.kind[tile.kinds++] = interval;
-      tile.which[loaded_++] = kind;
+      for (int64_t part = 0; part < parts; ++part)
+        tile.interval[loaded_] = interval, tile.which[loaded_++] = kind;
     }
     tile.samples = loaded_;
   }
@@ -293,16 +307,24 @@ class Reader {
  private:
   static constexpr int64_t kRow = kTile + 2;  // two samples before those of a tile
 
-  bool take(const float* sample, int64_t column) {
-    bool there = false;
+  bool has_value(const float* sample, int64_t column) const {
+    for (int64_t c = 0; c < bank_.channels; ++c)
+      if (!std::isnan(sample[c * column])) return true;
+    return false;
+  }
+
+  void take(const float* sample, int64_t column, int64_t parts) {
     for (int64_t c = 0; c < bank_.channels; ++c) {
       float* v = values_.data() + c * kRow + loaded_;
       const double x = sample[c * column];
-      there |= !std::isnan(x);
-      v[2] = std::isnan(x) ? v[1] : static_cast<float>((x - bank_.mean[c]) * bank_.scale[c]);
-      if (!begun_) v[0] = v[1] = v[2];
+      const float last = v[1];
+      const float next =
+          std::isnan(x) ? last : static_cast<float>((x - bank_.mean[c]) * bank_.scale[c]);
+      for (int64_t part = 1; part < parts; ++part)
+        v[1 + part] = static_cast<float>(last + (double(next) - last) * part / parts);
+      v[1 + parts] = next;
+      if (!begun_) v[0] = v[1] = next;
     }
-    return there;
   }
 
   const Bank& bank_;

@@ -38,6 +38,17 @@ def drive_of(bank, case, intervals, group):
     return np.r_[mixed[0], mixed], intervals
 
 
+def in_parts(case, intervals):
+    """A case with samples at most about 1 apart, by straight lines; at most 8 in an interval."""
+    rows, steps = [case[0].astype(np.float64)], [1.0]
+    for before, after, h in zip(case[:-1], case[1:], intervals[1:], strict=True):
+        count = int(min(max(np.floor(h + 0.4), 1), 8))
+        rows += [before + (after.astype(np.float64) - before) * k / count for k in range(1, count)]
+        rows.append(after)
+        steps += [h / count] * count
+    return np.array(rows, np.float32), np.array(steps)
+
+
 def loop(bank, case, intervals):
     """Outputs `(time, n)` and statistics `(3, n)` by a loop in double precision."""
     outputs = np.zeros((len(case), bank.size))
@@ -76,9 +87,9 @@ def test_equals_a_loop_in_double_precision(make_bank, make_cases, channels, regu
     bank = make_bank(channels)
     (case,), (intervals,) = make_cases([150], channels)
     intervals = np.ones(150) if regular else intervals
-    outputs, expected = loop(bank, case, intervals)
+    outputs, expected = loop(bank, *in_parts(case, intervals))
     given_intervals = None if regular else [intervals]
-    found = trace(bank, [case], given_intervals, 1, 150)[0]
+    found = trace(bank, [case], given_intervals, 1, len(outputs))[0]
     np.testing.assert_allclose(found, outputs, rtol=1e-4, atol=2e-5 * np.abs(outputs).max())
     close = np.abs(outputs - bank.threshold).min(axis=0) < 1e-5  # may be on either side
     np.testing.assert_allclose(
@@ -142,7 +153,7 @@ def test_the_kernel_equals_jax(data):
     elif kind == "irregular":
         intervals = [np.r_[1, random.exponential(size=n - 1) + 1e-3] for n in lengths]
     found = respond(bank, cases, intervals)
-    traced = trace(bank, cases, intervals, 1, max(lengths))
+    traced = trace(bank, cases, intervals, 1, 8 * max(lengths))
     for i, (expected, outputs) in enumerate(_in_jax(bank, cases, intervals)):
         size = max(1, np.abs(outputs).max(initial=0))
         np.testing.assert_allclose(traced[i, : len(outputs)], outputs, atol=3e-6 * size)
@@ -219,15 +230,15 @@ def test_a_million_steps_stay_exact(make_bank):
 def test_outputs_of_one_case_in_the_order_of_reading(make_bank, make_cases):
     bank = make_bank()
     (case,), (intervals,) = make_cases([40])
-    whole = trace(bank, [case], [intervals], 1, 40)[0]
     response = Response(bank, case, intervals)
+    whole = trace(bank, [case], [intervals], 1, len(response.steps))[0]
+    np.testing.assert_allclose(response.steps, in_parts(case, intervals)[1])
     seen = np.zeros(bank.size, bool)
     for lanes, backwards, outputs in response.outputs(40 * LANES):
         assert np.all(bank.backwards[bank.drive[lanes // LANES]] == backwards)
         np.testing.assert_array_equal(outputs, whole[:, lanes])
         seen[lanes] = True
     assert seen.all()
-    np.testing.assert_allclose(response.steps, intervals)
 
 
 @needs_kernels

@@ -8,12 +8,14 @@ For each oscillator, with x its output, theta its threshold and h_n the interval
 
 each divided by the sum of all h_n.
 
-Of a sample without any value only the time passes: the next step is longer. A channel that is
-missing keeps its last value; before its first value it has its mean.
+Of a sample without any value only the time passes: the next interval is longer. A long interval is
+taken in up to 8 steps of about 1, on the straight line between its ends, so that outputs in between
+are seen. A channel that is missing keeps its last value; before its first value it has its mean.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -26,6 +28,7 @@ from linoss.features._bank import LANES, Bank, moves
 STATISTICS = ("share", "longest", "stretches")
 _PRECISE = 0.01  # cycles per interval: slower oscillators are computed in double precision
 _PIECE = 1024  # samples that JAX takes at a time
+_MOST_PARTS = 8  # of an interval; as the kernel has it
 
 Cases = Sequence[np.ndarray]
 """Arrays (time, channels), float32."""
@@ -98,13 +101,15 @@ class Response:
     """(time, channels)"""
     intervals: np.ndarray | None
 
-    @property
+    @cached_property
     def steps(self) -> np.ndarray:
-        """The intervals before those samples that have a value, the first 1."""
+        """The steps that are taken, the first 1."""
         there = ~np.isnan(self.case).all(axis=1)
         h = np.ones(len(self.case)) if self.intervals is None else self.intervals
         clock = np.cumsum(h)[there]
-        return np.diff(clock, prepend=clock[:1] - 1)
+        intervals = np.diff(clock, prepend=clock[:1] - 1)
+        counts = _parts(intervals)
+        return np.repeat(intervals / counts, counts)
 
     def outputs(self, at_once: int) -> Iterator[tuple[np.ndarray, bool, np.ndarray]]:
         """Yield oscillators, whether they read backwards, and their outputs `(samples, n)`.
@@ -121,6 +126,11 @@ class Response:
                 h = None if self.intervals is None else [self.intervals]
                 lanes = (some[:, None] * LANES + np.arange(LANES)).ravel()
                 yield lanes, backwards, trace(self.bank.part(some), [self.case], h, 1, length)[0]
+
+
+def _parts(intervals: np.ndarray) -> np.ndarray:
+    """The number of steps in which each interval is taken: 1 for 1.5, 2 for 2.5, and so on."""
+    return np.clip(np.floor(intervals + 0.4), 1, _MOST_PARTS).astype(int)
 
 
 class ResponseStream:
@@ -185,6 +195,7 @@ class _Walk:
             return np.zeros((0, self._bank.size))
         if not self._begun:  # the first value has been there forever
             self._begun, self._values[:], steps[0] = True, values[0], 1.0
+        values, steps = _in_parts(np.concatenate([self._values[-1:], values]), steps)
         bank, past = self._bank, np.concatenate([self._values, values])
         slopes = np.diff(past, axis=0) / np.r_[self._step, steps][:, None]
         forces = np.where(bank.order > 0, slopes @ bank.mixture.T, past[1:] @ bank.mixture.T)
@@ -210,6 +221,17 @@ class _Walk:
         self._gap = times[-1] - (times[chosen[-1]] if len(chosen) else 0.0)
         values = np.take_along_axis(scaled, last, axis=0)[1:][chosen]
         return values, np.diff(times[chosen], prepend=0.0)
+
+
+def _in_parts(values: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values on the straight lines between samples, the first of which is past; and the steps."""
+    counts = _parts(intervals)
+    place = np.repeat(np.arange(len(counts)), counts)
+    part = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
+    share = (part / counts[place])[:, None]
+    before, after = values[place].astype(np.float64), values[place + 1]
+    found = np.where(share == 1, after, before + (after - before) * share).astype(np.float32)
+    return found, (intervals / counts)[place]
 
 
 @jax.jit

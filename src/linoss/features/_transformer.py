@@ -212,7 +212,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
     def _thresholds(self, random: np.random.Generator, cases: Sequences) -> np.ndarray:
         """A random quantile of each oscillator's outputs for some of the cases."""
         some = cases.select(random.permutation(len(cases))[:_CASES])
-        every = -(-int(some.lengths.max()) // _SAMPLES)
+        every = -(-max(int(some.lengths.max()), self._longest(some)) // _SAMPLES)
         found = trace(*self._samples(some), every, _SAMPLES)
         outputs = np.sort(found.reshape(-1, self.bank_.size), axis=0)  # NaN comes last
         known = len(outputs) - np.isnan(outputs).sum(axis=0)
