@@ -232,14 +232,14 @@ FORMS = {
 
 
 def update_of(
-    model: linoss.LinOSS, u: jax.Array, intervals: jax.Array | None = None
+    model: linoss.LinOSS, u: jax.Array, intervals: jax.Array | None = None, mesh: Any = None
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The gradient of a training pass, and its arguments."""
     weights, rest = eqx.partition(model, linoss.trainable(model))
 
     def loss(weights: Any, u: jax.Array) -> jax.Array:
         model = eqx.combine(weights, rest)
-        answers, _ = model.training_pass(u, key=jax.random.key(0), intervals=intervals)
+        answers, _ = model.training_pass(u, key=jax.random.key(0), intervals=intervals, mesh=mesh)
         return jnp.mean(answers**2)
 
     return jax.jit(jax.grad(loss)), (weights, u)
