@@ -50,7 +50,7 @@ def learning_curves(
 ) -> list[str]:
     """The validation metric over the steps of each run, a colour for each model and variant.
 
-    Published runs of the same models are drawn with dashes, as far as ours went.
+    Published runs of the same models are drawn with dashes, about as far as ours went.
     """
     lines: list[str] = []
     shown = [result for result in results if any(r["metric"] is not None for r in result.history)]
@@ -86,10 +86,10 @@ def learning_curves(
 def _draw_published(
     axes: Any, theirs: Sequence[PublishedRun], ours: Sequence[ExperimentResult], color: str
 ) -> None:
-    """Published curves up to the last step of ours, at least one evaluation."""
+    """Published curves about as far as ours went, if they reached a published evaluation."""
     last = max(record["step"] for result in ours for record in result.history)
-    for run in theirs:
-        curve = {step: y for step, y in run.curve.items() if step <= max(last, run.every)}
+    for run in theirs if theirs and last >= theirs[0].every else ():
+        curve = {step: y for step, y in run.curve.items() if step <= max(last, 2 * run.every)}
         label = f"{NAMES[run.model]}, published" if run is theirs[0] else None
         style = {"linestyle": "--", "marker": "o", "markersize": 3, "markerfacecolor": "none"}
         axes.plot(curve.keys(), curve.values(), color=color, linewidth=0.7, label=label, **style)
