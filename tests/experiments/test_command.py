@@ -52,7 +52,10 @@ def test_the_data_directory_may_come_from_the_environment(
 
 def test_variants_are_those_of_the_experiment(tmp_path, run):
     for words, expected in (
-        (("uea", "--variant", "scald"), "variant is 'scald', expected one of 'scaled', 'log-softmax'"),
+        (
+            ("uea", "--variant", "scald"),
+            "variant is 'scald', expected one of 'scaled', 'log-softmax'",
+        ),
         (("ppg", "--variant", "scaled"), "variant is 'scaled', expected none: ppg has none"),
         (("uea", "--variant", "scaled", "--model", "oscillators"), "'oscillators' has none"),
     ):
