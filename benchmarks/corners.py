@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,6 +98,7 @@ def _outside(size: Any) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]
         function, arguments = update(intervals=uneven)
         compiled = function.lower(*arguments).compile()
         SCHEMES["im"] = known
+        jax.clear_caches()  # of programs that were traced meanwhile
         return compiled, arguments
 
     runs = (
@@ -118,7 +120,7 @@ def report_growth(sizes: list[str], repeats: int) -> None:
         with jax.enable_x64(True):
             random = np.random.default_rng(0)
             bank = linoss.Oscillators(m, scheme=name, timestep=1.0, key=jax.random.key(0))
-            bank = dataclasses.replace(bank, raw_stiffness=jnp.linspace(0.05, 3.9, m))
+            bank = eqx.tree_at(lambda b: b.raw_stiffness, bank, jnp.linspace(0.05, 3.9, m))
             pieces = random.exponential(size=(steps // 1000, 1000)) + 1e-3
             state, total = jnp.broadcast_to(jnp.array([1.0, 0.3]), (m, 2)), np.zeros(m)
             for intervals in pieces:

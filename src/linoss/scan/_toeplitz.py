@@ -15,7 +15,6 @@ single precision, also where the device's default is less.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +25,7 @@ from jaxtyping import Float, Int
 from linoss.dynamics import Step
 from linoss.scan._adjoint import Gradients, Solver
 from linoss.scan._engines import double_precision
-from linoss.scan._recurrence import Matrix, Recurrence, Sampling, State, apply, multiply
+from linoss.scan._recurrence import Recurrence, Sampling, State
 
 CHUNK = 64
 """Steps of a chunk, and chunks of a chunk of chunks."""
@@ -93,14 +92,14 @@ def _run(
     """All positions, and the state after `count` samples of each sequence."""
     length = min(CHUNK, force.shape[1])
     b = _in_chunks(force, length)
-    powers = _powers(double_precision(step.matrix), length)
-    matrix, kick = jax.tree.map(lambda x: x[-1], powers), double_precision(step.forcing)
-    response = apply(powers, (kick[0][None], kick[1][None]))  # M^n F
-    response = jnp.stack(response, axis=-1)[:-1].astype(force.dtype)
-    powers = _stacked(powers, force.dtype)
+    rows = [jnp.stack(row, axis=-1) for row in double_precision(step.matrix)]
+    kick = jnp.stack(double_precision(step.forcing), axis=-1)[..., None]
+    exact = _powers(jnp.stack(rows, axis=-2), length)
+    response = _multiply(exact[:-1], kick[None])[..., 0].astype(force.dtype)  # M^n F
+    powers = exact.astype(force.dtype)
 
     ends = _product("bkjm,jmw->bkmw", b, jnp.flip(response, axis=0))
-    states = _accumulate(matrix, jnp.concatenate([start[:, None], ends], axis=1))
+    states = _accumulate(exact[-1], jnp.concatenate([start[:, None], ends], axis=1))
     before = states[:, :-1]
     y = _product("bkjm,ijm->bkim", b, _lower(response[..., 1]))
     y = y + _product("bkmx,imx->bkim", before, powers[1:, :, 1])
@@ -113,34 +112,35 @@ def _run(
     return _whole(y, force.shape[1]), end
 
 
-def _accumulate(matrix: Matrix, v: Float[Array, "batch k m 2"]) -> Float[Array, "batch k m 2"]:
+def _accumulate(
+    matrix: Float[Array, "m 2 2"], v: Float[Array, "batch k m 2"]
+) -> Float[Array, "batch k m 2"]:
     """x_k = M x_{k-1} + v_k for all k, from rest."""
     count, length = v.shape[1], min(CHUNK, v.shape[1])
     exact = _powers(matrix, length)
-    powers = _stacked(exact, v.dtype)
+    powers = exact.astype(v.dtype)
     x = _product("bkjmx,ijmwx->bkimw", _in_chunks(v, length), _lower(powers[:-1]))
     if count > length:
-        ends = _accumulate(jax.tree.map(lambda x: x[-1], exact), x[:, :, -1])
+        ends = _accumulate(exact[-1], x[:, :, -1])
         before = jnp.concatenate([jnp.zeros_like(ends[:, :1]), ends[:, :-1]], axis=1)
         x = x + _product("bkmx,imwx->bkimw", before, powers[1:])
     return _whole(x, count)
 
 
-def _powers(matrix: Matrix, highest: int) -> Matrix:
-    """M^0, M^1, ..., M^highest along a first axis."""
-    one, zero = jnp.ones_like(matrix[0][0])[None], jnp.zeros_like(matrix[0][0])[None]
-    powers, square = ((one, zero), (zero, one)), matrix
-    while powers[0][0].shape[0] <= highest:
-        further = multiply(square, powers)
-        powers = jax.tree.map(lambda *x: jnp.concatenate(x), powers, further)
+def _powers(matrix: Float[Array, "m 2 2"], highest: int) -> Float[Array, "n m 2 2"]:
+    """M^0, M^1, ..., M^highest, by doubling."""
+    one = jnp.broadcast_to(jnp.eye(2, dtype=matrix.dtype), matrix.shape)
+    powers, square = one[None], matrix
+    while len(powers) <= highest:
+        powers = jnp.concatenate([powers, _multiply(powers, square[None])])
         # The barrier keeps the compiler from one long formula for M^highest.
-        powers, square = jax.lax.optimization_barrier((powers, multiply(square, square)))
-    return jax.tree.map(lambda x: x[: highest + 1], powers)
+        powers, square = jax.lax.optimization_barrier((powers, _multiply(square, square)))
+    return powers[: highest + 1]
 
 
-def _stacked(matrix: Matrix, dtype: Any) -> Float[Array, "n m 2 2"]:
-    rows = [jnp.stack(row, axis=-1) for row in matrix]
-    return jnp.stack(rows, axis=-2).astype(dtype)
+def _multiply(a: Float[Array, "*n 2 2"], b: Float[Array, "*#n 2 k"]) -> Float[Array, "*n 2 k"]:
+    """Products of small matrices, in their own precision on every device."""
+    return jnp.sum(a[..., :, :, None] * b[..., None, :, :], axis=-2)
 
 
 def _lower(response: Float[Array, "n ..."]) -> Float[Array, "n n ..."]:
