@@ -47,11 +47,28 @@ HiddenSize = Annotated[
 StateSize = Annotated[
     int,
     _model(
-        "Number of oscillators in each block; a complex pair counts once.",
+        "Number of oscillators in each block, a complex pair counts once; of other mixers, the number "
+        "of states, which s4d, s6 and mamba have for each channel.",
         within=_COUNT,
         search=[16, 32, 64, 128],
     ),
 ]
+MixerName = Literal["linoss", "lru", "s5", "s4d", "s6", "mamba", "lstm", "gru"]
+Mixer = Annotated[
+    MixerName, _model("What moves information along time: oscillators, or another model.")
+]
+StateBlocks = Annotated[
+    int,
+    _model(
+        "s5: number of blocks of the state matrix at the start; state_size is a multiple of twice "
+        "that.",
+        within=_COUNT,
+    ),
+]
+ConvSize = Annotated[
+    int, _model("mamba: number of samples that its convolution reads.", within=_COUNT)
+]
+Expansion = Annotated[int, _model("mamba: inner channels for each channel.", within=_COUNT)]
 NumBlocks = Annotated[int, _model("Number of blocks.", within=_COUNT, search=(1, 4))]
 Scheme = Annotated[
     str, _model("Discretisation, see linoss.discretize.", choices="linoss.dynamics:SCHEMES")
@@ -201,6 +218,7 @@ Verbose = Annotated[int | bool, Setting("1 to show a live line of progress.", wi
 class SequenceSettings:
     """Settings that all estimators have. The defaults are chosen for small data."""
 
+    mixer: Mixer = "linoss"
     hidden_size: HiddenSize = 64
     state_size: StateSize = 64
     num_blocks: NumBlocks = 2

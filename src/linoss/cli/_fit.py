@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from linoss._settings import ModelName, TaskName
+from linoss._settings import MixerName, ModelName, TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._evaluate import show_score
@@ -40,10 +40,11 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="RUN", help="Directory to keep the run in.")],
     task: Annotated[TaskName | None, typer.Option(help="What to learn.")] = None,
     model: Annotated[
-        ModelName | None,
+        ModelName | MixerName | None,
         typer.Option(
-            help="oscillators, which nobody trains, answer in seconds; linoss is trained; auto "
-            "fits the first, trains the other for some minutes, and keeps the better.",
+            help="oscillators, which nobody trains, answer in seconds; linoss is trained, and so are "
+            "lru and those after it, the models to compare with; auto fits the first, trains the "
+            "second for some minutes, and keeps the better.",
             show_default="auto; linoss for forecasting, or if an option is given that only it has",
         ),
     ] = None,
@@ -65,7 +66,7 @@ def fit(
     test part, the model is scored on it in the end. Options under Model and Training are those of
     --model linoss.
     """
-    parameters = options.parameters(given)
+    model, parameters = options.with_mixer(model, options.parameters(given))
     where = (devices, coordinator, num_processes, process_id)
     asked = {n: v for n, v in zip(options.MACHINES, where, strict=True) if v is not None}
     machines = join_machines(*where)
