@@ -47,8 +47,8 @@ HiddenSize = Annotated[
 StateSize = Annotated[
     int,
     _model(
-        "Number of oscillators in each block, a complex pair counts once; of other mixers, the number "
-        "of states, which s4d, s6 and mamba have for each channel.",
+        "Number of oscillators in each block, a complex pair counts once; of other mixers, the "
+        "number of states, which s4d, s6 and mamba have for each channel.",
         within=_COUNT,
         search=[16, 32, 64, 128],
     ),
@@ -60,15 +60,15 @@ Mixer = Annotated[
 StateBlocks = Annotated[
     int,
     _model(
-        "s5: number of blocks of the state matrix at the start; state_size is a multiple of twice "
+        "Number of blocks of S5's state matrix at the start; state_size is a multiple of twice "
         "that.",
         within=_COUNT,
     ),
 ]
 ConvSize = Annotated[
-    int, _model("mamba: number of samples that its convolution reads.", within=_COUNT)
+    int, _model("Number of samples that Mamba's convolution reads.", within=_COUNT)
 ]
-Expansion = Annotated[int, _model("mamba: inner channels for each channel.", within=_COUNT)]
+Expansion = Annotated[int, _model("Inner channels of Mamba for each channel.", within=_COUNT)]
 NumBlocks = Annotated[int, _model("Number of blocks.", within=_COUNT, search=(1, 4))]
 Scheme = Annotated[
     str, _model("Discretisation, see linoss.discretize.", choices="linoss.dynamics:SCHEMES")

@@ -209,7 +209,9 @@ def with_mixer(model: Any, found: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     mixer = found.get("mixer", "linoss")
     if model in MIXERS and model != "linoss":
         if "mixer" in found and mixer != model:
-            raise typer.BadParameter(f"--model {model} and --mixer {mixer}: expected one of the two")
+            raise typer.BadParameter(
+                f"--model {model} and --mixer {mixer}: expected one of the two"
+            )
         model, mixer, found = "linoss", model, {**found, "mixer": model}
     given = {**found, **found.get("model_options", {})}
     for name in sorted(MIXERS[mixer].foreign & given.keys()):

@@ -75,8 +75,8 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         if inputs.interval is not None and not MIXERS[config.mixer].irregular:
             timed = ", ".join(repr(name) for name, kind in MIXERS.items() if kind.irregular)
             raise ValueError(
-                f"times are not evenly spaced, but mixer is {config.mixer!r}, which counts samples; "
-                f"use one of {timed}, or leave out times and pass them as a channel"
+                f"times are not evenly spaced, but mixer is {config.mixer!r}, which counts "
+                f"samples; use one of {timed}, or leave out times and pass them as a channel"
             )
         training = TrainingConfig.from_settings(self, seed)
         if self.patience is not None and validation_set is None:

@@ -2,6 +2,7 @@
 
 from linoss.nn._block import GLU, OUTSIDE_KERNELS, Block
 from linoss.nn._config import LinOSSConfig
+from linoss.nn._diagonal import AbstractDiagonal
 from linoss.nn._heads import Features
 from linoss.nn._layer import LinOSSLayer
 from linoss.nn._lru import LRULayer
@@ -22,6 +23,7 @@ __all__ = [
     "GLU",
     "MIXERS",
     "OUTSIDE_KERNELS",
+    "AbstractDiagonal",
     "AbstractMixer",
     "Block",
     "Features",

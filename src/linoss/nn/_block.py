@@ -149,7 +149,13 @@ class Block(eqx.Module):
         return u + dropout(self.glu(y), self.dropout, second, samples.split), state, norm
 
     def _mixed(
-        self, u: Array, samples: Samples, state: Any, *, training: bool, moments: Array | None = None
+        self,
+        u: Array,
+        samples: Samples,
+        state: Any,
+        *,
+        training: bool,
+        moments: Array | None = None,
     ) -> tuple[Array, Any, AbstractNorm]:
         """Norm and mixers: features before GELU, state after the sequence, and norm."""
         x, norm = self.norm(u, samples, training=training, moments=moments)
@@ -175,7 +181,11 @@ class Block(eqx.Module):
         devices.
         """
         if not self._whole:
-            return "time split over devices, with a mixer without a native form" if time_split else None
+            return (
+                "time split over devices, with a mixer without a native form"
+                if time_split
+                else None
+            )
         if irregular and any(mixer.native_scheme is None for mixer in self._mixers):
             return "irregular times with a scheme that has no native form"
         if time_split:
@@ -205,12 +215,12 @@ class Block(eqx.Module):
         self,
         u: Float[Array, "*batch time hidden"],
         samples: Samples,
-        state: OscillatorState | None,
+        state: Any,
         words: UInt32[Array, "2"] | None,
         *,
         moments: Float[Array, "2 hidden"] | None = None,
         steps: tuple[Float[Array, "rows m"], ...] | None = None,
-    ) -> tuple[Float[Array, "*batch time hidden"], OscillatorState, AbstractNorm, Averages]:
+    ) -> tuple[Float[Array, "*batch time hidden"], Any, AbstractNorm, Averages]:
         """`run` as a native pass, with averages of the output.
 
         `moments` are mean and variance of this device's `u`, and `steps` the rows of the mixers'
@@ -267,16 +277,13 @@ class Block(eqx.Module):
         words: UInt32[Array, "2"] | None,
         moments: Float[Array, "2 hidden"] | None,
     ) -> tuple[Float[Array, "*batch time hidden"], Any, AbstractNorm, Averages]:
-        """`run_fused` for a mixer that has no native form: norm and mixer by JAX, the rest as a native
-        pass over a block without oscillators, to which the mixer's output is added."""
+        """`run_fused` for a mixer that has no native form: norm and mixer by JAX, the rest as a
+        native pass over a block without oscillators, to which the mixer's output is added."""
         *batch, time, hidden = u.shape
-        y, state, norm = self._mixed(
-            u, samples, state, training=words is not None, moments=moments
-        )
+        y, state, norm = self._mixed(u, samples, state, training=words is not None, moments=moments)
         zero, none = jnp.zeros(hidden, jnp.float32), jnp.zeros(0, jnp.float32)
-        silent = MixerWeights(
-            zero, zero, none.reshape(0, hidden), none, none.reshape(6, 0), none.reshape(hidden, 0), zero
-        )
+        B, step, C = (none.reshape(shape) for shape in ((0, hidden), (6, 0), (hidden, 0)))
+        silent = MixerWeights(zero, zero, B, none, step, C, zero)
         first_sample = samples.split.first_sample(math.prod(batch), time)
         results: Any = fused_block(
             Form(0.0 if words is None else self.dropout),

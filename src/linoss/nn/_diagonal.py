@@ -97,9 +97,9 @@ def held(
     intervals: Float[Array, "*batch time"] | None,
 ) -> tuple[Complex[Array, "..."], Complex[Array, "..."]]:
     """a and g of x' = L x + u, held between samples: exp(L d h) and (exp(L d h) - 1) / L."""
-    exponent = spectrum * timestep
+    exponent = spectrum * timestep.astype(spectrum.dtype)
     if intervals is not None:
-        h = intervals.reshape(*intervals.shape, *[1] * spectrum.ndim)
+        h = intervals.reshape(*intervals.shape, *[1] * spectrum.ndim).astype(spectrum.dtype)
         exponent, spectrum = align(exponent, h) * h, align(spectrum, h)
     factor = jnp.exp(exponent)
     return factor, (factor - 1) / spectrum

@@ -34,9 +34,8 @@ class LRUModes(eqx.Module):
     def __init__(self, state_size: int, *, key: PRNGKeyArray):
         radius_key, angle_key = jax.random.split(key)
         smallest = jnp.finfo(jnp.zeros(()).dtype).tiny
-        area, angle = (
-            jax.random.uniform(each, (state_size,), minval=smallest) for each in (radius_key, angle_key)
-        )
+        area = jax.random.uniform(radius_key, (state_size,), minval=smallest)
+        angle = jax.random.uniform(angle_key, (state_size,), minval=smallest)
         self.nu, self.theta = jnp.log(-jnp.log(area) / 2), jnp.log(_PHASES * angle)
         self.log_gain = jnp.log1p(-area) / 2
 

@@ -4,8 +4,8 @@ With [x, z] = W_in u, and a convolution of each channel of x over the last `conv
 
     y = W_out (S6(silu(conv(x))) * silu(z)),
 
-where x and z have `expansion` times as many channels as u, and S6 is the system of `_s6.py`. (Gu and
-Dao, Mamba: Linear-Time Sequence Modeling with Selective State Spaces, 2023.)
+where x and z have `expansion` times as many channels as u, and S6 is the system of `_s6.py`. (Gu
+and Dao, Mamba: Linear-Time Sequence Modeling with Selective State Spaces, 2023.)
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from linoss import _settings as settings
-from linoss._arrays import align
+from linoss._arrays import align, steps
 from linoss._declare import check_value
 from linoss.nn._mixer import AbstractPlainMixer, refuse_intervals, refuse_split_time
 from linoss.nn._s6 import SelectiveSystem, uniform
@@ -135,7 +135,7 @@ class MambaLayer(AbstractPlainMixer):
         count = present = None
         if mask is not None:
             count = jnp.sum(mask, axis=-1)
-            present = jnp.arange(time) < count[..., None]
+            present = steps(*mask.shape) < count[..., None]
         y, system = self.system(x, state.system, None, present, engine)
         y = (y * jax.nn.silu(gate)) @ self.output_weight.T
         return y, MambaState(_last(known, size - 1, count), system)
@@ -145,5 +145,5 @@ def _last(known: Array, number: int, count: Int[Array, "*batch"] | None) -> Arra
     """The inputs of the convolution before the next sample, where `count` came in."""
     if count is None:
         return known[..., known.shape[-2] - number :, :]
-    index = count[..., None] + jnp.arange(number)
+    index = count[..., None] + steps(*count.shape, number)
     return jnp.take_along_axis(known, index[..., None], axis=-2)

@@ -117,8 +117,8 @@ def refuse_intervals(samples: Samples, name: str) -> None:
     """Raise for irregular sampling, which a mixer in discrete time has no meaning for."""
     if samples.intervals is not None:
         raise ValueError(
-            f"intervals were given, but mixer {name!r} counts samples and knows no time; use one of "
-            "'linoss', 's5', 's4d', 's6', or give it the time as a channel"
+            f"intervals were given, but mixer {name!r} counts samples and knows no time; use one "
+            "of 'linoss', 's5', 's4d', 's6', or give it the time as a channel"
         )
 
 

@@ -41,10 +41,6 @@ class MixerKind:
         own = {name: getattr(config, setting) for setting, name in self.settings.items()}
         return self.layer(config.hidden_size, key=key, **{**own, **changes})
 
-    def make_backward(self, config: "LinOSSConfig", *, key: PRNGKeyArray) -> AbstractMixer:
-        """One that reads backwards, whose output is added."""
-        return self.make(config, key=key, **self.backward)
-
     @property
     def foreign(self) -> frozenset[str]:
         """Settings that only other mixers have."""
@@ -79,9 +75,7 @@ MIXERS: dict[MixerName, MixerKind] = {
         S4DLayer, _own("state_size"), check=lambda config: check_pairs("s4d", config.state_size)
     ),
     "s6": MixerKind(S6Layer, _own("state_size")),
-    "mamba": MixerKind(
-        MambaLayer, _own("state_size", "conv_size", "expansion"), irregular=False
-    ),
+    "mamba": MixerKind(MambaLayer, _own("state_size", "conv_size", "expansion"), irregular=False),
     "lstm": MixerKind(LSTMLayer, {}, irregular=False),
     "gru": MixerKind(GRULayer, {}, irregular=False),
 }
@@ -89,8 +83,8 @@ MIXERS: dict[MixerName, MixerKind] = {
 
 
 def check_mixer(config: "LinOSSConfig", settings: Mapping[str, Declared]) -> None:
-    """Raise if a setting of another mixer was changed, which this one would ignore, or if its own do
-    not go together."""
+    """Raise if a setting of another mixer was changed, which this one would ignore, or if its own
+    do not go together."""
     kind = MIXERS[config.mixer]
     for name in sorted(kind.foreign):
         value = getattr(config, name)

@@ -258,10 +258,12 @@ class LinOSS(eqx.Module):
 
 def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
     layer_key, glu_key, backward_key = jax.random.split(key, 3)
-    kind = MIXERS[config.mixer]
+    kind, backward = MIXERS[config.mixer], None
+    if config.bidirectional:
+        backward = kind.make(config, key=backward_key, **kind.backward)
     return Block(
         kind.make(config, key=layer_key),
-        backward_mixer=kind.make_backward(config, key=backward_key) if config.bidirectional else None,
+        backward_mixer=backward,
         norm=config.norm,
         dropout=config.dropout,
         glu_bias=config.glu_bias,

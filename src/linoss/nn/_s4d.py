@@ -2,9 +2,9 @@
 
     x' = L x + u,    y = 2 Re(c . x) + D u,    L diagonal with m/2 complex numbers,
 
-held between samples as in `_s5.py`, with one timestep for each channel. Channels do not mix: that is
-left to the GLU. At the start L_k = -1/2 + i pi k. (Gu, Gupta, Goel and Re, On the Parameterization and
-Initialization of Diagonal State Space Models, 2022: S4D-Lin.)
+held between samples as in `_s5.py`, with one timestep for each channel. Channels do not mix: that
+is left to the GLU. At the start L_k = -1/2 + i pi k. (Gu, Gupta, Goel and Re, On the
+Parameterization and Initialization of Diagonal State Space Models, 2022: S4D-Lin.)
 """
 
 from typing import Any
@@ -99,7 +99,9 @@ class S4DLayer(AbstractPlainMixer):
 
         @jax.checkpoint
         def advance(state: Array, here: Any) -> tuple[Array, Array]:
-            y, state = self._segment(*here, state, reverse=reverse, engine=samples.engine)
+            u, mask, intervals = here
+            how = {"reverse": reverse, "engine": samples.engine}
+            y, state = self._segment(u, mask, intervals, state, **how)
             return state, y
 
         state, y = jax.lax.scan(advance, state, cut, reverse=reverse)
@@ -123,7 +125,8 @@ class S4DLayer(AbstractPlainMixer):
             jnp.broadcast_to(jnp.exp(self.modes.log_timestep)[:, None], self.modes.frequency.shape),
             intervals,
         )
-        force = as_pairs(_flat(align(gain, u[..., None]) * u[..., None]))
+        driven = u[..., None].astype(gain.dtype)
+        force = as_pairs(_flat(align(gain, driven) * driven))
         states, after = diagonal_scan(
             as_pairs(_flat(factor)), force, state, mask=mask, time_axis=time_axis, **how
         )

@@ -2,13 +2,13 @@
 
     x' = L x + B u,    y = 2 Re(C x) + D u,    L diagonal with m/2 complex numbers,
 
-the halves of m conjugate pairs. With a timestep d for each, and u constant between samples (zero-order
-hold), x_n = a x_{n-1} + g (B u_n) with a = exp(L d h_n) and g = (a - 1) / L, where h_n is the time since
-the sample before, 1 for regular samples.
+the halves of conjugate pairs. With a timestep d for each, and u constant between samples
+(zero-order hold), x_n = a x_{n-1} + g (B u_n) with a = exp(L d h_n) and g = (a - 1) / L, where h_n
+is the time since the sample before, 1 for regular samples.
 
 At the start L is the spectrum of the normal part of the HiPPO-LegS matrix, in `state_blocks` equal
-blocks, and B and C are drawn in the basis of that matrix. (Smith, Warrington and Linderman, Simplified
-State Space Layers for Sequence Modeling, 2023.)
+blocks, and B and C are drawn in the basis of that matrix. (Smith, Warrington and Linderman,
+Simplified State Space Layers for Sequence Modeling, 2023.)
 """
 
 import equinox as eqx
@@ -78,12 +78,12 @@ class S5Layer(AbstractDiagonal):
         step_key, in_key, out_key, through_key = jax.random.split(key, 4)
         m, dtype = state_size // 2, jnp.zeros(()).dtype
         self.modes = S5Modes(
-            jnp.asarray(spectrum.real, dtype),
-            jnp.asarray(spectrum.imag, dtype),
+            jnp.asarray(np.real(spectrum), dtype),
+            jnp.asarray(np.imag(spectrum), dtype),
             log_timesteps(step_key, (m,)),
         )
         draw = jax.nn.initializers.lecun_normal()
-        real, imaginary = (jnp.asarray(part, dtype) for part in (basis.real, basis.imag))
+        real, imaginary = (jnp.asarray(part, dtype) for part in (np.real(basis), np.imag(basis)))
         B = draw(in_key, (state_size, hidden_size))
         self.input_weight = jnp.concatenate([real.T @ B, -imaginary.T @ B])
         C = draw(out_key, (hidden_size, state_size, 2))
@@ -111,8 +111,8 @@ def check_pairs(mixer: str, state_size: int, state_blocks: int = 1) -> None:
     if state_size % (2 * state_blocks):
         blocks = f", in state_blocks = {state_blocks} equal blocks" if mixer == "s5" else ""
         raise ValueError(
-            f"state_size is {state_size}, expected a multiple of {2 * state_blocks}: mixer {mixer!r} "
-            f"has pairs of states{blocks}"
+            f"state_size is {state_size}, expected a multiple of {2 * state_blocks}: mixer "
+            f"{mixer!r} has pairs of states{blocks}"
         )
 
 

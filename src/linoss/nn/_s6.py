@@ -3,10 +3,10 @@
     x_n = exp(d_n A) x_{n-1} + d_n u_n B_n,    y_n = C_n . x_n + D u_n,    A < 0,
     d_n = softplus(W_d (W u_n)_d + b),    B_n = (W u_n)_B,    C_n = (W u_n)_C,
 
-where W has a row for each of the r numbers from which the steps of all channels are made, r a sixteenth
-of the channels, and for each entry of B_n and C_n. With irregular times, d_n is multiplied by the time
-since the sample before. (Gu and Dao, Mamba: Linear-Time Sequence Modeling with Selective State Spaces,
-2023.)
+where W has a row for each of the r numbers from which the steps of all channels are made, r a
+sixteenth of the channels, and for each entry of B_n and C_n. With irregular times, d_n is
+multiplied by the time since the sample before. (Gu and Dao, Mamba: Linear-Time Sequence Modeling
+with Selective State Spaces, 2023.)
 """
 
 from typing import Any
@@ -67,7 +67,7 @@ class SelectiveSystem(eqx.Module):
         engine: str,
     ) -> tuple[Array, Array]:
         """y, and the state after the last sample."""
-        *batch, time, channels = u.shape
+        time, channels = u.shape[-2:]
         states, rank = self.modes.log_decay.shape[1], self.modes.step_weight.shape[1]
         selected = u @ self.selection.T
         parts, B, C = jnp.split(selected, [rank, rank + states], axis=-1)

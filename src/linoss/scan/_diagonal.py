@@ -1,7 +1,7 @@
 """A diagonal recurrence of complex numbers over a whole sequence: x_n = a_n x_{n-1} + f_n.
 
-It is the oscillators' recurrence with an M that turns and scales, [[Re a, -Im a], [Im a, Re a]], whose
-two components are both driven and both read. Arrays are real: rows hold the real parts of all m
+It is the oscillators' recurrence with an M that turns and scales, [[Re a, -Im a], [Im a, Re a]],
+whose components are both driven and both read. Arrays are real: rows hold the real parts of all m
 modes, then their imaginary parts. The gradient of x_n over all paths, l_n = conj(a_{n+1}) l_{n+1} +
 dL/dx_n, is that of f_n, and conj(x_{n-1}) l_n is that of a_n: the states that come out are all that
 the backward pass needs.

@@ -4,8 +4,9 @@ For each channel and each of its states, with A < 0 and steps d_n > 0:
 
     x_n = exp(d_n A) x_{n-1} + d_n u_n B_n,    y_n = sum over states of C_n x_n.
 
-The factors of all samples would be (time, channels, states) numbers: they are computed where they are
-used, and states again in the backward pass, from those kept at the start of each tile or segment.
+The factors of all samples would be (time, channels, states) numbers: they are computed where they
+are used, and states again in the backward pass, from those kept at the start of each tile or
+segment.
 """
 
 from typing import Any

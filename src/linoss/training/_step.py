@@ -50,7 +50,7 @@ class StepSettings:
 
 
 def decayed(model: Any) -> Any:
-    """Which weights decay: all but those of the dynamics, biases, and the norms' scale and shift."""
+    """Which weights decay: all but the dynamics', biases, and the norms' scale and shift."""
     apart = {"oscillators", "modes", "norm"}
 
     def decays(path: Any, _: Any) -> bool:
