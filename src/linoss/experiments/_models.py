@@ -9,7 +9,7 @@ counts follows from one of these sizes.
 
 from typing import Any
 
-from linoss.experiments._paper import UEA, Hyperparameters
+from linoss.experiments._paper import TITLES, UEA, Hyperparameters
 
 MODELS: dict[str, dict[str, Any]] = {
     "lru": {"mixer": "lru", "dropout": 0.1},
@@ -18,7 +18,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "mamba": {"mixer": "mamba", "dropout": 0.1, "norm": "layer"},
 }
 """By name; settings of `LinOSSConfig.published`."""
-NAMES = {"lru": "LRU", "s5": "S5", "s6": "S6", "mamba": "Mamba"}
+NAMES = {name: TITLES[name] for name in MODELS}
 
 _EXTRA = {"s5": ("state_blocks",), "mamba": ("conv_size", "expansion")}
 _SETS = (*UEA, "PPG")
