@@ -218,10 +218,10 @@ Verbose = Annotated[int | bool, Setting("1 to show a live line of progress.", wi
 class SequenceSettings:
     """Settings that all estimators have. The defaults are chosen for small data."""
 
-    mixer: Mixer = "linoss"
     hidden_size: HiddenSize = 64
     state_size: StateSize = 64
     num_blocks: NumBlocks = 2
+    mixer: Mixer = "linoss"
     scheme: Scheme = "exact"
     damped: Damped | None = None
     bidirectional: Bidirectional = False
