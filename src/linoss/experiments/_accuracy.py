@@ -57,7 +57,7 @@ def _average(results: list[ExperimentResult]) -> str:
 
 def seed_table(results: list[ExperimentResult]) -> list[str]:
     """Each seed's test accuracy, ours and the published one."""
-    rows = []
+    rows, shown = [], set[tuple[str, str]]()
     seeds = unique([*_paper.SEEDS, *(result.seed for result in results)])
     for key in unique((r.data_set, r.model, r.protocol, r.variant) for r in results):
         data_set, model, *kind = key
@@ -78,7 +78,8 @@ def seed_table(results: list[ExperimentResult]) -> list[str]:
                 _commonest(chosen),
             ]
         )
-        if published:
+        if published and (data_set, model) not in shown:
+            shown.add((data_set, model))
             cells = [f"{published[s]:.3f}" if s in published else ABSENT for s in seeds]
             rows.append(
                 [_paper.UEA[data_set].short, name_of(model), "published", *cells, *[""] * 6]
@@ -113,7 +114,8 @@ def _difference(results: list[ExperimentResult], published: dict[int, float]) ->
         return ABSENT
     theirs = [(r.outcome["cases"][2], published[r.seed or 0]) for r in both]
     (ours, our_error), (them, their_error) = (_share(a) for a in (_answers(both), theirs))
-    return f"{100 * (ours - them):+.1f} ± {100 * math.hypot(our_error, their_error):.1f}"
+    error = 100 * math.hypot(our_error, their_error)
+    return f"{round(100 * (ours - them), 1) + 0.0:+.1f} ± {error:.1f}"  # never -0.0
 
 
 def _answers(results: list[ExperimentResult]) -> list[tuple[int, float]]:
