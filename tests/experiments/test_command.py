@@ -50,6 +50,21 @@ def test_the_data_directory_may_come_from_the_environment(
     assert code == 0
 
 
+def test_variants_are_those_of_the_experiment(tmp_path, run):
+    for words, expected in (
+        (
+            ("uea", "--variant", "scald"),
+            "variant is 'scald', expected one of 'scaled', 'log-softmax'",
+        ),
+        (("ppg", "--variant", "scaled"), "variant is 'scaled', expected none: ppg has none"),
+        (("uea", "--variant", "scaled", "--model", "oscillators"), "'oscillators' has none"),
+    ):
+        code, _, said = run(*words, "--out", tmp_path / "out")
+        assert code == 2
+        assert expected in " ".join(said.replace("│", " ").split())
+    assert not (tmp_path / "out").exists()
+
+
 MISSING = {
     ("uea", "--data-set", "Heartbeat"): ("Heartbeat_{TRAIN,TEST}.ts (or .arff)", "timeseriesclass"),
     ("uea",): ("EigenWorms_{TRAIN,TEST}.ts (or .arff)", "timeseriesclassification.com"),
