@@ -16,7 +16,7 @@ COMMANDS = re.findall(r"^\$ (.*)$", README, re.MULTILINE)
 
 @pytest.mark.integration
 def test_from_a_file_to_answers(tmp_path):
-    """On a few recordings of waves, trained briefly; what waits for more samples reads to the end."""
+    """On a few recordings of waves, briefly; what waits for more samples reads to the end."""
     random = np.random.default_rng(0)
     rows = ["label," + ",".join(f"v_{i}" for i in range(20))]
     for i in range(16):
