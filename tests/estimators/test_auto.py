@@ -216,6 +216,7 @@ def test_a_training_that_fails_leaves_the_oscillators(waves):
 # ---- Directories ----
 
 
+@pytest.mark.integration
 def test_a_run_that_was_stopped_goes_on(tmp_path, waves):
     class Stop(Exception):
         pass

@@ -82,6 +82,7 @@ def test_targets_of_the_wrong_number_are_named(small, sums):
         LinOSSRegressor(**small, every=10).fit(cases, targets)
 
 
+@pytest.mark.integration
 def test_a_learning_rate_that_is_too_high_is_told(small, speeds):
     with pytest.warns(
         UserWarning, match=r"^the loss is \S+ in the end, .*learning_rate \(now 10\)"
@@ -102,6 +103,7 @@ def test_targets_of_no_usual_size_are_told(small, speeds, size, refused):
         regressor.fit(values, size * speed)
 
 
+@pytest.mark.integration
 def test_a_signal_on_a_large_offset_is_seen(small, speeds):
     values, speed = speeds
     plain = LinOSSRegressor(**small).fit(values, speed)

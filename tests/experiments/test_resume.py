@@ -74,6 +74,7 @@ def again(tmp_path, write_archive, small):
     return run
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
 class TestAgain:
     """What is there already is not overwritten, and not mixed with something else."""

@@ -23,13 +23,9 @@ def assert_same_curve(one, other):
 REGULAR, UNEQUAL = ((32, 32), 0.0), ((10, 40), 0.2)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
-    ("devices", "lengths", "missing"),
-    [
-        ((2, 4), *UNEQUAL),
-        pytest.param((1, 4), *REGULAR, marks=pytest.mark.integration),
-        pytest.param(8, *UNEQUAL, marks=pytest.mark.integration),
-    ],
+    ("devices", "lengths", "missing"), [((2, 4), *UNEQUAL), ((1, 4), *REGULAR), (8, *UNEQUAL)]
 )
 def test_the_same_curve_as_on_one_device(make_problem, devices, lengths, missing):
     problem = make_problem(lengths, missing, dropout=0.2)
