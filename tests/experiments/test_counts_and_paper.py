@@ -22,6 +22,15 @@ def test_all_twelve_counts_are_exact(tmp_path):
     assert table.count("| yes |") == 12
 
 
+@pytest.mark.parametrize("model", ["lru", "s5", "s6", "mamba"])
+def test_counts_of_models_to_compare_with_are_exact(tmp_path, model):
+    table = reproduce("parameters", models=[model], out=tmp_path).read_text()
+    results = read_results(tmp_path / "parameters")
+    found = {result.data_set: result.outcome["parameters"] for result in results}
+    assert found == _paper.PARAMETERS[model]
+    assert table.count("| yes |") == 6
+
+
 def test_damping_adds_a_number_for_every_oscillator(tmp_path):
     table = reproduce("parameters", models=["damped"], out=tmp_path).read_text()
     results = read_results(tmp_path / "parameters")

@@ -195,14 +195,35 @@ IMEX."""
 PARAMETERS = {
     "im": dict(zip(UEA, (134279, 991240, 399112, 6728, 10936, 91844), strict=True)),
     "imex": dict(zip(UEA, (26119, 447944, 448072, 70088, 29444, 106024), strict=True)),
+    "nrde": dict(zip(UEA, (105110, 117187, 200707, 93212, 15657742, 1134395), strict=True)),
+    "ncde": dict(zip(UEA, (166789, 166274, 182914, 133252, 1098114, 186962), strict=True)),
+    "log-ncde": dict(zip(UEA, (37977, 91557, 36379, 31452, 168320, 81391), strict=True)),
+    "lru": dict(zip(UEA, (101129, 25892, 26020, 76522, 338820, 107544), strict=True)),
+    "s5": dict(zip(UEA, (22007, 226328, 5652, 76214, 158310, 17496), strict=True)),
+    "mamba": dict(zip(UEA, (27381, 184194, 356290, 1032772, 1034242, 228226), strict=True)),
+    "s6": dict(zip(UEA, (15045, 24898, 26018, 5780, 6674, 52802), strict=True)),
 }
 MEMORY = {
     "im": dict(zip(UEA, (10654, 4772, 2724, 1182, 928, 4510), strict=True)),
     "imex": dict(zip(UEA, (6556, 4768, 4772, 4766, 922, 12708), strict=True)),
+    "nrde": dict(zip(UEA, (2506, 716, 712, 712, 6860, 4552), strict=True)),
+    "ncde": dict(zip(UEA, (2484, 694, 692, 692, 1462, 4534), strict=True)),
+    "log-ncde": dict(zip(UEA, (2510, 724, 714, 710, 2774, 4566), strict=True)),
+    "lru": dict(zip(UEA, (10716, 960, 954, 1988, 1466, 8646), strict=True)),
+    "s5": dict(zip(UEA, (6646, 1798, 762, 1520, 1548, 4616), strict=True)),
+    "mamba": dict(zip(UEA, (13486, 1110, 2460, 4876, 1650, 3120), strict=True)),
+    "s6": dict(zip(UEA, (7922, 904, 1222, 938, 606, 4056), strict=True)),
 }
 RUN_TIME = {
     "im": dict(zip(UEA, (90, 38, 22, 8, 7, 11), strict=True)),
     "imex": dict(zip(UEA, (37, 42, 55, 48, 4, 128), strict=True)),
+    "nrde": dict(zip(UEA, (5386, 1014, 1404, 2256, 9539, 7616), strict=True)),
+    "ncde": dict(zip(UEA, (24595, 973, 1251, 2217, 1177, 3778), strict=True)),
+    "log-ncde": dict(zip(UEA, (1956, 635, 583, 2056, 826, 730), strict=True)),
+    "lru": dict(zip(UEA, (94, 9, 9, 16, 8, 51), strict=True)),
+    "s5": dict(zip(UEA, (31, 17, 9, 9, 11, 16), strict=True)),
+    "mamba": dict(zip(UEA, (122, 7, 32, 255, 34, 35), strict=True)),
+    "s6": dict(zip(UEA, (68, 3, 7, 4, 4, 34), strict=True)),
 }
 """Table of the appendix: parameters; megabytes, and seconds for 1000 training steps, on an Nvidia
 RTX 4090."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linoss import _checks
-from linoss.experiments import _paper
+from linoss.experiments import _models, _paper
 
 if TYPE_CHECKING:
     from linoss.training import TrainingConfig
@@ -22,6 +22,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "damped": {"scheme": "imex", "damped": True},
     "damped-im": {"scheme": "im", "damped": True},
     "damped-exact": {"scheme": "exact", "damped": True},
+    **_models.MODELS,
 }
 """Models by name, and their settings. `damped` is the IMEX scheme with damping, as D-LinOSS."""
 
@@ -36,6 +37,7 @@ NAMES = {
     "damped": "damped IMEX",
     "damped-im": "damped IM",
     "damped-exact": "damped, exact",
+    **_models.NAMES,
     UNTRAINED: "untrained oscillators",
 }
 """All models, by their names in tables."""
@@ -164,10 +166,21 @@ def training_config(
 
 
 def hyperparameters(data_set: str, model: str) -> _paper.Hyperparameters:
-    """The best of the paper, those of IMEX for its other schemes; of D-LinOSS with damping."""
+    """The best of the paper, those of IMEX for its other schemes; of D-LinOSS with damping; and of
+    the published runs of models to compare with."""
+    if model in _models.MODELS:
+        return _models.hyperparameters(data_set, model)
     if MODELS[model].get("damped", False):
         return _paper.BEST[data_set, "damped"]
     return _paper.BEST[data_set, "im" if model == "im" else "imex"]
+
+
+def counted(data_set: str, model: str) -> tuple[_paper.Hyperparameters, dict[str, Any]]:
+    """The sizes in the paper's table of parameters, memory and run times, and the model's own
+    settings."""
+    if model in _models.MODELS:
+        return _models.counted(data_set, model)
+    return hyperparameters(data_set, model), {}
 
 
 def as_path(path: str | os.PathLike[str] | None) -> Path | None:
