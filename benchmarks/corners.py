@@ -38,7 +38,7 @@ def report_cost(sizes: list[str], repeats: int) -> None:
         force = number((size.batch_size, size.length, m))
         for engine in ("associative", "toeplitz"):
             program = jax.jit(partial(_scan_and_gradient, engine))
-            found = program.lower(number((m,)), force, force).compile().cost_analysis()
+            found: Any = program.lower(number((m,)), force, force).compile().cost_analysis()
             moved = found["bytes accessed"]
             print(
                 f"| {name} | {engine} | {found['flops'] / 1e9:.2f} billion | {moved / 1e9:.2f} GB "

@@ -191,7 +191,7 @@ def report_stream(sizes: list[str], repeats: int) -> None:
 def seconds_of_lines(size: efficiency.MeasuredSize, lines: int = 200_000) -> float:
     """Seconds of a line through the command, without those of its start."""
     random = np.random.default_rng(0)
-    widths = {"hidden_size": size.hidden_size, "state_size": size.state_size}
+    widths: Any = {"hidden_size": size.hidden_size, "state_size": size.state_size}
     classifier = linoss.LinOSSClassifier(num_blocks=size.num_blocks, steps=1, **widths)
     classifier.fit(random.normal(size=(8, size.in_size, 64)), np.arange(8) % 2)
     with tempfile.TemporaryDirectory() as folder:

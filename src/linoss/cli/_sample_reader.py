@@ -5,7 +5,8 @@ import json
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, NamedTuple
+from io import BufferedIOBase
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class SampleReader:
     """
 
     def __init__(
-        self, stream: BinaryIO, channels: int, names: tuple[str, ...] | None, *, timed: bool
+        self, stream: BufferedIOBase, channels: int, names: tuple[str, ...] | None, *, timed: bool
     ):
         self.channels, self.names, self.timed = channels, names, timed
         self.is_json = self.has_header = False
