@@ -36,7 +36,8 @@ def stream(
     estimator = linoss.estimators.load(run)
     forecaster: Any = estimator if estimator.task == "forecasting" else None
     names = read_column_names(run).channels if forecaster is None else forecaster.names_
-    samples = SampleReader(sys.stdin.buffer, estimator.n_channels_, names, timed=estimator.timed_)
+    source: Any = sys.stdin.buffer
+    samples = SampleReader(source, estimator.n_channels_, names, timed=estimator.timed_)
     listen: Any = estimator.stream()
     answers = _Answers(estimator)
     begun = False

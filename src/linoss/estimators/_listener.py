@@ -79,7 +79,7 @@ class Listener(AbstractListener):
         """Return the answer after each of several samples that are at hand."""
         _checks.shape("sample", samples, ("samples", self._inputs.channels))
         observed = ~np.isnan(samples)
-        there: list[bool] = list(map(bool, observed.any(axis=-1)))
+        there: Any = observed.any(axis=-1).tolist()
         since, intervals = self._when(times, there)
         u = self._inputs.arrange(samples[None], observed[None], since[None])[0]
         with jax.enable_x64(False):
