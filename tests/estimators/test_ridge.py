@@ -25,8 +25,9 @@ def standardised(features, weights):
 @pytest.mark.parametrize(("n", "p"), [(30, 50), (40, 12)])
 def test_equals_fits_without_each_case(n, p, weighted):
     features, answers, weights = problem(n, p, weighted)
-    ridge, left_out = fit_ridge(features.copy(), answers, weights)
-    x = standardised(features.astype(np.float64), weights)
+    importance = np.linspace(0.3, 1, p)
+    ridge, left_out = fit_ridge(features.copy(), answers, weights, importance)
+    x = standardised(features.astype(np.float64), weights) * importance
     w = np.ones(n) if weights is None else weights * n / weights.sum()
     reference = Ridge(alpha=ridge.penalty * p)
     found = reference.fit(x, answers, sample_weight=w).predict(x)

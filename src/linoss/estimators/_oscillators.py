@@ -20,12 +20,13 @@ from linoss.estimators._described import describe, described, understanding
 from linoss.estimators._evidence import Evidence, find_evidence
 from linoss.estimators._listener import FunctionListener
 from linoss.estimators._ridge import Ridge, fit_ridge
-from linoss.features import OscillatorFeatures
+from linoss.features import STATISTICS, OscillatorFeatures
 from linoss.training import load_arrays, save_arrays
 
 Kind = TypeVar("Kind", bound="OscillatorEstimator")
 
 _RIDGE = ("mean", "scale", "coefficients", "intercept")
+_IMPORTANCE = {"lateness": 0.5}  # many sequences do not begin at a moment that matters
 _AT_ONCE = 512  # cases whose features are held in double precision
 
 
@@ -78,7 +79,10 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         """Fit, and return which cases were left out with the answers for them."""
         settings = {name: getattr(self, name) for name in OscillatorFeatures().get_params()}
         self.features_ = OscillatorFeatures(**settings).fit(cases)
-        self.ridge_, left_out = fit_ridge(self.features_.transform(cases), answers, weights)
+        features = self.features_.transform(cases)
+        importance = np.array([_IMPORTANCE.get(name, 1.0) for name in STATISTICS])
+        importance = importance.repeat(features.shape[1] // len(STATISTICS))
+        self.ridge_, left_out = fit_ridge(features, answers, weights, importance)
         return left_out.cases, left_out.answers
 
     def _decide(self, X: Any, times: Any) -> np.ndarray:

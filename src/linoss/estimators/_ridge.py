@@ -5,7 +5,8 @@ minimise
 
     sum_i w_i |y_i - b - x_i B|² + penalty p |B|²,
 
-for p features, with an intercept b that is not penalised. Z is X with rows times v = sqrt(w). The
+for p features, with an intercept b that is not penalised. A feature that is expected to matter less
+is multiplied by a number below 1, its importance, after it is standardised. Z is X with rows times v = sqrt(w). The
 constant is a direction without variance, Z'v = 0; with G = (Z Z'/p + v v'/n + penalty)^-1 it has an
 eigenvalue of 1 + penalty, and c = G v (Y - mean) is as without v v'. The answer for case i by a fit
 without it differs from y_i by
@@ -34,7 +35,7 @@ class Ridge:
     mean: np.ndarray
     """(features,), float32."""
     scale: np.ndarray
-    """(features,), float32: 1 by the deviation; 0 for a feature that never changes."""
+    """(features,), float32: importance by the deviation; 0 for a feature that never changes."""
     coefficients: np.ndarray
     """(features, answers), float32, of standardised features."""
     intercept: np.ndarray
@@ -72,7 +73,10 @@ class LeftOut:
 
 
 def fit_ridge(
-    features: np.ndarray, answers: np.ndarray, weights: np.ndarray | None = None
+    features: np.ndarray,
+    answers: np.ndarray,
+    weights: np.ndarray | None = None,
+    importance: np.ndarray | float = 1.0,
 ) -> tuple[Ridge, LeftOut]:
     """Fit to features `(cases, p)`, float32, which are overwritten, and answers `(cases, k)`.
 
@@ -80,7 +84,7 @@ def fit_ridge(
     """
     n, p = features.shape
     w = np.ones(n) if weights is None else weights * (n / weights.sum())
-    mean, scale = _standardise(features, w)
+    mean, scale = _standardise(features, w, importance)
     intercept = w @ answers / n
     spread = np.sqrt(w @ (answers - intercept) ** 2 / n)
     root = np.sqrt(w)[:, None]
@@ -113,14 +117,17 @@ def fit_ridge(
     return ridge, LeftOut(system.cases, left_out)
 
 
-def _standardise(features: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Standardise in place; mean and 1 / deviation of each feature."""
+def _standardise(
+    features: np.ndarray, w: np.ndarray, importance: np.ndarray | float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Standardise in place; mean and importance / deviation of each feature."""
     w = w.astype(np.float32) / np.float32(len(w))
     mean = w @ features
     features -= mean
     deviation = np.sqrt(np.einsum("i,ij,ij->j", w, features, features))
     changes = deviation > 1e-7 + 1e-5 * np.abs(mean)  # by more than rounding
-    scale = np.where(changes, 1 / np.where(changes, deviation, 1), 0).astype(np.float32)
+    scale = np.where(changes, importance / np.where(changes, deviation, 1), 0)
+    scale = scale.astype(np.float32)
     features *= scale
     return mean, scale
 
