@@ -5,11 +5,11 @@ minimise
 
     sum_i w_i |y_i - b - x_i B|² + penalty p |B|²,
 
-for p features, with an intercept b that is not penalised. A feature that is expected to matter less
-is multiplied by a number below 1, its importance, after it is standardised. Z is X with rows times v = sqrt(w). The
-constant is a direction without variance, Z'v = 0; with G = (Z Z'/p + v v'/n + penalty)^-1 it has an
-eigenvalue of 1 + penalty, and c = G v (Y - mean) is as without v v'. The answer for case i by a fit
-without it differs from y_i by
+for p features, with an intercept b that is not penalised. A feature that is expected to matter
+less is multiplied by a number below 1, its importance, after it is standardised. Z is X with rows
+times v = sqrt(w). The constant is a direction without variance, Z'v = 0; with
+G = (Z Z'/p + v v'/n + penalty)^-1 it has an eigenvalue of 1 + penalty, and c = G v (Y - mean) is as
+without v v'. The answer for case i by a fit without it differs from y_i by
 
     c_i / (v_i (G_ii - w_i / (n (1 + penalty)))).
 
