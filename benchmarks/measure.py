@@ -9,8 +9,8 @@
 - `forms`: an update of a block in its other forms (irregular times, layer norm, Verlet, dense D,
   both directions), against the default one.
 - `threads`: one long sequence on one core and on all.
-- `models`: a training step of the models to compare with, at the sizes of the paper's table: LRU and S5
-  also by a plain JAX associative scan. For models that the table does not have, LRU's sizes.
+- `models`: a training step of the models to compare with, at the sizes of the paper's table: LRU and
+  S5 also by a plain JAX associative scan. For models that the table does not have, LRU's sizes.
 - `features`: untrained oscillators: one series of a million steps and its memory, irregular against
   regular sampling, and a stream of a million samples against the batch.
 
@@ -341,7 +341,7 @@ def report_models(sizes: list[str], repeats: int) -> None:
             for model in ("ncde", "nrde", "log-ncde"):
                 named[model] = efficiency.size_of(data_set, model)
         for model, size in named.items():
-            methods = ("linoss", "textbook") if model in ("im", "lru", "s5") else ("linoss",)
+            methods = ("linoss", "textbook") if model in ("lru", "s5") else ("linoss",)
             runs = {method: (efficiency.training_step(method, size), ()) for method in methods}
             found = {method: median for method, (_, median) in take_turns(runs, repeats).items()}
             plain = found.get("textbook")
