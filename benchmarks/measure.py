@@ -9,8 +9,8 @@
 - `forms`: an update of a block in its other forms (irregular times, layer norm, Verlet, dense D,
   both directions), against the default one.
 - `threads`: one long sequence on one core and on all.
-- `models`: a training step of the models to compare with, at the sizes of the paper's table: LRU and
-  S5 also by a plain JAX associative scan. For models that the table does not have, LRU's sizes.
+- `models`: a training step of the models to compare with, at the sizes of the paper's table; LRU
+  and S5 also by a plain JAX associative scan. For models that the table lacks, LRU's sizes.
 - `features`: untrained oscillators: one series of a million steps and its memory, irregular against
   regular sampling, and a stream of a million samples against the batch.
 
