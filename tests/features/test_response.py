@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
@@ -137,6 +137,7 @@ def test_a_step_solves_the_differential_equation(make_bank):
 
 
 @needs_kernels
+@settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data())
 def test_the_kernel_equals_jax(data):
     channels = data.draw(st.integers(1, 4))

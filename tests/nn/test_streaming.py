@@ -159,7 +159,7 @@ def test_every_engine_runs_pieces(make_model, draw):
     model, u = make_model(), draw(2, T, 2)
     state = model.init_state((2,))
     expected, _ = model.run(state, u)
-    for engine in ("sequential", "associative", "chunked"):
+    for engine in ("sequential", "associative", "chunked", "toeplitz"):
         assert_close(model.run(state, u, engine=engine)[0], expected)
 
 
@@ -181,6 +181,7 @@ def live_bytes():
     return sum(x.nbytes for x in jax.live_arrays())
 
 
+@pytest.mark.integration
 def test_a_million_steps_in_constant_memory(single_precision, make_model):
     model = make_model(hidden_size=3, state_size=2)
     generator, piece = np.random.default_rng(0), 50_000
