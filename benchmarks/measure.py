@@ -359,7 +359,7 @@ def report_models(sizes: list[str], repeats: int) -> None:
     print("|---|---|---|---|---|---|")
     for name in sizes:
         data_set = DATA_SETS[name]
-        named = {model: efficiency.size_of(data_set, model) for model in ("im", "lru", "s5", "s6")}
+        named = {model: efficiency.size_of(data_set, model) for model in ("lru", "s5", "im", "s6")}
         named["mamba"] = efficiency.size_of(data_set, "mamba")
         for mixer in ("s4d", "lstm", "gru"):
             states = {} if mixer == "s4d" else {"state_size": 64}  # not theirs: the default
