@@ -28,12 +28,11 @@ from linoss.nn._norm import AbstractNorm, make_norm
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState
 
-OUTSIDE_KERNELS = (
-    "double precision",
-    "irregular times with a scheme that has no native form",
-    "time split over devices with irregular times, both directions, layer norm or Verlet",
-)
-"""What runs as the plain block where the engine is native, in words."""
+_FORMLESS = "irregular times with a scheme that has no native form"
+_SPLIT = "time split over devices with irregular times, both directions, layer norm or Verlet"
+OUTSIDE_KERNELS = {"double precision": 4.2, _FORMLESS: 5.2, _SPLIT: 2.1}
+"""What runs as the plain block where the engine is native, in words, and how many times as long an
+update takes then, as `benchmarks/corners.py outside` measured it."""
 
 
 class GLU(eqx.Module):
@@ -187,7 +186,7 @@ class Block(eqx.Module):
                 else None
             )
         if irregular and any(mixer.native_scheme is None for mixer in self._mixers):
-            return "irregular times with a scheme that has no native form"
+            return f"{_FORMLESS}: {OUTSIDE_KERNELS[_FORMLESS]:g} times slower"
         if time_split:
             for name, found in (
                 ("irregular times", irregular),
@@ -196,7 +195,8 @@ class Block(eqx.Module):
                 ("a scheme that weighs forces", self.mixer.weighs_forces),
             ):
                 if found:
-                    return f"time split over devices, with {name}"
+                    factor = OUTSIDE_KERNELS[_SPLIT]
+                    return f"time split over devices, with {name}: {factor:g} times slower"
         return None
 
     def is_fused(self, u: Array, samples: Samples) -> bool:
