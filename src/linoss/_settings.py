@@ -111,6 +111,14 @@ Pooling = Annotated[
     _model("Features from which a sequence is answered: their mean, or those of the last step."),
 ]
 Squash = Annotated[bool, _model("Regression with every: end in a tanh, for targets in [-1, 1].")]
+PrecisionName = Literal["float32", "bfloat16"]
+Precision = Annotated[
+    PrecisionName,
+    _model(
+        "Numbers that matrix products of blocks multiply; bfloat16 ones are summed in float32, in "
+        "which all else is computed."
+    ),
+]
 
 # ---- Training ----
 
@@ -209,6 +217,7 @@ class SequenceSettings:
     bidirectional: Bidirectional = False
     norm: NormKind | None = "batch"
     dropout: Dropout = 0.1
+    precision: Precision = "float32"
     time_channel: Annotated[bool, _model("Add a channel with the time since the start.")] = False
     model_options: Annotated[
         dict[str, Any] | None,

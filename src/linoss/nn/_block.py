@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray, UInt32
 from linoss._arrays import align
 from linoss._checks import AnyArray
 from linoss._declare import check_value
-from linoss._settings import Dropout, NormKind
+from linoss._settings import Dropout, NormKind, PrecisionName
 from linoss.nn._dropout import dropout
 from linoss.nn._fused import (
     Form,
@@ -25,6 +25,7 @@ from linoss.nn._fused import (
 )
 from linoss.nn._mixer import AbstractMixer
 from linoss.nn._norm import AbstractNorm, make_norm
+from linoss.nn._products import product
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState
 
@@ -46,9 +47,11 @@ class GLU(eqx.Module):
         linear = eqx.nn.Linear(hidden_size, 2 * hidden_size, use_bias=bias, key=key)
         self.weight, self.bias = linear.weight, linear.bias
 
-    def __call__(self, x: Float[Array, "*batch hidden"]) -> Float[Array, "*batch hidden"]:
+    def __call__(
+        self, x: Float[Array, "*batch hidden"], precision: PrecisionName = "float32"
+    ) -> Float[Array, "*batch hidden"]:
         """The gated values."""
-        both = x @ self.weight.T
+        both = product(x, self.weight, precision)
         if self.bias is not None:
             both = both + align(self.bias, both)
         gate, value = jnp.split(both, 2, axis=-1)
@@ -149,7 +152,8 @@ class Block(eqx.Module):
             y = y + self.backward_mixer.mix(x, samples, None, reverse=True)[0]
         first, second = (None, None) if words is None else jnp.split(_both_words(words), 2)
         y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, first, samples.split)
-        return u + dropout(self.glu(y), self.dropout, second, samples.split), state, norm
+        gated = self.glu(y, samples.precision)
+        return u + dropout(gated, self.dropout, second, samples.split), state, norm
 
     @property
     def _mixers(self) -> list[AbstractMixer]:
@@ -216,7 +220,8 @@ class Block(eqx.Module):
             weights.append(MixerWeights(mean, scale, B, bias, step, C, D))
             scheme = "" if samples.intervals is None else mixer.native_scheme or ""
             rate = 0.0 if words is None else self.dropout
-            forms.append(Form(rate, self.norm.epsilon_over_channels, scheme))
+            epsilon, half = self.norm.epsilon_over_channels, samples.precision == "bfloat16"
+            forms.append(Form(rate, epsilon, scheme, half))
         extra = jnp.zeros((0, 0, 0), jnp.float32)
         if self.backward_mixer is not None:
             rest = self.backward_mixer.init_state(tuple(batch))

@@ -20,7 +20,9 @@ from jaxtyping import Float, UInt8, UInt32
 
 from linoss import _kernels
 from linoss._arrays import align
+from linoss._settings import PrecisionName
 from linoss.dynamics import Transition
+from linoss.nn._products import product
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState, end_of_segments, scan_forces, state_before_shard
 
@@ -33,11 +35,13 @@ class Form(NamedTuple):
     """Of a norm over channels, see `AbstractNorm.epsilon_over_channels`."""
     scheme: str = ""
     """By whose formulas steps vary, see `Scheme.native`; empty for a constant step."""
+    half: bool = False
+    """Whether products round to bfloat16 what they multiply."""
 
     @property
     def attributes(self) -> dict[str, Any]:
         """As kernels take them."""
-        return {"epsilon": np.float64(self.epsilon), "scheme": self.scheme}
+        return {"epsilon": np.float64(self.epsilon), "scheme": self.scheme, "half": self.half}
 
 
 class MixerWeights(NamedTuple):
@@ -232,15 +236,18 @@ def start_of_shard(
     transition = Transition(mixer.step[:4].T.reshape(-1, 2, 2), mixer.step[4:].T)
     mask = None if samples.mask is None else samples.mask.reshape(u.shape[:2])
     weights = (transition, mixer.input_weight, mixer.bias, mixer.mean, mixer.scale)
-    end: Any = end_of_segments(_advance, weights, u, mask, jnp.zeros_like(start))
+    advance = partial(_advance, samples.precision)
+    end: Any = end_of_segments(advance, weights, u, mask, jnp.zeros_like(start))
     return state_before_shard(
         transition, end, time=u.shape[1], initial_state=start, mask=mask, time_axis=time_axis
     )
 
 
-def _advance(weights: Any, u: Array, mask: Array | None, state: Array) -> Array:
+def _advance(
+    precision: PrecisionName, weights: Any, u: Array, mask: Array | None, state: Array
+) -> Array:
     """The state after a segment."""
     transition, B, bias, mean, scale = weights
-    force = ((u - align(mean, u)) * align(scale, u)) @ B.T
+    force = product((u - align(mean, u)) * align(scale, u), B, precision)
     force, before = force + align(bias, force), OscillatorState(state, None)
     return scan_forces(transition, force, before, mask=mask, engine="native")[1].oscillators

@@ -165,7 +165,9 @@ class LinOSS(eqx.Module):
         ```
         """
         options = {"mask": mask, "intervals": intervals, "engine": engine}
-        samples = Samples.checked(u, self.config.in_size, **options)
+        samples = Samples.checked(
+            u, self.config.in_size, precision=self.config.precision, **options
+        )
         if not isinstance(state, ModelState):
             raise ValueError(
                 f"state is a {type(state).__name__}, expected what init_state, step or run returned"
@@ -244,7 +246,8 @@ class LinOSS(eqx.Module):
     ) -> tuple[Samples, Array | None]:
         """Validate the arguments of a call."""
         options = {"lengths": lengths, "mask": mask, "intervals": intervals, "engine": engine}
-        samples = Samples.checked(u, self.config.in_size, mesh=mesh, **options)
+        options |= {"precision": self.config.precision, "mesh": mesh}
+        samples = Samples.checked(u, self.config.in_size, **options)
         if future is not None:
             if self.head.horizon is None:
                 raise ValueError(f"future was given, but task is {self.config.task!r}")
