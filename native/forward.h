@@ -33,8 +33,8 @@ void weigh(const Sizes& s, const Tile& t, int64_t rows, int64_t columns, int64_t
 
 // Dropout in one tile, whose first sample has a number in the whole batch.
 struct Drop {
-  const Dropout& dropout;
-  uint32_t first, hidden;
+  const Dropout dropout;  // a copy: stores to rows might change what a reference refers to
+  const uint32_t first, hidden;
 
   Drop(const Sizes& s, const Dropout& dropout, const Place& q)
       : dropout(dropout),

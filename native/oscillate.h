@@ -9,6 +9,15 @@
 namespace linoss::block {
 namespace {
 
+inline vn narrow(vd x) { return __builtin_convertvector(x, vn); }
+inline vn load_near(const float* p) { return *reinterpret_cast<const vn*>(p); }
+inline void add_near(float* p, vn x) { *reinterpret_cast<vn*>(p) += x; }
+
+// Where the state before a sample and its force lie.
+struct Driven {
+  const float *z, *y, *b;
+};
+
 // The steps of oscillators in pairs of vectors, the second one `apart` from the first, and sums of
 // their gradients: of one constant step, or of the parameters of a scheme. The real and imaginary parts
 // of complex oscillators have the same steps: where they are a whole number of vectors apart, steps
@@ -20,14 +29,19 @@ struct ConstantSteps {
       : step{load_step(p.step + j, p.P), load_step(p.step + j + apart, p.P)} {}
   const Step& operator()(int64_t, int k) { return step[k]; }
 
+  // Of one tile: single precision is enough.
   struct Sums {
-    Step total[2] = {};
-    void add(const ConstantSteps&, int64_t, int k, const Step& d, double*) { total[k] += d; }
+    vn total[2][kStepRows] = {};
+    void add(const ConstantSteps&, int64_t, int k, const State& d, const Driven& x, double*) {
+      const vn dz = narrow(d.z), dy = narrow(d.y), z = load_near(x.z), y = load_near(x.y),
+               b = load_near(x.b);
+      vn* sum = total[k];
+      sum[0] += dz * z, sum[1] += dz * y, sum[2] += dy * z, sum[3] += dy * y;
+      sum[4] += dz * b, sum[5] += dy * b;
+    }
     void give(float* to, int64_t row, int64_t apart) {
-      for (int k = 0; k < 2; ++k) {
-        total[k] += load_step(to + k * apart, row);
-        store_step(to + k * apart, row, total[k]);
-      }
+      for (int k = 0; k < 2; ++k)
+        for (int r = 0; r < kStepRows; ++r) add_near(to + k * apart + r * row, total[k][r]);
     }
   };
 };
@@ -63,12 +77,13 @@ struct VaryingSteps {
     vd A[2] = {}, timestep[2] = {}, G[2] = {}, longest[2] = {};
     Step first;
     // After the step of sample n has been asked for.
-    void add(const VaryingSteps& s, int64_t n, int k, const Step& d, double* d_interval) {
+    void add(const VaryingSteps& s, int64_t n, int k, const State& d, const Driven& x,
+             double* d_interval) {
+      Step both = d_step_of(d, {load_wide(x.z), load_wide(x.y)}, load_wide(x.b));
       if (kShared && k == 0) {
-        first = d;
+        first = both;
         return;
       }
-      Step both = d;
       if (kShared) both += first, k = 0;
       const Varying<Rule>& v = s.of[k];
       const double interval = s.intervals[n];
@@ -182,32 +197,29 @@ void oscillate_back_by(const Sizes& s, const Packed& p, const Place& q, float* s
     Steps steps(p, j, apart, q.intervals);
     typename Steps::Sums d_steps;
     State x[2];
-    vd d_bias[2] = {};
+    vn d_bias[2] = {};
     auto at = [&](int64_t n, int k) { return n * P + j + k * apart; };
     for (int k = 0; k < 2; ++k)
       x[k] = {load_wide(sensitivity + at(0, k)), load_wide(sensitivity + P + at(0, k))};
     pull_back<2>(
         q.rows, q.mask, x, [&](int64_t n, int k) -> const Step& { return steps(n, k); },
-        [&](int64_t n, int k) {
-          return State{load_wide(t.z - P + at(n, k)), load_wide(t.y - P + at(n, k))};
-        },
-        [&](int64_t n, int k) { return load_wide(t.b + at(n, k)); },
         [&](int64_t n, int k) { return load_wide(t.dy + at(n, k)); },
-        [&](int64_t n, int k, vd d_force, const Step& d_here) {
-          if (!q.mask || q.mask[n]) d_steps.add(steps, n, k, d_here, d_interval + n * D);
+        [&](int64_t n, int k, vd d_force, const State& d_after) {
+          const Driven before = {t.z - P + at(n, k), t.y - P + at(n, k), t.b + at(n, k)};
+          if (!q.mask || q.mask[n]) d_steps.add(steps, n, k, d_after, before, d_interval + n * D);
           if (q.weights) {
             const double weight = q.weights[n];
             *reinterpret_cast<vd*>(d_weight + n * D) += d_force * load_wide(t.b + at(n, k)) / weight;
             d_force *= weight;
           }
-          store_narrow(t.dy + at(n, k), d_force);
-          d_bias[k] += d_force;
+          const vn given = narrow(d_force);
+          *reinterpret_cast<vn*>(t.dy + at(n, k)) = given;
+          d_bias[k] += given;
         });
     d_steps.give(d.step + j, P, apart);
     for (int k = 0; k < 2; ++k) {
       store_narrow(sensitivity + at(0, k), x[k].z), store_narrow(sensitivity + P + at(0, k), x[k].y);
-      float* bias = d.bias + at(0, k);
-      store_narrow(bias, load_wide(bias) + d_bias[k]);
+      add_near(d.bias + at(0, k), d_bias[k]);
     }
   });
 }
@@ -217,7 +229,7 @@ void oscillate_back(const Sizes& s, const Place& q, float* sensitivity, float* d
   const Packed p(s, const_cast<float*>(q.packed));
   const Gradients d(s, sums);
   Tile t(s, q.workspace);
-  std::memset(t.along, 0, 2 * kTile * D * sizeof(double));
+  if (d_intervals || d_weights) std::memset(t.along, 0, 2 * kTile * D * sizeof(double));
   with_steps(s, p, [&](auto kind) {
     oscillate_back_by<typename decltype(kind)::type>(s, p, q, sensitivity, t, d);
   });

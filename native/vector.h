@@ -15,6 +15,7 @@ typedef float vf __attribute__((vector_size(W * 4), may_alias));
 typedef int32_t vi __attribute__((vector_size(W * 4), may_alias));
 typedef uint32_t vu __attribute__((vector_size(W * 4), may_alias));
 typedef double vd __attribute__((vector_size(D * 8), may_alias));
+typedef float vn __attribute__((vector_size(D * 4), aligned(4), may_alias));  // lies anywhere
 typedef int64_t vl __attribute__((vector_size(D * 8), may_alias));
 
 // 0, 1, ... W - 1: a constant, to which the first one is added at once, not lane by lane.
