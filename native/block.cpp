@@ -51,11 +51,12 @@ namespace linoss::block {
 LINOSS_CHOOSE_HALF(Table, kernels)
 
 static constexpr char kRate[] = "rate", kEpsilon[] = "epsilon", kScheme[] = "scheme";
-static constexpr char kHalf[] = "half";
+static constexpr char kHalf[] = "half", kKeep[] = "keep";
 using Rate = ffi::Attr<double, kRate>;
 using Epsilon = ffi::Attr<double, kEpsilon>;
 using Name = ffi::Attr<std::string_view, kScheme>;
 using Half = ffi::Attr<bool, kHalf>;
+using Keep = ffi::Attr<int64_t, kKeep>;
 
 // The weights up to C and D, and what varies from sample to sample.
 struct Mixer {
@@ -75,6 +76,7 @@ struct Form {
   double epsilon;
   std::string_view scheme;
   bool half, reverse;
+  int64_t keep = 0;
 };
 
 // What enters and leaves the oscillators is in the order in which they visit samples, u and outputs in
@@ -84,6 +86,9 @@ struct Problem {
   Mixer mixer;
   bool reverse;
   Memory<float> packed;
+  const float* extra = nullptr;
+  float* record = nullptr;
+  bool replay = false;
 
   Problem(const F32& u, const Mixer& m, const Form& form, Shapes& shapes)
       : sizes(sizes_of(u, m, form, shapes)), mixer(m), reverse(form.reverse),
@@ -113,7 +118,8 @@ struct Problem {
     s.scheme = scheme_of(form.scheme);
     if (s.scheme == Scheme::unknown) shapes.refuse("scheme", std::string(form.scheme));
     s.epsilon = static_cast<float>(form.epsilon);
-    s.dense = m.feedthrough.dimensions().size() == 2, s.half = form.half;
+    s.dense = m.feedthrough.dimensions().size() == 2;
+    s.half = form.half, s.keep = form.keep;
     return s;
   }
 
@@ -135,14 +141,14 @@ struct Problem {
   int64_t state(int64_t i, int64_t tile) const {
     return (i * tiles(sizes.time) + tile) * 2 * sizes.state;
   }
-  Place place(const F32& u, int64_t i, int64_t tile, float* workspace,
-              const float* extra = nullptr) const {
+  Place place(const F32& u, int64_t i, int64_t tile, float* workspace) const {
     auto at = [&](auto* samples) { return samples ? samples + sample(i, tile) : nullptr; };
     const int64_t from = tile * kTile;
     return {packed.at, workspace, i, from, std::min(kTile, sizes.time - from),
             reverse ? -sizes.hidden : sizes.hidden, u.typed_data() + features(i, tile),
             at(or_null(mixer.mask)), at(or_null(mixer.intervals)), at(or_null(mixer.weights)),
-            extra ? extra + features(i, tile) : nullptr};
+            extra ? extra + features(i, tile) : nullptr,
+            record ? record + sample(i, tile) * record_width(sizes, sizes.keep) : nullptr, replay};
   }
 };
 
@@ -179,15 +185,15 @@ struct MixerGradients {
 // The tiles of all sequences, forwards. Tiles wait for the state before them; finish(place, i, tile)
 // comes after it.
 template <typename Finish>
-ffi::Error forward_tiles(Threads& threads, const Problem& p, const F32& u, const float* extra,
-                         float* kept, float* final, Finish finish) {
+ffi::Error forward_tiles(Threads& threads, const Problem& p, const F32& u, float* kept,
+                         float* final, Finish finish) {
   const Sizes& s = p.sizes;
   kernels().prepare(s, p.packed.at);
   std::unique_ptr<Turns[]> states(new Turns[s.batch]);
   Memory<float> after(s.batch * 2 * s.state);
   if (!after.at) return out_of_memory();
   auto work = [&](int64_t i, int64_t tile, float* workspace) {
-    const Place q = p.place(u, i, tile, workspace, extra);
+    const Place q = p.place(u, i, tile, workspace);
     const bool last = tile + 1 == tiles(s.time);
     kernels().drive(s, q);
     states[i].wait(tile);
@@ -207,8 +213,8 @@ ffi::Error forward_tiles(Threads& threads, const Problem& p, const F32& u, const
 // The tiles of all sequences, from the last to the first. recompute(place, i, tile, sums) ends with the
 // gradient of positions. ends: gradients of the final states, and of the first in the end.
 template <typename Recompute>
-ffi::Error backward_tiles(Threads& threads, const Problem& p, const F32& u, const float* extra,
-                          const float* d_final, float* d_start, OutF32& d_u, MixerGradients& d,
+ffi::Error backward_tiles(Threads& threads, const Problem& p, const F32& u, const float* d_final,
+                          float* d_start, OutF32& d_u, MixerGradients& d,
                           StepSums& sums, int64_t more, Recompute recompute) {
   const Sizes& s = p.sizes;
   const int64_t P = padded(s.state), number = tiles(s.time);
@@ -223,7 +229,7 @@ ffi::Error backward_tiles(Threads& threads, const Problem& p, const F32& u, cons
   const bool varying = or_null(p.mixer.intervals), weighs = or_null(p.mixer.weights);
   auto work = [&](int64_t i, int64_t step, float* workspace) {
     const int64_t tile = number - 1 - step, sample = p.sample(i, tile);
-    const Place q = p.place(u, i, tile, workspace, extra);
+    const Place q = p.place(u, i, tile, workspace);
     sums.turn(i, step, [&](float* sums) {
       recompute(q, i, tile, sums);
       turns[i].wait(step);
@@ -271,16 +277,18 @@ Dropout dropout_of(const U32& words, double rate, Shapes& shapes) {
 ffi::Error forward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, F32 bias, F32 step,
                    F32 output, F32 feedthrough, F32 glu, F32 glu_bias, U32 words, U8 mask,
                    F32 intervals, F32 weights, F32 extra, F32 start, Rate rate, Epsilon epsilon,
-                   Name scheme, Half half, OutF32 out, OutF32 final, OutF32 means, OutF32 moments,
-                   OutF32 kept) {
+                   Name scheme, Half half, Keep keep, OutF32 out, OutF32 final, OutF32 means,
+                   OutF32 moments, OutF32 kept, OutF32 record) {
   Shapes shapes;
-  const Problem p(u, {mean, scale, input, bias, step, output, feedthrough, mask, intervals, weights},
-                  {*epsilon, *scheme, *half, false}, shapes);
+  Problem p(u, {mean, scale, input, bias, step, output, feedthrough, mask, intervals, weights},
+                  {*epsilon, *scheme, *half, false, *keep}, shapes);
   const Dropout dropout = dropout_of(words, *rate, shapes);
   const Sizes& s = p.sizes;
   Glu{glu, glu_bias}.pack(p, shapes);
-  const float* extra_or_null = or_null(extra);
-  if (extra_or_null) shapes.check("extra", extra, {s.batch, s.time, s.hidden});
+  if ((p.extra = or_null(extra))) shapes.check("extra", extra, {s.batch, s.time, s.hidden});
+  p.record = or_null(*record);
+  if (s.keep)
+    shapes.check("record", *record, {s.batch, s.time, record_width(s, s.keep)});
   shapes.check("start", start, {s.batch, s.state, 2});
   shapes.check("out", *out, {s.batch, s.time, s.hidden});
   shapes.check("final", *final, {s.batch, s.state, 2});
@@ -288,7 +296,7 @@ ffi::Error forward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, F32 b
   shapes.check("moments", *moments, {2, s.hidden});
   shapes.check("kept", *kept, {s.batch, tiles(s.time), 2, s.state});
   if (shapes.wrong()) return shapes.error();
-  on_large_pages(out), on_large_pages(kept);
+  on_large_pages(out), on_large_pages(kept), on_large_pages(record);
   Moments sums(s.batch, s.hidden);
   if (!p.packed.at || sums.failed()) return out_of_memory();
   for (int64_t k = 0; k < s.batch * s.state * 2; ++k) {  // z and y side by side
@@ -299,7 +307,7 @@ ffi::Error forward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, F32 b
     sums.counts[i] = present(mask.element_count() ? mask.typed_data() + i * s.time : nullptr, s.time);
   std::unique_ptr<Turns[]> turns(new Turns[s.batch]);
   ffi::Error error = forward_tiles(
-      threads, p, u, extra_or_null, kept->typed_data(), final->typed_data(),
+      threads, p, u, kept->typed_data(), final->typed_data(),
       [&](const Place& q, int64_t i, int64_t tile) {
         kernels().finish(p.sizes, dropout, q, out->typed_data() + p.features(i, tile));
         turns[i].wait(tile);
@@ -313,23 +321,25 @@ ffi::Error forward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, F32 b
 
 ffi::Error backward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, F32 bias, F32 step,
                     F32 output, F32 feedthrough, F32 glu, F32 glu_bias, U32 words, U8 mask,
-                    F32 intervals, F32 weights, F32 extra, F32 kept, F32 moments, F32 d_out,
+                    F32 intervals, F32 weights, F32 extra, F32 kept, F32 record, F32 moments, F32 d_out,
                     F32 d_final, F32 d_means, F32 d_moments, Rate rate, Epsilon epsilon, Name scheme,
-                    Half half, OutF32 d_u, OutF32 d_mean, OutF32 d_scale, OutF32 d_input, OutF32 d_bias,
+                    Half half, Keep keep, OutF32 d_u, OutF32 d_mean, OutF32 d_scale, OutF32 d_input, OutF32 d_bias,
                     OutF32 d_step, OutF32 d_output, OutF32 d_feedthrough, OutF32 d_glu,
                     OutF32 d_glu_bias, OutF32 d_intervals, OutF32 d_weights, OutF32 d_extra,
                     OutF32 d_start) {
   Shapes shapes;
-  const Problem p(u, {mean, scale, input, bias, step, output, feedthrough, mask, intervals, weights},
-                  {*epsilon, *scheme, *half, false}, shapes);
+  Problem p(u, {mean, scale, input, bias, step, output, feedthrough, mask, intervals, weights},
+                  {*epsilon, *scheme, *half, false, *keep}, shapes);
   const Dropout dropout = dropout_of(words, *rate, shapes);
   const Sizes& s = p.sizes;
   Glu{glu, glu_bias}.pack(p, shapes);
   MixerGradients d = {d_mean,   d_scale,       d_input,     d_bias,   d_step,
                       d_output, d_feedthrough, d_intervals, d_weights};
   d.check(p, shapes);
-  const float *extra_or_null = or_null(extra), *d_out_or_null = or_null(d_out);
-  if (extra_or_null) shapes.check("d_extra", *d_extra, {s.batch, s.time, s.hidden});
+  const float* d_out_or_null = or_null(d_out);
+  if ((p.extra = or_null(extra))) shapes.check("d_extra", *d_extra, {s.batch, s.time, s.hidden});
+  p.record = const_cast<float*>(or_null(record)), p.replay = true;
+  if (s.keep) shapes.check("record", record, {s.batch, s.time, record_width(s, s.keep)});
   if (d_out_or_null) shapes.check("d_out", d_out, {s.batch, s.time, s.hidden});  // else zeros
   shapes.check("kept", kept, {s.batch, tiles(s.time), 2, s.state});
   shapes.check("d_means", d_means, {s.batch, s.hidden});
@@ -348,7 +358,7 @@ ffi::Error backward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, F32 
   for (int64_t i = 0; i < s.batch; ++i)
     counts[i] = std::max<int64_t>(present(there ? there + i * s.time : nullptr, s.time), 1);
   ffi::Error error = backward_tiles(
-      threads, p, u, extra_or_null, d_final.typed_data(), d_start->typed_data(), d_u, d, sums, row,
+      threads, p, u, d_final.typed_data(), d_start->typed_data(), d_u, d, sums, row,
       [&](const Place& q, int64_t i, int64_t tile, float* sums) {
         float* pull_here = q.workspace + tile_size;  // with that of the mean over the sequence
         std::memcpy(pull_here, pull.at, row * sizeof(float));
@@ -357,7 +367,7 @@ ffi::Error backward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, F32 
         const int64_t at = p.features(i, tile);
         kernels().recompute(p.sizes, dropout, q, kept.typed_data() + p.state(i, tile),
                             d_out_or_null ? d_out_or_null + at : nullptr, pull_here,
-                            extra_or_null ? d_extra->typed_data() + at : nullptr, sums);
+                            p.extra ? d_extra->typed_data() + at : nullptr, sums);
       });
   const Gradients g(s, sums.total());
   for (int64_t half = 0; half < 2; ++half)
@@ -383,7 +393,7 @@ ffi::Error mix_forward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, F
   on_large_pages(out), on_large_pages(kept);
   for (int64_t i = 0; i < s.batch; ++i)
     std::fill_n(kept->typed_data() + p.state(i, 0), 2 * s.state, 0.f);
-  return forward_tiles(threads, p, u, nullptr, kept->typed_data(), nullptr,
+  return forward_tiles(threads, p, u, kept->typed_data(), nullptr,
                        [&](const Place& q, int64_t i, int64_t tile) {
                          kernels().finish_mixer(p.sizes, q, out->typed_data() + p.features(i, tile));
                        });
@@ -408,7 +418,7 @@ ffi::Error mix_backward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, 
   on_large_pages(d_u);
   StepSums sums(s.batch, tiles(s.time), Gradients(s, nullptr).parts.size);
   if (!p.packed.at || sums.failed()) return out_of_memory();
-  return backward_tiles(threads, p, u, nullptr, nullptr, nullptr, d_u, d, sums, 0,
+  return backward_tiles(threads, p, u, nullptr, nullptr, d_u, d, sums, 0,
                         [&](const Place& q, int64_t i, int64_t tile, float* sums) {
                           kernels().recompute_mixer(p.sizes, q, kept.typed_data() + p.state(i, tile),
                                                     d_out.typed_data() + p.features(i, tile), sums);

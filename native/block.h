@@ -14,7 +14,9 @@ struct Sizes {
   Scheme scheme;
   float epsilon;
   bool dense, half;
+  int64_t keep;  // the products that the forward pass records for the backward pass, of Kept
 };
+enum Kept : int64_t { kForces = 1, kOutputs = 2, kGates = 4 };
 
 // Dropout after GELU and after GLU: two words of a key each.
 struct Dropout {
@@ -37,6 +39,8 @@ struct Place {
   const uint8_t* mask;
   const float *intervals, *weights;  // of steps, and of forces
   const float* extra;                // added before GELU
+  float* record;                     // rows x record_width, what is kept
+  bool replay;                       // the record is read instead of written
 };
 
 // What one tile does, in this order. Only `oscillate` waits for the tile before it, and only
@@ -90,6 +94,12 @@ struct Packed {
     dense_t = parts.take(s.dense * H * H), dense = parts.take(s.dense * H * H);
   }
 };
+
+// Of a sample, in numbers: forces B x, outputs C y (and D x if D is a matrix), gates W g.
+inline int64_t record_width(const Sizes& s, int64_t keep) {
+  const int64_t H = padded(s.hidden), P = padded(s.state);
+  return (keep & kForces ? P : 0) + (keep & kOutputs ? H : 0) + (keep & kGates ? 2 * H : 0);
+}
 
 // The weights of a mixer in plain rows, in the order in which Python passes them.
 struct MixerWeights {

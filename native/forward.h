@@ -31,6 +31,17 @@ void weigh(const Sizes& s, const Tile& t, int64_t rows, int64_t columns, int64_t
           reinterpret_cast<const uint32_t*>(weight), columns, out, columns, from, from_row);
 }
 
+// A product's rows: computed, and recorded if they are kept; or, in the backward pass, read.
+template <typename Compute>
+inline void recorded(const Sizes& s, const Place& q, Kept kept, float* rows, Compute compute) {
+  if (!(s.keep & kept)) return compute();
+  float* at = q.record + q.rows * record_width(s, s.keep & (kept - 1));
+  const int64_t bytes = q.rows * record_width(s, kept) * sizeof(float);
+  if (q.replay) return void(std::memcpy(rows, at, bytes));
+  compute();
+  std::memcpy(at, rows, bytes);
+}
+
 // Dropout in one tile, whose first sample has a number in the whole batch.
 struct Drop {
   const Dropout dropout;  // a copy: stores to rows might change what a reference refers to
@@ -80,7 +91,9 @@ void drive(const Sizes& s, const Place& q) {
   Tile t(s, q.workspace);
   copy_rows(q.rows, s.hidden, q.u, q.row, t.u, p.H);
   normalize(s, p, q.rows, t);
-  weigh(s, t, q.rows, p.P, s.hidden, t.x, p.H, p.input_t, t.b, p.bias, 0);
+  recorded(s, q, kForces, t.b, [&] {
+    weigh(s, t, q.rows, p.P, s.hidden, t.x, p.H, p.input_t, t.b, p.bias, 0);
+  });
   for (int64_t n = 0; n < q.rows && q.weights; ++n)
     for (int64_t j = 0; j < p.P; j += W) {
       float* b = t.b + n * p.P + j;
@@ -89,10 +102,12 @@ void drive(const Sizes& s, const Place& q) {
 }
 
 // C y, and D x if D is a matrix.
-void read_out(const Sizes& s, const Packed& p, int64_t rows, Tile& t) {
+void read_out(const Sizes& s, const Packed& p, const Place& q, Tile& t) {
   const int64_t H = p.H, P = p.P;
-  weigh(s, t, rows, H, s.state, t.y, P, p.output_t, t.v, nullptr, 0);
-  if (s.dense) weigh(s, t, rows, H, s.hidden, t.x, H, p.dense_t, t.v, t.v, H);
+  recorded(s, q, kOutputs, t.v, [&] {
+    weigh(s, t, q.rows, H, s.state, t.y, P, p.output_t, t.v, nullptr, 0);
+    if (s.dense) weigh(s, t, q.rows, H, s.hidden, t.x, H, p.dense_t, t.v, t.v, H);
+  });
 }
 
 // To what enters the GLU's gate. For the backward pass (kKeep), t.v becomes the derivative of
@@ -100,7 +115,7 @@ void read_out(const Sizes& s, const Packed& p, int64_t rows, Tile& t) {
 template <bool kKeep>
 void activate(const Sizes& s, const Packed& p, const Drop& drop, const Place& q, Tile& t) {
   const int64_t H = p.H;
-  read_out(s, p, q.rows, t);
+  read_out(s, p, q, t);
   for (int64_t n = 0; n < q.rows; ++n)
     for (int64_t j = 0; j < H; j += W) {
       const int64_t at = n * H + j;
@@ -114,7 +129,9 @@ void activate(const Sizes& s, const Packed& p, const Drop& drop, const Place& q,
       store(t.g + at, g);
       if (kKeep) store(t.v + at, slope);
     }
-  weigh(s, t, q.rows, 2 * H, s.hidden, t.g, H, p.glu_t, t.w, p.glu_bias, 0);
+  recorded(s, q, kGates, t.w, [&] {
+    weigh(s, t, q.rows, 2 * H, s.hidden, t.g, H, p.glu_t, t.w, p.glu_bias, 0);
+  });
 }
 
 void finish(const Sizes& s, const Dropout& dropout, const Place& q, float* out) {
@@ -139,7 +156,7 @@ void add_moments(const Sizes& s, const Place& q, double* moments) {
 void finish_mixer(const Sizes& s, const Place& q, float* out) {
   const Packed p(s, const_cast<float*>(q.packed));
   Tile t(s, q.workspace);
-  read_out(s, p, q.rows, t);
+  read_out(s, p, q, t);
   for (int64_t n = 0; n < q.rows; ++n)
     for (int64_t j = 0; j < p.H; j += W)
       add(t.v + n * p.H + j, load(p.feedthrough + j) * load(t.x + n * p.H + j));

@@ -59,7 +59,8 @@ class Stream {
                                 Scheme::constant,
                                 float(epsilon),
                                 blocks[0][7].ndim() == 2,
-                                half},
+                                half,
+                                0},
         varying_(sizes_), features_(padded(encoder_.out)), answer_(padded(decoder_.out)),
         workspace_(Tile(sizes_, nullptr).parts.size) {
     varying_.scheme = scheme_of(scheme);
@@ -87,7 +88,7 @@ class Stream {
     encoder_(sample, features);
     for (size_t b = 0; b < packed_.size() / 2; ++b) {
       const Place q = {packed_[2 * b + varies]->at, workspace_.at, 0, 0, 1, s.hidden, features, &mask,
-                       &interval, nullptr, nullptr};
+                       &interval, nullptr, nullptr, nullptr, false};
       float* state = states_.data() + (b * states_.shape(1) + i) * 2 * s.state;
       kernels().drive(s, q);
       kernels().oscillate(s, q, state, state);

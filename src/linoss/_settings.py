@@ -202,6 +202,16 @@ ClassWeight = Annotated[
 
 Verbose = Annotated[int | bool, Setting("1 to show a live line of progress.", within="[0, inf)")]
 
+MEMORY = 10**9
+Memory = Annotated[
+    int,
+    Setting(
+        "Bytes that an update may keep of its forward pass, beside the inputs of blocks, instead of "
+        "computing them again in the backward pass. Results do not depend on it.",
+        within="[0, inf)",
+    ),
+]
+
 # ---- Estimators ----
 
 
@@ -256,6 +266,7 @@ class SequenceSettings:
             other="a pair of them",
         ),
     ] = None
+    memory: Memory = MEMORY
     verbose: Verbose = 0
 
 

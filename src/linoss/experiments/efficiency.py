@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from linoss._settings import MEMORY
 from linoss._stderr import say
 from linoss.experiments import _paper, _textbook
 from linoss.experiments._execute import left_for_all, refuse_difference
@@ -241,7 +242,7 @@ def training_step(method: Method, size: MeasuredSize) -> Callable[[], None]:
         if method == "textbook":
             answers, norms = _textbook.model(model, u, key), None
         else:
-            answers, norms = model.training_pass(u, key=key)
+            answers, norms = model.training_pass(u, key=key, memory=MEMORY)
         if size.every is None:
             losses = optax.softmax_cross_entropy_with_integer_labels(answers, target)
         else:

@@ -23,6 +23,7 @@ from linoss.nn._fused import (
     fused_mixer,
     start_of_shard,
 )
+from linoss.nn._keep import Kept
 from linoss.nn._mixer import AbstractMixer
 from linoss.nn._norm import AbstractNorm, make_norm
 from linoss.nn._products import product
@@ -202,11 +203,12 @@ class Block(eqx.Module):
         *,
         moments: Float[Array, "2 hidden"] | None = None,
         steps: tuple[Float[Array, "rows m"], ...] | None = None,
+        keep: Kept = Kept.NONE,
     ) -> tuple[Float[Array, "*batch time hidden"], OscillatorState, AbstractNorm, Averages]:
         """`run` as a native pass, with averages of the output.
 
         `moments` are mean and variance of this device's `u`, and `steps` the rows of the mixers'
-        steps, if they are known.
+        steps, if they are known; `keep` is for the backward pass.
         """
         *batch, time, hidden = u.shape
         mean, scale, norm = self.norm.mean_and_scale(
@@ -232,7 +234,7 @@ class Block(eqx.Module):
         start = before.oscillators.reshape(-1, *before.oscillators.shape[-2:])
         first_sample = samples.split.first_sample(math.prod(batch), time)
         results: Any = fused_block(
-            forms[0],
+            forms[0]._replace(keep=keep),
             sequences,
             weights[0],
             self._glu_weights,

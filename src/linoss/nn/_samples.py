@@ -38,6 +38,8 @@ class Samples(eqx.Module):
     """What runs recurrences, see [`linoss.oscillator_scan`][]."""
     precision: PrecisionName = eqx.field(static=True, default="float32")
     """What products of blocks multiply, see [`linoss.LinOSSConfig`][]."""
+    memory: int = eqx.field(static=True, default=0)
+    """Bytes that a forward pass in training may keep, see [`linoss.LinOSS.training_pass`][]."""
 
     @classmethod
     def checked(
@@ -50,6 +52,7 @@ class Samples(eqx.Module):
         intervals: Any = None,
         engine: str = "auto",
         precision: PrecisionName = "float32",
+        memory: int = 0,
         mesh: Mesh | None = None,
     ) -> "Samples":
         """Validate what a caller passed. Values that are traced are validated by shape only."""
@@ -76,7 +79,8 @@ class Samples(eqx.Module):
             raise ValueError(
                 f"u has shape {values.shape}, expected (batch, time, in_size) for a mesh"
             )
-        return cls(values, mask, intervals, lengths, split, resolve_engine(engine), precision)
+        engine = resolve_engine(engine)
+        return cls(values, mask, intervals, lengths, split, engine, precision, memory)
 
     def joined(self) -> "Samples":
         """With `lengths` joined into the mask, and missing values set to 0 (they may be NaN)."""
