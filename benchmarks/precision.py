@@ -1,7 +1,7 @@
 """Training in float32 and in bfloat16, side by side: `python benchmarks/precision.py --help`.
 
-The same model, splits and order of cases in both precisions. For each tenth of the training, the loss
-on the training part, its mean since the last line, and the metric on the validation part.
+The same model, splits and order of cases in both precisions. For each tenth of the training: the
+mean training loss since the last line, and the metric on the validation part; means over seeds.
 """
 
 import argparse
@@ -25,7 +25,9 @@ def problem_of(what: str, seed: int, steps: int) -> tuple[Any, Any]:
     """A run of one of the paper's experiments, and its data."""
     options = Options(out=Path(), protocol="quick", max_steps=steps)
     if what == "harmonic-motion":
-        (run,) = harmonic_motion.runs_of(dataclasses.replace(options, seeds=(seed,), models=("im",)))
+        (run,) = harmonic_motion.runs_of(
+            dataclasses.replace(options, seeds=(seed,), models=("im",))
+        )
         return run, harmonic_motion.make_problem(run)
     run = _execute.make_run(uea.NAME, options, "SelfRegulationSCP1", "im", seed)
     return run, uea.make_problem(_data_sets.data_directory(None), run)

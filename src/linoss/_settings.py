@@ -206,8 +206,8 @@ MEMORY = 10**9
 Memory = Annotated[
     int,
     Setting(
-        "Bytes that an update may keep of its forward pass, beside the inputs of blocks, instead of "
-        "computing them again in the backward pass. Results do not depend on it.",
+        "Bytes that an update may keep of its forward pass, beside the inputs of blocks, instead "
+        "of computing them again in the backward pass. Results do not depend on it.",
         within="[0, inf)",
     ),
 ]

@@ -2,9 +2,9 @@
 
 The block of `_block.py` in plain JAX is the definition; the native one computes the same values and
 gradients, dropout included. For the backward pass it keeps the block's input, the oscillators'
-states at the start of each tile, and products for which there is memory (`_keep.py`), and recomputes
-the rest. A pass also computes mean and variance of
-each channel of its output, for the norm of the next block.
+states at the start of each tile, and products for which there is memory (`_keep.py`); it recomputes
+the rest. A pass also computes mean and variance of each channel of its output, for the norm of the
+next block.
 
 Each pass has a custom derivative, because it has a backward pass of its own in C++.
 """

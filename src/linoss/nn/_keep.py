@@ -1,4 +1,4 @@
-"""Which products the native forward pass keeps for the backward pass, in the memory that it may use.
+"""Which products a native forward pass keeps for the backward pass, in the memory it may use.
 
 What is not kept is computed again, with the same bits. To keep a number costs about as much as 50
 multiplications: it is written to memory that is new in each update, and read once.

@@ -139,8 +139,8 @@ class _ByProgram:
         self._model, self.state = model, state
 
         def step(state: ModelState, sample: Array) -> tuple[Array, ModelState]:
-            options = {"engine": "sequential", "precision": model.config.precision}
-            samples = Samples(sample[..., None, :], **options)
+            precision = model.config.precision
+            samples = Samples(sample[..., None, :], engine="sequential", precision=precision)
             answers, state = run_piece(model, state, samples)
             return answers[..., 0, :], state
 

@@ -133,5 +133,3 @@ class Sizes:
     def statistics(self) -> int:
         """Numbers of the norms that are not trained."""
         return count_parameters(self.model, buffers=True) - self.parameters
-
-
