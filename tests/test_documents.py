@@ -9,6 +9,7 @@ from linoss.experiments import write_page
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+COMPARED = ("Along the way", "| set | model |  | step |", "The learning curves that were published")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -24,9 +25,13 @@ def test_python_blocks_run(page):
 
 
 def test_the_page_of_results_is_made_of_its_files(tmp_path):
-    write_page(ROOT / "docs" / "results" / "runs", tmp_path / "results.md")
-    made = (tmp_path / "results.md").read_text()
-    assert made == (ROOT / "docs" / "results.md").read_text()
+    """All of it but what compares with published curves, which are not among these files."""
+    write_page(ROOT / "docs" / "results" / "runs", tmp_path / "results.md", tmp_path)
+    made, page = (
+        [part for part in path.read_text().split("\n\n") if not part.startswith(COMPARED)]
+        for path in (tmp_path / "results.md", ROOT / "docs" / "results.md")
+    )
+    assert made == page
 
 
 def test_readme_example_has_a_dozen_lines():

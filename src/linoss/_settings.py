@@ -47,11 +47,28 @@ HiddenSize = Annotated[
 StateSize = Annotated[
     int,
     _model(
-        "Number of oscillators in each block; a complex pair counts once.",
+        "Number of oscillators in each block, a complex pair counts once; of other mixers, the "
+        "number of states, which s4d, s6 and mamba have for each channel.",
         within=_COUNT,
         search=[16, 32, 64, 128],
     ),
 ]
+MixerName = Literal["linoss", "lru", "s5", "s4d", "s6", "mamba", "lstm", "gru"]
+Mixer = Annotated[
+    MixerName, _model("What moves information along time: oscillators, or another model.")
+]
+StateBlocks = Annotated[
+    int,
+    _model(
+        "Number of blocks of S5's state matrix at the start; state_size is a multiple of twice "
+        "that.",
+        within=_COUNT,
+    ),
+]
+ConvSize = Annotated[
+    int, _model("Number of samples that Mamba's convolution reads.", within=_COUNT)
+]
+Expansion = Annotated[int, _model("Inner channels of Mamba for each channel.", within=_COUNT)]
 NumBlocks = Annotated[int, _model("Number of blocks.", within=_COUNT, search=(1, 4))]
 Scheme = Annotated[
     str, _model("Discretisation, see linoss.discretize.", choices="linoss.dynamics:SCHEMES")
@@ -222,6 +239,7 @@ class SequenceSettings:
     hidden_size: HiddenSize = 64
     state_size: StateSize = 64
     num_blocks: NumBlocks = 2
+    mixer: Mixer = "linoss"
     scheme: Scheme = "exact"
     damped: Damped | None = None
     bidirectional: Bidirectional = False

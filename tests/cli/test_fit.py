@@ -283,3 +283,43 @@ def test_labels_are_not_for_forecasting(tmp_path, failing):
 def test_a_run_with_a_setting_that_no_estimator_has():
     with pytest.raises(ValueError, match="momentum is not a setting of an estimator"):
         options.record("linoss", "classification", {"steps": 3, "momentum": 0.9})
+
+
+@pytest.mark.integration
+def test_a_model_to_compare_with_is_trained_like_linoss(tmp_path, data, good_json, good):
+    out = tmp_path / "run"
+    sizes = "--hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8 --steps 2"
+    found = good_json(
+        f"fit {data} --task classification --model s5 --out {out} {sizes} "
+        "--model-option state_blocks=2"
+    )
+    assert found["steps"] == 2
+    config = load_model(out).model.config
+    assert (config.mixer, config.state_blocks) == ("s5", 2)
+    assert "1 block of s5" in (out / "report.html").read_text()
+    assert "s5" in good(f"inspect {out}")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "--model lru --scheme im",
+            "--scheme is not for --model lru, whose own options are: --state-size",
+        ),
+        (
+            "--model s5 --damped",
+            "--damped is not for --model s5, whose own options are: --state-size, "
+            "--model-option state_blocks",
+        ),
+        (
+            "--model gru --state-size 8",
+            "--state-size is not for --model gru, whose own options are: none",
+        ),
+        ("--model s5 --state-size 7", "state_size is 7, expected a multiple of 2"),
+        ("--model s5 --mixer lru", "--model s5 and --mixer lru: expected one of the two"),
+    ],
+)  # fmt: skip
+def test_options_of_other_models_are_usage_errors(tmp_path, data, failing, line, words):
+    told = failing(f"fit {data} --task classification --out {tmp_path / 'run'} {line}", code=2)
+    assert words in " ".join(told.replace("│", " ").split())

@@ -50,6 +50,21 @@ def test_the_data_directory_may_come_from_the_environment(
     assert code == 0
 
 
+def test_variants_are_those_of_the_experiment(tmp_path, run):
+    for words, expected in (
+        (
+            ("uea", "--variant", "scald"),
+            "variant is 'scald', expected one of 'scaled', 'log-softmax'",
+        ),
+        (("ppg", "--variant", "scaled"), "variant is 'scaled', expected none: ppg has none"),
+        (("uea", "--variant", "scaled", "--model", "oscillators"), "'oscillators' has none"),
+    ):
+        code, _, said = run(*words, "--out", tmp_path / "out")
+        assert code == 2
+        assert expected in " ".join(said.replace("│", " ").split())
+    assert not (tmp_path / "out").exists()
+
+
 MISSING = {
     ("uea", "--data-set", "Heartbeat"): ("Heartbeat_{TRAIN,TEST}.ts (or .arff)", "timeseriesclass"),
     ("uea",): ("EigenWorms_{TRAIN,TEST}.ts (or .arff)", "timeseriesclassification.com"),
@@ -86,7 +101,7 @@ def test_no_data_directory_is_one_line(tmp_path, run, monkeypatch):
         (("--seeds", ","), "--seeds is ',', expected whole numbers with commas"),
         (("--seeds", "-1"), "--seeds is '-1', expected whole numbers with commas"),
         (("--seeds", "99999999999"), "seed is 99999999999, expected a number in [0, 2**32)"),
-        (("--model", "mamba"), "model is 'mamba', expected one of 'im', 'imex'"),
+        (("--model", "s7"), "model is 's7', expected one of 'im', 'imex'"),
         (("--data-set", "Worms"), "data set is 'Worms', expected one of 'EigenWorms'"),
         (("--data-set", "PPG"), "data set is 'PPG', expected one of 'EigenWorms'"),
         (("--max-steps", "0"), "max-steps is 0, expected a whole number of at least 1"),

@@ -34,6 +34,13 @@ def figures(folder):
     return names
 
 
+CURVES = [
+    {"model": "LinOSS_IM", "data_set": "SelfRegulationSCP1", "seed": seed, "every": 2,
+     "validation": [0.5, value, 0.9], "test": 0.8}
+    for seed, value in ((2345, 0.25), (3456, 0.75))
+]  # fmt: skip
+
+
 @pytest.mark.integration
 def test_uea(tmp_path, data, capsys):
     table = reproduce(
@@ -57,6 +64,29 @@ def test_uea(tmp_path, data, capsys):
     assert set(missing) == set(_paper.UEA) - {"SelfRegulationSCP1", "Heartbeat"}
     assert "Left out: the data set EigenWorms is missing" in capsys.readouterr().err
     assert figures(tmp_path / "uea") == {"uea-SelfRegulationSCP1-quick", "uea-Heartbeat-quick"}
+    assert "are not shown: there is no `published_curves.json`" in table
+    for result in results:
+        assert sum(result.outcome["answers"]) == 6
+    write_page(tmp_path, tmp_path / "without.md", data)
+    (tmp_path / "published_curves.json").write_text(json.dumps(CURVES))
+    write_page(tmp_path, tmp_path / "with.md", tmp_path)
+    page = (tmp_path / "with.md").read_text()
+    assert "are not shown" not in page
+    for step, theirs in ((2, "50.0 ± 0.0 | 50.0 to 50.0"), (4, "50.0 ± 25.0 | 25.0 to 75.0")):
+        ours = [
+            record["metric"]
+            for result in results
+            if (result.data_set, result.model) == ("SelfRegulationSCP1", "im")
+            for record in result.history
+            if record["step"] == step
+        ]
+        mean = 100 * np.mean(ours)
+        assert (
+            f"| here, quick | {step} | {mean:.1f} (2 seeds) | {theirs} | {mean - 50:+.1f} |" in page
+        )
+    name = "uea-SelfRegulationSCP1-quick.svg"
+    assert "published" in (tmp_path / "with" / name).read_text()
+    assert "published" not in (tmp_path / "without" / name).read_text()
 
 
 def test_the_test_metric_is_that_of_the_saved_weights(tmp_path, data):

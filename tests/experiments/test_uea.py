@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from linoss.data import DataError
-from linoss.experiments import _paper, read_results, reproduce, uea
+from linoss.experiments import _paper, _splits, read_results, reproduce, uea
 from linoss.experiments._execute import make_run
 from linoss.experiments._protocol import Options
 from linoss.experiments._splits import published_split
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("single_precision")
 @pytest.mark.parametrize("suffix", [".ts", ".arff"])
 def test_parts_are_joined_sorted_and_without_duplicates(tmp_path, write_archive, suffix):
     waves, speed = write_archive(tmp_path, "Heartbeat", suffix=suffix)
-    cases = uea.read_joined(tmp_path / "Heartbeat")
+    cases = _splits.read_joined(tmp_path / "Heartbeat")
     by_time = waves.transpose(0, 2, 1)
     expected, places = np.unique(by_time, axis=0, return_index=True)
     assert len(expected) == len(waves) - 2
@@ -29,7 +29,7 @@ def test_order_is_that_of_numpy_with_ties_and_zeros_of_both_signs():
         :, None, None
     ].astype(np.float32)
     _, expected = np.unique(rows, axis=0, return_index=True)
-    assert uea.sorted_unique(list(rows)).tolist() == expected.tolist()
+    assert _splits.sorted_unique(list(rows)).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("include_time", [True, False])
@@ -42,7 +42,7 @@ def test_a_problem_has_the_published_split_and_values_as_they_are(
     problem = uea.make_problem(
         tmp_path, make_run("uea", options, "Heartbeat", "im", 3456, chosen=point)
     )
-    cases = uea.read_joined(tmp_path / "Heartbeat")
+    cases = _splits.read_joined(tmp_path / "Heartbeat")
     for part, indices in zip(
         (problem.training, problem.validation, problem.test),
         published_split(len(cases), 3456),
@@ -54,6 +54,22 @@ def test_a_problem_has_the_published_split_and_values_as_they_are(
     np.testing.assert_array_equal(u[:, int(include_time) :], problem.test.values[0])
     if include_time:
         np.testing.assert_allclose(u[:, 0], np.arange(20) / 20)
+
+
+def test_variants_change_what_they_say_and_nothing_else(tmp_path, write_archive):
+    write_archive(tmp_path, "Heartbeat")
+    published, scaled, plain = (
+        uea.make_problem(
+            tmp_path, make_run("uea", Options(out=tmp_path), "Heartbeat", "im", 2345, variant=name)
+        )
+        for name in (None, "scaled", "log-softmax")
+    )
+    assert [p.objective.floor for p in (published, scaled, plain)] == [1e-8, 1e-8, 0]
+    values = np.concatenate(scaled.training.values)
+    u = scaled.inputs(scaled.training.batch(range(26)), masked=False)["u"][..., 1:]
+    expected = (np.stack(scaled.training.values) - values.mean(0)) / values.std(0)
+    np.testing.assert_allclose(u, expected, atol=1e-5)
+    assert published.inputs.scaling is plain.inputs.scaling is None
 
 
 def test_training_is_as_published(tmp_path):
@@ -73,7 +89,7 @@ def test_unequal_lengths_are_refused(tmp_path, write_archive):
     name = "Heartbeat_TEST.ts"
     (tmp_path / "other" / "Heartbeat" / name).replace(tmp_path / "Heartbeat" / name)
     with pytest.raises(DataError, match="unequal length or missing values"):
-        uea.read_joined(tmp_path / "Heartbeat")
+        _splits.read_joined(tmp_path / "Heartbeat")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +97,7 @@ def test_unequal_lengths_are_refused(tmp_path, write_archive):
     [("SelfRegulationSCP1", (561, 896, 6), 85), ("SelfRegulationSCP2", (380, 1152, 7), 57)],
 )
 def test_the_real_sets(real_data, name, shape, tests):
-    cases = uea.read_joined(real_data / name)
+    cases = _splits.read_joined(real_data / name)
     values = np.stack(cases.values)
     assert values.shape == shape
     np.testing.assert_array_equal(values, np.unique(values, axis=0))
@@ -109,10 +125,10 @@ def test_a_set_that_comes_divided(tmp_path):
     for part, count in (("training", 5), ("validation", 2), ("test", 2)):
         X = random.normal(size=(count, 3, 10))
         np.savez(folder / f"{part}.npz", X=X, y=np.array(["a", "b"])[np.arange(count) % 2])
-    parts = uea.read_split("EthanolConcentration", tmp_path, 2345)
+    parts = _splits.read_split("EthanolConcentration", tmp_path, 2345)
     assert [len(part) for part in parts] == [5, 2, 2]
     with pytest.raises(DataError, match="has no parts of seed 3456"):
-        uea.read_split("EthanolConcentration", tmp_path, 3456)
+        _splits.read_split("EthanolConcentration", tmp_path, 3456)
 
 
 def test_only_uea_has_oscillators(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -55,6 +56,27 @@ def test_label_smoothing_spreads_the_target():
     target[[0, 1, 2], [0, 2, 1]] += 0.7
     expected = np.mean(-np.sum(target * scipy.special.log_softmax(LOGITS, axis=1), axis=1))
     np.testing.assert_allclose(loss_of(objective, labelled(np.array([0, 2, 1])), LOGITS), expected)
+
+
+@pytest.mark.parametrize("scale", [1, 10, 1e4])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_floor_flattens_what_is_very_wrong(scale, dtype):
+    """-log(p + floor), its gradient p_k / (p_k + floor) (p - e_k), in double precision."""
+    objective, cases = Classification(classes=(0, 1, 2), floor=1e-8), labelled(np.array([1, 2, 2]))
+    logits, right = (scale * LOGITS).astype(dtype), np.eye(3)[[1, 2, 2]]
+    p = scipy.special.softmax(logits.astype(np.float64), axis=1)
+    chosen = np.sum(right * p, axis=1, keepdims=True)
+    found, gradient = jax.value_and_grad(lambda z: loss_of(objective, cases, z))(
+        jnp.asarray(logits)
+    )
+    tolerance = 1e-6 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(found, np.mean(-np.log(chosen + 1e-8)), rtol=tolerance)
+    expected = chosen / (chosen + 1e-8) * (p - right) / 3
+    np.testing.assert_allclose(gradient, expected, atol=tolerance)
+    if scale == 1e4:  # beyond the numbers of a probability nothing is left to learn from
+        assert not np.asarray(gradient).any()
+        without = Classification(classes=(0, 1, 2))
+        assert np.asarray(jax.grad(lambda z: loss_of(without, cases, z))(jnp.asarray(logits))).any()
 
 
 def test_accuracy():
@@ -139,7 +161,7 @@ def test_absolute_error_of_forecasts():
 @pytest.mark.parametrize(
     "objective",
     [
-        Classification(classes=("a", "b"), class_weights=(1.0, 2.5), smoothing=0.1),
+        Classification(classes=("a", "b"), class_weights=(1.0, 2.5), smoothing=0.1, floor=1e-8),
         Regression(out_size=2, every=4, scaling=Scaling(np.ones(2), np.array([0.1, 0.2]))),
         Forecasting(out_size=1, horizon=7),
     ],
@@ -158,6 +180,7 @@ def test_json_round_trip(objective):
         (lambda: Classification(classes=(0, 1), class_weights=(1.0,)), "class_weights has shape"),
         (lambda: Classification(classes=(0,), class_weights=(0.0,)), r"class_weights\[0\] is 0"),
         (lambda: Classification(classes=(0, 1), smoothing=1.0), "smoothing is 1.0"),
+        (lambda: Classification(classes=(0, 1), floor=-1e-8), "floor is -1e-08"),
         (lambda: Regression(out_size=0), "out_size is 0"),
         (lambda: Regression(every=0), "every is 0"),
         (lambda: Regression.from_labels(["a", "b"]), "labels cannot be read as numbers"),

@@ -3,11 +3,11 @@
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from linoss._settings import ModelName, TaskName
+from linoss._settings import MixerName, ModelName, TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._evaluate import show_score
@@ -40,10 +40,11 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="RUN", help="Directory to keep the run in.")],
     task: Annotated[TaskName | None, typer.Option(help="What to learn.")] = None,
     model: Annotated[
-        ModelName | None,
+        Literal[ModelName, MixerName] | None,
         typer.Option(
-            help="oscillators, which nobody trains, answer in seconds; linoss is trained; auto "
-            "fits the first, trains the other for some minutes, and keeps the better.",
+            help="oscillators, which nobody trains, answer in seconds; linoss is trained, and so "
+            "are lru and those after it, models to compare with; auto fits the first, trains the "
+            "second for some minutes, and keeps the better.",
             show_default="auto; linoss for forecasting, or if an option is given that only it has",
         ),
     ] = None,
@@ -65,7 +66,7 @@ def fit(
     test part, the model is scored on it in the end. Options under Model and Training are those of
     --model linoss.
     """
-    parameters = options.parameters(given)
+    named, parameters = options.with_mixer(model, options.parameters(given))
     where = (devices, coordinator, num_processes, process_id)
     asked = {n: v for n, v in zip(options.MACHINES, where, strict=True) if v is not None}
     machines = join_machines(*where)
@@ -73,7 +74,7 @@ def fit(
         with machines.watched():
             decided = None
             if machines.speaks:
-                wanted = (model, task, label, parameters, asked)
+                wanted = (named, task, label, parameters, asked)
                 decided = _decided(out, *wanted, resume=resume)
             model, task, label, parameters = machines.from_first(decided)
             if model == "linoss":

@@ -32,8 +32,8 @@ def inspect(
     if plot is not None:
         from linoss.cli._pictures import save, spectrum
 
-        if trained is None:
-            raise ValueError(f"{run}: holds no trained model, whose spectrum --plot draws")
+        if not found:
+            raise ValueError(f"{run}: holds no trained oscillators, whose spectrum --plot draws")
         save(spectrum(found), plot)
     facts: dict[str, Any] = {"estimator": type(estimator).__name__, "task": estimator.task}
     if hasattr(estimator, "choice_"):
@@ -60,14 +60,16 @@ def inspect(
 
 
 def _facts(trained: Any) -> dict[str, Any]:
-    from linoss.nn import count_parameters
+    from linoss.nn import MIXERS, count_parameters
 
     config = trained.model_.config
-    facts = {name: getattr(config, name) for name in _SHOWN}
+    shown = [name for name in _SHOWN if name not in MIXERS[config.mixer].foreign]
+    facts = {name: getattr(config, name) for name in shown}
     return {"parameters": count_parameters(trained.model_), **facts}
 
 
 _SHOWN = (
+    "mixer",
     "scheme",
     "damped",
     "in_size",

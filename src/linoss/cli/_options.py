@@ -199,6 +199,35 @@ def parameters(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def with_mixer(model: Any, found: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Model and parameters where --model may name a mixer; refuses options of other mixers.
+
+    `found` are parameters that were given.
+    """
+    from linoss.nn import MIXERS
+
+    mixer = found.get("mixer", "linoss")
+    if model in MIXERS and model != "linoss":
+        if "mixer" in found and mixer != model:
+            raise typer.BadParameter(
+                f"--model {model} and --mixer {mixer}: expected one of the two"
+            )
+        model, mixer, found = "linoss", model, {**found, "mixer": model}
+    given = {**found, **found.get("model_options", {})}
+    for name in sorted(MIXERS[mixer].foreign & given.keys()):
+        known = settings()
+        own = [
+            _spelled(each) if each in known else f"--model-option {each}"
+            for each in MIXERS[mixer].settings
+        ]
+        spelled = _spelled(name) if name in known else f"--model-option {name}"
+        raise typer.BadParameter(
+            f"{spelled} is not for --model {mixer}, whose own options are: "
+            f"{', '.join(own) or 'none'}"
+        )
+    return model, found
+
+
 def _model_option(text: str) -> tuple[str, Any]:
     """A setting of LinOSSConfig from NAME=VALUE."""
     from linoss.nn import LinOSSConfig

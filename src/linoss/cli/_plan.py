@@ -49,7 +49,8 @@ def plan(
 
     if memory is not None and not 0 < memory < math.inf:
         raise typer.BadParameter(f"--memory is {memory}, expected a finite number > 0")
-    chosen = options.record("linoss", task, options.parameters(given))
+    _, parameters = options.with_mixer(None, options.parameters(given))
+    chosen = options.record("linoss", task, parameters)
     config = options.model_of(task, chosen, in_size, out_size)
     sizes: dict[str, Any] = {"length": length, "batch": chosen.batch_size, "engine": engine}
     found = plan(config, devices=_shape(devices), **sizes)

@@ -79,8 +79,8 @@ def report(
         sections.append(_section("What speaks for an answer", _evidence(evidence)))
     if untrained is not None:
         sections.append(_section("Oscillators without training", _untrained(untrained)))
-    if trained is not None:
-        sections.append(_section("Oscillators", _oscillators(banks(trained.model_))))
+    if trained is not None and (found := banks(trained.model_)):
+        sections.append(_section("Oscillators", _oscillators(found)))
     sections += [
         '<div class="columns">',
         _section("Settings", _table((), _settings(estimator))),
@@ -118,10 +118,9 @@ def _subtitle(estimator: Any) -> str:
     if trained is not None:
         config = trained.model_.config
         blocks = "1 block" if config.num_blocks == 1 else f"{config.num_blocks} blocks"
-        parts.append(
-            f"{blocks} of {config.state_size} oscillators, scheme {config.scheme}, "
-            f"{trained.n_steps_} training steps"
-        )
+        of = f"{config.state_size} oscillators, scheme {config.scheme}"
+        of = of if config.mixer == "linoss" else config.mixer
+        parts.append(f"{blocks} of {of}, {trained.n_steps_} training steps")
     return _text("; and ".join(parts))
 
 

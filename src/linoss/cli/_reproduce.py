@@ -34,6 +34,13 @@ def reproduce(
             help=f"One of {', '.join(experiments.NAMES)}; repeatable. By default the paper's."
         ),
     ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One of the experiment's; repeatable. By default the paper's; uea also has scaled "
+            "and log-softmax."
+        ),
+    ] = None,
     seeds: Annotated[
         str | None, typer.Option(help="With commas; by default those of the published runs.")
     ] = None,
@@ -73,6 +80,7 @@ def reproduce(
             seeds=numbers,
             models=model,
             data_sets=data_set,
+            variants=variant,
             protocol=protocol,
             max_steps=max_steps,
             resume=resume,

@@ -85,7 +85,7 @@ def search(
     command again, at the same time, for more workers; or later, to go on. Parameters that are given
     by an option are not searched. By default a fifth of the data is held out.
     """
-    parameters = options.parameters(given)
+    _, parameters = options.with_mixer(None, options.parameters(given))
     options.check("linoss", task, parameters, label)
     what = _what(task, range, grid, parameters)
     try:

@@ -17,7 +17,7 @@ from linoss._settings import ModelName, SequenceSettings
 from linoss.data import DataError, as_sequences
 from linoss.estimators._described import describe, described, understanding
 from linoss.estimators._listener import Listener, NotANumberWarning
-from linoss.nn import LinOSS, LinOSSConfig
+from linoss.nn import MIXERS, LinOSS, LinOSSConfig
 from linoss.training import (
     Cases,
     Inputs,
@@ -72,6 +72,12 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         config = LinOSSConfig.from_settings(
             self, in_size=inputs.in_size, out_size=objective.out_size, task=objective.task
         )
+        if inputs.interval is not None and not MIXERS[config.mixer].irregular:
+            timed = ", ".join(repr(name) for name, kind in MIXERS.items() if kind.irregular)
+            raise ValueError(
+                f"times are not evenly spaced, but mixer is {config.mixer!r}, which counts "
+                f"samples; use one of {timed}, or leave out times and pass them as a channel"
+            )
         training = TrainingConfig.from_settings(self, seed)
         if self.patience is not None and validation_set is None:
             raise ValueError(

@@ -13,6 +13,7 @@ import jax
 
 from linoss._plain import first_difference
 from linoss._stderr import duration, say
+from linoss.experiments._models import own_settings
 from linoss.experiments._paper import DATA_SETS, Hyperparameters
 from linoss.experiments._protocol import (
     MODELS,
@@ -80,7 +81,8 @@ class ExperimentRun:
         """Arguments of `LinOSSConfig.published`, without those that the data decide."""
         chosen = self.hyperparameters
         sizes = {n: getattr(chosen, n) for n in ("hidden_size", "state_size", "num_blocks")}
-        return {**sizes, **MODELS[self.model], **self.changes}
+        own = own_settings(self.data_set, self.model)
+        return {**sizes, **MODELS[self.model], **own, **self.changes}
 
 
 def make_run(

@@ -8,6 +8,7 @@ from typing import Any
 
 from linoss._files import make_directory, write_file
 from linoss.experiments._protocol import NAMES
+from linoss.experiments._published import PublishedRun, runs_of
 from linoss.experiments._results import ExperimentResult, unique
 
 _REPRODUCIBLE: dict[Any, Any] = {"svg.hashsalt": "linoss", "svg.fonttype": "none"}
@@ -19,10 +20,11 @@ _FORMATS: dict[str, dict[str, Any]] = {
 
 
 class Figures:
-    """A directory for figures, and its path relative to the page that shows them."""
+    """A directory for figures, its path relative to the page that shows them, and the published
+    curves to draw beside ours."""
 
-    def __init__(self, folder: Path, prefix: str = ""):
-        self.folder, self.prefix = folder, prefix
+    def __init__(self, folder: Path, prefix: str = "", published: Sequence[PublishedRun] = ()):
+        self.folder, self.prefix, self.published = folder, prefix, published
 
     @contextmanager
     def draw(self, name: str, alt: str, lines: list[str], **options: Any) -> Iterator[Any]:
@@ -46,7 +48,10 @@ class Figures:
 def learning_curves(
     results: Sequence[ExperimentResult], figures: Figures, name: str, title: str
 ) -> list[str]:
-    """The validation metric over the steps of each run, a colour for each model and variant."""
+    """The validation metric over the steps of each run, a colour for each model and variant.
+
+    Published runs of the same models are drawn with dashes, about as far as ours went.
+    """
     lines: list[str] = []
     shown = [result for result in results if any(r["metric"] is not None for r in result.history)]
     if not shown:
@@ -69,6 +74,22 @@ def learning_curves(
                 marker="." if len(records) == 1 else None,
                 label=label if result is first else None,
             )
+        for data_set, model in unique((result.data_set, result.model) for result in shown):
+            ours = [r for r in shown if (r.data_set, r.model) == (data_set, model)]
+            place = kinds.index((model, ours[0].variant))
+            _draw_published(axes, runs_of(figures.published, data_set, model), ours, f"C{place}")
         axes.set(xlabel="training step", ylabel=f"validation {metric}", title=title)
         axes.legend(frameon=False, fontsize="small")
     return lines
+
+
+def _draw_published(
+    axes: Any, theirs: Sequence[PublishedRun], ours: Sequence[ExperimentResult], color: str
+) -> None:
+    """Published curves about as far as ours went, if they reached a published evaluation."""
+    last = max(record["step"] for result in ours for record in result.history)
+    for run in theirs if theirs and last >= theirs[0].every else ():
+        curve = {step: y for step, y in run.curve.items() if step <= max(last, 2 * run.every)}
+        label = f"{NAMES[run.model]}, published" if run is theirs[0] else None
+        style = {"linestyle": "--", "marker": "o", "markersize": 3, "markerfacecolor": "none"}
+        axes.plot(curve.keys(), curve.values(), color=color, linewidth=0.7, label=label, **style)

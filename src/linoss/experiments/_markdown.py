@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from linoss.experiments._paper import Spread
+from linoss.experiments._paper import SINCE, TITLES, Spread
 from linoss.experiments._protocol import NAMES
 from linoss.experiments._results import ExperimentResult, unique
 
@@ -69,8 +69,20 @@ def span(values: Iterable[float]) -> str:
     return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
 
 
+def source_here(protocol: str | None, variant: str | None) -> str:
+    """How numbers of ours were made."""
+    return ", ".join(filter(None, ("here", protocol, variant)))
+
+
+def name_of(model: str) -> str:
+    """The name of a model in tables."""
+    return NAMES.get(model) or TITLES.get(model, model)
+
+
 def source_of(model: str) -> str:
     """The source of the numbers that are not ours."""
+    if model in SINCE:
+        return SINCE[model][0]
     return "D-LinOSS, its authors" if model == "damped" else "paper"
 
 
@@ -85,14 +97,16 @@ def model_table(
     rows = []
     for model in unique([*paper, *(result.model for result in results)]):
         if model in paper:
-            rows.append([NAMES[model], source_of(model), printed(paper[model], digits), "", "", ""])
+            rows.append(
+                [name_of(model), source_of(model), printed(paper[model], digits), *[""] * 3]
+            )
         ours = [result for result in results if result.model == model]
         for kind in unique((result.protocol, result.variant) for result in ours):
             chosen = [r for r in ours if (r.protocol, r.variant) == kind]
             rows.append(
                 [
-                    NAMES[model],
-                    ", ".join(filter(None, ("here", *kind))),
+                    name_of(model),
+                    source_here(*kind),
                     over_seeds(chosen, scale, digits),
                     span(r.outcome["steps"] for r in chosen),
                     span(r.outcome["best_step"] or math.nan for r in chosen),

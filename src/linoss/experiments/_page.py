@@ -10,6 +10,7 @@ from linoss._files import make_directory, write_text
 from linoss._stderr import duration
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import NAMES, Scope
+from linoss.experiments._published import read_published
 from linoss.experiments._results import MISSING, ExperimentResult, read_results, unique
 
 _HEAD = """# Results
@@ -19,12 +20,17 @@ typed.
 """
 
 
-def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) -> None:
+def write_page(
+    results: str | os.PathLike[str],
+    page: str | os.PathLike[str],
+    data_dir: str | os.PathLike[str] | None = None,
+) -> None:
     """Write the page from all result files below a directory, figures in a directory beside it.
 
     The file `notes.json` there, if there is one, has words to add: for an experiment (`"uea"`), and
     for what was not run (`"uea/Heartbeat/im/variant"`, `"uea/Heartbeat/im"`, `"uea/Heartbeat"`,
-    `"*/Heartbeat"` for every experiment, `"uea/*"`).
+    `"*/Heartbeat"` for every experiment, `"uea/*"`). Published learning curves are drawn if the
+    directory of data sets (`data_dir`, or what `LINOSS_DATA` says) has them.
 
     ```python
     >>> import pathlib, tempfile
@@ -42,7 +48,7 @@ def write_page(results: str | os.PathLike[str], page: str | os.PathLike[str]) ->
 
     source, page = Path(results), Path(page)
     notes = _read_words(source / "notes.json")
-    figures = Figures(page.parent / page.stem, f"{page.stem}/")
+    figures = Figures(page.parent / page.stem, f"{page.stem}/", read_published(data_dir))
     sections = [_HEAD]
     for experiment in EXPERIMENTS:
         module = module_of(experiment)

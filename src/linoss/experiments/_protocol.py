@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linoss import _checks
-from linoss.experiments import _paper
+from linoss.experiments import _models, _paper
 
 if TYPE_CHECKING:
     from linoss.training import TrainingConfig
@@ -22,6 +22,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "damped": {"scheme": "imex", "damped": True},
     "damped-im": {"scheme": "im", "damped": True},
     "damped-exact": {"scheme": "exact", "damped": True},
+    **_models.MODELS,
 }
 """Models by name, and their settings. `damped` is the IMEX scheme with damping, as D-LinOSS."""
 
@@ -36,6 +37,7 @@ NAMES = {
     "damped": "damped IMEX",
     "damped-im": "damped IM",
     "damped-exact": "damped, exact",
+    **_models.NAMES,
     UNTRAINED: "untrained oscillators",
 }
 """All models, by their names in tables."""
@@ -51,6 +53,8 @@ class Scope:
     beside: tuple[str, ...] = ()
     """Further models of a full record."""
     variants: tuple[str | None, ...] = (None,)
+    on_demand: tuple[str, ...] = ()
+    """Variants that are run if they are asked for."""
     seeds: tuple[int, ...] = ()
     """By default; none where nothing is drawn."""
 
@@ -63,8 +67,18 @@ class Scope:
         """Refuse options that the experiment cannot follow, or would ignore."""
         for data_set in options.data_sets or ():
             _checks.one_of("data set", data_set, self.data_sets)
-        if UNTRAINED in (options.models or ()) and UNTRAINED not in self.beside:
-            raise ValueError(f"model is {UNTRAINED!r}, expected another one: {experiment} trains")
+        for variant in options.variants or ():
+            known = [name for name in (*self.variants, *self.on_demand) if name]
+            if not known:
+                raise ValueError(f"variant is {variant!r}, expected none: {experiment} has none")
+            _checks.one_of("variant", variant, known)
+        if UNTRAINED in (options.models or ()):
+            if UNTRAINED not in self.beside:
+                raise ValueError(
+                    f"model is {UNTRAINED!r}, expected another one: {experiment} trains"
+                )
+            if options.variants:
+                raise ValueError(f"variants are given, expected none: {UNTRAINED!r} has none")
         if options.seeds and not self.seeds:
             raise ValueError(f"seeds are given, expected none: {experiment} draws nothing")
 
@@ -95,6 +109,7 @@ class Options:
     seeds: tuple[int, ...] | None = None
     models: tuple[str, ...] | None = None
     data_sets: tuple[str, ...] | None = None
+    variants: tuple[str, ...] | None = None
     protocol: str = "paper"
     max_steps: int | None = None
     resume: bool = False
@@ -115,7 +130,8 @@ class Options:
     def command(self, experiment: str) -> str:
         """The command with these options, without the places of data and results."""
         words = ["linoss", "reproduce", experiment]
-        for option, values in (("--data-set", self.data_sets), ("--model", self.models)):
+        repeated = {"--data-set": self.data_sets, "--model": self.models}
+        for option, values in {**repeated, "--variant": self.variants}.items():
             words += [word for value in values or () for word in (option, value)]
         if self.seeds is not None:
             words += ["--seeds", ",".join(str(seed) for seed in self.seeds)]
@@ -150,9 +166,21 @@ def training_config(
 
 
 def hyperparameters(data_set: str, model: str) -> _paper.Hyperparameters:
-    """The paper's best: those of LinOSS-IM for models with dissipation, else those of IMEX."""
-    forgets = model == "im" or MODELS[model].get("damped", False)
-    return _paper.BEST[data_set, "im" if forgets else "imex"]
+    """The best of the paper, those of IMEX for its other schemes; of D-LinOSS with damping; and of
+    the published runs of models to compare with."""
+    if model in _models.MODELS:
+        return _models.hyperparameters(data_set, model)
+    if MODELS[model].get("damped", False):
+        return _paper.BEST[data_set, "damped"]
+    return _paper.BEST[data_set, "im" if model == "im" else "imex"]
+
+
+def counted(data_set: str, model: str) -> tuple[_paper.Hyperparameters, dict[str, Any]]:
+    """The sizes in the paper's table of parameters, memory and run times, and the model's own
+    settings."""
+    if model in _models.MODELS:
+        return _models.counted(data_set, model)
+    return hyperparameters(data_set, model), {}
 
 
 def as_path(path: str | os.PathLike[str] | None) -> Path | None:

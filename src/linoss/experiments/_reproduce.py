@@ -10,6 +10,7 @@ from linoss import _checks
 from linoss._files import write_text
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import Options, as_path, chosen
+from linoss.experiments._published import read_published
 from linoss.experiments._results import read_results
 
 Experiment = Literal[
@@ -45,6 +46,7 @@ def reproduce(
     seeds: Iterable[int] | None = None,
     models: Iterable[str] | None = None,
     data_sets: Iterable[str] | None = None,
+    variants: Iterable[str] | None = None,
     protocol: str = "paper",
     max_steps: int | None = None,
     resume: bool = False,
@@ -75,6 +77,9 @@ def reproduce(
     - `models`: `"im"`, `"imex"`, `"verlet"`, `"exact"`, `"damped"` (IMEX), `"damped-im"`,
       `"damped-exact"`; by default those of the paper.
     - `data_sets`: of those that the experiment has; by default all that are there.
+    - `variants`: of those that the experiment has; by default all of the paper's. `"uea"` has
+      `"scaled"`, values scaled to mean 0 and deviation 1 by the training part, and
+      `"log-softmax"`, trained without the constant that the published loss adds to probabilities.
     - `protocol`: `"paper"`, or `"quick"`: the same models and splits, with evaluations twenty
       times as often (weather: ten times), of which as many in a row without a gain end a run.
     - `max_steps`: after so many training steps a run ends, instead of after the protocol's.
@@ -94,6 +99,7 @@ def reproduce(
             seeds=chosen(seeds),
             models=chosen(models),
             data_sets=chosen(data_sets),
+            variants=chosen(variants),
             protocol=protocol,
             max_steps=max_steps,
             resume=resume,
@@ -105,6 +111,7 @@ def reproduce(
         raise ChoiceError(str(error)) from None
     module.run(options)
     folder = options.out / experiment
-    text = module.report(read_results(folder), Figures(folder))
+    figures = Figures(folder, published=read_published(data_dir))
+    text = module.report(read_results(folder), figures)
     write_text(folder / "table.md", f"# {module.TITLE}\n\n{text.rstrip()}\n")
     return folder / "table.md"

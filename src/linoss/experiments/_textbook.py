@@ -1,16 +1,29 @@
-"""LinOSS the textbook way, to measure against: as the paper describes it, and no more.
+"""Models the textbook way, to measure against: as their papers describe them, and no more.
 
-Complex B and C, the step's matrix repeated for every sample, `jax.lax.associative_scan` over pairs
-of (matrix, force), one sequence at a time under `jax.vmap`, gradients by automatic differentiation.
-It takes the weights of a `linoss` model and computes the same function.
+Complex B and C, the step's matrix (LRU and S5: factor) repeated for every sample,
+`jax.lax.associative_scan` over pairs of (matrix, force), one sequence at a time under `jax.vmap`,
+gradients by automatic differentiation. Other mixers run as they are, in plain JAX. It takes the
+weights of a `linoss` model and computes the same function.
 """
+
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from linoss.nn import Block, Features, LinOSS, LinOSSLayer, Samples
+from linoss.nn import (
+    AbstractDiagonal,
+    AbstractMixer,
+    Block,
+    Features,
+    LinOSS,
+    LinOSSLayer,
+    LRULayer,
+    S5Layer,
+    Samples,
+)
 
 
 def combine(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -38,12 +51,35 @@ def layer(weights: LinOSSLayer, u: Array) -> Array:
     return (states[:, m:] @ C.T).real + weights.feedthrough * u
 
 
+def diagonal_layer(weights: AbstractDiagonal, u: Array) -> Array:
+    """The same for x_n = a x_{n-1} + g B u_n, y_n = s Re(C x_n) + D u_n with a diagonal a."""
+    factor, gain = weights.step(Samples(u), reverse=False)
+    m = gain.shape[0]
+    B = jax.lax.complex(weights.input_weight[:m], weights.input_weight[m:])
+    C = jax.lax.complex(weights.output_weight[:, :m], -weights.output_weight[:, m:])
+    forces = u.astype(B.dtype) @ (gain[:, None] * B).T
+    factors = jnp.broadcast_to(factor, forces.shape)
+
+    def combine(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
+        return second[0] * first[0], second[0] * first[1] + second[1]
+
+    _, states = jax.lax.associative_scan(combine, (factors, forces))
+    return weights.output_scale * (states @ C.T).real + weights.feedthrough * u
+
+
+def mix(weights: AbstractMixer, u: Array) -> Array:
+    """The mixer, on a batch."""
+    one_by_one = {LinOSSLayer: layer, LRULayer: diagonal_layer, S5Layer: diagonal_layer}
+    function: Any = one_by_one.get(type(weights))
+    if function is not None:
+        return jax.vmap(lambda one: function(weights, one))(u)
+    return weights.mix(u, Samples(u, engine="sequential"), None, reverse=False)[0]
+
+
 def block(weights: Block, u: Array, key: Array) -> Array:
     """One block in training, on a batch `(batch, time, hidden)`."""
     x, _ = weights.norm(u, Samples(u), training=True)
-    mixer = weights.mixer
-    assert isinstance(mixer, LinOSSLayer)
-    x = jax.vmap(lambda one: layer(mixer, one))(x)
+    x = mix(weights.mixer, x)
     first, second = jax.random.split(key)
     drop = eqx.nn.Dropout(weights.dropout)
     x = drop(jax.nn.gelu(x, approximate=False), key=first)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ from linoss.experiments._execute import left_for_all, refuse_difference
 from linoss.experiments._figures import Figures
 from linoss.experiments._markdown import ABSENT, table
 from linoss.experiments._protocol import MODELS as SETTINGS
-from linoss.experiments._protocol import NAMES, Options, Scope, hyperparameters
+from linoss.experiments._protocol import NAMES, Options, Scope, counted
 from linoss.experiments._results import ExperimentResult, made_by, read_result, unique, write_result
 from linoss.nn import LinOSS, LinOSSConfig, trainable
 
@@ -56,11 +56,13 @@ class MeasuredSize:
     num_blocks: int
     model: str
     every: int | None = None
+    own: dict[str, Any] = field(default_factory=dict)
+    """Settings that only this model has."""
 
 
 def size_of(data_set: str, model: str) -> MeasuredSize:
     """The size of the paper's best model on a data set."""
-    data, chosen = _paper.DATA_SETS[data_set], hyperparameters(data_set, model)
+    data, (chosen, own) = _paper.DATA_SETS[data_set], counted(data_set, model)
     return MeasuredSize(
         batch_size=data.batch_size,
         length=data.length,
@@ -71,6 +73,7 @@ def size_of(data_set: str, model: str) -> MeasuredSize:
         num_blocks=chosen.num_blocks,
         model=model,
         every=data.every,
+        own=own,
     )
 
 
@@ -219,7 +222,7 @@ def make_model(size: MeasuredSize, precision: str = "float32") -> LinOSS:
         task="classification" if size.every is None else "regression",
         every=size.every,
         precision=precision,
-        **SETTINGS[size.model],
+        **{**SETTINGS[size.model], **size.own},
     )
     return LinOSS(config, key=jax.random.key(0))
 

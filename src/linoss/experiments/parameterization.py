@@ -26,10 +26,10 @@ def run(options: Options) -> None:
     """Train each variant with every seed, on every data set that is there."""
     data_dir, data_sets = available(options, NAME, SCOPE)
     runs = [
-        make_run(NAME, options, data_set, model, seed, variant=variant, changes=changes)
+        make_run(NAME, options, data_set, model, seed, variant=v, changes=VARIANTS[v])
         for data_set in data_sets
         for model in options.models or SCOPE.models
-        for variant, changes in VARIANTS.items()
+        for v in options.variants or VARIANTS
         for seed in options.seeds or SCOPE.seeds
     ]
     execute(runs, functools.partial(make_problem, data_dir), options)

@@ -1,4 +1,4 @@
-"""The number of parameters of the paper's twelve models, which can be counted exactly."""
+"""The number of parameters of the paper's models, which can be counted exactly."""
 
 import equinox as eqx
 import jax
@@ -9,7 +9,7 @@ from linoss.experiments import _paper
 from linoss.experiments._figures import Figures
 from linoss.experiments._markdown import ABSENT, table
 from linoss.experiments._protocol import MODELS as SETTINGS
-from linoss.experiments._protocol import NAMES, Options, Scope, hyperparameters
+from linoss.experiments._protocol import NAMES, Options, Scope, counted
 from linoss.experiments._results import ExperimentResult, made_by, write_result
 from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 
@@ -21,14 +21,14 @@ def run(options: Options) -> None:
     """Count all."""
     for data_set in options.data_sets or SCOPE.data_sets:
         for model in options.models or SCOPE.models:
-            sizes, chosen = _paper.UEA[data_set], hyperparameters(data_set, model)
+            sizes, (chosen, own) = _paper.UEA[data_set], counted(data_set, model)
             config = LinOSSConfig.published(
                 in_size=sizes.channels + chosen.include_time,
                 out_size=sizes.classes,
                 hidden_size=chosen.hidden_size,
                 state_size=chosen.state_size,
                 num_blocks=chosen.num_blocks,
-                **SETTINGS[model],
+                **{**SETTINGS[model], **own},
             )
             result = ExperimentResult(
                 experiment=NAME,

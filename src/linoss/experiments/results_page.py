@@ -18,8 +18,11 @@ def main() -> None:
     )
     parser.add_argument("results", metavar="RESULTS", help="directory of the experiments' results")
     parser.add_argument("page", metavar="PAGE", help="file to write, such as docs/results.md")
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="directory of data sets, for published learning curves"
+    )
     options = parser.parse_args()
-    write_page(options.results, options.page)
+    write_page(options.results, options.page, options.data_dir)
 
 
 if __name__ == "__main__":

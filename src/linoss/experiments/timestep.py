@@ -25,10 +25,10 @@ def run(options: Options) -> None:
     """Train with each timestep and every seed, on those of the figure's sets that are there."""
     data_dir, data_sets = available(options, NAME, SCOPE)
     runs = [
-        make_run(NAME, options, data_set, model, seed, variant=variant, changes=changes)
+        make_run(NAME, options, data_set, model, seed, variant=v, changes=VARIANTS[v])
         for data_set in data_sets
         for model in options.models or SCOPE.models
-        for variant, changes in VARIANTS.items()
+        for v in options.variants or VARIANTS
         for seed in options.seeds or SCOPE.seeds
     ]
     execute(runs, functools.partial(make_problem, data_dir), options)

@@ -53,7 +53,7 @@ def run(options: Options) -> None:
     path = find("Weather", data_directory(options.data_dir))
     runs = [
         make_run(NAME, options, "Weather", model, seed, variant=variant, protocols=PROTOCOLS)
-        for variant in SCOPE.variants
+        for variant in options.variants or SCOPE.variants
         for model in options.models or SCOPE.models
         for seed in options.seeds or SCOPE.seeds
     ]

@@ -147,19 +147,37 @@ class Block(eqx.Module):
         """
         if self.is_fused(u, samples):
             return self.run_fused(u, samples, state, words)[:3]
-        x, norm = self.norm(u, samples, training=words is not None)
-        y, state = self.mixer.mix(x, samples, state, reverse=False)
-        if self.backward_mixer is not None:
-            y = y + self.backward_mixer.mix(x, samples, None, reverse=True)[0]
+        y, state, norm = self._mixed(u, samples, state, training=words is not None)
         first, second = (None, None) if words is None else jnp.split(_both_words(words), 2)
         y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, first, samples.split)
         gated = self.glu(y, samples.precision)
         return u + dropout(gated, self.dropout, second, samples.split), state, norm
 
+    def _mixed(
+        self,
+        u: Array,
+        samples: Samples,
+        state: Any,
+        *,
+        training: bool,
+        moments: Array | None = None,
+    ) -> tuple[Array, Any, AbstractNorm]:
+        """Norm and mixers: features before GELU, state after the sequence, and norm."""
+        x, norm = self.norm(u, samples, training=training, moments=moments)
+        y, state = self.mixer.mix(x, samples, state, reverse=False)
+        if self.backward_mixer is not None:
+            y = y + self.backward_mixer.mix(x, samples, None, reverse=True)[0]
+        return y, state, norm
+
     @property
     def _mixers(self) -> list[AbstractMixer]:
         both = (self.mixer, self.backward_mixer)
         return [mixer for mixer in both if mixer is not None]
+
+    @property
+    def _whole(self) -> bool:
+        """Whether native passes run the mixers, too; otherwise they begin after them, with GELU."""
+        return all(mixer.has_projections for mixer in self._mixers)
 
     def outside_kernels(self, *, irregular: bool, time_split: bool) -> str | None:
         """Why native passes do not cover this block, in words; None if they do.
@@ -167,8 +185,12 @@ class Block(eqx.Module):
         `irregular` is whether samples have intervals, `time_split` whether time is split over
         devices.
         """
-        if not all(mixer.has_projections for mixer in self._mixers):
-            return "a mixer without a native form"
+        if not self._whole:
+            return (
+                "time split over devices, with a mixer without a native form"
+                if time_split
+                else None
+            )
         if irregular and any(mixer.native_scheme is None for mixer in self._mixers):
             return "irregular times with a scheme that has no native form"
         if time_split:
@@ -198,18 +220,20 @@ class Block(eqx.Module):
         self,
         u: Float[Array, "*batch time hidden"],
         samples: Samples,
-        state: OscillatorState | None,
+        state: Any,
         words: UInt32[Array, "2"] | None,
         *,
         moments: Float[Array, "2 hidden"] | None = None,
         steps: tuple[Float[Array, "rows m"], ...] | None = None,
         keep: Kept = Kept.NONE,
-    ) -> tuple[Float[Array, "*batch time hidden"], OscillatorState, AbstractNorm, Averages]:
+    ) -> tuple[Float[Array, "*batch time hidden"], Any, AbstractNorm, Averages]:
         """`run` as a native pass, with averages of the output.
 
         `moments` are mean and variance of this device's `u`, and `steps` the rows of the mixers'
         steps, if they are known; `keep` is for the backward pass.
         """
+        if not self._whole:
+            return self._run_rest(u, samples, state, words, moments, keep)
         *batch, time, hidden = u.shape
         mean, scale, norm = self.norm.mean_and_scale(
             u, samples, training=words is not None, moments=moments
@@ -252,6 +276,38 @@ class Block(eqx.Module):
             Averages(means.reshape(*batch, hidden), new_moments),
         )
 
+    def _run_rest(
+        self,
+        u: Float[Array, "*batch time hidden"],
+        samples: Samples,
+        state: Any,
+        words: UInt32[Array, "2"] | None,
+        moments: Float[Array, "2 hidden"] | None,
+        keep: Kept,
+    ) -> tuple[Float[Array, "*batch time hidden"], Any, AbstractNorm, Averages]:
+        """`run_fused` for a mixer that has no native form: norm and mixer by JAX, the rest as a
+        native pass over a block without oscillators, to which the mixer's output is added."""
+        *batch, time, hidden = u.shape
+        y, state, norm = self._mixed(u, samples, state, training=words is not None, moments=moments)
+        zero, none = jnp.zeros(hidden, jnp.float32), jnp.zeros(0, jnp.float32)
+        B, step, C = (none.reshape(shape) for shape in ((0, hidden), (6, 0), (hidden, 0)))
+        silent = MixerWeights(zero, zero, B, none, step, C, zero)
+        first_sample = samples.split.first_sample(math.prod(batch), time)
+        rate, half = 0.0 if words is None else self.dropout, samples.precision == "bfloat16"
+        results: Any = fused_block(
+            Form(rate, half=half, keep=keep & Kept.GATES),
+            u.reshape(-1, time, hidden),
+            silent,
+            self._glu_weights,
+            jnp.concatenate([_both_words(words), first_sample]),
+            Visits(samples.mask_bytes(), none.reshape(0, 0), none.reshape(0, 0)),
+            y.reshape(-1, time, hidden),
+            jnp.zeros((math.prod(batch), 0, 2), jnp.float32),
+        )
+        out, _, means, new_moments = results
+        averages = Averages(means.reshape(*batch, hidden), new_moments)
+        return out.reshape(u.shape), state, norm, averages
+
     def stream_weights(self) -> tuple[Array, ...]:
         """What a native stream takes: norm and mixer, with both kinds of rows, and GLU."""
         hidden = self.mixer.hidden_size
@@ -267,7 +323,9 @@ class Block(eqx.Module):
         return GLUWeights(weight, jnp.zeros(weight.shape[0]) if bias is None else bias)
 
     def step_rows(self, samples: Samples) -> tuple[Float[Array, "rows m"], ...]:
-        """What native passes compute the steps of each mixer from."""
+        """What native passes compute the steps of each mixer from; none if they do not run them."""
+        if not self._whole:
+            return ()
         varying = samples.intervals is not None
         return tuple(mixer.step_rows(varying=varying) for mixer in self._mixers)
 

@@ -6,6 +6,7 @@ from typing import Any
 from linoss import _settings as settings
 from linoss._declare import check_settings, declared, documented, shared_with
 from linoss.dynamics import SCHEMES
+from linoss.nn._mixers import MIXERS, check_mixer
 
 _FROM_DATA = ("in_size", "out_size", "task")
 
@@ -30,6 +31,10 @@ class LinOSSConfig:
     state_size: settings.StateSize = 64
     num_blocks: settings.NumBlocks = 4
     task: settings.Task = "classification"
+    mixer: settings.Mixer = "linoss"
+    state_blocks: settings.StateBlocks = 1
+    conv_size: settings.ConvSize = 4
+    expansion: settings.Expansion = 2
 
     scheme: settings.Scheme = "im"
     parameterization: settings.Parameterization = "relu"
@@ -55,6 +60,7 @@ class LinOSSConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        check_mixer(self, declared(type(self)))
         if self.damped and not SCHEMES[self.scheme].damped:
             raise ValueError(f"damped is True, but scheme {self.scheme!r} has no damping")
         for name, task in (("every", "regression"), ("horizon", "forecasting")):
@@ -83,7 +89,11 @@ class LinOSSConfig:
         """
         check_settings(chosen)
         values = shared_with(chosen, cls)
-        if chosen.damped is None:
+        foreign = MIXERS[chosen.mixer].foreign
+        for name, setting in declared(type(chosen)).items():
+            if name in foreign and values[name] == setting.default:
+                del values[name]  # a default of another mixer
+        if "scheme" in values and chosen.damped is None:
             values["damped"] = SCHEMES[chosen.scheme].damped
         further = chosen.model_options or {}
         known = [name for name in declared(cls) if name not in _FROM_DATA]

@@ -74,7 +74,7 @@ def _fused(
         0 if words is None else samples.memory,
         samples=math.prod(batch) * time,
         hidden=hidden.shape[-1],
-        pairs=steps[0].shape[-1],
+        pairs=steps[0].shape[-1] if steps else 0,
         blocks=len(blocks),
         precision=samples.precision,
     )

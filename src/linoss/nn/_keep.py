@@ -40,7 +40,7 @@ def kept_products(
     for product, depth in sorted(depths.items(), key=lambda item: -item[1]):
         size = 4 * samples * product.width(hidden, pairs)
         for i in range(blocks):
-            if depth >= _LEAST[precision] and size <= memory:
+            if depth >= _LEAST[precision] and 0 < size <= memory:
                 chosen[i] |= product
                 memory -= size
     return chosen

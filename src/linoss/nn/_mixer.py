@@ -7,6 +7,7 @@ import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
@@ -77,3 +78,53 @@ class AbstractMixer(eqx.Module):
     ) -> tuple[Float[Array, "sequences time"], Any]:
         """w, in the order in which samples are visited, or an empty array if all are 1; and the
         state with all that is carried from piece to piece but the oscillators."""
+
+
+class AbstractPlainMixer(AbstractMixer):
+    """A mixer that runs beside native passes: these begin after it, with GELU."""
+
+    @property
+    def has_projections(self) -> bool:
+        """It has another form."""
+        return False
+
+    @property
+    def native_scheme(self) -> str | None:
+        """There is none."""
+        return None
+
+    @property
+    def weighs_forces(self) -> bool:
+        """There are no forces to weigh."""
+        return False
+
+    def projections(self) -> Projections:
+        """There are none."""
+        raise NotImplementedError(f"{type(self).__name__} has no projections")
+
+    def step_rows(self, *, varying: bool) -> Float[Array, "rows m"]:
+        """There are none."""
+        raise NotImplementedError(f"{type(self).__name__} has no step")
+
+    def weights(
+        self, samples: Samples, state: Any, *, reverse: bool
+    ) -> tuple[Float[Array, "sequences time"], Any]:
+        """None but 1."""
+        return jnp.zeros((0, 0), jnp.float32), state
+
+
+def refuse_intervals(samples: Samples, name: str) -> None:
+    """Raise for irregular sampling, which a mixer in discrete time has no meaning for."""
+    if samples.intervals is not None:
+        raise ValueError(
+            f"intervals were given, but mixer {name!r} counts samples and knows no time; use one "
+            "of 'linoss', 's5', 's4d', 's6', or give it the time as a channel"
+        )
+
+
+def refuse_split_time(samples: Samples, name: str) -> None:
+    """Raise if devices share sequences, whose shards a mixer cannot join."""
+    if samples.split.time is not None:
+        raise ValueError(
+            f"time is split over devices, which mixer {name!r} cannot do; split the batch alone"
+        )

@@ -19,7 +19,7 @@ from linoss.nn._config import LinOSSConfig
 from linoss.nn._dropout import key_words
 from linoss.nn._features import Norms, features, stack
 from linoss.nn._heads import AbstractHead, ForecastHead, PooledHead, StepHead
-from linoss.nn._layer import LinOSSLayer
+from linoss.nn._mixers import MIXERS
 from linoss.nn._norm import AbstractNorm
 from linoss.nn._samples import Samples
 
@@ -267,23 +267,11 @@ class LinOSS(eqx.Module):
 
 def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
     layer_key, glu_key, backward_key = jax.random.split(key, 3)
-    options: dict[str, Any] = {
-        "complex_projections": config.complex_projections,
-        "feedthrough": config.feedthrough,
-        "bias": config.bias,
-        "scheme": config.scheme,
-        "parameterization": config.parameterization,
-        "init": config.stiffness_init,
-        "max_stiffness": config.max_stiffness,
-        "damped": config.damped,
-        "min_radius": config.min_radius,
-        "timestep": config.timestep,
-    }
-    sizes, backward = (config.hidden_size, config.state_size), None
+    kind, backward = MIXERS[config.mixer], None
     if config.bidirectional:
-        backward = LinOSSLayer(*sizes, key=backward_key, **{**options, "feedthrough": "none"})
+        backward = kind.make(config, key=backward_key, **kind.backward)
     return Block(
-        LinOSSLayer(*sizes, key=layer_key, **options),
+        kind.make(config, key=layer_key),
         backward_mixer=backward,
         norm=config.norm,
         dropout=config.dropout,

@@ -31,9 +31,17 @@ class AbstractNorm(eqx.Module):
 
     @abc.abstractmethod
     def __call__(
-        self, x: Hidden, samples: Samples, *, training: bool
+        self,
+        x: Hidden,
+        samples: Samples,
+        *,
+        training: bool,
+        moments: Float[Array, "2 hidden"] | None = None,
     ) -> tuple[Hidden, "AbstractNorm"]:
-        """The normalised features, and the norm with its statistics after them."""
+        """The normalised features, and the norm with its statistics after them.
+
+        `moments` are mean and variance of this device's features, if they are known.
+        """
 
     @abc.abstractmethod
     def mean_and_scale(
@@ -63,7 +71,9 @@ class NoNorm(AbstractNorm):
         """With mean 0 and scale 1."""
         return 0.0
 
-    def __call__(self, x: Hidden, samples: Samples, *, training: bool) -> tuple[Hidden, "NoNorm"]:
+    def __call__(
+        self, x: Hidden, samples: Samples, *, training: bool, moments: Any = None
+    ) -> tuple[Hidden, "NoNorm"]:
         """The features themselves."""
         return x, self
 
@@ -93,7 +103,7 @@ class LayerNorm(AbstractNorm):
         return _EPSILON
 
     def __call__(
-        self, x: Hidden, samples: Samples, *, training: bool
+        self, x: Hidden, samples: Samples, *, training: bool, moments: Any = None
     ) -> tuple[Hidden, "LayerNorm"]:
         """The normalised features, and the norm unchanged."""
         mean = jnp.mean(x, axis=-1, keepdims=True)
@@ -136,10 +146,15 @@ class BatchNorm(AbstractNorm):
         return 0.0
 
     def __call__(
-        self, x: Hidden, samples: Samples, *, training: bool
+        self,
+        x: Hidden,
+        samples: Samples,
+        *,
+        training: bool,
+        moments: Float[Array, "2 hidden"] | None = None,
     ) -> tuple[Hidden, "BatchNorm"]:
         """The normalised features, and the norm with its statistics after them."""
-        mean, scale, updated = self.mean_and_scale(x, samples, training=training)
+        mean, scale, updated = self.mean_and_scale(x, samples, training=training, moments=moments)
         return (x - align(mean, x)) * align(scale, x), updated
 
     def mean_and_scale(

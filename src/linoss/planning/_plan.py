@@ -63,6 +63,10 @@ def plan(
     """
     if not isinstance(config, LinOSSConfig):
         raise ValueError(f"config is a {type(config).__name__}, expected a linoss.LinOSSConfig")
+    if config.mixer != "linoss":
+        raise ValueError(
+            f"mixer is {config.mixer!r}, expected 'linoss': the cost of others has no formula here"
+        )
     shape = (devices[0], devices[1]) if isinstance(devices, tuple) else (devices, 1)
     sizes = Sizes(config, length, batch, shape, engine)
     return Plan(

@@ -5,6 +5,7 @@ by side with others, a *segment* is recomputed in the backward pass, a *shard* b
 a *piece* is one part of a stream.
 """
 
+from linoss.scan._diagonal import as_complex, as_pairs, diagonal_scan
 from linoss.scan._plan import engines, resolve_engine
 from linoss.scan._scan import (
     OscillatorState,
@@ -15,12 +16,16 @@ from linoss.scan._scan import (
     weights_of_forces,
 )
 from linoss.scan._segments import SEGMENT, end_of_segments
+from linoss.scan._selective import selective_scan
 from linoss.scan._shards import last_nonzero, nearest_before
 
 __all__ = [
     "SEGMENT",
     "OscillatorState",
+    "as_complex",
+    "as_pairs",
     "at_rest",
+    "diagonal_scan",
     "end_of_segments",
     "engines",
     "last_nonzero",
@@ -28,6 +33,7 @@ __all__ = [
     "oscillator_scan",
     "resolve_engine",
     "scan_forces",
+    "selective_scan",
     "state_before_shard",
     "weights_of_forces",
 ]

@@ -22,7 +22,7 @@ class Classification:
     ```python
     >>> from linoss.training import Classification
     >>> Classification.from_labels(["up", "down", "up"], balanced=True)
-    Classification(classes=('down', 'up'), class_weights=(1.5, 0.75), smoothing=0.0)
+    Classification(classes=('down', 'up'), class_weights=(1.5, 0.75), smoothing=0.0, floor=0.0)
 
     ```
     """
@@ -37,6 +37,9 @@ class Classification:
     """The weight of each class in the loss."""
     smoothing: int | float = 0.0
     """Label smoothing: this share of the target is spread over all classes."""
+    floor: int | float = 0.0
+    """Added to each probability p before its logarithm: the loss is -log(p + floor), whose gradient
+    fades by p / (p + floor) for an answer that is very wrong. The published runs have 1e-8."""
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) != len(self.classes) or not self.classes:
@@ -45,11 +48,17 @@ class Classification:
             _checks.shape("class_weights", self.class_weights, (len(self.classes),))
             for i, weight in enumerate(self.class_weights):
                 _checks.positive_number(f"class_weights[{i}]", weight)
-        _checks.number("smoothing", self.smoothing, "a number in [0, 1)", lambda x: 0 <= x < 1)
+        for name in ("smoothing", "floor"):
+            _checks.number(name, getattr(self, name), "a number in [0, 1)", lambda x: 0 <= x < 1)
 
     @classmethod
     def from_labels(
-        cls, labels: Any, *, balanced: bool = False, smoothing: int | float = 0.0
+        cls,
+        labels: Any,
+        *,
+        balanced: bool = False,
+        smoothing: int | float = 0.0,
+        floor: int | float = 0.0,
     ) -> "Classification":
         """For the classes among `labels`, sorted; `balanced` counts each class alike."""
         classes, counts = np.unique(np.asarray(labels), return_counts=True)
@@ -58,12 +67,13 @@ class Classification:
             classes=tuple(classes.tolist()),
             class_weights=tuple(weights.tolist()) if balanced else None,
             smoothing=smoothing,
+            floor=floor,
         )
 
     @property
     def loss(self) -> Loss:
         """The compiled part."""
-        return Loss("cross-entropy", float(self.smoothing))
+        return Loss("cross-entropy", float(self.smoothing), float(self.floor))
 
     @property
     def constant_loss(self) -> float | None:
@@ -125,4 +135,5 @@ class Classification:
             "classes": list(self.classes),
             "class_weights": None if weights is None else list(weights),
             "smoothing": self.smoothing,
+            "floor": self.floor,
         }

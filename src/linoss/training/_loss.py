@@ -4,6 +4,7 @@ An objective makes arrays of targets and weights from labels, on the host. The c
 on nothing else, so that runs with other classes and scales share a compiled program.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,6 +27,8 @@ class Loss:
 
     kind: Literal["cross-entropy", "squared", "absolute"]
     smoothing: float = 0.0
+    floor: float = 0.0
+    """Added to each probability before its logarithm."""
 
     def __call__(
         self, answers: Float[Array, "..."], targets: Array, weights: Float[Array, "..."]
@@ -33,9 +36,10 @@ class Loss:
         """sum(weights * errors) / sum(weights)."""
         if self.kind == "cross-entropy":
             classes = jax.nn.one_hot(targets, answers.shape[-1], dtype=answers.dtype)
-            errors = optax.softmax_cross_entropy(
-                answers, optax.smooth_labels(classes, self.smoothing)
-            )
+            logs = jax.nn.log_softmax(answers)
+            if self.floor:  # log(p + floor), without the rounding of a probability near 1
+                logs = jnp.logaddexp(logs, math.log(self.floor))
+            errors = -jnp.sum(optax.smooth_labels(classes, self.smoothing) * logs, axis=-1)
         else:
             difference = answers - targets
             errors = difference**2 if self.kind == "squared" else jnp.abs(difference)

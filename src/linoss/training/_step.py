@@ -51,11 +51,12 @@ class StepSettings:
 
 
 def decayed(model: Any) -> Any:
-    """Which weights decay: all but the oscillators', biases, and the norms' scale and shift."""
+    """Which weights decay: all but the dynamics', biases, and the norms' scale and shift."""
+    apart = {"oscillators", "modes", "norm"}
 
     def decays(path: Any, _: Any) -> bool:
         names = [str(getattr(part, "name", "")) for part in path]
-        return names[-1] != "bias" and "oscillators" not in names and "norm" not in names
+        return names[-1] != "bias" and apart.isdisjoint(names)
 
     return jax.tree_util.tree_map_with_path(decays, model)
 

@@ -1,0 +1,225 @@
+// The selective scan: for each channel c and state k, with a step d_n that depends on the sample,
+//
+//   x_n = exp(d_n A) x_{n-1} + d_n u_n B_n,    y_n = sum over k of C_n x_n.
+//
+// Vectors are over channels. The forward pass keeps the states at the start of each tile; the backward
+// pass computes those of a tile again. Decay keeps errors from adding up: single precision.
+
+#include "kernel.h"
+
+namespace linoss::selective {
+
+// One sequence. Rows of u, steps and outputs hold `channels`, those of B and C `states`; A and a state
+// are states x channels, channels padded in `A` and in memory of the kernel alone.
+struct Sequence {
+  int64_t time, channels, states;
+  const float *u, *delta, *A, *B, *C, *start;
+  float* kept;  // tiles x states x channels
+};
+
+struct Gradients {
+  float *u, *delta, *A, *B, *C, *start;
+};
+
+struct Table {
+  void (*forward)(const Sequence&, float* y, float* final);
+  // d_A is added to. memory: scratch(states) floats.
+  void (*backward)(const Sequence&, const float* d_y, const float* d_final, const Gradients& d,
+                   float* memory);
+};
+
+// Of a tile's states before each sample, its factors, and the sensitivity; a vector each.
+constexpr int64_t kWidest = 16;
+inline int64_t scratch(int64_t states) { return (2 * kTile + 2) * states * kWidest; }
+
+}  // namespace linoss::selective
+
+#ifdef LINOSS_ISA
+
+#include "vector.h"
+
+namespace linoss::selective {
+namespace {
+
+inline float sum(vf x) {
+  float total = 0;
+  for (int i = 0; i < W; ++i) total += x[i];
+  return total;
+}
+inline void store_part(float* p, vf x, int64_t left) { std::memcpy(p, &x, smaller(left, W) * 4); }
+
+// W channels from c on.
+struct Lanes {
+  const Sequence& s;
+  int64_t c, left;
+  Lanes(const Sequence& s, int64_t c) : s(s), c(c), left(s.channels - c) {}
+  vf sample(const float* rows, int64_t n) const {
+    return load_part(rows + n * s.channels + c, left);
+  }
+  vf state(const float* states, int64_t k) const {
+    return load_part(states + k * s.channels + c, left);
+  }
+  void put(float* rows, int64_t n, vf x) const { store_part(rows + n * s.channels + c, x, left); }
+};
+
+void forward(const Sequence& s, float* y, float* final) {
+  const int64_t size = s.states * s.channels;
+  std::memcpy(final, s.start, size * 4);  // moves on with the samples
+  for (int64_t n = 0; n < s.time; ++n) {
+    if (n % kTile == 0) std::memcpy(s.kept + n / kTile * size, final, size * 4);
+    const float *B = s.B + n * s.states, *C = s.C + n * s.states;
+    for (int64_t c = 0; c < s.channels; c += W) {
+      const Lanes l(s, c);
+      const vf delta = l.sample(s.delta, n), push = delta * l.sample(s.u, n);
+      vf total = {};
+      for (int64_t k = 0; k < s.states; ++k) {
+        const vf x = exponential(delta * l.state(s.A, k)) * l.state(final, k) + push * B[k];
+        total += x * C[k];
+        l.put(final, k, x);
+      }
+      l.put(y, n, total);
+    }
+  }
+}
+
+// With l_n the gradient of x_n over all paths and a_n = exp(d_n A): the gradient of a_n is l_n x_{n-1},
+// and l_{n-1} takes a_n l_n on.
+void backward(const Sequence& s, const float* d_y, const float* d_final, const Gradients& d,
+              float* memory) {
+  const int64_t size = s.states * s.channels;
+  vf* before = reinterpret_cast<vf*>(memory);  // rows of `states`, one more than samples
+  vf* factor = before + (kTile + 1) * s.states;
+  vf* l = factor + kTile * s.states;
+  std::memcpy(d.start, d_final, size * 4);  // moves back with the samples
+  std::memset(d.B, 0, s.time * s.states * 4), std::memset(d.C, 0, s.time * s.states * 4);
+  for (int64_t from = (tiles(s.time) - 1) * kTile; from >= 0; from -= kTile) {
+    const int64_t rows = smaller(kTile, s.time - from);
+    const float* kept = s.kept + from / kTile * size;
+    for (int64_t c = 0; c < s.channels; c += W) {
+      const Lanes at(s, c);
+      for (int64_t k = 0; k < s.states; ++k)
+        before[k] = at.state(kept, k), l[k] = at.state(d.start, k);
+      for (int64_t n = 0; n < rows; ++n) {
+        const float* B = s.B + (from + n) * s.states;
+        const vf delta = at.sample(s.delta, from + n), push = delta * at.sample(s.u, from + n);
+        const vf* x = before + n * s.states;
+        vf *after = before + (n + 1) * s.states, *a = factor + n * s.states;
+        for (int64_t k = 0; k < s.states; ++k) {
+          a[k] = exponential(delta * at.state(s.A, k));
+          after[k] = a[k] * x[k] + push * B[k];
+        }
+      }
+      for (int64_t n = rows - 1; n >= 0; --n) {
+        const int64_t sample = from + n, row = sample * s.states;
+        const vf delta = at.sample(s.delta, sample), u = at.sample(s.u, sample);
+        const vf dy = at.sample(d_y, sample), push = delta * u;
+        const vf *x = before + n * s.states, *after = x + s.states, *a = factor + n * s.states;
+        vf d_push = {}, d_delta = {};
+        for (int64_t k = 0; k < s.states; ++k) {
+          d.C[row + k] += sum(dy * after[k]);
+          l[k] += dy * s.C[row + k];
+          d.B[row + k] += sum(l[k] * push);
+          d_push += l[k] * s.B[row + k];
+          const vf A = at.state(s.A, k), d_exponent = l[k] * x[k] * a[k];
+          d_delta += d_exponent * A;
+          at.put(d.A, k, at.state(d.A, k) + d_exponent * delta);
+          l[k] *= a[k];
+        }
+        at.put(d.delta, sample, d_delta + d_push * u);
+        at.put(d.u, sample, d_push * delta);
+      }
+      for (int64_t k = 0; k < s.states; ++k) at.put(d.start, k, l[k]);
+    }
+  }
+}
+
+}  // namespace
+
+namespace LINOSS_ISA {
+extern const Table kernels = {forward, backward};
+}
+}  // namespace linoss::selective
+
+#else
+
+#include "runtime.h"
+
+namespace linoss::selective {
+
+LINOSS_CHOOSE(Table, kernels)
+
+// u, delta (batch, time, channels); A (states, channels); B, C (batch, time, states); start (batch,
+// states, channels); kept (batch, tiles, states, channels). Sequences go to different threads.
+struct Problem {
+  int64_t batch, time, channels, states;
+  const float *u, *delta, *A, *B, *C, *start;
+
+  Problem(const F32& u, const F32& delta, const F32& A, const F32& B, const F32& C,
+          const F32& start, Shapes& shapes)
+      : u(u.typed_data()), delta(delta.typed_data()), A(A.typed_data()), B(B.typed_data()),
+        C(C.typed_data()), start(start.typed_data()) {
+    std::tie(batch, time, channels) = shapes.sizes<3>("u", u);
+    states = std::get<0>(shapes.sizes<2>("A", A));
+    shapes.check("delta", delta, {batch, time, channels});
+    shapes.check("A", A, {states, channels});
+    shapes.check("B", B, {batch, time, states});
+    shapes.check("C", C, {batch, time, states});
+    shapes.check("start", start, {batch, states, channels});
+  }
+  int64_t in(int64_t i) const { return i * time * channels; }
+  int64_t across(int64_t i) const { return i * time * states; }
+  int64_t ends(int64_t i) const { return i * states * channels; }
+  Sequence sequence(int64_t i, float* kept) const {
+    return {time, channels, states, u + in(i), delta + in(i), A, B + across(i), C + across(i),
+            start + ends(i), kept + i * tiles(time) * states * channels};
+  }
+};
+
+ffi::Error forward(Threads threads, F32 u, F32 delta, F32 A, F32 B, F32 C, F32 start, OutF32 y,
+                   OutF32 final, OutF32 kept) {
+  Shapes shapes;
+  const Problem p(u, delta, A, B, C, start, shapes);
+  shapes.check("y", *y, {p.batch, p.time, p.channels});
+  shapes.check("final", *final, {p.batch, p.states, p.channels});
+  shapes.check("kept", *kept, {p.batch, tiles(p.time), p.states, p.channels});
+  if (shapes.wrong()) return shapes.error();
+  on_large_pages(y), on_large_pages(kept);
+  return parallel(threads, p.batch, 0, [&](int64_t i, float*) {
+    kernels().forward(p.sequence(i, kept->typed_data()), y->typed_data() + p.in(i),
+                      final->typed_data() + p.ends(i));
+  });
+}
+
+ffi::Error backward(Threads threads, F32 u, F32 delta, F32 A, F32 B, F32 C, F32 start, F32 kept,
+                    F32 d_y, F32 d_final, OutF32 d_u, OutF32 d_delta, OutF32 d_A, OutF32 d_B,
+                    OutF32 d_C, OutF32 d_start) {
+  Shapes shapes;
+  const Problem p(u, delta, A, B, C, start, shapes);
+  shapes.check("kept", kept, {p.batch, tiles(p.time), p.states, p.channels});
+  shapes.check("d_y", d_y, {p.batch, p.time, p.channels});
+  shapes.check("d_final", d_final, {p.batch, p.states, p.channels});
+  if (shapes.wrong()) return shapes.error();
+  on_large_pages(d_u), on_large_pages(d_delta);
+  const int64_t size = p.states * p.channels;
+  Memory<float> sums(p.batch * size);  // of A's gradient, for each sequence
+  if (!sums.at) return out_of_memory();
+  float* unchanged = const_cast<float*>(kept.typed_data());
+  ffi::Error error = parallel(threads, p.batch, scratch(p.states), [&](int64_t i, float* memory) {
+    const Gradients d = {d_u->typed_data() + p.in(i),     d_delta->typed_data() + p.in(i),
+                         sums.at + i * size,              d_B->typed_data() + p.across(i),
+                         d_C->typed_data() + p.across(i), d_start->typed_data() + p.ends(i)};
+    kernels().backward(p.sequence(i, unchanged), d_y.typed_data() + p.in(i),
+                       d_final.typed_data() + p.ends(i), d, memory);
+  });
+  std::fill_n(d_A->typed_data(), size, 0.f);
+  for (int64_t i = 0; i < p.batch; ++i)
+    for (int64_t k = 0; k < size; ++k) d_A->typed_data()[k] += sums.at[i * size + k];
+  return error;
+}
+
+LINOSS_TARGET(linoss_selective_forward, forward);
+LINOSS_TARGET(linoss_selective_backward, backward);
+
+}  // namespace linoss::selective
+
+#endif

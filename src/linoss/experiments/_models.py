@@ -1,0 +1,115 @@
+"""The models that the paper compares with: their settings, and hyperparameters of published runs.
+
+LRU and S5 come from the results published with the paper's code; S6 and Mamba, which were run with
+other programs, from the configurations of Log-NCDE's authors (https://github.com/Benjamin-Walker/
+log-neural-cdes), whose results the paper quotes. `COUNTED` are the sizes of the paper's table of
+parameters, memory and run times, which is quoted as well and belongs to another search: each of its
+counts follows from one of these sizes.
+"""
+
+from typing import Any
+
+from linoss.experiments._paper import TITLES, UEA, Hyperparameters
+
+MODELS: dict[str, dict[str, Any]] = {
+    "lru": {"mixer": "lru", "dropout": 0.1},
+    "s5": {"mixer": "s5"},
+    "s6": {"mixer": "s6", "dropout": 0.1, "norm": "layer"},
+    "mamba": {"mixer": "mamba", "dropout": 0.1, "norm": "layer"},
+}
+"""By name; settings of `LinOSSConfig.published`."""
+NAMES = {name: TITLES[name] for name in MODELS}
+
+_EXTRA = {"s5": ("state_blocks",), "mamba": ("conv_size", "expansion")}
+_SETS = (*UEA, "PPG")
+
+# Learning rate, hidden size, state size, blocks, time; then the model's own settings.
+_PUBLISHED: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "lru": (
+        (1e-3, 128, 16, 6, True),
+        (1e-4, 64, 256, 6, True),
+        (1e-3, 128, 64, 6, False),
+        (1e-4, 128, 16, 2, False),
+        (1e-4, 128, 256, 6, False),
+        (1e-3, 64, 256, 6, False),
+        (1e-3, 16, 256, 6, True),
+    ),
+    "s5": (
+        (1e-3, 128, 256, 2, True, 8),
+        (1e-4, 16, 64, 4, False, 8),
+        (1e-4, 64, 256, 2, True, 8),
+        (1e-3, 16, 16, 6, True, 2),
+        (1e-4, 64, 16, 2, False, 4),
+        (1e-4, 128, 256, 4, True, 4),
+        (1e-3, 16, 256, 6, True, 8),
+    ),
+    "s6": (
+        (1e-3, 16, 64, 4, False),
+        (1e-4, 64, 16, 2, False),
+        (1e-3, 16, 256, 2, False),
+        (1e-5, 16, 16, 4, True),
+        (1e-3, 16, 16, 4, True),
+        (1e-3, 16, 256, 4, True),
+        (1e-4, 64, 64, 2, True),
+    ),
+    "mamba": (
+        (1e-3, 16, 64, 6, True, 2, 1),
+        (1e-5, 128, 16, 2, False, 4, 1),
+        (1e-4, 64, 64, 6, True, 2, 2),
+        (1e-3, 64, 256, 4, True, 4, 4),
+        (1e-4, 64, 256, 4, False, 2, 4),
+        (1e-5, 128, 64, 2, False, 3, 1),
+        (1e-3, 128, 64, 4, False, 3, 2),
+    ),
+}
+"""Of each set, in the order of the paper's tables, PPG last."""
+
+# Hidden size, state size, blocks, time.
+_COUNTED: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "lru": (
+        (64, 64, 4, False),
+        (64, 16, 2, False),
+        (64, 16, 2, True),
+        (64, 16, 6, True),
+        (128, 256, 2, True),
+        (16, 256, 6, False),
+    ),
+    "s5": (
+        (64, 16, 2, True),
+        (128, 16, 6, False),
+        (16, 64, 2, True),
+        (128, 16, 2, True),
+        (128, 16, 4, False),
+        (16, 64, 6, False),
+    ),
+}
+
+
+def hyperparameters(data_set: str, model: str) -> Hyperparameters:
+    """Those of the published runs of a model."""
+    return Hyperparameters(*_row(data_set, model)[:5])
+
+
+def own_settings(data_set: str, model: str) -> dict[str, Any]:
+    """What only this model has; nothing for LinOSS."""
+    if model not in MODELS:
+        return {}
+    return dict(zip(_EXTRA.get(model, ()), _row(data_set, model)[5:], strict=True))
+
+
+def counted(data_set: str, model: str) -> tuple[Hyperparameters, dict[str, Any]]:
+    """The sizes behind the paper's count of parameters, and the model's own settings."""
+    found = hyperparameters(data_set, model), own_settings(data_set, model)
+    if model not in _COUNTED or data_set not in UEA:
+        return found
+    sizes = _COUNTED[model][_SETS.index(data_set)]
+    return Hyperparameters(found[0].learning_rate, *sizes), {}
+
+
+def _row(data_set: str, model: str) -> tuple[Any, ...]:
+    if data_set not in _SETS:
+        raise ValueError(
+            f"model is {model!r}, expected one of LinOSS: nothing was published for {model!r} on "
+            f"{data_set}"
+        )
+    return _PUBLISHED[model][_SETS.index(data_set)]

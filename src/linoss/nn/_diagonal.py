@@ -1,0 +1,105 @@
+"""Layers whose state is a vector of complex numbers, each with a recurrence of its own.
+
+    x_n = a x_{n-1} + g (B u_n),    y_n = s Re(C x_n) + D u_n
+
+A layer says what a and g are, which may depend on the time since the sample before. B and C are
+stored as real rows, first those of real parts: C with the sign of -Im, as `LinOSSLayer` has them.
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Complex, Float
+
+from linoss._arrays import align
+from linoss._checks import AnyArray
+from linoss.nn._mixer import AbstractPlainMixer
+from linoss.nn._samples import Samples
+from linoss.scan import as_complex, as_pairs, diagonal_scan
+
+
+class AbstractDiagonal(AbstractPlainMixer):
+    """A diagonal recurrence between an input and an output projection."""
+
+    input_weight: eqx.AbstractVar[Float[Array, "pairs hidden"]]
+    output_weight: eqx.AbstractVar[Float[Array, "hidden pairs"]]
+    feedthrough: eqx.AbstractVar[Float[Array, " hidden"]]
+
+    @abc.abstractmethod
+    def step(
+        self, samples: Samples, *, reverse: bool
+    ) -> tuple[Complex[Array, "*samples m"], Complex[Array, "*samples m"]]:
+        """a and g: of all samples, or, where they were taken at irregular times, of each."""
+
+    @property
+    def output_scale(self) -> float:
+        """s."""
+        return 1.0
+
+    @property
+    def hidden_size(self) -> int:
+        """Number of channels in and out."""
+        return self.input_weight.shape[-1]
+
+    def __call__(
+        self,
+        u: Float[AnyArray, "*batch time hidden"],
+        *,
+        state: Float[Array, "*batch pairs"] | None = None,
+        mask: Bool[AnyArray, "*batch time"] | None = None,
+        intervals: Float[AnyArray, "*batch time"] | None = None,
+        reverse: bool = False,
+        engine: str = "auto",
+    ) -> tuple[Float[Array, "*batch time hidden"], Float[Array, "*batch pairs"]]:
+        """The output for a whole sequence, and the state after it; as [`linoss.LinOSSLayer`][]."""
+        options = {"mask": mask, "intervals": intervals, "engine": engine}
+        samples = Samples.checked(u, self.hidden_size, **options)
+        return self.mix(samples.values, samples, state, reverse=reverse)
+
+    def init_state(self, batch_shape: tuple[int, ...] = ()) -> Float[Array, "*batch pairs"]:
+        """Zeros: real parts of all modes, then imaginary parts."""
+        return jnp.zeros((*batch_shape, self.input_weight.shape[0]), self.input_weight.dtype)
+
+    def mix(
+        self,
+        u: Float[Array, "*batch time hidden"],
+        samples: Samples,
+        state: Any,
+        *,
+        reverse: bool,
+    ) -> tuple[Float[Array, "*batch time hidden"], Float[Array, "*batch pairs"]]:
+        """The features after mixing, and the state after the last sample."""
+        factor, gain = self.step(samples, reverse=reverse)
+        if gain.ndim == 1:
+            B = as_complex(self.input_weight.T) * gain[None]
+            force = u @ as_pairs(B)
+        else:
+            force = as_pairs(as_complex(u @ self.input_weight.T) * gain)
+        states, after = diagonal_scan(
+            as_pairs(factor),
+            force,
+            self.init_state(u.shape[:-2]) if state is None else state,
+            mask=samples.mask,
+            reverse=reverse,
+            engine=samples.engine,
+            time_axis=samples.split.time,
+        )
+        y = states @ (self.output_scale * self.output_weight).T
+        return y + u * align(self.feedthrough, u), after
+
+
+def held(
+    spectrum: Complex[Array, "*modes"],
+    timestep: Float[Array, "*modes"],
+    intervals: Float[Array, "*batch time"] | None,
+) -> tuple[Complex[Array, "..."], Complex[Array, "..."]]:
+    """a and g of x' = L x + u, held between samples: exp(L d h) and (exp(L d h) - 1) / L."""
+    exponent = spectrum * timestep.astype(spectrum.dtype)
+    if intervals is not None:
+        h = intervals.reshape(*intervals.shape, *[1] * spectrum.ndim).astype(spectrum.dtype)
+        exponent, spectrum = align(exponent, h) * h, align(spectrum, h)
+    factor = jnp.exp(exponent)
+    return factor, (factor - 1) / spectrum

@@ -1,0 +1,97 @@
+"""The mixers by name, and the settings that each has."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jaxtyping import PRNGKeyArray
+
+from linoss._declare import Declared
+from linoss._settings import MixerName
+from linoss.nn._layer import LinOSSLayer
+from linoss.nn._lru import LRULayer
+from linoss.nn._mamba import MambaLayer
+from linoss.nn._mixer import AbstractMixer
+from linoss.nn._recurrent import GRULayer, LSTMLayer
+from linoss.nn._s4d import S4DLayer
+from linoss.nn._s5 import S5Layer, check_pairs
+from linoss.nn._s6 import S6Layer
+
+if TYPE_CHECKING:
+    from linoss.nn._config import LinOSSConfig
+
+
+@dataclass(frozen=True)
+class MixerKind:
+    """How a mixer is made of a model's settings."""
+
+    layer: Callable[..., AbstractMixer]
+    """(hidden_size, key, **arguments) -> mixer."""
+    settings: Mapping[str, str]
+    """Its own settings of `LinOSSConfig`, and the arguments of `layer` that they are."""
+    irregular: bool = True
+    """Whether it has a meaning for irregular times."""
+    backward: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of a second one that reads backwards, where they differ."""
+    check: Callable[["LinOSSConfig"], None] | None = None
+    """Raises for settings that do not go together."""
+
+    def make(self, config: "LinOSSConfig", *, key: PRNGKeyArray, **changes: Any) -> AbstractMixer:
+        """The mixer of a model's block."""
+        own = {name: getattr(config, setting) for setting, name in self.settings.items()}
+        return self.layer(config.hidden_size, key=key, **{**own, **changes})
+
+    @property
+    def foreign(self) -> frozenset[str]:
+        """Settings that only other mixers have."""
+        return frozenset(name for kind in MIXERS.values() for name in kind.settings) - {
+            *self.settings
+        }
+
+
+def _own(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+MIXERS: dict[MixerName, MixerKind] = {
+    "linoss": MixerKind(
+        LinOSSLayer,
+        {
+            **_own(
+                *("state_size", "scheme", "parameterization", "max_stiffness", "damped"),
+                *("min_radius", "timestep", "complex_projections", "feedthrough", "bias"),
+            ),
+            "stiffness_init": "init",
+        },
+        backward={"feedthrough": "none"},
+    ),
+    "lru": MixerKind(LRULayer, _own("state_size"), irregular=False),
+    "s5": MixerKind(
+        S5Layer,
+        _own("state_size", "state_blocks"),
+        check=lambda config: check_pairs("s5", config.state_size, config.state_blocks),
+    ),
+    "s4d": MixerKind(
+        S4DLayer, _own("state_size"), check=lambda config: check_pairs("s4d", config.state_size)
+    ),
+    "s6": MixerKind(S6Layer, _own("state_size")),
+    "mamba": MixerKind(MambaLayer, _own("state_size", "conv_size", "expansion"), irregular=False),
+    "lstm": MixerKind(LSTMLayer, {}, irregular=False),
+    "gru": MixerKind(GRULayer, {}, irregular=False),
+}
+"""All mixers, by the name that settings have for them."""
+
+
+def check_mixer(config: "LinOSSConfig", settings: Mapping[str, Declared]) -> None:
+    """Raise if a setting of another mixer was changed, which this one would ignore, or if its own
+    do not go together."""
+    kind = MIXERS[config.mixer]
+    for name in sorted(kind.foreign):
+        value = getattr(config, name)
+        if value != settings[name].default:
+            raise ValueError(
+                f"{name} is {value!r}, but mixer {config.mixer!r} has no such setting; its own: "
+                f"{', '.join(kind.settings) or 'none'}"
+            )
+    if kind.check is not None:
+        kind.check(config)

@@ -1,0 +1,162 @@
+"""Recurrent layers with gates: LSTM and GRU, by the cells of Equinox.
+
+LSTM, with [i, f, g, o] = W u_n + R h_{n-1} + b:
+
+    c_n = sigmoid(f) c_{n-1} + sigmoid(i) tanh(g),    h_n = sigmoid(o) tanh(c_n).
+
+GRU, with [r, z, g] = W u_n + b and [r', z', g'] = R h_{n-1}:
+
+    new = tanh(g + sigmoid(r + r') (g' + b')),    h_n = new + sigmoid(z + z') (h_{n-1} - new).
+
+The output at a sample is h_n. W u is one product for all samples; only R h is left in the loop over
+time. (Hochreiter and Schmidhuber, Long Short-Term Memory, 1997; Cho and others, Learning Phrase
+Representations using RNN Encoder-Decoder, 2014.)
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, PRNGKeyArray
+
+from linoss import _settings as settings
+from linoss._arrays import align
+from linoss._declare import check_value
+from linoss.nn._mixer import AbstractPlainMixer, refuse_intervals, refuse_split_time
+from linoss.nn._samples import Samples
+
+
+class AbstractRecurrent(AbstractPlainMixer):
+    """A loop over time, in which a state meets gates."""
+
+    name: eqx.AbstractClassVar[str]
+    """As in settings."""
+
+    @property
+    @abc.abstractmethod
+    def input_weight(self) -> Float[Array, "gates hidden"]:
+        """W."""
+
+    @property
+    @abc.abstractmethod
+    def bias(self) -> Float[Array, " gates"]:
+        """b."""
+
+    @abc.abstractmethod
+    def advance(self, gates: Float[Array, "*batch gates"], state: Any) -> Any:
+        """From W u_n + b and the state before a sample to that after it."""
+
+    @abc.abstractmethod
+    def output(self, state: Any) -> Float[Array, "*batch hidden"]:
+        """h."""
+
+    @property
+    def hidden_size(self) -> int:
+        """Number of channels in and out."""
+        return self.input_weight.shape[-1]
+
+    def mix(
+        self,
+        u: Float[Array, "*batch time hidden"],
+        samples: Samples,
+        state: Any,
+        *,
+        reverse: bool,
+    ) -> tuple[Float[Array, "*batch time hidden"], Any]:
+        """h of every sample, and the state after the last one."""
+        refuse_split_time(samples, self.name)
+        refuse_intervals(samples, self.name)
+        gates = u @ self.input_weight.T
+        gates = jnp.moveaxis(gates + align(self.bias, gates), -2, 0)
+        mask = None if samples.mask is None else jnp.moveaxis(samples.mask[..., None], -2, 0)
+
+        def run(state: Any, sample: Any) -> tuple[Any, Array]:
+            gates, present = sample
+            after = self.advance(gates, state)
+            if present is not None:
+                after = jax.tree.map(lambda new, old: jnp.where(present, new, old), after, state)
+            return after, self.output(after)
+
+        state = self.init_state(u.shape[:-2]) if state is None else state
+        state, h = jax.lax.scan(run, state, (gates, mask), reverse=reverse)
+        return jnp.moveaxis(h, 0, -2), state
+
+
+class LSTMLayer(AbstractRecurrent):
+    """Long short-term memory."""
+
+    name = "lstm"
+    cell: eqx.nn.LSTMCell
+
+    def __init__(self, hidden_size: int, *, key: PRNGKeyArray):
+        check_value("hidden_size", hidden_size, settings.HiddenSize)
+        self.cell = eqx.nn.LSTMCell(hidden_size, hidden_size, key=key)
+
+    @property
+    def input_weight(self) -> Float[Array, "gates hidden"]:
+        """Of the cell."""
+        return self.cell.weight_ih
+
+    @property
+    def bias(self) -> Float[Array, " gates"]:
+        """Of the cell."""
+        assert self.cell.bias is not None
+        return self.cell.bias
+
+    def init_state(self, batch_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
+        """h and c, zeros."""
+        zeros = jnp.zeros((*batch_shape, self.hidden_size), self.input_weight.dtype)
+        return zeros, zeros
+
+    def advance(self, gates: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        """One step."""
+        h, c = state
+        i, f, g, o = jnp.split(gates + h @ self.cell.weight_hh.T, 4, axis=-1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return jax.nn.sigmoid(o) * jnp.tanh(c), c
+
+    def output(self, state: tuple[Array, Array]) -> Float[Array, "*batch hidden"]:
+        """h."""
+        return state[0]
+
+
+class GRULayer(AbstractRecurrent):
+    """Gated recurrent units."""
+
+    name = "gru"
+    cell: eqx.nn.GRUCell
+
+    def __init__(self, hidden_size: int, *, key: PRNGKeyArray):
+        check_value("hidden_size", hidden_size, settings.HiddenSize)
+        self.cell = eqx.nn.GRUCell(hidden_size, hidden_size, key=key)
+
+    @property
+    def input_weight(self) -> Float[Array, "gates hidden"]:
+        """Of the cell."""
+        return self.cell.weight_ih
+
+    @property
+    def bias(self) -> Float[Array, " gates"]:
+        """Of the cell, that of what is added to R h apart."""
+        assert self.cell.bias is not None
+        return self.cell.bias
+
+    def init_state(self, batch_shape: tuple[int, ...] = ()) -> Array:
+        """h, zeros."""
+        return jnp.zeros((*batch_shape, self.hidden_size), self.input_weight.dtype)
+
+    def advance(self, gates: Array, state: Array) -> Array:
+        """One step."""
+        assert self.cell.bias_n is not None
+        r, z, g = jnp.split(gates, 3, axis=-1)
+        from_r, from_z, from_g = jnp.split(state @ self.cell.weight_hh.T, 3, axis=-1)
+        from_g = from_g + align(self.cell.bias_n, from_g)
+        new = jnp.tanh(g + jax.nn.sigmoid(r + from_r) * from_g)
+        return new + jax.nn.sigmoid(z + from_z) * (state - new)
+
+    def output(self, state: Array) -> Float[Array, "*batch hidden"]:
+        """h."""
+        return state

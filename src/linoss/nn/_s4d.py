@@ -1,0 +1,147 @@
+"""One S4D layer: for each channel, a diagonal linear system of its own in continuous time.
+
+    x' = L x + u,    y = 2 Re(c . x) + D u,    L diagonal with m/2 complex numbers,
+
+held between samples as in `_s5.py`, with one timestep for each channel. Channels do not mix: that
+is left to the GLU. At the start L_k = -1/2 + i pi k. (Gu, Gupta, Goel and Re, On the
+Parameterization and Initialization of Diagonal State Space Models, 2022: S4D-Lin.)
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Complex, Float, PRNGKeyArray
+
+from linoss import _settings as settings
+from linoss._arrays import align
+from linoss._declare import check_value
+from linoss.nn._diagonal import held
+from linoss.nn._mixer import AbstractPlainMixer
+from linoss.nn._s5 import check_pairs, log_timesteps
+from linoss.nn._samples import Samples
+from linoss.scan import SEGMENT, as_complex, as_pairs, diagonal_scan
+
+
+class S4DModes(eqx.Module):
+    """log(-Re L) and Im L of each channel's modes, and log d of each channel."""
+
+    log_decay: Float[Array, "hidden m"]
+    frequency: Float[Array, "hidden m"]
+    log_timestep: Float[Array, " hidden"]
+
+    @property
+    def spectrum(self) -> Complex[Array, "hidden m"]:
+        """L."""
+        return jax.lax.complex(-jnp.exp(self.log_decay), self.frequency)
+
+
+class S4DLayer(AbstractPlainMixer):
+    """A diagonal linear system for each channel.
+
+    States of all channels at all samples would fill memory: a segment of time is computed at once,
+    and again in the backward pass.
+    """
+
+    modes: S4DModes
+    output_weight: Float[Array, "hidden pairs"]
+    feedthrough: Float[Array, " hidden"]
+
+    def __init__(self, hidden_size: int, state_size: int, *, key: PRNGKeyArray):
+        """**Arguments:**
+
+        - `hidden_size`: number of channels in and out.
+        - `state_size`: number of real states of each channel, m; even.
+        """
+        check_value("hidden_size", hidden_size, settings.HiddenSize)
+        check_value("state_size", state_size, settings.StateSize)
+        check_pairs("s4d", state_size)
+        m = state_size // 2
+        step_key, out_key, through_key = jax.random.split(key, 3)
+        self.modes = S4DModes(
+            jnp.full((hidden_size, m), jnp.log(0.5)),
+            jnp.tile(jnp.pi * jnp.arange(m, dtype=jnp.zeros(()).dtype), (hidden_size, 1)),
+            log_timesteps(step_key, (hidden_size,)),
+        )
+        self.output_weight = jax.random.normal(out_key, (hidden_size, 2 * m)) * 0.5**0.5
+        self.feedthrough = jax.random.normal(through_key, (hidden_size,))
+
+    @property
+    def hidden_size(self) -> int:
+        """Number of channels in and out."""
+        return self.feedthrough.shape[0]
+
+    def init_state(self, batch_shape: tuple[int, ...] = ()) -> Float[Array, "*batch pairs"]:
+        """Zeros: real parts of all modes of all channels, then imaginary parts."""
+        return jnp.zeros((*batch_shape, self.output_weight.size), self.output_weight.dtype)
+
+    def mix(
+        self,
+        u: Float[Array, "*batch time hidden"],
+        samples: Samples,
+        state: Any,
+        *,
+        reverse: bool,
+    ) -> tuple[Float[Array, "*batch time hidden"], Float[Array, "*batch pairs"]]:
+        """The features after mixing, and the state after the last sample."""
+        state = self.init_state(u.shape[:-2]) if state is None else state
+        intervals = samples.intervals_after() if reverse else samples.intervals
+        time, axis = u.shape[-2], samples.split.time
+        if time <= SEGMENT or axis is not None:
+            options = {"reverse": reverse, "engine": samples.engine, "time_axis": axis}
+            y, state = self._segment(u, samples.mask, intervals, state, **options)
+            return y + u * align(self.feedthrough, u), state
+        number = -(-time // SEGMENT)
+        mask = jnp.ones(u.shape[:-1], bool) if samples.mask is None else samples.mask
+        cut = jax.tree.map(lambda x: _segments(x, u.ndim - 2, number), (u, mask, intervals))
+
+        @jax.checkpoint
+        def advance(state: Array, here: Any) -> tuple[Array, Array]:
+            u, mask, intervals = here
+            how = {"reverse": reverse, "engine": samples.engine}
+            y, state = self._segment(u, mask, intervals, state, **how)
+            return state, y
+
+        state, y = jax.lax.scan(advance, state, cut, reverse=reverse)
+        y = jnp.moveaxis(y, 0, u.ndim - 2)
+        y = y.reshape(*u.shape[:-2], number * SEGMENT, -1)[..., :time, :]
+        return y + u * align(self.feedthrough, u), state
+
+    def _segment(
+        self,
+        u: Array,
+        mask: Array | None,
+        intervals: Array | None,
+        state: Array,
+        *,
+        time_axis: str | None = None,
+        **how: Any,
+    ) -> tuple[Array, Array]:
+        """2 Re(c . x) for some samples, and the state after them."""
+        factor, gain = held(
+            self.modes.spectrum,
+            jnp.broadcast_to(jnp.exp(self.modes.log_timestep)[:, None], self.modes.frequency.shape),
+            intervals,
+        )
+        driven = u[..., None].astype(gain.dtype)
+        force = as_pairs(_flat(align(gain, driven) * driven))
+        states, after = diagonal_scan(
+            as_pairs(_flat(factor)), force, state, mask=mask, time_axis=time_axis, **how
+        )
+        x = as_complex(states).reshape(*u.shape, -1)
+        return 2 * jnp.sum((align(as_complex(self.output_weight), x) * x).real, axis=-1), after
+
+
+def _flat(x: Array) -> Array:
+    """The modes of all channels in one row."""
+    return x.reshape(*x.shape[:-2], -1)
+
+
+def _segments(x: Array, axis: int, number: int) -> Array:
+    """Equal parts along time, the last filled up with zeros, as the first axis."""
+    missing = number * SEGMENT - x.shape[axis]
+    x = jnp.pad(x, [(0, missing if i == axis else 0) for i in range(x.ndim)])
+    x = x.reshape(*x.shape[:axis], number, SEGMENT, *x.shape[axis + 1 :])
+    return jnp.moveaxis(x, axis, 0)

@@ -1,0 +1,287 @@
+"""Models to compare with: each against a loop in NumPy, piece by piece, and by every engine."""
+
+import re
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import linoss
+from linoss._settings import MixerName
+from linoss.nn import MIXERS, Samples, trainable
+
+T, H, M = 70, 5, 6
+OTHERS = [name for name in MIXERS if name != "linoss"]
+OPTIONS = {"s5": {"state_blocks": 3}, "mamba": {"conv_size": 3, "expansion": 2}}
+
+
+def make_layer(name, hidden=H):
+    config = linoss.LinOSSConfig(
+        in_size=2,
+        out_size=3,
+        hidden_size=hidden,
+        mixer=name,
+        **({"state_size": M} if "state_size" in MIXERS[name].settings else {}),
+        **OPTIONS.get(name, {}),
+    )
+    layer = MIXERS[name].make(config, key=jax.random.key(3))
+    noise = np.random.default_rng(5)  # no weight is at a special value
+    return jax.tree.map(
+        lambda x: x + 0.1 * noise.normal(size=x.shape) if eqx.is_inexact_array(x) else x, layer
+    )
+
+
+# ---- The definitions, a sample at a time ----
+
+
+def held(L, h):
+    return np.exp(L * h), (np.exp(L * h) - 1) / L
+
+
+def lru(layer, u, h):
+    modes, m = layer.modes, M
+    a = np.exp(-np.exp(modes.nu) + 1j * np.exp(modes.theta))
+    B = layer.input_weight[:m] + 1j * layer.input_weight[m:]
+    C = layer.output_weight[:, :m] - 1j * layer.output_weight[:, m:]
+    x, out = np.zeros(m, complex), []
+    for n in range(len(u)):
+        x = a * x + np.exp(modes.log_gain) * (B @ u[n])
+        out.append((C @ x).real + layer.feedthrough * u[n])
+    return np.array(out)
+
+
+def s5(layer, u, h):
+    modes, m = layer.modes, M // 2
+    L = np.minimum(modes.real, -1e-4) + 1j * modes.imaginary
+    B = layer.input_weight[:m] + 1j * layer.input_weight[m:]
+    C = layer.output_weight[:, :m] - 1j * layer.output_weight[:, m:]
+    x, out = np.zeros(m, complex), []
+    for n in range(len(u)):
+        a, g = held(L, np.exp(modes.log_timestep) * h[n])
+        x = a * x + g * (B @ u[n])
+        out.append(2 * (C @ x).real + layer.feedthrough * u[n])
+    return np.array(out)
+
+
+def s4d(layer, u, h):
+    modes, m = layer.modes, M // 2
+    L = -np.exp(modes.log_decay) + 1j * np.asarray(modes.frequency)
+    C = layer.output_weight[:, :m] + 1j * layer.output_weight[:, m:]
+    x, out = np.zeros((H, m), complex), []
+    for n in range(len(u)):
+        a, g = held(L, np.exp(modes.log_timestep)[:, None] * h[n])
+        x = a * x + g * u[n][:, None]
+        out.append(2 * (C * x).sum(1).real + layer.feedthrough * u[n])
+    return np.array(out)
+
+
+def selective(system, u, h):
+    modes = system.modes
+    rank = modes.step_weight.shape[1]
+    x, out = np.zeros(modes.log_decay.shape), []
+    for n in range(len(u)):
+        d, B, C = np.split(system.selection @ u[n], [rank, rank + M])
+        delta = np.log1p(np.exp(modes.step_weight @ d + modes.step_bias)) * h[n]
+        x = np.exp(-np.exp(modes.log_decay) * delta[:, None]) * x + np.outer(delta * u[n], B)
+        out.append(x @ C + system.feedthrough * u[n])
+    return np.array(out)
+
+
+def s6(layer, u, h):
+    return selective(layer.system, u, h)
+
+
+def mamba(layer, u, h):
+    x, z = np.split(u @ layer.input_weight.T, 2, axis=1)
+    size = len(layer.conv_weight)
+    known = np.concatenate([np.zeros((size - 1, x.shape[1])), x])
+    conv = np.array([(known[n : n + size] * layer.conv_weight).sum(0) for n in range(len(u))])
+    conv = conv + layer.bias
+    y = selective(layer.system, conv * expit(conv), h)
+    return (y * z * expit(z)) @ layer.output_weight.T
+
+
+def recurrent(layer, u, h):
+    """By the cells as Equinox calls them."""
+    state, out = layer.init_state(), []
+    for sample in u:
+        state = layer.cell(jnp.asarray(sample), state)
+        out.append(state[0] if isinstance(state, tuple) else state)
+    return np.array(out)
+
+
+LOOPS = {
+    "lru": lru, "s5": s5, "s4d": s4d, "s6": s6, "mamba": mamba, "lstm": recurrent, "gru": recurrent,
+}  # fmt: skip
+
+
+def test_every_name_has_a_mixer():
+    assert tuple(MIXERS) == MixerName.__args__
+    assert set(LOOPS) == set(OTHERS)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_layer_is_its_equations(name, draw, draw_intervals):
+    """With samples missing, forwards and backwards, at irregular times where it has a meaning."""
+    layer, u = make_layer(name), draw(2, T, H)
+    mask = np.random.default_rng(1).random((2, T)) < 0.7
+    h = draw_intervals(2, T) if MIXERS[name].irregular else None
+    engine = "native" if "native" in linoss.engines() else "auto"
+    samples = Samples(jnp.asarray(u), jnp.asarray(mask), None if h is None else jnp.asarray(h))
+    samples = Samples(*jax.tree.leaves(samples), engine=engine)
+    whole, _ = layer.mix(samples.values, samples, None, reverse=False)
+    back, _ = layer.mix(samples.values, samples, None, reverse=True)
+    for i in range(2):
+        there = np.flatnonzero(mask[i])
+        steps = np.ones(len(there)) if h is None else h[i, there]
+        weights = jax.tree.map(np.asarray, layer) if name not in ("lstm", "gru") else layer
+        close(whole[i, there], LOOPS[name](weights, u[i, there], steps))
+        backwards = LOOPS[name](weights, u[i, there[::-1]], np.roll(steps[::-1], 1))
+        close(back[i, there[::-1]], backwards)
+
+
+def close(found, expected, rtol=1e-9):
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_piece_by_piece_is_the_whole(name, draw, draw_intervals):
+    layer, u = make_layer(name), jnp.asarray(draw(2, 12, H))
+    mask = jnp.asarray(np.random.default_rng(2).random((2, 12)) < 0.7)
+    h = jnp.asarray(draw_intervals(2, 12)) if MIXERS[name].irregular else None
+    whole, end = layer.mix(u, Samples(u, mask, h), None, reverse=False)
+    state, at = layer.init_state((2,)), 0
+    for size in (1, 1, 5, 1, 4):
+        here = slice(at, at + size)
+        piece = Samples(u[:, here], mask[:, here], None if h is None else h[:, here])
+        found, state = layer.mix(u[:, here], piece, state, reverse=False)
+        there = mask[:, here]  # elsewhere, nothing reads it
+        close(found[there], whole[:, here][there])
+        at += size
+    for leaf, other in zip(*map(jax.tree.leaves, (state, end)), strict=True):
+        close(leaf, other)
+
+
+# ---- Kernels ----
+
+native = pytest.mark.skipif("native" not in linoss.engines(), reason="kernels were not built")
+
+
+def gradients(layer, u, samples, *, reverse=False):
+    weights, rest = eqx.partition(layer, eqx.is_inexact_array)
+
+    def value(weights, u):
+        out, state = eqx.combine(weights, rest).mix(u, samples, None, reverse=reverse)
+        return jnp.sum(jnp.sin(out)) + sum(jnp.sum(x**2) for x in jax.tree.leaves(state))
+
+    return jax.grad(value, argnums=(0, 1))(weights, u)
+
+
+@native
+@pytest.mark.parametrize("name", ["lru", "s5", "s4d"])
+@pytest.mark.parametrize("hidden", [5, 18])
+def test_gradients_of_the_diagonal_kernel(name, hidden, draw, draw_intervals):
+    layer, u = make_layer(name, hidden), jnp.asarray(draw(3, T, hidden))
+    mask = jnp.asarray(np.random.default_rng(1).random((3, T)) < 0.7)
+    h = jnp.asarray(draw_intervals(3, T)) if MIXERS[name].irregular else None
+    found, loop, tree = (
+        gradients(layer, u, Samples(u, mask, h, engine=engine), reverse=True)
+        for engine in ("native", "sequential", "associative")
+    )
+    for leaf, first, second in zip(*map(jax.tree.leaves, (found, loop, tree)), strict=True):
+        close(leaf, first, 1e-7)
+        close(second, first, 1e-7)
+
+
+@native
+@pytest.mark.usefixtures("single_precision")
+@pytest.mark.parametrize(("name", "hidden"), [("s6", 19), ("mamba", 16)])
+def test_gradients_of_the_selective_kernel(name, hidden, draw):
+    """Vectors of channels that are full and not, tiles that are full and not."""
+    layer = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), make_layer(name, hidden))
+    u = jnp.asarray(draw(3, 130, hidden), jnp.float32)
+    mask = jnp.asarray(np.random.default_rng(1).random((3, 130)) < 0.8)
+    found, expected = (
+        gradients(layer, u, Samples(u, mask, engine=engine)) for engine in ("native", "sequential")
+    )
+    for leaf, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        scale = np.abs(other).max()
+        np.testing.assert_allclose(leaf, other, rtol=1e-4, atol=2e-5 * scale)
+
+
+@native
+@pytest.mark.usefixtures("single_precision")
+@pytest.mark.parametrize("name", ["lru", "gru"])
+def test_a_native_pass_after_the_mixer_is_the_plain_block(name, make_model, draw):
+    """Norm, mixers in both directions, GELU, GLU and dropout, with samples missing."""
+    sizes = {"state_size": 3} if name == "lru" else {"state_size": 64}
+    model = make_model(mixer=name, norm="batch", dropout=0.3, bidirectional=True, **sizes)
+    model = jax.tree.map(lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x, model)
+    u = draw(3, T, 2).astype(np.float32)
+    lengths = np.array([T, 3, 66])
+    weights, rest = eqx.partition(model, trainable(model))
+
+    def value(weights, engine):
+        model = eqx.combine(weights, rest)
+        options = {"lengths": lengths, "engine": engine}
+        answers, norms = model.training_pass(u, key=jax.random.key(1), **options)
+        return jnp.sum(jnp.sin(answers)), (answers, norms)
+
+    found, expected = (
+        jax.value_and_grad(value, has_aux=True)(weights, engine)
+        for engine in ("native", "sequential")
+    )
+    for leaf, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(leaf, other, rtol=2e-4, atol=2e-5)
+
+
+def test_time_split_over_devices(draw):
+    """States of diagonal layers go from shard to shard; the others say that theirs do not."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ("batch", "time"))
+    sizes = {"in_size": 3, "out_size": 2, "hidden_size": 4, "state_size": 4, "num_blocks": 2}
+    u = draw(2, 24, 3)
+    config = linoss.LinOSSConfig(**sizes, mixer="s5", bidirectional=True)
+    model = linoss.LinOSS(config, key=jax.random.key(0))
+    options = {"lengths": np.array([24, 10])}
+    close(model(u, mesh=mesh, **options), model(u, **options), 1e-7)
+    model = linoss.LinOSS(linoss.LinOSSConfig(**sizes, mixer="s6"), key=jax.random.key(0))
+    with pytest.raises(ValueError, match="time is split over devices, which mixer 's6' cannot"):
+        model(u, mesh=mesh)
+
+
+# ---- Settings ----
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"mixer": "lru", "scheme": "imex"},
+            "scheme is 'imex', but mixer 'lru' has no such setting; its own: state_size",
+        ),
+        ({"mixer": "lstm", "state_size": 8}, "mixer 'lstm' has no such setting; its own: none"),
+        ({"mixer": "s5", "state_size": 7}, "state_size is 7, expected a multiple of 2"),
+        (
+            {"mixer": "s5", "state_size": 6, "state_blocks": 2},
+            "expected a multiple of 4: mixer 's5' has pairs of states, in state_blocks = 2 equal",
+        ),
+        ({"mixer": "s4d", "state_size": 7}, "expected a multiple of 2: mixer 's4d' has pairs"),
+        ({"mixer": "s7"}, "mixer is 's7', expected one of 'linoss', 'lru', 's5'"),
+    ],
+)
+def test_settings_of_other_mixers_are_refused(settings, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        linoss.LinOSSConfig(in_size=2, out_size=3, **settings)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", [name for name in OTHERS if not MIXERS[name].irregular])
+def test_models_without_time_refuse_irregular_times(make_model, draw, name):
+    sizes = {"state_size": 4} if MIXERS[name].settings else {"state_size": 64}
+    model = make_model(mixer=name, **sizes)
+    with pytest.raises(ValueError, match=f"mixer '{name}' counts samples and knows no time"):
+        model(draw(2, 5, 2), intervals=np.ones((2, 5)))
