@@ -4,9 +4,9 @@
 
 The loss is -log(p + 1e-8), p the softmax of the model's answers. Its gradient is that of -log p
 times p / (p + 1e-8): nothing is left of it where p is far below 1e-8. For the first 32 training
-cases of each published seed: the largest answer of the initial model, how many percent of the
-cases get its commonest answer, and the norm of the gradient, with the published loss and with
-log-softmax.
+cases of each published seed: the smallest stiffness and the largest answer of the initial model,
+how many percent of the cases get its commonest answer, and the norm of the gradient, with the
+published loss and with log-softmax.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from linoss import LinOSS, LinOSSConfig
+from linoss import LinOSS, LinOSSConfig, Oscillators
 from linoss.experiments import uea
 from linoss.experiments._execute import make_run
 from linoss.experiments._markdown import table
@@ -71,7 +71,9 @@ def measured(
         norms.append(f"{float(norm):.3g}")
     counts = np.bincount(np.argmax(answers, axis=-1))
     share = 100 * counts.max() / counts.sum()
-    return [f"{np.abs(answers).max():.3g}", f"{share:.0f}", *norms]
+    parts = jax.tree.leaves(network, is_leaf=lambda part: isinstance(part, Oscillators))
+    smallest = min(float(p.stiffness.min()) for p in parts if isinstance(p, Oscillators))
+    return [f"{smallest:.1e}", f"{np.abs(answers).max():.3g}", f"{share:.0f}", *norms]
 
 
 def main() -> None:
@@ -84,7 +86,7 @@ def main() -> None:
         seeds = [measured(data_dir, data_set, model, variant, seed) for seed in SEEDS]
         cells = [", ".join(column) for column in zip(*seeds, strict=True)]
         rows.append([UEA[data_set].short, NAMES[model], variant or "as they are", *cells])
-    head = ["set", "model", "values", "largest answer", "commonest answer"]
+    head = ["set", "model", "values", "smallest A", "largest answer", "commonest answer"]
     print(table([*head, "gradient, published loss", "gradient, log-softmax"], rows))
 
 

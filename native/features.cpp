@@ -11,12 +11,12 @@
 namespace linoss::features {
 
 constexpr int64_t kLanes = 16;
-constexpr int kStages = 2, kStatistics = 3;
+constexpr int kStages = 2, kStatistics = 4;
 // Rows of a group: what each stage is (decay, frequency, readout), then the threshold; a step of each
 // stage, s <- l s + p b_before + n b (l, p, n complex); the state: s of each stage, then sums.
 constexpr int kStageRows = 4, kRows = kStages * kStageRows + 1;
 constexpr int kMoveRows = 6, kMoves = kStages * kMoveRows;
-enum { kAbove = 2 * kStages, kLongest, kStretches, kRunning, kStateRows };
+enum { kAbove = 2 * kStages, kLongest, kStretches, kMoment, kRunning, kStateRows };
 
 struct Group {
   int64_t stages;
@@ -31,6 +31,7 @@ struct Tile {
   int64_t samples, kinds;
   float drive[kTile + 1];  // from the sample before the first on
   double interval[kTile], kind[kTile + 1];
+  double start, clock[kTile];  // the time before the tile; from there to the middle of each interval
   int32_t which[kTile];    // of the kinds
 };
 
@@ -107,7 +108,7 @@ void run(const double* threshold, const Tile& tile, const Number<V>* moves, doub
          float* outputs) {
   constexpr int kCount = sizeof(V) / sizeof(Number<V>);
   for (int64_t k = 0; k < kLanes; k += kCount, moves += kCount, state += kCount) {
-    V re[kUsed], im[kUsed], level, running, longest, above = {}, stretches = {};
+    V re[kUsed], im[kUsed], level, running, longest, above = {}, stretches = {}, moment = {};
     for (int i = 0; i < kUsed; ++i)
       take(state + 2 * i * kLanes, re[i]), take(state + (2 * i + 1) * kLanes, im[i]);
     take(threshold + k, level);
@@ -131,7 +132,9 @@ void run(const double* threshold, const Tile& tile, const Number<V>* moves, doub
       }
       const V h = (kVarying ? static_cast<Number<V>>(tile.interval[n]) : 1) - V{};
       const auto up = x > level, begins = up & (running == V{});
+      const V since = static_cast<Number<V>>(tile.clock[n]) - V{};
       above += up ? h : V{};
+      moment += up ? h * since : V{};
       stretches += begins ? 1 - V{} : V{};
       running = up ? running + h : V{};
       longest = longest > running ? longest : running;
@@ -140,7 +143,8 @@ void run(const double* threshold, const Tile& tile, const Number<V>* moves, doub
       give(re[i], state + 2 * i * kLanes), give(im[i], state + (2 * i + 1) * kLanes);
     give(running, state + kRunning * kLanes), give(longest, state + kLongest * kLanes);
     for (int i = 0; i < kCount; ++i)
-      state[kAbove * kLanes + i] += above[i], state[kStretches * kLanes + i] += stretches[i];
+      state[kAbove * kLanes + i] += above[i], state[kStretches * kLanes + i] += stretches[i],
+          state[kMoment * kLanes + i] += tile.start * above[i] + moment[i];
   }
 }
 
@@ -259,7 +263,7 @@ class Reader {
     for (float* v = values_.data(); v < values_.data() + values_.size(); v += kRow)
       v[0] = v[loaded_], v[1] = v[loaded_ + 1];
     before_ = loaded_ ? tile.interval[loaded_ - 1] : before_;
-    loaded_ = 0, tile.kinds = 1, tile.kind[0] = 1;
+    loaded_ = 0, tile.kinds = 1, tile.kind[0] = 1, tile.start = elapsed_;
     for (; at < series.time; ++at) {
       const int64_t n = backwards ? series.time - 1 - at : at;
       const double step = !series.intervals ? 1
@@ -281,8 +285,10 @@ class Reader {
       int32_t kind = 0;
       while (kind < tile.kinds && tile.kind[kind] != interval) ++kind;
       if (kind == tile.kinds) tile.kind[tile.kinds++] = interval;
-      for (int64_t part = 0; part < parts; ++part)
+      for (int64_t part = 0; part < parts; ++part) {
+        tile.clock[loaded_] = elapsed_ - whole - tile.start + (part + 0.5) * interval;
         tile.interval[loaded_] = interval, tile.which[loaded_++] = kind;
+      }
     }
     tile.samples = loaded_;
   }
@@ -340,10 +346,12 @@ Group group_of(const Bank& bank, int64_t g) {
 }
 
 void write_statistics(const double* state, double elapsed, int64_t oscillators, float* out) {
-  constexpr int kRow[kStatistics] = {kAbove, kLongest, kStretches};
-  for (int s = 0; s < kStatistics; ++s)
-    for (int64_t k = 0; k < kLanes; ++k)
-      out[s * oscillators + k] = static_cast<float>(state[kRow[s] * kLanes + k] / elapsed);
+  for (int64_t k = 0; k < kLanes; ++k) {
+    auto share = [&](int row) { return state[row * kLanes + k] / elapsed; };
+    const double found[kStatistics] = {share(kAbove), share(kLongest), share(kStretches),
+                                       share(kMoment) / elapsed - share(kAbove) / 2};
+    for (int s = 0; s < kStatistics; ++s) out[s * oscillators + k] = static_cast<float>(found[s]);
+  }
 }
 
 // Memory of a thread.
@@ -418,8 +426,9 @@ void for_all(const Bank& bank, int64_t cases, Work work) {
   if (failed || error.failure()) throw std::bad_alloc();
 }
 
-// (cases, kStatistics, oscillators), each in the time of the sequence: time above the threshold, the
-// longest stretch above it, the number of such stretches. NaN for a case without any value.
+// (cases, kStatistics, oscillators), each by the time of the sequence: time above the threshold, the
+// longest stretch above it, the number of such stretches, and the time above it weighted from -1/2 at
+// the beginning to 1/2 at the end. NaN for a case without any value.
 void respond(const Bank& bank, const std::vector<In<float, 2>>& cases,
              const std::vector<In<double, 1>>& intervals, Out<float, 3> out) {
   const std::vector<Series> series = all_series(bank, cases, intervals);

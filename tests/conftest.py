@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "d" / "programs"
 WEEK = 7 * 24 * 3600
-LARGE, MANY = 1e9, 30_000
+LARGE, MORE, MANY = 1e9, 2.5e8, 30_000
 
 # Compile quickly rather than well, and once for all workers, child processes and runs.
 _flags = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
@@ -32,9 +33,13 @@ import jax  # noqa: E402
 import jaxtyping  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
+from jax._src.interpreters import mlir  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 8)
+
+# One context of MLIR for all programs: making one takes longer than lowering a small program in it.
+mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 
 # Drawn examples are the same in every run, unless asked: pytest --hypothesis-profile=long
 settings.register_profile("daily", max_examples=50, deadline=None, derandomize=True)
@@ -61,13 +66,21 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item, nextitem):
-    """Give memory back where compiled programs hold much of it, or many of Linux's 65530 maps."""
+    """Give memory back where compiled programs hold much of it, or many of Linux's 65530 maps.
+
+    Not again before they hold more: what is left is no program, and programs are missed.
+    """
     next_module = nextitem is None or nextitem.path != item.path
-    if _held() > LARGE or (next_module and _maps() > MANY):
+    if _held() > pytest_runtest_teardown.limit or (next_module and _maps() > MANY):
         jax.clear_caches()
+        mlir.make_ir_context.cache_clear()
         gc.collect()
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc keeps what is freed
             trim(0)
+        pytest_runtest_teardown.limit = max(LARGE, _held() + MORE)
+
+
+pytest_runtest_teardown.limit = LARGE
 
 
 def _held():

@@ -28,8 +28,8 @@ def test_the_same_seed_gives_the_same_bells():
 
 
 @pytest.mark.integration
-def test_it_shows_series_and_the_learning_curve(linoss_command):
-    result = linoss_command("demo --steps 2", width=60)
+def test_it_shows_series_and_the_learning_curve_and_keeps_a_run(tmp_path, linoss_command, failing):
+    result = linoss_command(f"demo --steps 2 --out {tmp_path / 'run'}", width=60)
     assert result.exit_code == 0
     assert "Oscillators that nobody trains, after" in result.stderr
     printed = result.stdout
@@ -37,19 +37,15 @@ def test_it_shows_series_and_the_learning_curve(linoss_command):
     assert "Learning curve" in printed
     assert "accuracy" in printed
     assert any(0x2800 < ord(letter) < 0x2900 for letter in printed)
-
-
-@pytest.mark.integration
-def test_it_keeps_a_run_if_asked(tmp_path, good_json, failing):
-    found = good_json(f"demo --steps 2 --out {tmp_path / 'run'}")
-    assert found["test"]["cases"] == 240
     assert (tmp_path / "run" / "report.html").exists()
     assert "holds a run already" in failing(f"demo --out {tmp_path / 'run'}")
 
 
 @pytest.mark.integration
 def test_json_without_a_run(good_json):
-    assert set(good_json("demo --steps 2")) == {"untrained", "steps", "test"}
+    found = good_json("demo --steps 2")
+    assert set(found) == {"untrained", "steps", "test"}
+    assert found["test"]["cases"] == 240
 
 
 def test_a_line_that_rises():

@@ -23,6 +23,7 @@ def test_a_run_holds_a_model_a_history_and_a_report(run):
     }
 
 
+@pytest.mark.integration
 def test_it_learns_and_scores_the_test_part(tmp_path, data, small, good_json):
     options = f"{small} --steps 60 --learning-rate 0.02"
     found = good_json(f"fit {data} --task classification --out {tmp_path / 'run'} {options}")

@@ -55,7 +55,7 @@ def test_ctrl_c_and_resume(tmp_path, long_data, line, process, good_json, finish
     assert (out / "weights.safetensors").read_bytes() == finished
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # as after Ctrl-C, and as `train` does in a process that is killed
 def test_kill_and_resume(tmp_path, long_data, line, process, good_json, finished):
     out = tmp_path / "run"
     child = process(f"{line} --out {out}")

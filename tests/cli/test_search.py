@@ -77,13 +77,9 @@ def test_people_see_a_table(found, place, line, linoss_command):
 
 
 @pytest.mark.integration
-def test_progress_is_on_stderr(tmp_path, line, linoss_command):
+def test_progress_is_on_stderr_and_more_trials_are_added(tmp_path, line, linoss_command, good_json):
     result = linoss_command(f"{line} --trials 1 --out {tmp_path / 'out'}")
     assert re.search(r"^trial 0: accuracy \S+; 1/1 trials  best accuracy", result.stderr, re.M)
-
-
-@pytest.mark.integration
-def test_more_trials_are_added(tmp_path, line, good_json):
     first = good_json(f"{line} --trials 1 --out {tmp_path / 'out'}")
     second = good_json(f"{line} --trials 2 --out {tmp_path / 'out'}")
     assert second["trials"][:1] == first["trials"]

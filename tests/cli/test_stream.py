@@ -227,20 +227,20 @@ def test_no_class_is_the_answer_that_is_no_number(run, linoss_command):
     assert found[2]["prediction"] in ("high", "low")
 
 
-@pytest.mark.parametrize("value", [3e38, -3e38, 1e30, 1e20])
 @pytest.mark.parametrize(
     "changes",
     [{}, {"norm": None, "num_blocks": 3}, {"norm": "layer"}, {"scheme": "verlet"}],
     ids=["batch", "none", "layer", "verlet"],
 )
 @pytest.mark.filterwarnings("ignore::linoss.estimators.NotANumberWarning")
-def test_every_model_recovers(changes, value):
+def test_every_model_recovers(changes):
     values = np.random.default_rng(0).normal(size=(6, 2, 20))
     classifier = LinOSSClassifier(**settings(**changes)).fit(values, np.arange(6) % 2)
-    values[0, :, 3] = value
-    found = listened(classifier, values[0])
-    assert np.isfinite(found[:3]).all()
-    assert np.isfinite(found[5:]).all()
+    for value in (3e38, -3e38, 1e30, 1e20):
+        values[0, :, 3] = value
+        found = listened(classifier, values[0])
+        assert np.isfinite(found[:3]).all()
+        assert np.isfinite(found[5:]).all()
 
 
 # ---- A process ----

@@ -168,6 +168,7 @@ def long_run():
     return oscillate
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("scheme", SYMPLECTIC)
 def test_energy_stays_bounded_over_a_million_steps(scheme, long_run):
     """With h = 1, a modified energy stands still, and the true one stays within its bounds.

@@ -14,10 +14,8 @@ from linoss.training import CheckpointError
 
 
 @pytest.fixture(scope="module")
-def fitted(waves):
-    return LinOSSClassifier(
-        hidden_size=16, state_size=16, num_blocks=1, steps=100, learning_rate=1e-2, random_state=0
-    ).fit(*waves)
+def fitted(small, waves):
+    return LinOSSClassifier(**small).fit(*waves)
 
 
 def test_learns(fitted, waves):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -11,18 +12,16 @@ from linoss import LinOSSClassifier, LinOSSRegressor
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("unchecked")]
 
-SMALL = {"hidden_size": 16, "state_size": 8, "num_blocks": 1, "steps": 60, "learning_rate": 2e-2}
+SMALL = {"hidden_size": 16, "state_size": 8, "num_blocks": 1, "learning_rate": 2e-2}
 # Compiled in less than half the time of the default scheme, for each of many shapes.
-QUICK = {**SMALL, "scheme": "im", "damped": False}
+QUICK = {**SMALL, "scheme": "im", "damped": False, "steps": 40}
+ACCURATE = {"scheme": "exact", "damped": None, "hidden_size": 32, "state_size": 32, "steps": 200}
 
 
-@parametrize_with_checks(
-    [
-        LinOSSClassifier(**QUICK),
-        LinOSSRegressor(**{**SMALL, "hidden_size": 32, "state_size": 32, "steps": 200}),
-    ]
-)
+@parametrize_with_checks([LinOSSClassifier(**QUICK), LinOSSRegressor(**QUICK)])
 def test_scikit_learns_own_checks(estimator, check):
+    if check.func.__name__ == "check_regressors_train":  # the only one that asks for accuracy
+        estimator = clone(estimator).set_params(**ACCURATE)
     check(estimator)
 
 

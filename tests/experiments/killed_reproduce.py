@@ -1,4 +1,4 @@
-"""An experiment for tests to kill: python killed_reproduce.py DATA OUT. Goes on where it was."""
+"""An experiment for tests to kill: python killed_reproduce.py DATA OUT [slowly]. Goes on."""
 
 import sys
 import time
@@ -17,7 +17,8 @@ def slowly(line, progress):
     time.sleep(0.05)
 
 
-_execute.ProgressLine.__call__ = slowly
+if "slowly" in sys.argv:
+    _execute.ProgressLine.__call__ = slowly
 reproduce(
     "uea",
     data_dir=sys.argv[1],

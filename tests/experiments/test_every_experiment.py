@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from linoss.experiments import EXPERIMENTS, _paper, efficiency, reproduce, write_page
+from linoss.experiments import EXPERIMENTS, NAMES, _paper, efficiency, reproduce, uea, write_page
 from linoss.experiments._results import read_results
 
 pytestmark = pytest.mark.usefixtures("small", "single_precision")
@@ -90,7 +90,6 @@ def test_uea(tmp_path, data, capsys):
 
 
 def test_the_test_metric_is_that_of_the_saved_weights(tmp_path, data):
-    from linoss.experiments import uea
     from linoss.experiments._execute import make_run
     from linoss.experiments._protocol import Options
     from linoss.training import evaluate, load_model
@@ -233,13 +232,14 @@ def test_the_page_has_what_was_run_and_says_what_was_not(tmp_path, data):
     (tmp_path / "runs" / "notes.json").write_text(json.dumps(notes))
     write_page(tmp_path / "runs", tmp_path / "docs" / "results.md")
     page = (tmp_path / "docs" / "results.md").read_text()
+    others = ", ".join(NAMES[model] for model in uea.SCOPE.beside)
     assert page.count("\n## ") == len(EXPERIMENTS)
     assert "- `linoss reproduce uea --model im --seeds 2345 --protocol paper`: 2 runs" in page
     assert "- SelfRegulationSCP1 (LinOSS-IMEX): it was too late" in page
-    assert "- SelfRegulationSCP1 (damped IMEX, untrained oscillators): no reason is given" in page
-    assert "- Heartbeat (LinOSS-IMEX, damped IMEX, untrained oscillators): too dull" in page
+    assert f"- SelfRegulationSCP1 ({others}): no reason is given" in page
+    assert f"- Heartbeat (LinOSS-IMEX, {others}): too dull" in page
     assert "- PPG (LinOSS-IM, LinOSS-IMEX, damped IMEX): too long" in page
-    worms = "- EigenWorms (LinOSS-IM, LinOSS-IMEX, damped IMEX, untrained oscillators)"
+    worms = f"- EigenWorms (LinOSS-IM, LinOSS-IMEX, {others})"
     missing = "the data set was not at hand; it"
     assert f"{worms}: {missing} can be had from https://www.timeseriesclassification.com" in page
     assert "\nRain.\n" in page

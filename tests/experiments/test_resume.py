@@ -31,10 +31,10 @@ def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive, start):
     write_archive(tmp_path / "data", "Heartbeat")
     script = Path(__file__).with_name("killed_reproduce.py")
 
-    def begin(out):
-        return start(script, tmp_path / "data", out, stderr=subprocess.PIPE, text=True)
+    def begin(out, *pace):
+        return start(script, tmp_path / "data", out, *pace, stderr=subprocess.PIPE, text=True)
 
-    first = begin(tmp_path / "killed")
+    first = begin(tmp_path / "killed", "slowly")
     assert first.stderr is not None
     for line in first.stderr:
         if line.startswith("[2/3]"):
@@ -74,6 +74,7 @@ def again(tmp_path, write_archive, small):
     return run
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
 class TestAgain:
     """What is there already is not overwritten, and not mixed with something else."""

@@ -65,6 +65,7 @@ def test_what_was_stopped_goes_on(again, trained, tmp_path, capsys):
     assert "2/2 trials" in said
 
 
+@pytest.mark.integration
 def test_results_count_without_their_study(again, trained, tmp_path):
     again()
     (study,) = (tmp_path / "out").rglob("study-2345.db")
@@ -73,6 +74,7 @@ def test_results_count_without_their_study(again, trained, tmp_path):
     assert len(trained["names"]) == 2
 
 
+@pytest.mark.integration
 def test_a_point_that_fails_is_no_end(again, trained, tmp_path):
     trained["fails"].append(FIRST)
     table = again().read_text()

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
@@ -50,7 +50,7 @@ def in_parts(case, intervals):
 
 
 def loop(bank, case, intervals):
-    """Outputs `(time, n)` and statistics `(3, n)` by a loop in double precision."""
+    """Outputs `(time, n)` and statistics `(4, n)` by a loop in double precision."""
     outputs = np.zeros((len(case), bank.size))
     steps = np.zeros((len(case), bank.size))
     for group in range(bank.size // LANES):
@@ -70,15 +70,17 @@ def loop(bank, case, intervals):
 
 
 def statistics(up, steps):
-    found = np.zeros((3, up.shape[1]))
+    found, total = np.zeros((4, up.shape[1])), steps.sum(axis=0)
+    late = (steps.cumsum(axis=0) - steps / 2) / total - 0.5
     for j in range(up.shape[1]):
         running = longest = stretches = 0.0
         for n in range(len(up)):
             stretches += up[n, j] and (n == 0 or not up[n - 1, j])
             running = running + steps[n, j] if up[n, j] else 0.0
             longest = max(longest, running)
-        found[:, j] = [steps[up[:, j], j].sum(), longest, stretches]
-    return found / steps.sum(axis=0)
+        lateness = (steps * late)[up[:, j], j].sum()
+        found[:, j] = [steps[up[:, j], j].sum(), longest, stretches, lateness]
+    return found / total
 
 
 @pytest.mark.parametrize("regular", [True, False])
@@ -135,6 +137,7 @@ def test_a_step_solves_the_differential_equation(make_bank):
 
 
 @needs_kernels
+@settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data())
 def test_the_kernel_equals_jax(data):
     channels = data.draw(st.integers(1, 4))
@@ -173,7 +176,8 @@ def test_a_stream_equals_the_batch(make_bank, make_cases, monkeypatch, plain):
         found = stream(case[n : n + 1], intervals[n : n + 1])
         if n in (0, 40, 79) and not np.isnan(case[: n + 1]).all():
             batch = respond(bank, [case[: n + 1]], [intervals[: n + 1]])[0]
-            np.testing.assert_array_equal(found, batch)
+            np.testing.assert_array_equal(found[:3], batch[:3])
+            np.testing.assert_allclose(found[3], batch[3], rtol=1e-6, atol=1e-7)
 
 
 @needs_kernels
@@ -245,7 +249,7 @@ def test_outputs_of_one_case_in_the_order_of_reading(make_bank, make_cases):
 def test_the_kernel_refuses_what_does_not_fit(make_bank, make_cases):
     bank = native(make_bank(2))
     (case,), (intervals,) = make_cases([10], 2)
-    out = np.zeros((1, 3, 96), np.float32)
+    out = np.zeros((1, 4, 96), np.float32)
     with pytest.raises(ValueError, match="channels"):
         bank.respond([case[:, :1]], [], out)
     with pytest.raises(ValueError, match="intervals: wrong shape"):

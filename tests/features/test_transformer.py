@@ -36,13 +36,13 @@ def test_the_same_seed_draws_the_same_bank(waves):
 def test_names_say_what_each_feature_is(waves):
     features = OscillatorFeatures(**SMALL).fit(waves)
     names = features.get_feature_names_out()
-    assert len(set(names)) == len(names) == features.transform(waves).shape[1] == 3 * 96
+    assert len(set(names)) == len(names) == features.transform(waves).shape[1] == 4 * 96
     bank = features.bank_
     for i in (0, 50, 95):
         assert f"{bank.frequency[0, i]:.3g}" in names[i]
         assert f"quality {bank.quality[0, i]:.3g}" in names[i]
         assert names[i].endswith(f"oscillator {i}")
-    assert {name.split(",")[0] for name in names} == {"share", "longest", "stretches"}
+    assert {name.split(",")[0] for name in names} == {"share", "longest", "stretches", "lateness"}
     assert any("differences backwards of" in name for name in names)
 
 
@@ -176,7 +176,7 @@ def test_a_case_without_any_value(waves):
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_very_short_series(length):
     found = OscillatorFeatures(**SMALL).fit_transform(np.arange(4.0 * length).reshape(4, length))
-    assert found.shape == (4, 288)
+    assert found.shape == (4, 384)
     assert np.isfinite(found).all()
 
 
@@ -184,7 +184,7 @@ def test_many_channels():
     random = np.random.default_rng(0)
     features = OscillatorFeatures(**SMALL).fit(random.normal(size=(3, 1000, 20)))
     assert (features.bank_.mixture != 0).sum(axis=1).max() <= 8
-    assert features.transform(random.normal(size=(2, 1000, 20))).shape == (2, 288)
+    assert features.transform(random.normal(size=(2, 1000, 20))).shape == (2, 384)
 
 
 def test_a_stream_equals_the_batch(waves):
@@ -224,7 +224,7 @@ def test_a_bank_that_reads_backwards_cannot_stream(waves):
 
 def test_in_a_pipeline(waves):
     pipeline = make_pipeline(OscillatorFeatures(**SMALL), StandardScaler())
-    assert pipeline.fit_transform(waves).shape == (12, 288)
+    assert pipeline.fit_transform(waves).shape == (12, 384)
 
 
 def test_memory_does_not_grow_with_length():

@@ -30,7 +30,14 @@ def drive(monkeypatch, unchecked, single_precision):
 
 
 @pytest.mark.filterwarnings("default")  # the drivers set their own
-@pytest.mark.parametrize(("kind", "cases"), [("files", 1500), ("runs", 20), ("kernels", 52)])
+@pytest.mark.parametrize(
+    ("kind", "cases"),
+    [
+        ("files", 1500),
+        pytest.param("runs", 20, marks=pytest.mark.integration),
+        pytest.param("kernels", 52, marks=pytest.mark.integration),
+    ],
+)
 def test_nothing_is_found(drive, kind, cases):
     if kind == "kernels" and "native" not in linoss.engines():
         pytest.skip("the kernels were not built")

@@ -141,6 +141,7 @@ def test_gradient_of_training_is_that_of_finite_differences(make_model, draw):
         np.testing.assert_allclose(found, numeric, rtol=2e-5, atol=1e-8)
 
 
+@pytest.mark.integration
 def test_loss_falls_under_adam(make_model, draw):
     """Which of two frequencies is it?"""
     model = make_model(out_size=2, scheme="imex")

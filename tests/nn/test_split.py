@@ -13,8 +13,6 @@ from linoss.nn import trainable
 
 pytestmark = pytest.mark.usefixtures("single_precision")
 
-MESHES = {"batch": (4, 1), "time": (1, 4), "both": (2, 4)}
-
 
 def mesh_of(shape):
     devices = np.array(jax.devices()[: shape[0] * shape[1]]).reshape(shape)
@@ -72,55 +70,36 @@ def assert_same(model, arguments, shape, tolerance=2e-5):
         np.testing.assert_allclose(found, expected, atol=tolerance * scale, rtol=tolerance)
 
 
-NAMES = {"regular": (), "masked": ("lengths", "mask"), "irregular": ("mask", "intervals")}
+MASKED, IRREGULAR = ("lengths", "mask"), ("mask", "intervals")
+LAST = {"pooling": "last"}
+EVERY = {"task": "regression", "every": 3}
+FORECAST = {"task": "forecasting", "horizon": 8}
 
 
+def test_losses_and_gradients_are_those_of_one_device():
+    assert_same(make(), some(*MASKED), (2, 4))
+
+
+@pytest.mark.integration
 @pytest.mark.parametrize(
-    "mesh",
+    ("options", "names", "shape"),
     [
-        pytest.param("batch", marks=pytest.mark.integration),
-        pytest.param("time", marks=pytest.mark.integration),
-        "both",
+        ({"scheme": "imex", "norm": "layer", **LAST}, MASKED, (4, 1)),
+        ({"scheme": "imex", "norm": "running", **EVERY}, (), (1, 4)),
+        ({"scheme": "imex", "damped": True, **FORECAST}, IRREGULAR, (2, 4)),
+        ({"scheme": "im", "damped": True, "norm": "running"}, IRREGULAR, (1, 8)),
+        ({"scheme": "im", "bidirectional": True, **LAST}, (), (2, 4)),
+        ({"scheme": "verlet", "bidirectional": True}, IRREGULAR, (2, 4)),
+        ({"scheme": "verlet", "norm": "layer", **EVERY}, MASKED, (2, 4)),
+        ({"scheme": "verlet", **FORECAST}, (), (1, 4)),
+        ({"scheme": "exact", **EVERY}, IRREGULAR, (2, 4)),
+        ({"scheme": "exact", **LAST}, MASKED, (2, 1)),
     ],
+    ids=str,
 )
-def test_losses_and_gradients_are_those_of_one_device(mesh):
-    assert_same(make(), some("lengths", "mask"), MESHES[mesh])
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("names", NAMES)
-@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
-def test_schemes(scheme, names):
-    assert_same(make(scheme=scheme, num_blocks=1), some(*NAMES[names]), (2, 4))
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("names", ["regular", "irregular"])
-@pytest.mark.parametrize("scheme", ["im", "verlet"])
-def test_bidirectional(scheme, names):
-    model = make(scheme=scheme, bidirectional=True, num_blocks=1)
-    assert_same(model, some(*NAMES[names]), (2, 4))
-
-
-HEADS = {
-    "mean": {},
-    "last": {"pooling": "last"},
-    "every": {"task": "regression", "every": 3},
-    "forecast": {"task": "forecasting", "horizon": 8},
-}
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("names", ["regular", "masked"])
-def test_heads(head, names):
-    assert_same(make(**HEADS[head], num_blocks=1), some(*NAMES[names]), (2, 4))
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("norm", ["layer", "running"])
-def test_norms(norm):
-    assert_same(make(norm=norm, num_blocks=1), some("mask"), (2, 4))
+def test_so_are_those_of_every_kind(options, names, shape):
+    """Every scheme, head, norm, kind of samples and mesh, each with several of the others."""
+    assert_same(make(num_blocks=1, **options), some(*names), shape)
 
 
 @pytest.mark.integration
@@ -128,12 +107,6 @@ def test_norms(norm):
 def test_engines(engine, monkeypatch):
     monkeypatch.setenv("LINOSS_ENGINE", engine)
     assert_same(make(num_blocks=1), some("mask"), (2, 4))
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("shape", [(2, 1), (1, 8)])
-def test_numbers_of_devices(shape):
-    assert_same(make(damped=True, num_blocks=1), some("lengths"), shape)
 
 
 def test_answers_after_training_are_those_of_one_device():
@@ -169,9 +142,8 @@ def collectives(model, time, mesh):
     "options",
     [
         {},
-        pytest.param(HEADS["every"], marks=pytest.mark.integration),
-        pytest.param(HEADS["forecast"], marks=pytest.mark.integration),
-        pytest.param({"bidirectional": True}, marks=pytest.mark.integration),
+        pytest.param(FORECAST, marks=pytest.mark.integration),
+        pytest.param({"bidirectional": True, **EVERY}, marks=pytest.mark.integration),
     ],
 )
 def test_what_devices_say_does_not_grow_with_the_sequence(options):

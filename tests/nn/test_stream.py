@@ -34,17 +34,16 @@ needs_kernels = pytest.mark.skipif(
 
 @needs_kernels
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "batch"),
     [
-        {},
-        {"scheme": "exact", "damped": True, "norm": "layer", "feedthrough": "dense"},
-        {"scheme": "imex", "pooling": "last", "bias": True, "glu_bias": False},
-        {"task": "regression", "every": 3, "squash": True, "norm": None},
-        {"task": "forecasting", "horizon": 4, "complex_projections": False},
+        ({}, ()),
+        ({"scheme": "exact", "damped": True, "norm": "layer", "feedthrough": "dense"}, (2, 3)),
+        ({"scheme": "imex", "pooling": "last", "bias": True, "glu_bias": False}, ()),
+        ({"task": "regression", "every": 3, "squash": True, "norm": None}, (2, 3)),
+        ({"task": "forecasting", "horizon": 4, "complex_projections": False}, ()),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_the_native_stream_gives_what_run_gives(single_precision, changes, batch):
     """The state to the bit, given the same step; the answers are the product of XLA. With samples
     that are missing, and samples at irregular times."""

@@ -181,6 +181,7 @@ def live_bytes():
     return sum(x.nbytes for x in jax.live_arrays())
 
 
+@pytest.mark.integration
 def test_a_million_steps_in_constant_memory(single_precision, make_model):
     model = make_model(hidden_size=3, state_size=2)
     generator, piece = np.random.default_rng(0), 50_000

@@ -12,7 +12,7 @@ DEVICES = [
     (1, 1),
     pytest.param((2, 1), marks=pytest.mark.integration),
     pytest.param((1, 4), marks=pytest.mark.integration),
-    (2, 4),
+    pytest.param((2, 4), marks=pytest.mark.integration),
 ]
 CLOSE = 0.15
 
@@ -58,6 +58,7 @@ def test_bytes_sent(step, make_config, bytes_sent, devices):
     assert expected == pytest.approx(bytes_sent(step(config, devices)), rel=CLOSE)
 
 
+@pytest.mark.integration
 @needs_kernels
 def test_what_a_split_of_time_adds_to_products(step, make_config):
     """The compiler sees it, and nothing of what is inside kernels: the whole blocks, and of a shard

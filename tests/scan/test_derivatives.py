@@ -49,7 +49,7 @@ def test_adjoint_passes_jax_check(engine, problem):
         return linoss.oscillator_scan(step, force, initial_state=start, engine=engine)
 
     arguments = (transition.matrix, transition.forcing, force, start)
-    check_grads(scan, arguments, order=1, modes=["rev"], eps=1e-6, rtol=1e-6, atol=1e-6)
+    check_grads(jax.jit(scan), arguments, order=1, modes=["rev"], eps=1e-6, rtol=1e-6, atol=1e-6)
 
 
 @by_every_engine
@@ -96,7 +96,7 @@ def test_hessian_is_the_finite_difference_of_gradients(engine, draw):
         return weigh(linoss.oscillator_scan(step, force, engine=engine, **options), cotangents)
 
     point = jnp.array([0.5, 2.0])
-    hessian = jax.hessian(lambda x: loss(x, forward_mode=True))(point)
+    hessian = jax.jit(jax.hessian(lambda x: loss(x, forward_mode=True)))(point)
     slope = jax.jit(jax.grad(loss))
     differences = [(slope(point + e) - slope(point - e)) / 2e-5 for e in 1e-5 * np.eye(2)]
     np.testing.assert_allclose(hessian, differences, rtol=1e-6)

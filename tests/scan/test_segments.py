@@ -18,8 +18,9 @@ def advance(weights, u, mask, state):
     return linoss.oscillator_scan(TRANSITION, force, **options)[1]
 
 
-@pytest.mark.parametrize("time", [1, 1023, 1024, 2500])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("time", "masked"), [(1, False), (1023, True), (1024, False), (2500, True)]
+)
 def test_values_and_gradients(time, masked):
     random = np.random.default_rng(time)
     u, start = (jnp.asarray(random.normal(size=s)) for s in ((2, time, 3), (2, 2, 2)))

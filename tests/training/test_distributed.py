@@ -80,7 +80,9 @@ def assert_same(found, expected):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("processes", "devices"), [(2, 4), (4, 4)])
+@pytest.mark.parametrize(
+    ("processes", "devices"), [(2, 4), pytest.param(4, 4, marks=pytest.mark.slow)]
+)
 def test_the_same_curve_as_one_process(tmp_path, join, curve_of_one, processes, devices):
     joined = join(processes, devices, tmp_path / "run")
     codes = wait(joined)
@@ -116,7 +118,9 @@ def test_one_falls_silent(tmp_path, join, silent):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("processes", "killed"), [(4, 1), (2, 0)])
+@pytest.mark.parametrize(
+    ("processes", "killed"), [(2, 0), pytest.param(4, 1, marks=pytest.mark.slow)]
+)
 def test_one_is_killed_and_the_run_goes_on(
     tmp_path, join, curve_of_one, processes, killed, free_port
 ):

@@ -20,6 +20,7 @@ def trained(config, **more):
     return train(model, Inputs.from_sequences(cases), objective, cases, cases, config, **more)
 
 
+@pytest.mark.integration
 def test_time_ends_it_with_a_schedule_and_evaluations_of_its_own(tmp_path):
     steps = 10**7
     limits = {"steps": steps, "warmup": steps // 10, "evaluate_every": steps // 20}

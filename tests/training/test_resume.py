@@ -80,7 +80,13 @@ def test_the_weights_on_disk_are_those_of_the_result(
     assert_same_trees(load_model(tmp_path).model, result.model)
 
 
-@pytest.mark.parametrize("validation", [True, False], ids=["evaluated", "not evaluated"])
+@pytest.mark.parametrize(
+    "validation",
+    [
+        pytest.param(True, id="evaluated"),
+        pytest.param(False, id="not evaluated", marks=pytest.mark.integration),
+    ],
+)
 def test_a_crash_between_any_two_writes(
     tmp_path, problem, finished, monkeypatch, read_run, validation
 ):

@@ -72,6 +72,7 @@ def test_several_numbers_a_case_are_learned(make_model, waves):
     assert result.best_metric < 0.5
 
 
+@pytest.mark.integration
 def test_forecasts_are_learned(make_model):
     t = np.arange(300.0)
     series = np.stack([50 + 10 * np.sin(2 * np.pi * t / 12), t % 3], axis=1)

@@ -158,7 +158,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         >>> import numpy as np
         >>> from linoss import LinOSSClassifier
         >>> waves = np.random.default_rng(0).normal(size=(20, 2, 50))
-        >>> settings = {"steps": 5, "hidden_size": 8, "state_size": 8, "random_state": 0}
+        >>> settings = {"steps": 5, "hidden_size": 8, "state_size": 8, "num_blocks": 1}
         >>> classifier = LinOSSClassifier(**settings).fit(waves, np.arange(20) % 2)
         >>> listen = classifier.stream()
         >>> for sample in waves[0].T:

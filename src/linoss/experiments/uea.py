@@ -16,6 +16,7 @@ from linoss.experiments._accuracy import accuracy_table, seed_table
 from linoss.experiments._data_sets import MissingData, data_directory, find
 from linoss.experiments._execute import ExperimentRun, Problem, execute, make_run, refuse_used
 from linoss.experiments._figures import Figures, learning_curves
+from linoss.experiments._models import MODELS as COMPARED
 from linoss.experiments._protocol import NAMES, UNTRAINED, Options, Scope
 from linoss.experiments._published import WITHOUT, curve_table
 from linoss.experiments._results import (
@@ -36,7 +37,7 @@ SCALED, LOG_SOFTMAX = "scaled", "log-softmax"
 SCOPE = Scope(
     data_sets=tuple(_paper.UEA),
     models=("im", "imex"),
-    beside=("damped", UNTRAINED),
+    beside=("damped", *COMPARED, UNTRAINED),
     on_demand=(SCALED, LOG_SOFTMAX),
     seeds=_paper.SEEDS,
 )

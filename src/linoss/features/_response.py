@@ -5,8 +5,9 @@ For each oscillator, with x its output, theta its threshold and h_n the interval
     share      of the time that x > theta: the sum of h_n where x_n > theta
     longest    stretch of time with x > theta: the largest sum of h_n over samples in a row
     stretches  number of them
+    lateness   of the time that x > theta: the sum of h_n (t_n / T - 1/2) where x_n > theta
 
-each divided by the sum of all h_n.
+each divided by T, the sum of all h_n; t_n is the middle of the interval before sample n.
 
 Of a sample without any value only the time passes: the next interval is longer. A long interval is
 taken in up to 8 steps of about 1, on the straight line between its ends, so that outputs in between
@@ -25,7 +26,7 @@ import numpy as np
 from linoss import _kernels
 from linoss.features._bank import LANES, Bank, moves
 
-STATISTICS = ("share", "longest", "stretches")
+STATISTICS = ("share", "longest", "stretches", "lateness")
 _PRECISE = 0.01  # cycles per interval: slower oscillators are computed in double precision
 _PIECE = 1024  # samples that JAX takes at a time
 _MOST_PARTS = 8  # of an interval; as the kernel has it
@@ -37,7 +38,7 @@ Intervals = Sequence[np.ndarray] | None
 
 
 def respond(bank: Bank, cases: Cases, intervals: Intervals = None) -> np.ndarray:
-    """Statistics `(cases, 3, n)` of sequences; NaN for a case without any value."""
+    """Statistics `(cases, 4, n)` of sequences; NaN for a case without any value."""
     if not _kernels.usable():
         return np.stack([statistics for statistics, _ in _in_jax(bank, cases, intervals)])
     out = np.empty((len(cases), len(STATISTICS), bank.size), np.float32)
@@ -142,7 +143,7 @@ class ResponseStream:
         self._shape = (len(STATISTICS), bank.size)
 
     def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> np.ndarray:
-        """Take samples `(time, channels)` and the intervals before them; return `(3, n)`."""
+        """Take samples `(time, channels)` and the intervals before them; return `(4, n)`."""
         if isinstance(self._walk, _Walk):
             self._walk(piece, intervals)
             return self._walk.statistics
@@ -157,7 +158,7 @@ class ResponseStream:
 def _in_jax(
     bank: Bank, cases: Cases, intervals: Intervals
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Statistics `(3, n)` and outputs `(samples, n)` of each case."""
+    """Statistics `(4, n)` and outputs `(samples, n)` of each case."""
     for i, case in enumerate(cases):
         h = np.ones(len(case)) if intervals is None else intervals[i]
         found = []
@@ -180,13 +181,15 @@ class _Walk:
         self._bank, self._begun = bank, False
         self._gap = self._elapsed = 0.0
         self._values, self._step = np.zeros((2, len(bank.mean)), np.float32), 1.0  # the last ones
-        self._state = np.zeros((2, bank.size), complex), np.zeros((4, bank.size))
+        self._state = np.zeros((2, bank.size), complex), np.zeros((5, bank.size))
 
     @property
     def statistics(self) -> np.ndarray:
-        """`(3, n)` of all samples so far."""
+        """`(4, n)` of all samples so far."""
         with np.errstate(invalid="ignore"):
-            return (np.asarray(self._state[1][:3]) / self._elapsed).astype(np.float32)
+            found = np.asarray(self._state[1][:4]) / self._elapsed
+            found[3] = found[3] / self._elapsed - found[0] / 2
+        return found.astype(np.float32)
 
     def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> np.ndarray:
         """Take samples; return the outputs `(samples, n)` at those that have a value."""
@@ -200,13 +203,14 @@ class _Walk:
         slopes = np.diff(past, axis=0) / np.r_[self._step, steps][:, None]
         forces = np.where(bank.order > 0, slopes @ bank.mixture.T, past[1:] @ bank.mixture.T)
         self._values, self._step = past[-2:].copy(), steps[-1]
+        middle = self._elapsed + np.cumsum(steps) - steps / 2
         self._elapsed += steps.sum()
         described, outputs = (bank.rates, bank.readouts, bank.chained, bank.threshold), []
         with jax.enable_x64(True):
             for start in range(0, len(steps), _PIECE):
                 chosen = forces[start : start + _PIECE + 1, bank.drive].repeat(LANES, axis=1)
-                h = steps[start : start + _PIECE]
-                self._state, x = _scan(described, self._state, chosen, h)
+                h, t = steps[start : start + _PIECE], middle[start : start + _PIECE]
+                self._state, x = _scan(described, self._state, chosen, h, t)
                 outputs.append(np.asarray(x))
         return np.concatenate(outputs)
 
@@ -235,14 +239,17 @@ def _in_parts(values: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np
 
 
 @jax.jit
-def _scan(described: Any, carry: Any, forces: Any, steps: Any) -> Any:
-    """One piece of a sequence; forces are those at its samples and at the sample before."""
+def _scan(described: Any, carry: Any, forces: Any, steps: Any, middle: Any) -> Any:
+    """One piece of a sequence; forces are those at its samples and at the sample before.
+
+    `middle` is the time in the middle of each step.
+    """
     rates, readouts, chained, threshold = described
     rates = jnp.where(rates == 0, -1, rates)
 
     def step(carry: Any, inputs: Any) -> Any:
-        (first, second), (above, longest, stretches, running) = carry
-        before, now, h = inputs
+        (first, second), (above, longest, stretches, moment, running) = carry
+        before, now, h, t = inputs
         (l1, l2), (p1, p2), (n1, n2) = moves(rates, readouts, h, jnp)
         x1 = first.real
         first = l1 * first + p1 * before + n1 * now
@@ -251,7 +258,8 @@ def _scan(described: Any, carry: Any, forces: Any, steps: Any) -> Any:
         up = x > threshold
         stretches += up & (running == 0)
         running = jnp.where(up, running + h, 0)
-        sums = (above + jnp.where(up, h, 0), jnp.maximum(longest, running), stretches, running)
+        above, moment = above + jnp.where(up, h, 0), moment + jnp.where(up, h * t, 0)
+        sums = (above, jnp.maximum(longest, running), stretches, moment, running)
         return (jnp.stack([first, second]), jnp.stack(sums)), x
 
-    return jax.lax.scan(step, carry, (forces[:-1], forces[1:], steps))
+    return jax.lax.scan(step, carry, (forces[:-1], forces[1:], steps, middle))

@@ -27,9 +27,9 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
 
     Each of a bank of damped oscillators of random frequency, quality and phase is driven by the
     sequence or by its differences, forwards or backwards in time; of several channels by a random
-    mixture of few. Three features tell when its output is above a threshold, a random quantile of
-    its outputs for training cases: for how long in all, for how long at most without a break, and
-    how often, each by the length of the sequence. One pass over a sequence finds all of them.
+    mixture of few. Four features tell when its output is above a threshold, a random quantile of
+    its outputs for training cases: for how long in all, for how long at most without a break, how
+    often, and how late, each by the length of the sequence. One pass over a sequence finds them.
 
     Sequences may differ in length. A sample without any value takes its time and drives nothing; a
     channel that is missing keeps its last value. With `times`, samples may lie anywhere in time.
@@ -40,7 +40,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
     >>> waves = np.random.default_rng(0).normal(size=(10, 2, 100))  # 10 cases of 2 channels
     >>> features = OscillatorFeatures(n_oscillators=64, random_state=0)
     >>> features.fit_transform(waves).shape
-    (10, 192)
+    (10, 256)
     >>> features.get_feature_names_out()[0]
     'share, 0.032 cycles, quality 1.86, series of -1, oscillator 0'
 
@@ -83,7 +83,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         return self
 
     def transform(self, X: Any, *, times: Any = None) -> np.ndarray:
-        """Features `(cases, 3 n_oscillators)`, float32.
+        """Features `(cases, 4 n_oscillators)`, float32.
 
         A case without any value has NaN.
         """

@@ -1,7 +1,7 @@
 """The sizes that determine the cost of a step, on one device of a mesh."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import equinox as eqx
 import jax
@@ -16,6 +16,12 @@ TILE = 64
 SEGMENT = 1024
 """Steps at a time of finding the state before a shard."""
 ENGINES = ("native", "sequential")
+
+
+@lru_cache(maxsize=8)
+def _shapes(config: LinOSSConfig) -> LinOSS:
+    """The same for every mesh, of which a search for the smallest one tries many."""
+    return eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
 
 
 @dataclass(frozen=True)
@@ -98,10 +104,10 @@ class Sizes:
             return self.sequences * (self.steps // self.config.every)
         return self.sequences * (self.config.horizon or 1)
 
-    @cached_property
+    @property
     def model(self) -> LinOSS:
         """The model, with shapes in place of arrays."""
-        return eqx.filter_eval_shape(LinOSS, self.config, key=jax.random.key(0))
+        return _shapes(self.config)
 
     @property
     def fused(self) -> bool:
