@@ -1,7 +1,7 @@
 """Which products a native forward pass keeps for the backward pass, in the memory it may use.
 
-What is not kept is computed again, with the same bits. To keep a number costs about as much as 50
-multiplications: it is written to memory that is new in each update, and read once.
+What is not kept is computed again, with the same bits. To keep a number costs, by estimate, as much
+as 50 multiplications: it is written to memory that is new in each update, and read once.
 """
 
 from enum import IntFlag
