@@ -205,15 +205,42 @@ def report_length(sizes: list[str], repeats: int) -> None:
 
 
 def report_stream(sizes: list[str], repeats: int) -> None:
-    print("| size | a sample, from Python |")
-    print("|---|---|")
+    print("| size | a sample, from Python | a line of `linoss stream` | lines a second |")
+    print("|---|---|---|---|")
     for name in sizes:
         size = SIZES[name]
         listen = linoss.Stream(efficiency.make_model(size))
         samples = np.random.default_rng(0).normal(size=(2000, size.in_size)).astype(np.float32)
         listen(samples[0])
         times = [seconds(listen, (sample,)) for sample in samples]
-        print(f"| {name} | {1e6 * statistics.median(times):.0f} us |")
+        line = statistics.median(seconds_of_lines(size) for _ in range(repeats))
+        print(
+            f"| {name} | {1e6 * statistics.median(times):.0f} us | {1e6 * line:.0f} us "
+            f"| {1 / line:,.0f} |",
+            flush=True,
+        )
+
+
+def seconds_of_lines(size: efficiency.MeasuredSize, lines: int = 200_000) -> float:
+    """Seconds of a line through the command, without those of its start."""
+    random = np.random.default_rng(0)
+    widths: Any = {"hidden_size": size.hidden_size, "state_size": size.state_size}
+    classifier = linoss.LinOSSClassifier(num_blocks=size.num_blocks, steps=1, **widths)
+    classifier.fit(random.normal(size=(8, size.in_size, 64)), np.arange(8) % 2)
+    with tempfile.TemporaryDirectory() as folder:
+        classifier.save(f"{folder}/run")
+        np.savetxt(f"{folder}/lines", random.normal(size=(lines, size.in_size)), "%.6f", ",")
+        command = [sys.executable, "-m", "linoss", "stream", f"{folder}/run"]
+        with open(f"{folder}/lines", "rb") as source:
+            listener = subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE)
+            assert listener.stdout is not None
+            listener.stdout.readline()
+            start = time.perf_counter()
+            while listener.stdout.read(2**16):
+                pass
+            spent = time.perf_counter() - start
+            listener.wait()
+    return spent / lines
 
 
 def report_layer(sizes: list[str], repeats: int) -> None:
@@ -266,14 +293,14 @@ FORMS = {
 
 
 def update_of(
-    model: linoss.LinOSS, u: jax.Array, intervals: jax.Array | None = None
+    model: linoss.LinOSS, u: jax.Array, intervals: jax.Array | None = None, mesh: Any = None
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The gradient of a training pass, and its arguments."""
     weights, rest = eqx.partition(model, linoss.trainable(model))
 
     def loss(weights: Any, u: jax.Array) -> jax.Array:
         model = eqx.combine(weights, rest)
-        answers, _ = model.training_pass(u, key=jax.random.key(0), intervals=intervals)
+        answers, _ = model.training_pass(u, key=jax.random.key(0), intervals=intervals, mesh=mesh)
         return jnp.mean(answers**2)
 
     return jax.jit(jax.grad(loss)), (weights, u)

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -38,8 +39,10 @@ from jax._src.interpreters import mlir  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 8)
 
-# One context of MLIR for all programs: making one takes longer than lowering a small program in it.
-mlir.make_ir_context = functools.cache(mlir.make_ir_context)
+# One context of MLIR for all programs of a thread: making one takes longer than lowering a small
+# program in it. JAX has no public way to keep it.
+_context_of = functools.cache(lambda thread, make=mlir.make_ir_context: make())
+mlir.make_ir_context = lambda: _context_of(threading.get_ident())
 
 # Drawn examples are the same in every run, unless asked: pytest --hypothesis-profile=long
 settings.register_profile("daily", max_examples=50, deadline=None, derandomize=True)
@@ -73,7 +76,7 @@ def pytest_runtest_teardown(item, nextitem):
     next_module = nextitem is None or nextitem.path != item.path
     if _held() > pytest_runtest_teardown.limit or (next_module and _maps() > MANY):
         jax.clear_caches()
-        mlir.make_ir_context.cache_clear()
+        _context_of.cache_clear()
         gc.collect()
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc keeps what is freed
             trim(0)

@@ -8,6 +8,7 @@ import pytest
 
 import linoss
 from linoss import _kernels
+from linoss.nn import OUTSIDE_KERNELS
 
 
 @pytest.fixture
@@ -55,6 +56,13 @@ def test_variables_are_shown_but_no_password(good, good_json, monkeypatch):
     assert found["LINOSS_ENGINE"] == "chunked"
     assert found["LINOSS_STORAGE"] == "(set)"
     assert "sesame" not in good("doctor")
+
+
+@pytest.mark.skipif(not _kernels.usable(), reason="no kernels")
+def test_what_kernels_do_not_cover_and_how_much_slower_it_is(good):
+    (line,) = [line for line in good("doctor").splitlines() if "Slower than native" in line]
+    for words, factor in OUTSIDE_KERNELS.items():
+        assert f"{words} ({factor:g} times)" in line
 
 
 @pytest.mark.usefixtures("unbuilt")

@@ -1,5 +1,7 @@
 """`linoss plan`: what a step would cost, and where it would fit."""
 
+import re
+
 import pytest
 
 from linoss import LinOSSClassifier, LinOSSConfig, LinOSSForecaster, LinOSSRegressor
@@ -47,6 +49,24 @@ def test_a_table_for_people(good):
 def test_whether_it_fits(good, memory, answer):
     text = good(f"plan --length 100000 --batch-size 8 --memory {memory}")
     assert text.splitlines()[-1].startswith(answer)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--devices 1x2 --norm layer", "time split over devices, with a norm over channels"),
+        ("--devices 1x2 --scheme verlet --no-damped", "with a scheme that weighs forces"),
+        ("--norm layer", None),
+    ],
+)
+def test_what_kernels_do_not_cover_and_how_much_slower_it_is(good, good_json, options, reason):
+    line = f"plan --length 1000 --batch-size 8 {options}"
+    found = good_json(line)["outside_kernels"]
+    if reason is None:
+        assert found is None
+        return
+    assert re.search(rf"{reason}: [\d.]+ times slower", found)
+    assert found in " ".join(good(line).split())
 
 
 def test_the_smallest_mesh_as_json(good_json):

@@ -2,6 +2,7 @@
 
 import io
 import math
+import os
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ from linoss.data import DataError
 
 def read(text, channels=2, names=None, *, timed=False):
     raw = text if isinstance(text, bytes) else text.encode()
-    return list(SampleReader(io.BytesIO(raw), channels, names, timed=timed))
+    batches = list(SampleReader(io.BytesIO(raw), channels, names, timed=timed))
+    return [sample for batch in batches for sample in zip(*batch, strict=True)]
 
 
 def values(text, **options):
-    return [sample.values.tolist() for sample in read(text, **options)]
+    return [sample.tolist() for sample, _ in read(text, **options)]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,26 @@ def values(text, **options):
 )
 def test_ways_to_write_two_samples(text):
     assert values(text) == [[1, 2], [3, 4]]
+
+
+def test_lines_are_taken_as_they_come():
+    """No line waits for the next, those that came together are taken together, and so are halves of
+    a line that came apart."""
+    source, sink = os.pipe()
+    with os.fdopen(source, "rb") as stream, os.fdopen(sink, "wb", buffering=0) as writer:
+        batches = iter(SampleReader(stream, 2, None, timed=False))
+        for text, expected in [
+            (b"1,2\n", [[1, 2]]),
+            (b"3,4\n5,6\n7,", [[3, 4], [5, 6]]),
+            (b"8\n", [[7, 8]]),
+            (b"9,1\r\n2,", [[9, 1]]),
+        ]:
+            writer.write(text)
+            assert next(batches).values.tolist() == expected
+        writer.write(b"3")
+        writer.close()
+        assert next(batches).values.tolist() == [[2, 3]]
+        assert next(batches, None) is None
 
 
 def test_missing_values():
@@ -70,7 +92,7 @@ def test_names_of_the_training_decide_the_order():
     ],
 )
 def test_times(text, expected):
-    assert [sample.time for sample in read(text, timed=True)] == expected
+    assert [time for _, time in read(text, timed=True)] == expected
 
 
 @pytest.mark.parametrize(

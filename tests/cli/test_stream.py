@@ -155,6 +155,22 @@ def test_what_is_missing_and_when(irregular):
         np.testing.assert_allclose(found[length - 1], whole, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::linoss.estimators.NotANumberWarning")
+def test_samples_that_came_together_are_answered_as_one_by_one(irregular):
+    values, times = irregular
+    classifier = LinOSSClassifier(**settings(time_channel=True))
+    classifier.fit(values, np.arange(10) % 2, times=times)
+    samples = values[0].T.copy()
+    samples[9] = 1e60  # beyond the numbers: its answer is none, later ones are
+    expected = listened(classifier, samples.T, times[0])
+    listen = classifier.stream()
+    parts = [slice(0, 1), slice(1, 20), slice(20, 30)]
+    found = np.concatenate([listen.many(samples[p], times[0][p].tolist()) for p in parts])
+    assert np.isnan(expected[9]).all()
+    assert np.isfinite(expected[[8, 10]]).all()
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.integration
 def test_an_answer_at_every_kth_step(irregular):
     values, _ = irregular

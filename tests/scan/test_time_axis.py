@@ -27,7 +27,7 @@ def problem(kind):
     }
 
 
-def scan(scheme, given, *, reverse, time_axis=None):
+def scan(scheme, given, *, reverse, engine, time_axis=None):
     step = linoss.discretize(scheme, stiffness=given["stiffness"], timestep=given["timestep"])
     return linoss.oscillator_scan(
         step,
@@ -35,17 +35,17 @@ def scan(scheme, given, *, reverse, time_axis=None):
         initial_state=given["state"],
         mask=given["mask"],
         reverse=reverse,
-        engine="sequential",
+        engine=engine,
         time_axis=time_axis,
     )
 
 
-def split_scan(scheme, given, *, reverse):
+def split_scan(scheme, given, *, reverse, engine):
     specs = {name: P(None, "pieces") if name in ("force", "mask") else P() for name in given}
     if given["timestep"].ndim:
         specs["timestep"] = P(None, "pieces")
     return jax.shard_map(
-        lambda given: scan(scheme, given, reverse=reverse, time_axis="pieces"),
+        lambda given: scan(scheme, given, reverse=reverse, engine=engine, time_axis="pieces"),
         mesh=MESH,
         in_specs=(specs,),
         out_specs=(P(None, "pieces"), P()),
@@ -55,27 +55,28 @@ def split_scan(scheme, given, *, reverse):
 
 # Verlet weighs a force by what came before, on another device; the others make steps only.
 @pytest.mark.parametrize(
-    ("scheme", "kind", "reverse"),
+    ("scheme", "engine", "kind", "reverse"),
     [
-        ("im", "masked", True),
-        ("verlet", "from rest", False),
-        ("verlet", "irregular", False),
-        pytest.param("verlet", "masked", True, marks=pytest.mark.integration),
-        pytest.param("imex", "irregular", False, marks=pytest.mark.integration),
-        pytest.param("exact", "irregular", False, marks=pytest.mark.integration),
+        ("im", "sequential", "masked", True),
+        ("verlet", "sequential", "from rest", False),
+        ("verlet", "sequential", "irregular", False),
+        pytest.param("verlet", "toeplitz", "masked", True, marks=pytest.mark.integration),
+        pytest.param("imex", "sequential", "irregular", False, marks=pytest.mark.integration),
+        pytest.param("exact", "sequential", "irregular", False, marks=pytest.mark.integration),
     ],
 )
-def test_it_is_the_scan_of_the_whole(scheme, kind, reverse):
+def test_it_is_the_scan_of_the_whole(scheme, engine, kind, reverse):
     given = problem(kind)
     floats = {k: v for k, v in given.items() if v is not None and v.dtype == jnp.float64}
 
-    def loss(run):
+    def loss(run, engine):
         def value(floats):
-            positions, final = run(scheme, {**given, **floats}, reverse=reverse)
+            given_here = {**given, **floats}
+            positions, final = run(scheme, given_here, reverse=reverse, engine=engine)
             return jnp.sum(jnp.sin(positions)) + jnp.sum(final**2), (positions, final)
 
         return jax.jit(jax.value_and_grad(value, has_aux=True))
 
-    expected, found = loss(scan)(floats), loss(split_scan)(floats)
+    expected, found = loss(scan, "sequential")(floats), loss(split_scan, engine)(floats)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-10)

@@ -101,7 +101,7 @@ def test_irregular_sampling_is_learned(make_model):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
+@pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
 def test_times_with_long_gaps(make_model, scheme):
     random = np.random.default_rng(0)
     labels = np.arange(8) % 2
@@ -111,7 +111,7 @@ def test_times_with_long_gaps(make_model, scheme):
     inputs, objective = Inputs.from_sequences(cases), Classification.from_labels(labels)
     model = make_model(scheme=scheme, dropout=0.0)
     config = TrainingConfig(steps=10, evaluate_every=5, batch_size=8, learning_rate=1e-2)
-    cut = scheme == "imex"
+    cut = scheme in ("imex", "verlet")
     context = pytest.warns(UserWarning, match="a step between samples is cut")
     with context if cut else contextlib.nullcontext():
         result = train(model, inputs, objective, cases, cases, config)

@@ -44,7 +44,8 @@ def doctor(json: Json = False) -> None:
         show_line("The native kernels were not built. The last lines of the build:")
         show_line(found["build_failure"])
     elif found["instruction_set"] is not None:
-        show_line(f"Several times slower than native blocks: {', '.join(OUTSIDE_KERNELS)}.")
+        slower = (f"{words} ({factor:g} times)" for words, factor in OUTSIDE_KERNELS.items())
+        show_line(f"Slower than native blocks: {'; '.join(slower)}.")
     else:
         show_line("The native kernels are not here: linoss was installed without a C++ compiler.")
 

@@ -69,8 +69,8 @@ def plan(
     _show(found)
     if engine == "native" and found.outside_kernels is not None:
         show_line(
-            f"The kernels do not run whole blocks here: {found.outside_kernels}. XLA runs them, "
-            f"several times slower; see docs/native.md."
+            f"The kernels do not run whole blocks here, and XLA does; {found.outside_kernels}. See "
+            "docs/native.md."
         )
     if memory is None:
         return

@@ -1,12 +1,12 @@
-"""Read samples from a stream of text: lines of CSV or of JSON, one at a time."""
+"""Read samples from a stream of text: lines of CSV or of JSON, as they come."""
 
 import csv
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, BinaryIO
+from io import BufferedIOBase
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,53 +14,84 @@ from linoss.data import TIME_NAMES, DataError
 
 _MISSING = ("", "nan", "na", "?")
 _LONGEST = 2**20  # bytes of a line
+_BLOCK = 2**14  # bytes that are taken at once, if so many are there
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-@dataclass(frozen=True, eq=False)
-class StreamedSample:
-    """One line."""
+class StreamedSamples(NamedTuple):
+    """The samples of lines that came together."""
 
     values: np.ndarray
-    """(channels,), NaN where missing."""
-    time: float | None
-    """When it was taken, where the stream tells."""
-    line: int
+    """(samples, channels), NaN where missing."""
+    times: list[float | None]
+    """When each was taken, where the stream tells."""
 
 
 class SampleReader:
     """The samples of a stream, in the order of the channels of a model.
 
+    Iterating waits for a line, and takes with it what is there already, up to some hundred lines.
     `is_json` and `has_header` are known after the first sample. A header, or the keys of a JSON
     object, may name the channels in another order than the model's, and beside them the time.
     Without names, numbers are in the order of the channels, with the time first if `timed`.
     """
 
     def __init__(
-        self, stream: BinaryIO, channels: int, names: tuple[str, ...] | None, *, timed: bool
+        self, stream: BufferedIOBase, channels: int, names: tuple[str, ...] | None, *, timed: bool
     ):
         self.channels, self.names, self.timed = channels, names, timed
         self.is_json = self.has_header = False
         self._stream = stream
+        self._number, self._begun = 0, False
         self._places: list[int] | None = None  # of the channels among the cells
         self._time_place: int | None = 0 if timed else None
         self._width = channels + timed
         self._last_time: float | None = None
 
-    def __iter__(self) -> Iterator[StreamedSample]:
-        number, begun = 0, False
-        while line := self._stream.readline(_LONGEST + 1):
-            number += 1
-            text = self._text(line, number)
-            if not begun and text.lstrip()[:1] in ("[", "{"):
-                self.is_json = True
-            cells = self._json_cells(text, number) if self.is_json else _cells(text, number)
-            if not begun and not self.is_json and self._is_header(cells):
-                self._read_names([cell.strip() for cell in cells], number)
-                begun = self.has_header = True
-                continue
-            begun = True
-            yield self._sample(cells, number)
+    def __iter__(self) -> Iterator[StreamedSamples]:
+        for lines in self._lines():
+            found: list[tuple[list[float], float | None]] = []
+            wrong = None
+            for line in lines:
+                try:
+                    sample = self._read(line)
+                except DataError as error:
+                    wrong = error
+                    break
+                if sample is not None:
+                    found.append(sample)
+            if found:
+                values, times = zip(*found, strict=True)
+                yield StreamedSamples(np.array(values, np.float64), list(times))
+            if wrong is not None:
+                raise wrong
+
+    def _lines(self) -> Iterator[list[bytes]]:
+        """What is there, as soon as it ends a line, without the ends of the lines."""
+        rest = b""
+        while block := self._stream.read1(_BLOCK):
+            *lines, rest = (rest + block).split(b"\n")
+            if len(rest) > _LONGEST:
+                lines, rest = [*lines, rest], b""
+            if lines:
+                yield lines
+        if rest:
+            yield [rest]
+
+    def _read(self, line: bytes) -> tuple[list[float], float | None] | None:
+        """Values and time of a line; None for a header."""
+        self._number += 1
+        number, first = self._number, not self._begun
+        text = self._text(line, number)
+        self._begun = True
+        if first and text.lstrip()[:1] in ("[", "{"):
+            self.is_json = True
+        cells = self._json_cells(text, number) if self.is_json else _cells(text, number)
+        if first and not self.is_json and self._is_header(cells):
+            self._read_names([cell.strip() for cell in cells], number)
+            self.has_header = True
+            return None
+        return self._sample(cells, number)
 
     def _text(self, line: bytes, number: int) -> str:
         if len(line) > _LONGEST:
@@ -136,7 +167,7 @@ class SampleReader:
 
     # ---- Numbers ----
 
-    def _sample(self, cells: list[Any], number: int) -> StreamedSample:
+    def _sample(self, cells: list[Any], number: int) -> tuple[list[float], float | None]:
         if len(cells) != self._width:
             raise DataError(f"line {number}: has {len(cells)} values, expected {self._expected()}")
         time = None
@@ -145,8 +176,7 @@ class SampleReader:
         places = self._places
         if places is None:
             places = range(self._width - self.channels, self._width)
-        values = np.array([_number(cells[i], number) for i in places], np.float64)
-        return StreamedSample(values, time, number)
+        return [_number(cells[i], number) for i in places], time
 
     def _time(self, cell: Any, number: int) -> float:
         time = _seconds(cell)

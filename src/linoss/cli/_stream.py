@@ -36,17 +36,18 @@ def stream(
     estimator = linoss.estimators.load(run)
     forecaster: Any = estimator if estimator.task == "forecasting" else None
     names = read_column_names(run).channels if forecaster is None else forecaster.names_
-    samples = SampleReader(sys.stdin.buffer, estimator.n_channels_, names, timed=estimator.timed_)
+    source: Any = sys.stdin.buffer
+    samples = SampleReader(source, estimator.n_channels_, names, timed=estimator.timed_)
     listen: Any = estimator.stream()
     answers = _Answers(estimator)
     begun = False
-    for sample in samples:
+    for values, times in samples:
         as_json = json or samples.is_json
         if not begun and samples.has_header and not as_json:
             sys.stdout.write(csv_text([answers.names]))
         begun = True
-        answer = listen(sample.values, sample.time)
-        sys.stdout.write(answers.json(answer) if as_json else answers.csv(answer))
+        found = listen.many(values, times)
+        sys.stdout.write("".join(map(answers.json, found)) if as_json else answers.csv(found))
         sys.stdout.flush()
 
 
@@ -69,11 +70,14 @@ class _Answers:
             numbered = [f"prediction_{i}" for i in range(outputs)]
             self.names = ["prediction"] if outputs == 1 else numbered
 
-    def csv(self, answer: np.ndarray) -> str:
-        cells = [f"{v:.9g}" if math.isfinite(v) else "" for v in answer.ravel().tolist()]
-        if self.classes is not None:
-            cells = [self._texts[int(np.argmax(answer))] if cells[0] else "", *cells]
-        return ",".join(cells) + "\n"
+    def csv(self, answers: np.ndarray) -> str:
+        lines = []
+        for row in answers.reshape(len(answers), -1).tolist():
+            cells = [f"{v:.9g}" if math.isfinite(v) else "" for v in row]
+            if self.classes is not None:
+                cells = [self._texts[row.index(max(row))] if cells[0] else "", *cells]
+            lines.append(",".join(cells) + "\n")
+        return "".join(lines)
 
     def json(self, answer: np.ndarray) -> str:
         if self.classes is not None:

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -20,6 +19,7 @@ from linoss.data import Sequences, as_sequences
 from linoss.estimators._base import OnProgress, drawn_seed
 from linoss.estimators._classifier import LinOSSClassifier
 from linoss.estimators._described import describe, described, understanding
+from linoss.estimators._listener import FunctionListener
 from linoss.estimators._oscillators import (
     OscillatorClassifier,
     OscillatorRegressor,
@@ -192,7 +192,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "choice_")
 
-    def stream(self) -> Callable[..., np.ndarray]:
+    def stream(self) -> FunctionListener:
         """Return a function that takes one sample at a time, in constant memory.
 
         It returns the prediction for the sequence so far: probabilities, or numbers. Requires that
@@ -218,7 +218,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         def listen(sample: Any, time: float | None = None) -> np.ndarray:
             return np.mean([listener(sample, time) for listener in listeners], axis=0)
 
-        return listen
+        return FunctionListener(listen)
 
     # ---- What commands ask of any estimator ----
 

@@ -2,10 +2,10 @@
 
 A readout's answer is its intercept and a sum over features, each of which is a sum over samples. A
 sample above an oscillator's threshold adds its time to the share of time, to the longest stretch if
-it lies in that, and, weighted by how late it is, to the lateness; the first sample of a stretch adds 1
-to the number of stretches. So an answer is a sum over oscillators and samples, which is shown by
-period and time. The features' means, which the readout subtracts, are spread evenly over time; of the
-lateness, so is the share of time that is usual, each part of it with its weight.
+it lies in that, and, weighted by how late it is, to the lateness; the first sample of a stretch
+adds 1 to the number of stretches. So an answer is a sum over oscillators and samples, which is
+shown by period and time. The features' means, which the readout subtracts, are spread evenly over
+time; of the lateness, so is the share of time that is usual, each part of it with its weight.
 """
 
 from dataclasses import dataclass

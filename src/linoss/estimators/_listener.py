@@ -1,7 +1,9 @@
 """Streaming: raw samples in, the prediction for the sequence so far out, in constant memory."""
 
+import abc
 import warnings
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -24,7 +26,30 @@ class NotANumberWarning(RuntimeWarning):
     """
 
 
-class Listener:
+class AbstractListener(abc.ABC):
+    """A stream of an estimator: one sample in, one answer out."""
+
+    @abc.abstractmethod
+    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
+        """Return the answer after one more sample."""
+
+    def many(self, samples: np.ndarray, times: Sequence[float | None]) -> np.ndarray:
+        """Return the answer after each of several samples that are at hand."""
+        return np.stack([self(*sample) for sample in zip(samples, times, strict=True)])
+
+
+class FunctionListener(AbstractListener):
+    """A stream by a function of a sample and its time."""
+
+    def __init__(self, answer: Callable[[Any, float | None], np.ndarray]):
+        self._answer = answer
+
+    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
+        """Return what the function does."""
+        return self._answer(sample, time)
+
+
+class Listener(AbstractListener):
     """A stream of a classifier or a regressor. With `every` it still answers at each step."""
 
     def __init__(self, estimator: Any):
@@ -48,18 +73,22 @@ class Listener:
         - `sample`: a number for each channel; NaN if it is missing.
         - `time`: sampling time, required if the training had times.
         """
-        values = np.asarray(sample, np.float64)
-        _checks.shape("sample", values, (self._inputs.channels,))
-        observed = ~np.isnan(values)
-        there, since = bool(observed.any()), float(self._steps)
-        interval = None
-        if self._inputs.interval is not None:
-            since, interval = self._interval(time)
-            self._before = since if there else self._before
-        self._steps += 1
-        u = self._inputs.arrange(values[None, None], observed[None, None], np.array([[since]]))
+        return self.many(np.asarray(sample, np.float64)[None], [time])[0]
+
+    def many(self, samples: np.ndarray, times: Sequence[float | None]) -> np.ndarray:
+        """Return the answer after each of several samples that are at hand."""
+        _checks.shape("sample", samples, ("samples", self._inputs.channels))
+        observed = ~np.isnan(samples)
+        there: Any = observed.any(axis=-1).tolist()
+        since, intervals = self._when(times, there)
+        u = self._inputs.arrange(samples[None], observed[None], since[None])[0]
         with jax.enable_x64(False):
-            found = self._stream(u[0, 0], interval=interval, present=there)
+            answers = [self._answer(*x) for x in zip(u, intervals, there, strict=True)]
+        return self._objective.decode(np.stack(answers))
+
+    def _answer(self, u: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
+        self._steps += 1
+        found = self._stream(u, interval=interval, present=present)
         good = bool(np.isfinite(found).all())
         if not good:
             count = self._stream.recover()
@@ -70,7 +99,21 @@ class Listener:
                     "these remembered"
                 )
         self._good = good
-        return self._objective.decode(found[None])[0]
+        return found
+
+    def _when(
+        self, times: Sequence[float | None], there: list[bool]
+    ) -> tuple[np.ndarray, list[float | None]]:
+        """Of each sample the time since the first one, in usual intervals, and the interval."""
+        if self._inputs.interval is None:
+            return self._steps + np.arange(float(len(there))), [None] * len(there)
+        since, intervals = [], []
+        for time, present in zip(times, there, strict=True):
+            now, interval = self._interval(time)
+            self._before = now if present else self._before
+            since.append(now)
+            intervals.append(interval)
+        return np.array(since), intervals
 
     def _interval(self, time: float | None) -> tuple[float, float]:
         """Time since the first sample and since the last one, in units of the usual interval."""
@@ -90,7 +133,7 @@ def _warn(text: str) -> None:
     warnings.warn_explicit(text, NotANumberWarning, __file__, 0, __name__)
 
 
-class ForecastListener:
+class ForecastListener(AbstractListener):
     """A stream of a forecaster, which keeps the last samples that a forecast reads."""
 
     def __init__(self, forecaster: Any):
@@ -102,7 +145,7 @@ class ForecastListener:
         self._forecaster = forecaster
         self._seen: deque[np.ndarray] = deque(maxlen=forecaster.past_)
 
-    def __call__(self, sample: Any, time: None = None) -> np.ndarray:
+    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return the forecast after this sample, `(horizon, variables)`, in units of the data."""
         names = self._forecaster.names_
         values = np.asarray(sample, np.float64)

@@ -1,7 +1,6 @@
 """Classifier and regressor of oscillators that nobody trains: features, and a ridge readout."""
 
 import os
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from linoss._settings import ModelName, OscillatorClassifierSettings, Oscillator
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.estimators._described import describe, described, understanding
 from linoss.estimators._evidence import Evidence, find_evidence
+from linoss.estimators._listener import FunctionListener
 from linoss.estimators._ridge import Ridge, fit_ridge
 from linoss.features import OscillatorFeatures
 from linoss.training import load_arrays, save_arrays
@@ -97,7 +97,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
     def _answer(self, decision: np.ndarray) -> np.ndarray:
         raise NotImplementedError
 
-    def stream(self) -> Callable[..., np.ndarray]:
+    def stream(self) -> FunctionListener:
         """Return a function that takes one sample at a time, in constant memory.
 
         It returns the prediction for the sequence so far: probabilities, or numbers. Requires
@@ -123,7 +123,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         def listen(sample: Any, time: float | None = None) -> np.ndarray:
             return np.atleast_1d(self._answer(self.ridge_(features(sample, time)))[0])
 
-        return listen
+        return FunctionListener(listen)
 
     def explain(self, X: Any, *, times: Any = None, periods: int = 24, parts: int = 48) -> Evidence:
         """Return what speaks for each answer in the only case of X, by period and time.

@@ -105,7 +105,9 @@ _native.defvjp(_native_forward, _native_backward)
 
 def _plain(a: Array, f: Array, present: Array | None, start: Array, engine: str) -> Array:
     factor, forces, x = _factors(a, present, f.shape), as_complex(f), as_complex(start)
-    if engine == "associative" or (engine == "auto" and jax.default_backend() != "cpu"):
+    if engine in ("associative", "toeplitz") or (
+        engine == "auto" and jax.default_backend() != "cpu"
+    ):
         forces = forces.at[:, 0].add(factor[:, 0] * x)
         _, states = jax.lax.associative_scan(_compose, (factor, forces), axis=1)
         return as_pairs(states)

@@ -9,8 +9,9 @@ from linoss.scan._adjoint import Plan, Segments, Solver
 from linoss.scan._engines import JaxSolver
 from linoss.scan._native import Native
 from linoss.scan._segments import SEGMENT
+from linoss.scan._toeplitz import Toeplitz
 
-ENGINES = ("sequential", "chunked", "associative", "native")
+ENGINES = ("sequential", "chunked", "associative", "toeplitz", "native")
 
 
 def engines() -> tuple[str, ...]:
@@ -18,12 +19,12 @@ def engines() -> tuple[str, ...]:
 
     ```python
     >>> import linoss
-    >>> linoss.engines()[:3]
-    ('sequential', 'chunked', 'associative')
+    >>> linoss.engines()[:4]
+    ('sequential', 'chunked', 'associative', 'toeplitz')
 
     ```
     """
-    return ENGINES if _kernels.usable() else ENGINES[:3]
+    return ENGINES if _kernels.usable() else ENGINES[:-1]
 
 
 def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
@@ -56,17 +57,20 @@ def make_plan(engine: str, shape: tuple[int, ...], *, masked: bool, varying: boo
 
     The native engine takes a whole sequence at once, or segments where steps vary. A JAX loop over
     time needs some thousand numbers a step to be worth its overhead: a narrow bank gets that many
-    chunks side by side.
+    chunks side by side. Accelerators are for batched products, which need constant steps; where
+    steps vary, the parallel scan takes their place.
     """
     batch, time, m = shape
     width = max(batch * m, 1)
     if engine == "native":
         return _divide(time, min(time, SEGMENT) if varying else time, Native())
     if engine == "auto" and jax.default_backend() != "cpu":
-        engine = "associative"
+        engine = "toeplitz"
     elif engine == "auto":
         engine = "chunked" if width < 512 and time >= 256 else "sequential"
-    if engine == "associative":
+    if engine == "toeplitz" and not varying:
+        return _divide(time, time, Toeplitz())
+    if engine in ("associative", "toeplitz"):
         size = min(time, 1024) if masked or varying else time
         return _divide(time, size, JaxSolver(0))
     if engine == "sequential":

@@ -65,8 +65,9 @@ def oscillator_scan(
       passes, and the force is ignored, even if it is NaN.
     - `reverse`: run from the last sample to the first; the final state is that after the first.
     - `engine`: `"native"`, a loop over time in C++; `"sequential"`, a loop in JAX; `"chunked"`,
-      chunks of time side by side, for narrow banks; `"associative"`, the paper's parallel scan, for
-      accelerators; `"auto"`, the fastest available, or that of the environment variable
+      chunks of time side by side, for narrow banks; `"associative"`, the paper's parallel scan;
+      `"toeplitz"`, batched products over chunks, for accelerators, and the parallel scan where
+      steps vary; `"auto"`, the fastest available, or that of the environment variable
       `LINOSS_ENGINE`. All compute the same values and gradients up to rounding.
     - `forward_mode`: differentiate by JAX's own rules instead of the adjoint recurrence, so that
       `jax.jvp` and higher derivatives work; `jax.grad` then keeps all states in memory.
