@@ -11,6 +11,8 @@
 - `forms`: an update of a block in its other forms (irregular times, layer norm, Verlet, dense D,
   both directions), against the default one.
 - `threads`: one long sequence on one core and on all.
+- `models`: a training step of the models to compare with, at the sizes of the paper's table; LRU
+  and S5 also by a plain JAX associative scan. For models that the table lacks, LRU's sizes.
 - `features`: untrained oscillators: one series of a million steps and its memory, irregular against
   regular sampling, and a stream of a million samples against the batch.
 
@@ -45,17 +47,15 @@ from linoss import _kernels
 from linoss.experiments import _textbook, efficiency
 from linoss.planning import plan
 
-SIZES = {
-    name: efficiency.size_of(data_set, "im")
-    for name, data_set in {
-        "heartbeat": "Heartbeat",
-        "ethanol": "EthanolConcentration",
-        "worms": "EigenWorms",
-        "motor": "MotorImagery",
-        "scp1": "SelfRegulationSCP1",
-        "ppg": "PPG",
-    }.items()
+DATA_SETS = {
+    "heartbeat": "Heartbeat",
+    "ethanol": "EthanolConcentration",
+    "worms": "EigenWorms",
+    "motor": "MotorImagery",
+    "scp1": "SelfRegulationSCP1",
+    "ppg": "PPG",
 }
+SIZES = {name: efficiency.size_of(data_set, "im") for name, data_set in DATA_SETS.items()}
 """Of LinOSS-IM in the published runs."""
 METHODS: tuple[efficiency.Method, ...] = ("textbook", "linoss", "linoss, bfloat16")
 CORES = len(os.sched_getaffinity(0))
@@ -387,7 +387,37 @@ def report_features(sizes: list[str], repeats: int) -> None:
     print(f"a stream of 10^6 samples: {spent:.1f} us a sample, {gap:.1e} from the batch at its end")
 
 
+def report_models(sizes: list[str], repeats: int) -> None:
+    """Each model by itself, so that only one is in memory."""
+    print("| size | model | hidden, states, blocks | step | plain JAX | plain JAX / this |")
+    print("|---|---|---|---|---|---|")
+    for name in sizes:
+        data_set = DATA_SETS[name]
+        named = {model: efficiency.size_of(data_set, model) for model in ("lru", "s5", "im", "s6")}
+        named["mamba"] = efficiency.size_of(data_set, "mamba")
+        for mixer in ("s4d", "lstm", "gru"):
+            states = {} if mixer == "s4d" else {"state_size": 64}  # not theirs: the default
+            named[mixer] = dataclasses.replace(named["lru"], own={"mixer": mixer}, **states)
+        if name != "worms":  # 18,000 steps of a solver, one after the other
+            for model in ("ncde", "nrde", "log-ncde"):
+                named[model] = efficiency.size_of(data_set, model)
+        for model, size in named.items():
+            methods = ("linoss", "textbook") if model in ("lru", "s5") else ("linoss",)
+            runs = {method: (efficiency.training_step(method, size), ()) for method in methods}
+            found = {method: median for method, (_, median) in take_turns(runs, repeats).items()}
+            plain = found.get("textbook")
+            ratio = "" if plain is None else f"{plain / found['linoss']:.1f}"
+            shown = "" if plain is None else f"{1e3 * plain:.0f} ms"
+            states = (
+                "–" if model in ("lstm", "gru", "ncde", "nrde", "log-ncde") else size.state_size
+            )
+            widths = f"{size.hidden_size}, {states}, {size.num_blocks}"
+            step = f"{1e3 * found['linoss']:.0f} ms"
+            print(f"| {name} | {model} | {widths} | {step} | {shown} | {ratio} |", flush=True)
+
+
 REPORTS = {
+    "models": report_models,
     "features": report_features,
     "forms": report_forms,
     "threads": report_threads,

@@ -53,7 +53,9 @@ StateSize = Annotated[
         search=[16, 32, 64, 128],
     ),
 ]
-MixerName = Literal["linoss", "lru", "s5", "s4d", "s6", "mamba", "lstm", "gru"]
+MixerName = Literal[
+    "linoss", "lru", "s5", "s4d", "s6", "mamba", "lstm", "gru", "ncde", "nrde", "log-ncde"
+]
 Mixer = Annotated[
     MixerName, _model("What moves information along time: oscillators, or another model.")
 ]
@@ -69,6 +71,20 @@ ConvSize = Annotated[
     int, _model("Number of samples that Mamba's convolution reads.", within=_COUNT)
 ]
 Expansion = Annotated[int, _model("Inner channels of Mamba for each channel.", within=_COUNT)]
+FieldWidth = Annotated[
+    int, _model("Width of the perceptron that is a CDE's vector field.", within=_COUNT)
+]
+FieldDepth = Annotated[int, _model("Number of its hidden layers.", within=_COUNT)]
+FieldScale = Annotated[
+    int | float, _model("What its weights are divided by at the start.", within=_POSITIVE)
+]
+SignatureDepth = Annotated[
+    int, _model("Depth of the log-signatures of nrde and log-ncde.", within="[1, 2]")
+]
+SignatureSteps = Annotated[int, _model("Samples of each of their windows.", within=_COUNT)]
+SolverSteps = Annotated[
+    int, _model("Steps of a CDE's solver for each sample or window.", within=_COUNT)
+]
 NumBlocks = Annotated[int, _model("Number of blocks.", within=_COUNT, search=(1, 4))]
 Scheme = Annotated[
     str, _model("Discretisation, see linoss.discretize.", choices="linoss.dynamics:SCHEMES")

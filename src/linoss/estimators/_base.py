@@ -193,8 +193,9 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
 
     @property
     def can_stream_(self) -> bool:
-        """Whether it reads sequences forwards in time only."""
-        return not self.model_.config.bidirectional
+        """Whether it reads sequences forwards in time only, a sample at a time."""
+        config = self.model_.config
+        return not config.bidirectional and not MIXERS[config.mixer].follows
 
     @property
     def own_scores_(self) -> dict[str, float]:

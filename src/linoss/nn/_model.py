@@ -15,6 +15,7 @@ from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Memory
 from linoss.nn._block import Block
+from linoss.nn._cde import refuse_cde
 from linoss.nn._config import LinOSSConfig
 from linoss.nn._dropout import key_words
 from linoss.nn._features import Norms, features, stack
@@ -60,10 +61,13 @@ class LinOSS(eqx.Module):
         encoder_key, blocks_key, head_key = jax.random.split(key, 3)
         self.config = config
         self.encoder = eqx.nn.Linear(config.in_size, config.hidden_size, key=encoder_key)
-        self.blocks = tuple(
-            _make_block(config, block_key)
-            for block_key in jax.random.split(blocks_key, config.num_blocks)
-        )
+        if MIXERS[config.mixer].follows:
+            self.blocks = (MIXERS[config.mixer].make(config, key=blocks_key),)
+        else:
+            self.blocks = tuple(
+                _make_block(config, block_key)
+                for block_key in jax.random.split(blocks_key, config.num_blocks)
+            )
         self.head = _make_head(config, head_key)
 
     def __call__(
@@ -135,6 +139,11 @@ class LinOSS(eqx.Module):
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> ModelState:
         """The state before the first sample, for [`step`][] and [`run`][]."""
+        if MIXERS[self.config.mixer].follows:
+            raise ValueError(
+                f"mixer is {self.config.mixer!r}, expected another one: a differential equation is "
+                "solved for a whole sequence and cannot be run step by step"
+            )
         if self.config.bidirectional:
             raise ValueError(
                 "bidirectional is True, expected False: a model that reads backwards needs the end "
@@ -324,6 +333,10 @@ def _answer(
         """For all sequences, or a device's shard of them."""
         model: LinOSS = eqx.combine(arrays, static)
         samples = model.head.prepare(samples, future)
+        if MIXERS[model.config.mixer].follows:
+            equation: Any = model.blocks[0]
+            refuse_cde(samples, model.config.mixer)
+            return model.head(equation.features(model.encoder, samples), samples), (equation.norm,)
         found, _, norms = features(model.encoder, model.blocks, samples, None, words)
         return model.head(found, samples), norms
 
