@@ -144,6 +144,14 @@ Pooling = Annotated[
     _model("Features from which a sequence is answered: their mean, or those of the last step."),
 ]
 Squash = Annotated[bool, _model("Regression with every: end in a tanh, for targets in [-1, 1].")]
+PrecisionName = Literal["float32", "bfloat16"]
+Precision = Annotated[
+    PrecisionName,
+    _model(
+        "Numbers that matrix products of blocks multiply; bfloat16 ones are summed in float32, in "
+        "which all else is computed."
+    ),
+]
 
 # ---- Training ----
 
@@ -227,6 +235,16 @@ ClassWeight = Annotated[
 
 Verbose = Annotated[int | bool, Setting("1 to show a live line of progress.", within="[0, inf)")]
 
+MEMORY = 10**9
+Memory = Annotated[
+    int,
+    Setting(
+        "Bytes that an update may keep of its forward pass, beside the inputs of blocks, instead "
+        "of computing them again in the backward pass. Results do not depend on it.",
+        within="[0, inf)",
+    ),
+]
+
 # ---- Estimators ----
 
 
@@ -243,6 +261,7 @@ class SequenceSettings:
     bidirectional: Bidirectional = False
     norm: NormKind | None = "batch"
     dropout: Dropout = 0.1
+    precision: Precision = "float32"
     time_channel: Annotated[bool, _model("Add a channel with the time since the start.")] = False
     model_options: Annotated[
         dict[str, Any] | None,
@@ -281,6 +300,7 @@ class SequenceSettings:
             other="a pair of them",
         ),
     ] = None
+    memory: Memory = MEMORY
     verbose: Verbose = 0
 
 

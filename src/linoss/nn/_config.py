@@ -57,6 +57,7 @@ class LinOSSConfig:
     dropout: settings.Dropout = 0.05
     glu_bias: settings.GluBias = True
     bidirectional: settings.Bidirectional = False
+    precision: settings.Precision = "float32"
 
     pooling: settings.Pooling = "mean"
     every: settings.Every | None = None

@@ -12,6 +12,8 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from linoss import _checks
 from linoss._checks import AnyArray
+from linoss._declare import check_value
+from linoss._settings import Memory
 from linoss.nn._block import Block
 from linoss.nn._cde import refuse_cde
 from linoss.nn._config import LinOSSConfig
@@ -112,15 +114,18 @@ class LinOSS(eqx.Module):
         future: Float[AnyArray, "*batch horizon in"] | None = None,
         engine: str = "auto",
         mesh: Mesh | None = None,
+        memory: int = 0,
     ) -> tuple[Float[Array, "..."], Norms]:
         """The answers in training, and the norms with their new statistics.
 
         Dropout is drawn by `key`; the other arguments are those of a call. Pass the norms to
         [`with_norms`][] after the update. The backward pass recomputes each block from its input,
-        so that only the inputs of blocks are kept.
+        so that only the inputs of blocks are kept; native passes keep `memory` bytes more, at most,
+        of what would take longest.
         """
         _checks.random_key("key", key)
-        samples, future = self._checked(u, lengths, mask, intervals, future, engine, mesh)
+        check_value("memory", memory, Memory)
+        samples, future = self._checked(u, lengths, mask, intervals, future, engine, mesh, memory)
         return _answer(self, samples, future, key, mesh)
 
     def with_norms(self, norms: Norms) -> "LinOSS":
@@ -174,7 +179,9 @@ class LinOSS(eqx.Module):
         ```
         """
         options = {"mask": mask, "intervals": intervals, "engine": engine}
-        samples = Samples.checked(u, self.config.in_size, **options)
+        samples = Samples.checked(
+            u, self.config.in_size, precision=self.config.precision, **options
+        )
         if not isinstance(state, ModelState):
             raise ValueError(
                 f"state is a {type(state).__name__}, expected what init_state, step or run returned"
@@ -250,10 +257,12 @@ class LinOSS(eqx.Module):
         future: Any,
         engine: str,
         mesh: Mesh | None,
+        memory: int = 0,
     ) -> tuple[Samples, Array | None]:
         """Validate the arguments of a call."""
         options = {"lengths": lengths, "mask": mask, "intervals": intervals, "engine": engine}
-        samples = Samples.checked(u, self.config.in_size, mesh=mesh, **options)
+        options |= {"precision": self.config.precision, "mesh": mesh, "memory": memory}
+        samples = Samples.checked(u, self.config.in_size, **options)
         if future is not None:
             if self.head.horizon is None:
                 raise ValueError(f"future was given, but task is {self.config.task!r}")
