@@ -4,11 +4,15 @@
 - `step`: a training step of a whole model, with its peak memory.
 - `products`: the matrix products of a training step alone, which are its floor, by the kernels' own
   product and by SciPy's BLAS.
+- `tiles`: the stages of one tile of a block on one core, the least time of each: a profile that
+  other programs on the machine disturb little.
 - `length`: cost of a step of sequence as sequences grow, and the memory of a million steps.
 - `stream`: a sample at a time.
 - `forms`: an update of a block in its other forms (irregular times, layer norm, Verlet, dense D,
   both directions), against the default one.
 - `threads`: one long sequence on one core and on all.
+- `models`: a training step of the models to compare with, at the sizes of the paper's table; LRU
+  and S5 also by a plain JAX associative scan. For models that the table lacks, LRU's sizes.
 - `features`: untrained oscillators: one series of a million steps and its memory, irregular against
   regular sampling, and a stream of a million samples against the batch.
 
@@ -43,18 +47,17 @@ from linoss import _kernels
 from linoss.experiments import _textbook, efficiency
 from linoss.planning import plan
 
-SIZES = {
-    name: efficiency.size_of(data_set, "im")
-    for name, data_set in {
-        "heartbeat": "Heartbeat",
-        "ethanol": "EthanolConcentration",
-        "worms": "EigenWorms",
-        "motor": "MotorImagery",
-        "scp1": "SelfRegulationSCP1",
-        "ppg": "PPG",
-    }.items()
+DATA_SETS = {
+    "heartbeat": "Heartbeat",
+    "ethanol": "EthanolConcentration",
+    "worms": "EigenWorms",
+    "motor": "MotorImagery",
+    "scp1": "SelfRegulationSCP1",
+    "ppg": "PPG",
 }
+SIZES = {name: efficiency.size_of(data_set, "im") for name, data_set in DATA_SETS.items()}
 """Of LinOSS-IM in the published runs."""
+METHODS: tuple[efficiency.Method, ...] = ("textbook", "linoss", "linoss, bfloat16")
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -103,16 +106,22 @@ def take_turns(
     return {name: (first[name], statistics.median(times[name])) for name in runs}
 
 
-def product_library() -> ctypes.CDLL:
-    """The products, compiled for this machine as the kernels are."""
-    level = _kernels.native.instruction_set()
+def library(source: str) -> ctypes.CDLL:
+    """A program beside this one, compiled for this machine as the kernels are."""
+    level, _, half = _kernels.native.instruction_set().partition(", ")
     width = {"x86-64-v4": 16, "x86-64-v3": 8}.get(level, 4)
     here = Path(__file__).parent
-    library = Path(tempfile.mkdtemp()) / "products.so"
+    compiled = Path(tempfile.mkdtemp()) / "library.so"
     flags = ["-O3", "-std=gnu++17", "-fPIC", "-shared", "-pthread", "-w", f"-DLINOSS_WIDTH={width}"]
     flags += ["-DLINOSS_ISA=here"] + ([f"-march={level}"] if level != "portable" else [])
-    subprocess.run(["c++", *flags, str(here / "products.cpp"), "-o", str(library)], check=True)
-    loaded = ctypes.CDLL(str(library))
+    flags += ["-mavx512bf16"] if half else []
+    subprocess.run(["c++", *flags, str(here / source), "-o", str(compiled)], check=True)
+    return ctypes.CDLL(str(compiled))
+
+
+def product_library() -> ctypes.CDLL:
+    """The products alone."""
+    loaded = library("products.cpp")
     loaded.products.restype = ctypes.c_double
     return loaded
 
@@ -128,11 +137,11 @@ def blas_pointer() -> ctypes.c_void_p:
     return ctypes.c_void_p(pointer(capsule, name(capsule)))
 
 
-def floor(library: ctypes.CDLL, size_name: str, blas: Any = None) -> float:
+def floor(products: ctypes.CDLL, size_name: str, blas: Any = None) -> float:
     """Seconds for the products of a training step: three forward and six backward in each block."""
     size = SIZES[size_name]
     tiles = size.batch_size * -(-size.length // 64)
-    one = library.products(
+    one = products.products(
         ctypes.c_int64(size.hidden_size),
         ctypes.c_int64(2 * size.state_size),
         ctypes.c_int64(tiles),
@@ -143,16 +152,40 @@ def floor(library: ctypes.CDLL, size_name: str, blas: Any = None) -> float:
 
 
 def report_products(sizes: list[str], repeats: int) -> None:
-    library, blas = product_library(), blas_pointer()
+    products, blas = product_library(), blas_pointer()
     print("| size | by the kernels' product | by SciPy's BLAS |")
     print("|---|---|---|")
     for name in sizes:
         runs = {"own": None, "blas": blas}
         times = {
-            run: statistics.median(floor(library, name, pointer) for _ in range(repeats))
+            run: statistics.median(floor(products, name, pointer) for _ in range(repeats))
             for run, pointer in runs.items()
         }
         print(f"| {name} | {1e3 * times['own']:.0f} ms | {1e3 * times['blas']:.0f} ms |")
+
+
+STAGES = ("B x", "oscillators", "C y to output", "again, and back to y", "adjoint", "back to x")
+
+
+def report_tiles(sizes: list[str], repeats: int) -> None:
+    """Microseconds of a tile; its floor is that of its products in float32."""
+    one, products = library("tiles.cpp"), product_library()
+    print("| size | precision | tile | tile / floor | " + " | ".join(STAGES) + " |")
+    print("|---|---|---|---|" + "---|" * len(STAGES))
+    for name in sizes:
+        hidden, pairs = SIZES[name].hidden_size, 2 * SIZES[name].state_size
+        for precision in ("float32", "bfloat16"):
+            found = (ctypes.c_double * len(STAGES))()
+            half = precision == "bfloat16"
+            widths = ctypes.c_int64(hidden), ctypes.c_int64(pairs)
+            one.tiles(*widths, ctypes.c_bool(half), 200 * repeats, found)
+            runs = (products.products(*widths, ctypes.c_int64(4), 1, None) for _ in range(50))
+            lowest = min(runs) / 4
+            cells = " | ".join(f"{1e6 * stage:.1f}" for stage in found)
+            print(
+                f"| {name} | {precision} | {1e6 * sum(found):.1f} | {sum(found) / lowest:.2f} "
+                f"| {cells} |"
+            )
 
 
 def report_length(sizes: list[str], repeats: int) -> None:
@@ -222,13 +255,13 @@ def report_layer(sizes: list[str], repeats: int) -> None:
 
 
 def report_step(sizes: list[str], repeats: int) -> None:
-    library = product_library() if "native" in linoss.engines() else None
+    products = product_library() if "native" in linoss.engines() else None
     print("| size | method | first step | step | textbook / this | this / floor | peak memory |")
     print("|---|---|---|---|---|---|---|")
-    ratios = []
+    ratios: dict[str, list[float]] = {method: [] for method in METHODS[1:]}
     for name in sizes:
-        lowest = floor(library, name) if library else float("nan")
-        measured = efficiency.compare(SIZES[name], repeats)
+        lowest = floor(products, name) if products else float("nan")
+        measured = efficiency.compare(SIZES[name], repeats, METHODS)
         textbook = measured["textbook"]
         for method, found in measured.items():
             if textbook is None or found is None:
@@ -240,9 +273,10 @@ def report_step(sizes: list[str], repeats: int) -> None:
                 f"| {ratio:.1f} | {found['step'] / lowest:.1f} | {found['memory']:.0f} MB |",
                 flush=True,
             )
-            if method == "linoss":
-                ratios.append(ratio)
-    print(f"\nGeometric mean of textbook / linoss: {statistics.geometric_mean(ratios):.1f}")
+            if method in ratios:
+                ratios[method].append(ratio)
+    for method, found in ratios.items():
+        print(f"\nGeometric mean of textbook / {method}: {statistics.geometric_mean(found):.1f}")
 
 
 FORMS = {
@@ -353,13 +387,44 @@ def report_features(sizes: list[str], repeats: int) -> None:
     print(f"a stream of 10^6 samples: {spent:.1f} us a sample, {gap:.1e} from the batch at its end")
 
 
+def report_models(sizes: list[str], repeats: int) -> None:
+    """Each model by itself, so that only one is in memory."""
+    print("| size | model | hidden, states, blocks | step | plain JAX | plain JAX / this |")
+    print("|---|---|---|---|---|---|")
+    for name in sizes:
+        data_set = DATA_SETS[name]
+        named = {model: efficiency.size_of(data_set, model) for model in ("lru", "s5", "im", "s6")}
+        named["mamba"] = efficiency.size_of(data_set, "mamba")
+        for mixer in ("s4d", "lstm", "gru"):
+            states = {} if mixer == "s4d" else {"state_size": 64}  # not theirs: the default
+            named[mixer] = dataclasses.replace(named["lru"], own={"mixer": mixer}, **states)
+        if name != "worms":  # 18,000 steps of a solver, one after the other
+            for model in ("ncde", "nrde", "log-ncde"):
+                named[model] = efficiency.size_of(data_set, model)
+        for model, size in named.items():
+            methods = ("linoss", "textbook") if model in ("lru", "s5") else ("linoss",)
+            runs = {method: (efficiency.training_step(method, size), ()) for method in methods}
+            found = {method: median for method, (_, median) in take_turns(runs, repeats).items()}
+            plain = found.get("textbook")
+            ratio = "" if plain is None else f"{plain / found['linoss']:.1f}"
+            shown = "" if plain is None else f"{1e3 * plain:.0f} ms"
+            states = (
+                "–" if model in ("lstm", "gru", "ncde", "nrde", "log-ncde") else size.state_size
+            )
+            widths = f"{size.hidden_size}, {states}, {size.num_blocks}"
+            step = f"{1e3 * found['linoss']:.0f} ms"
+            print(f"| {name} | {model} | {widths} | {step} | {shown} | {ratio} |", flush=True)
+
+
 REPORTS = {
+    "models": report_models,
     "features": report_features,
     "forms": report_forms,
     "threads": report_threads,
     "layer": report_layer,
     "step": report_step,
     "products": report_products,
+    "tiles": report_tiles,
     "length": report_length,
     "stream": report_stream,
 }

@@ -8,13 +8,15 @@ namespace linoss::block {
 
 // Batch, time steps, channels, oscillators (real ones: complex pairs count twice), and the form of the
 // block: where steps come from, what a norm over channels adds to the variance (0 for a norm of each
-// channel by itself), and whether D is a matrix.
+// channel by itself), whether D is a matrix, and whether products round to bfloat16 what they multiply.
 struct Sizes {
   int64_t batch, time, hidden, state;
   Scheme scheme;
   float epsilon;
-  bool dense;
+  bool dense, half;
+  int64_t keep;  // the products that the forward pass records for the backward pass, of Kept
 };
+enum Kept : int64_t { kForces = 1, kOutputs = 2, kGates = 4 };
 
 // Dropout after GELU and after GLU: two words of a key each.
 struct Dropout {
@@ -37,6 +39,8 @@ struct Place {
   const uint8_t* mask;
   const float *intervals, *weights;  // of steps, and of forces
   const float* extra;                // added before GELU
+  float* record;                     // rows x record_width, what is kept
+  bool replay;                       // the record is read instead of written
 };
 
 // What one tile does, in this order. Only `oscillate` waits for the tile before it, and only
@@ -60,6 +64,9 @@ struct Table {
   void (*oscillate_back)(const Sizes&, const Place&, float* sensitivity, float* d_intervals,
                          float* d_weights, float* sums);
   void (*finish_back)(const Sizes&, const Place&, float* d_u, float* sums);
+
+  // Weights in the form in which products of this instruction set take them, if they round.
+  void (*prepare)(const Sizes&, float* packed);
 
   // y = W x + b for one sample; rows of W's transpose, b and y are padded.
   void (*affine)(int64_t in, int64_t out, const float* x, const float* weight_t, const float* bias,
@@ -87,6 +94,12 @@ struct Packed {
     dense_t = parts.take(s.dense * H * H), dense = parts.take(s.dense * H * H);
   }
 };
+
+// Of a sample, in numbers: forces B x, outputs C y (and D x if D is a matrix), gates W g.
+inline int64_t record_width(const Sizes& s, int64_t keep) {
+  const int64_t H = padded(s.hidden), P = padded(s.state);
+  return (keep & kForces ? P : 0) + (keep & kOutputs ? H : 0) + (keep & kGates ? 2 * H : 0);
+}
 
 // The weights of a mixer in plain rows, in the order in which Python passes them.
 struct MixerWeights {
@@ -138,6 +151,7 @@ struct Tile {
   float *state;               // 2 x state
   float *center, *deviation;  // of each sample, for a norm over channels: its mean, and 1 / deviation
   double *along;              // two sums over oscillators for each sample, a vector each
+  uint32_t* half[2];          // the factors of a product, rounded
 
   Tile(const Sizes& s, float* at) : parts{at} {
     const int64_t H = padded(s.hidden), P = padded(s.state);
@@ -147,6 +161,9 @@ struct Tile {
     parts.take(P), y = parts.take(kTile * P), parts.take(P), z = parts.take(kTile * P);
     state = parts.take(2 * P), center = parts.take(kTile), deviation = parts.take(kTile);
     along = reinterpret_cast<double*>(parts.take(2 * kTile * kPad));
+    const int64_t widest = P > 2 * H ? P : 2 * H;
+    for (uint32_t*& rows : half)
+      rows = reinterpret_cast<uint32_t*>(parts.take(s.half * kTile * widest / 2));
   }
 };
 

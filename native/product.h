@@ -1,32 +1,38 @@
 // Matrix products of padded rows, in blocks that are held in registers.
 #pragma once
 
-#include "vector.h"
+#include "half.h"
 
 namespace linoss {
 namespace {
 
 constexpr int kRows = W >= 16 ? 8 : 4;  // rows of a product that are held in registers
 
+inline vf multiply_add(vf a, vf b, vf sum) { return sum + a * b; }
+inline vf spread(float x) { return all(x); }
+inline vu spread(uint32_t x) { return x + vu{}; }
+inline vf load_right(const float* p) { return load(p); }
+inline vu load_right(const uint32_t* p) { return *reinterpret_cast<const vu*>(p); }
+
 // C (rows x columns) = A (rows x depth) B (depth x columns) + what `from` holds: C itself, a row for
 // all rows (`from_row` is 0), or nothing (null). `columns` is a multiple of kPad, and rows are
 // computed up to a multiple of 2 kRows, which divides kPad. A's element (i, k) is
-// a[i * a_row + k * a_depth].
-template <int R, int V>
-inline void product_block(int64_t depth, const float* a, int64_t a_row, int64_t a_depth,
-                          const float* b, int64_t b_row, float* c, int64_t c_row,
+// a[i * a_row + k * a_depth]. Elements of A and B are floats, or pairs of half.h along the depth.
+template <int R, int V, typename Element>
+inline void product_block(int64_t depth, const Element* a, int64_t a_row, int64_t a_depth,
+                          const Element* b, int64_t b_row, float* c, int64_t c_row,
                           const float* from, int64_t from_row) {
   vf sum[R][V];
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i)
     for (int v = 0; v < V; ++v) sum[i][v] = from ? load(from + i * from_row + v * W) : vf{};
   for (int64_t k = 0; k < depth; ++k) {
-    vf right[V];
-    for (int v = 0; v < V; ++v) right[v] = load(b + k * b_row + v * W);
+    decltype(load_right(b)) right[V];
+    for (int v = 0; v < V; ++v) right[v] = load_right(b + k * b_row + v * W);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
-      vf left = all(a[i * a_row + k * a_depth]);
-      for (int v = 0; v < V; ++v) sum[i][v] += left * right[v];
+      const auto left = spread(a[i * a_row + k * a_depth]);
+      for (int v = 0; v < V; ++v) sum[i][v] = multiply_add(left, right[v], sum[i][v]);
     }
   }
 #pragma GCC unroll 16
@@ -34,8 +40,9 @@ inline void product_block(int64_t depth, const float* a, int64_t a_row, int64_t 
     for (int v = 0; v < V; ++v) store(c + i * c_row + v * W, sum[i][v]);
 }
 
-void product(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t a_row,
-             int64_t a_depth, const float* b, int64_t b_row, float* c, int64_t c_row,
+template <typename Element>
+void product(int64_t rows, int64_t columns, int64_t depth, const Element* a, int64_t a_row,
+             int64_t a_depth, const Element* b, int64_t b_row, float* c, int64_t c_row,
              const float* from, int64_t from_row) {
   auto start = [&](int64_t i, int64_t j) { return from ? from + i * from_row + j : nullptr; };
   int64_t j = 0;

@@ -31,6 +31,10 @@ inline void store_step(T* p, int64_t row, const Step& s, int lanes = D) {
   auto put = [&](int r, vd x) { store_narrow(p + r * row, x, lanes); };
   put(0, s.zz), put(1, s.zy), put(2, s.yz), put(3, s.yy), put(4, s.fz), put(5, s.fy);
 }
+// The gradient of a step, of which d is that of the state after it, x the state before it, b its force.
+inline Step d_step_of(const State& d, const State& x, vd b) {
+  return {d.z * x.z, d.z * x.y, d.y * x.z, d.y * x.y, d.z * b, d.y * b};
+}
 inline Step& operator+=(Step& a, const Step& b) {
   a.zz += b.zz, a.zy += b.zy, a.yz += b.yz, a.yy += b.yy, a.fz += b.fz, a.fy += b.fy;
   return a;
@@ -56,27 +60,24 @@ inline void run(int64_t rows, const uint8_t* mask, State (&x)[K], StepAt step, F
 }
 
 // The adjoint, backwards in time. `d` is the gradient of the state after the last sample, and becomes
-// that of the state before the first; before(n, k) is the state before sample n, d_position(n, k) the
-// gradient of the position after it. give(n, k, d_force, d_step) takes the gradients, 0 if masked.
-template <int K, typename StepAt, typename Before, typename ForceAt, typename PositionAt,
-          typename Give>
-inline void pull_back(int64_t rows, const uint8_t* mask, State (&d)[K], StepAt step, Before before,
-                      ForceAt force, PositionAt d_position, Give give) {
+// that of the state before the first; d_position(n, k) is the gradient of the position after sample n.
+// give(n, k, d_force, d_after) takes the gradients of its force and of the state after it, 0 if masked.
+template <int K, typename StepAt, typename PositionAt, typename Give>
+inline void pull_back(int64_t rows, const uint8_t* mask, State (&d)[K], StepAt step,
+                      PositionAt d_position, Give give) {
   for (int64_t n = rows - 1; n >= 0; --n)
 #pragma GCC unroll 4
     for (int k = 0; k < K; ++k) {
       const vd dz = d[k].z, dy = d[k].y + d_position(n, k);
       if (mask && !mask[n]) {
         d[k].y = dy;
-        give(n, k, vd{}, Step{});
+        give(n, k, vd{}, State{});
         continue;
       }
       const Step& s = step(n, k);
-      const State& x = before(n, k);
-      const vd b = force(n, k);
       const vd d_force = s.fz * dz + s.fy * dy;
       d[k].z = s.zz * dz + s.yz * dy, d[k].y = s.zy * dz + s.yy * dy;
-      give(n, k, d_force, Step{dz * x.z, dz * x.y, dy * x.z, dy * x.y, dz * b, dy * b});
+      give(n, k, d_force, State{dz, dy});
     }
 }
 

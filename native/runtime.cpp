@@ -27,7 +27,7 @@ const char* instruction_set() { return "portable"; }
 // The level that the processor has; LINOSS_NATIVE_LEVEL (2, 3 or 4) asks for a lower one.
 int level() {
   static const int chosen = [] {
-    int best = __builtin_cpu_supports("x86-64-v4")   ? 4
+    int best = __builtin_cpu_supports("x86-64-v4") ? 4 + !!__builtin_cpu_supports("avx512bf16")
                : __builtin_cpu_supports("x86-64-v3") ? 3
                                                      : 2;
     const char* asked = std::getenv("LINOSS_NATIVE_LEVEL");
@@ -38,7 +38,8 @@ int level() {
 }
 
 const char* instruction_set() {
-  return level() == 4 ? "x86-64-v4" : level() == 3 ? "x86-64-v3" : "x86-64-v2";
+  static const char* const names[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4, AVX512-BF16"};
+  return names[level() - 2];
 }
 #endif
 

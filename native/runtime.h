@@ -33,21 +33,26 @@ using U32 = ffi::Buffer<ffi::U32>;
 // ---- Instruction sets ----
 
 // LINOSS_CHOOSE(Table, name) declares the table of each instruction set, and the function `name`,
-// which gives the one for this processor.
+// which gives the one for this processor. LINOSS_CHOOSE_HALF is for kernels with products of half.h.
 #ifdef LINOSS_PORTABLE
 #define LINOSS_CHOOSE(Table, name)             \
   namespace portable { extern const Table name; } \
   static const Table& name() { return portable::name; }
+#define LINOSS_CHOOSE_HALF LINOSS_CHOOSE
 #else
-// Level 2, 3 or 4 of x86-64.
+// Level 2, 3 or 4 of x86-64, or 5 for level 4 with AVX512-BF16.
 int level();
-#define LINOSS_CHOOSE(Table, name)       \
-  namespace v2 { extern const Table name; } \
-  namespace v3 { extern const Table name; } \
-  namespace v4 { extern const Table name; } \
-  static const Table& name() {           \
-    return level() == 4 ? v4::name : level() == 3 ? v3::name : v2::name; \
+#define LINOSS_BY_LEVEL(Table, name, choose) \
+  namespace v2 { extern const Table name; }  \
+  namespace v3 { extern const Table name; }  \
+  namespace v4 { extern const Table name; }  \
+  static const Table& name() {               \
+    return choose level() >= 4 ? v4::name : level() == 3 ? v3::name : v2::name; \
   }
+#define LINOSS_CHOOSE(Table, name) LINOSS_BY_LEVEL(Table, name, )
+#define LINOSS_CHOOSE_HALF(Table, name)          \
+  namespace v4_bf16 { extern const Table name; } \
+  LINOSS_BY_LEVEL(Table, name, level() == 5 ? v4_bf16::name :)
 #endif
 
 // ---- Handlers ----

@@ -123,9 +123,10 @@ inline void backward_tile(const Part<T>& p, int64_t from, int64_t j, const T* d_
     before[n + 1].z = x.z, before[n + 1].y = x.y;
   });
   pull_back<1>(
-      rows, mask, d_state, step, [&](int64_t n, int) -> const State& { return before[n]; }, force,
+      rows, mask, d_state, step,
       [&](int64_t n, int) { return load_wide(d_positions + at(n), lanes); },
-      [&](int64_t n, int, vd d_b, const Step& d_here) {
+      [&](int64_t n, int k, vd d_b, const State& d_after) {
+        const Step d_here = d_step_of(d_after, before[n], force(n, k));
         store_narrow(d_force + at(n), d_b, lanes);
         if (kVarying)
           store_step(d_step + step_at(n), p.step_row, d_here, lanes);

@@ -16,7 +16,7 @@ namespace nb = nanobind;
 
 namespace linoss::block {
 
-LINOSS_CHOOSE(Table, kernels)
+LINOSS_CHOOSE_HALF(Table, kernels)
 
 using Array = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Changing = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
@@ -48,7 +48,8 @@ class Stream {
   // counts: streams, likewise, where the head pools; else empty. scheme: for irregular samples.
   Stream(Array encoder, Array encoder_bias, const std::vector<std::vector<Array>>& blocks,
          Array decoder, Array decoder_bias, Changing states, Changing pooled, Counts counts,
-         const std::string& pooling, bool squash, double epsilon, const std::string& scheme)
+         const std::string& pooling, bool squash, double epsilon, const std::string& scheme,
+         bool half)
       : encoder_(encoder, encoder_bias), decoder_(decoder, decoder_bias), states_(states),
         pooled_(pooled), counts_(counts), means_(pooling == "mean"), pools_(!pooling.empty()),
         squash_(squash), sizes_{1,
@@ -57,7 +58,9 @@ class Stream {
                                 int64_t(states.shape(3)),
                                 Scheme::constant,
                                 float(epsilon),
-                                blocks[0][7].ndim() == 2},
+                                blocks[0][7].ndim() == 2,
+                                half,
+                                0},
         varying_(sizes_), features_(padded(encoder_.out)), answer_(padded(decoder_.out)),
         workspace_(Tile(sizes_, nullptr).parts.size) {
     varying_.scheme = scheme_of(scheme);
@@ -85,7 +88,7 @@ class Stream {
     encoder_(sample, features);
     for (size_t b = 0; b < packed_.size() / 2; ++b) {
       const Place q = {packed_[2 * b + varies]->at, workspace_.at, 0, 0, 1, s.hidden, features, &mask,
-                       &interval, nullptr, nullptr};
+                       &interval, nullptr, nullptr, nullptr, false};
       float* state = states_.data() + (b * states_.shape(1) + i) * 2 * s.state;
       kernels().drive(s, q);
       kernels().oscillate(s, q, state, state);
@@ -112,6 +115,7 @@ class Stream {
                            w[varies ? 5 : 4].data(), w[6].data(), w[7].data()},
                varies ? kSchemeRows : kStepRows);
     pack_glu(sizes_, p, w[8].data(), w[9].data());
+    kernels().prepare(sizes_, memory->at);
     return memory;
   }
 
@@ -127,7 +131,7 @@ class Stream {
 LINOSS_MODULE([](nb::module_& m) {
   nb::class_<Stream>(m, "Stream")
       .def(nb::init<Array, Array, const std::vector<std::vector<Array>>&, Array, Array, Changing,
-                    Changing, Counts, const std::string&, bool, double, const std::string&>())
+                    Changing, Counts, const std::string&, bool, double, const std::string&, bool>())
       .def("step", &Stream::step);
 });
 

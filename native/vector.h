@@ -15,8 +15,15 @@ typedef float vf __attribute__((vector_size(W * 4), may_alias));
 typedef int32_t vi __attribute__((vector_size(W * 4), may_alias));
 typedef uint32_t vu __attribute__((vector_size(W * 4), may_alias));
 typedef double vd __attribute__((vector_size(D * 8), may_alias));
+typedef float vn __attribute__((vector_size(D * 4), aligned(4), may_alias));  // lies anywhere
 typedef int64_t vl __attribute__((vector_size(D * 8), may_alias));
 
+// 0, 1, ... W - 1: a constant, to which the first one is added at once, not lane by lane.
+inline vu places() {
+  vu x = {};
+  for (int i = 0; i < W; ++i) x[i] = i;
+  return x;
+}
 inline vf all(float x) { return x - vf{}; }
 inline vd wide(double x) { return x - vd{}; }
 inline vf load(const float* p) { return *reinterpret_cast<const vf*>(p); }
@@ -141,9 +148,7 @@ inline void rotation(vd turns, vd& cosine, vd& sine) {
 
 // Random bits of W neighbours from `position` on: the generator of nn/_dropout.py.
 inline vu random_bits(const uint32_t words[2], uint32_t position) {
-  vu x;
-  for (int i = 0; i < W; ++i) x[i] = position + i;
-  x ^= words[0];
+  vu x = (places() + position) ^ words[0];
   x = (x ^ (x >> 16)) * 0x7FEB352Du;
   x += words[1];
   x = (x ^ (x >> 15)) * 0x846CA68Bu;

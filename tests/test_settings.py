@@ -185,8 +185,8 @@ CHOICES = [
 @pytest.mark.parametrize(("name", "choice"), CHOICES)
 def test_there_is_a_model_of_every_choice(name, choice):
     sizes = {"in_size": 2, "out_size": 3, "hidden_size": 4, "state_size": 3, "num_blocks": 1}
-    if name == "mixer":  # some have no state_size: the default
-        del sizes["state_size"]
+    if name == "mixer":  # some have no such sizes: the defaults
+        del sizes["state_size"], sizes["num_blocks"]
     horizon = 2 if choice == "forecasting" else None
     config = LinOSSConfig(**sizes, horizon=horizon, **{name: choice})
     answers = LinOSS(config, key=jax.random.key(0))(np.ones((2, 5, 2)))

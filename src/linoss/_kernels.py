@@ -44,6 +44,11 @@ def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:
     return kernel(*arguments, **attributes)
 
 
+def padded(size: int) -> int:
+    """A row of so many numbers in the kernels' memory."""
+    return -(-size // 16) * 16
+
+
 def tiles(time: int) -> int:
     """How many states a kernel keeps for a sequence of so many steps."""
     return -(-time // native.tile)

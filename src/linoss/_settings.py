@@ -53,7 +53,9 @@ StateSize = Annotated[
         search=[16, 32, 64, 128],
     ),
 ]
-MixerName = Literal["linoss", "lru", "s5", "s4d", "s6", "mamba", "lstm", "gru"]
+MixerName = Literal[
+    "linoss", "lru", "s5", "s4d", "s6", "mamba", "lstm", "gru", "ncde", "nrde", "log-ncde"
+]
 Mixer = Annotated[
     MixerName, _model("What moves information along time: oscillators, or another model.")
 ]
@@ -69,6 +71,20 @@ ConvSize = Annotated[
     int, _model("Number of samples that Mamba's convolution reads.", within=_COUNT)
 ]
 Expansion = Annotated[int, _model("Inner channels of Mamba for each channel.", within=_COUNT)]
+FieldWidth = Annotated[
+    int, _model("Width of the perceptron that is a CDE's vector field.", within=_COUNT)
+]
+FieldDepth = Annotated[int, _model("Number of its hidden layers.", within=_COUNT)]
+FieldScale = Annotated[
+    int | float, _model("What its weights are divided by at the start.", within=_POSITIVE)
+]
+SignatureDepth = Annotated[
+    int, _model("Depth of the log-signatures of nrde and log-ncde.", within="[1, 2]")
+]
+SignatureSteps = Annotated[int, _model("Samples of each of their windows.", within=_COUNT)]
+SolverSteps = Annotated[
+    int, _model("Steps of a CDE's solver for each sample or window.", within=_COUNT)
+]
 NumBlocks = Annotated[int, _model("Number of blocks.", within=_COUNT, search=(1, 4))]
 Scheme = Annotated[
     str, _model("Discretisation, see linoss.discretize.", choices="linoss.dynamics:SCHEMES")
@@ -128,6 +144,14 @@ Pooling = Annotated[
     _model("Features from which a sequence is answered: their mean, or those of the last step."),
 ]
 Squash = Annotated[bool, _model("Regression with every: end in a tanh, for targets in [-1, 1].")]
+PrecisionName = Literal["float32", "bfloat16"]
+Precision = Annotated[
+    PrecisionName,
+    _model(
+        "Numbers that matrix products of blocks multiply; bfloat16 ones are summed in float32, in "
+        "which all else is computed."
+    ),
+]
 
 # ---- Training ----
 
@@ -211,6 +235,16 @@ ClassWeight = Annotated[
 
 Verbose = Annotated[int | bool, Setting("1 to show a live line of progress.", within="[0, inf)")]
 
+MEMORY = 10**9
+Memory = Annotated[
+    int,
+    Setting(
+        "Bytes that an update may keep of its forward pass, beside the inputs of blocks, instead "
+        "of computing them again in the backward pass. Results do not depend on it.",
+        within="[0, inf)",
+    ),
+]
+
 # ---- Estimators ----
 
 
@@ -227,6 +261,7 @@ class SequenceSettings:
     bidirectional: Bidirectional = False
     norm: NormKind | None = "batch"
     dropout: Dropout = 0.1
+    precision: Precision = "float32"
     time_channel: Annotated[bool, _model("Add a channel with the time since the start.")] = False
     model_options: Annotated[
         dict[str, Any] | None,
@@ -265,6 +300,7 @@ class SequenceSettings:
             other="a pair of them",
         ),
     ] = None
+    memory: Memory = MEMORY
     verbose: Verbose = 0
 
 

@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from linoss.experiments import _paper, reproduce
+from linoss.experiments import _models, _paper, reproduce
 from linoss.experiments._accuracy import seed_table
 from linoss.experiments._markdown import judged
 from linoss.experiments._results import ExperimentResult, read_results
@@ -22,7 +22,7 @@ def test_all_twelve_counts_are_exact(tmp_path):
     assert table.count("| yes |") == 12
 
 
-@pytest.mark.parametrize("model", ["lru", "s5", "s6", "mamba"])
+@pytest.mark.parametrize("model", sorted(_models.MODELS))
 def test_counts_of_models_to_compare_with_are_exact(tmp_path, model):
     table = reproduce("parameters", models=[model], out=tmp_path).read_text()
     results = read_results(tmp_path / "parameters")

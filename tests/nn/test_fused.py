@@ -327,7 +327,7 @@ PROGRAM = """
 import os, sys
 os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]))
 import equinox as eqx, jax, jax.numpy as jnp, linoss, numpy as np
-results = []
+results = {"float32": [], "bfloat16": []}
 for batch, scheme, both in ((19, "im", False), (1, "exact", True), (3, "im", False)):
     new = lambda i: linoss.LinOSSLayer(20, 9, scheme=scheme, key=jax.random.key(i))
     block = linoss.Block(
@@ -337,24 +337,27 @@ for batch, scheme, both in ((19, "im", False), (1, "exact", True), (3, "im", Fal
     weights, rest = eqx.partition(block, linoss.trainable(block))
     words = jnp.array([1, 2], jnp.uint32)
     intervals = 0.5 + jax.random.uniform(jax.random.key(3), u.shape[:2]) if both else None
-    samples = linoss.nn.Samples(u, intervals=intervals, engine="native")
+    precision = "bfloat16" if batch == 3 else "float32"
+    samples = linoss.nn.Samples(u, intervals=intervals, engine="native", precision=precision)
     train = lambda w, u: eqx.combine(w, rest).run(u, samples, None, words)[0]
     out, pull_back = jax.vjp(train, weights, u)
-    results += jax.tree.leaves(jax.device_get((out, pull_back(out))))
-np.save(sys.argv[2], np.concatenate([np.ravel(x) for x in results]))
+    results[precision] += jax.tree.leaves(jax.device_get((out, pull_back(out))))
+joined = {name: np.concatenate([np.ravel(x) for x in found]) for name, found in results.items()}
+np.savez(sys.argv[2], **joined)
 """
 
 
 @pytest.fixture(scope="module")
 def results_of_a_process(tmp_path_factory):
-    """Values and gradients of a block, computed on so many cores by a process of its own."""
+    """Values and gradients of a block in both precisions, computed on so many cores by a process of
+    its own."""
 
     def run(cores, **environment):
-        file = tmp_path_factory.mktemp("process") / "results.npy"
+        file = tmp_path_factory.mktemp("process") / "results.npz"
         command = [sys.executable, "-c", PROGRAM, str(cores), str(file)]
         environment = {**os.environ, "JAX_ENABLE_X64": "0", **environment}
         subprocess.run(command, env=environment, capture_output=True, check=True)
-        return np.load(file)
+        return dict(np.load(file))
 
     return run
 
@@ -370,15 +373,19 @@ def test_any_number_of_threads_gives_the_same_bits(
     results_of_a_process, results_on_two_cores, cores
 ):
     """Each process has its own number of cores to run on."""
-    assert results_of_a_process(cores).tobytes() == results_on_two_cores.tobytes()
+    found = results_of_a_process(cores)
+    for precision, expected in results_on_two_cores.items():
+        assert found[precision].tobytes() == expected.tobytes()
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("level", ["2", "3"])
+@pytest.mark.parametrize("level", ["2", "3", "4"])
 def test_lower_instruction_sets_compute_the_same(results_of_a_process, results_on_two_cores, level):
     """With channels that leave vectors of every width in part or wholly unused."""
-    found = results_of_a_process(2, LINOSS_NATIVE_LEVEL=level)
-    np.testing.assert_allclose(found, results_on_two_cores, rtol=1e-3, atol=1e-3)
+    found, expected = results_of_a_process(2, LINOSS_NATIVE_LEVEL=level), results_on_two_cores
+    np.testing.assert_allclose(found["float32"], expected["float32"], rtol=1e-3, atol=1e-3)
+    apart = np.linalg.norm(found["bfloat16"] - expected["bfloat16"])
+    assert apart < 1e-3 * np.linalg.norm(expected["bfloat16"])  # a rounding is 2^-8 at most
 
 
 @pytest.mark.parametrize("case", ["double precision", "a scheme without native formulas"])

@@ -14,7 +14,7 @@ from linoss._settings import MixerName
 from linoss.nn import MIXERS, Samples, trainable
 
 T, H, M = 70, 5, 6
-OTHERS = [name for name in MIXERS if name != "linoss"]
+OTHERS = [name for name, kind in MIXERS.items() if name != "linoss" and not kind.follows]
 OPTIONS = {"s5": {"state_blocks": 3}, "mamba": {"conv_size": 3, "expansion": 2}}
 
 

@@ -138,8 +138,9 @@ def test_varying_steps_with_a_mask_are_constant_ones_repeated():
     repeated = jnp.broadcast_to(step[:, None, None], (6, batch, time, m))
     found, (found_d_force, d_steps, found_d_start) = run(repeated)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
-    np.testing.assert_array_equal(found_d_force, d_force)
-    np.testing.assert_array_equal(found_d_start, d_start)
+    # To rounding: which product of a sum is fused with it, the compiler chooses for each kernel.
+    np.testing.assert_allclose(found_d_force, d_force, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found_d_start, d_start, rtol=1e-12, atol=1e-14)
     assert np.all(np.asarray(d_steps)[:, np.asarray(mask) == 0] == 0)
     np.testing.assert_allclose(d_steps.sum((1, 2)), d_step, rtol=1e-12)
 

@@ -100,6 +100,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
                 extra=self._extra(),
                 arrays=self._arrays(),
                 mesh=make_mesh(self.devices),
+                memory=self.memory,
             )
         self.model_, self.inputs_, self.objective_ = result.model, inputs, objective
         self.history_, self.n_steps_ = result.history, result.steps
@@ -192,8 +193,9 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
 
     @property
     def can_stream_(self) -> bool:
-        """Whether it reads sequences forwards in time only."""
-        return not self.model_.config.bidirectional
+        """Whether it reads sequences forwards in time only, a sample at a time."""
+        config = self.model_.config
+        return not config.bidirectional and not MIXERS[config.mixer].follows
 
     @property
     def own_scores_(self) -> dict[str, float]:
@@ -211,7 +213,8 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
     def _extra(self) -> dict[str, Any]:
         """Return what a directory holds beside the model, as JSON values."""
         described = describe(self, self._fitted())
-        del described["parameters"]["devices"]  # a run may be resumed on others
+        for name in ("devices", "memory"):  # a run may be resumed with others
+            del described["parameters"][name]
         return described
 
     def _fitted(self) -> dict[str, Any]:

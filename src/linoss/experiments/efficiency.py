@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from linoss._settings import MEMORY
 from linoss._stderr import say
 from linoss.experiments import _paper, _textbook
 from linoss.experiments._execute import left_for_all, refuse_difference
@@ -38,7 +39,7 @@ NAME, TITLE = "efficiency", "Memory and run time"
 METHODS = ("textbook", "linoss")
 SCOPE = Scope(data_sets=(*_paper.UEA, "PPG"), models=("im", "imex"), beside=("damped",))
 REPEATS = {"paper": 5, "quick": 2}
-Method = Literal["textbook", "linoss"]
+Method = Literal["textbook", "linoss", "linoss, bfloat16"]
 _ENDED = "has ended"
 
 
@@ -112,15 +113,17 @@ def run(options: Options) -> None:
         )
 
 
-def compare(size: MeasuredSize, repeats: int) -> dict[str, dict[str, Any] | None]:
+def compare(
+    size: MeasuredSize, repeats: int, methods: Sequence[Method] = METHODS
+) -> dict[str, dict[str, Any] | None]:
     """For each method the first step, the median of the turns that follow, and the peak memory.
 
     None for a method whose process has ended, as systems do with one that needs too much memory;
     and for memory where the system does not tell.
     """
-    workers = {method: Worker(method, size) for method in METHODS}
+    workers = {method: Worker(method, size) for method in methods}
     asks = [Worker.step, *[Worker.turn] * repeats, Worker.memory]
-    answers: dict[str, list[float]] = {method: [] for method in METHODS}
+    answers: dict[str, list[float]] = {method: [] for method in methods}
     try:
         for ask in asks:
             for method, worker in list(workers.items()):
@@ -208,7 +211,7 @@ class Worker:
         self.process.stdout.close()
 
 
-def make_model(size: MeasuredSize) -> LinOSS:
+def make_model(size: MeasuredSize, precision: str = "float32") -> LinOSS:
     """The paper's model of a size."""
     config = LinOSSConfig.published(
         in_size=size.in_size,
@@ -218,6 +221,7 @@ def make_model(size: MeasuredSize) -> LinOSS:
         num_blocks=size.num_blocks,
         task="classification" if size.every is None else "regression",
         every=size.every,
+        precision=precision,
         **{**SETTINGS[size.model], **size.own},
     )
     return LinOSS(config, key=jax.random.key(0))
@@ -225,7 +229,7 @@ def make_model(size: MeasuredSize) -> LinOSS:
 
 def training_step(method: Method, size: MeasuredSize) -> Callable[[], None]:
     """Forward, backward and Adam for a whole model, on random data."""
-    model = make_model(size)
+    model = make_model(size, "bfloat16" if "bfloat16" in method else "float32")
     weights, rest = eqx.partition(model, trainable(model))
     optimizer = optax.adam(1e-3)
     key = jax.random.key(1)
@@ -241,7 +245,7 @@ def training_step(method: Method, size: MeasuredSize) -> Callable[[], None]:
         if method == "textbook":
             answers, norms = _textbook.model(model, u, key), None
         else:
-            answers, norms = model.training_pass(u, key=key)
+            answers, norms = model.training_pass(u, key=key, memory=MEMORY)
         if size.every is None:
             losses = optax.softmax_cross_entropy_with_integer_labels(answers, target)
         else:

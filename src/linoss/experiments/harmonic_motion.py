@@ -43,8 +43,13 @@ _HEAD = {"task": "regression", "every": 1}
 
 def run(options: Options) -> None:
     """Train every model, by default with the first seed."""
+    execute(runs_of(options), make_problem, options, measure)
+
+
+def runs_of(options: Options) -> list[ExperimentRun]:
+    """All that there is to train."""
     updates = options.max_steps or UPDATES[options.protocol]
-    runs = [
+    return [
         ExperimentRun(
             experiment=NAME,
             data_set=NAME,
@@ -58,7 +63,6 @@ def run(options: Options) -> None:
         for model in options.models or SCOPE.models
         for seed in options.seeds or SCOPE.seeds
     ]
-    execute(runs, make_problem, options, measure)
 
 
 def simple_harmonic_motion(

@@ -8,6 +8,7 @@ import numpy as np
 from linoss.experiments import _paper
 from linoss.experiments._figures import Figures
 from linoss.experiments._markdown import ABSENT, table
+from linoss.experiments._models import buffers
 from linoss.experiments._protocol import MODELS as SETTINGS
 from linoss.experiments._protocol import NAMES, Options, Scope, counted
 from linoss.experiments._results import ExperimentResult, made_by, write_result
@@ -35,7 +36,7 @@ def run(options: Options) -> None:
                 data_set=data_set,
                 model=model,
                 settings={"model": {"in_size": config.in_size, **_sizes(chosen)}},
-                outcome=count(config),
+                outcome=count(config, buffers(data_set, model)),
                 made=made_by(options.command(NAME), 0.0),
             )
             write_result(options.out / NAME / data_set / model, result)
@@ -45,13 +46,13 @@ def _sizes(chosen: _paper.Hyperparameters) -> dict[str, int]:
     return {n: getattr(chosen, n) for n in ("hidden_size", "state_size", "num_blocks")}
 
 
-def count(config: LinOSSConfig) -> dict[str, int]:
-    """Learned numbers, and with the norms' statistics, as the paper counts."""
+def count(config: LinOSSConfig, further: int = 0) -> dict[str, int]:
+    """Learned numbers, and with the norms' statistics and `further` ones, as the paper counts."""
     shapes = eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
     model = jax.tree.map(lambda x: jnp.asarray(np.zeros(x.shape, x.dtype)), shapes)
     return {
         "learned": count_parameters(model),
-        "parameters": count_parameters(model, buffers=True),
+        "parameters": count_parameters(model, buffers=True) + further,
     }
 
 
@@ -72,5 +73,8 @@ def report(results: list[ExperimentResult], figures: Figures) -> str:
             ]
         )
     head = ["set", "model", "here", "paper", "equal", "of these learned"]
-    words = "Counted as the paper does, with the statistics of the norms, which are not learned."
+    words = (
+        "Counted as the paper does, with numbers that are not learned: statistics of the norms, "
+        "of NRDE and Log-NCDE the ends of windows, and of Log-NCDE the pairs of channels."
+    )
     return "\n".join([words, "", table(head, rows)])

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray, UInt32
 from linoss._arrays import align
 from linoss._checks import AnyArray
 from linoss._declare import check_value
-from linoss._settings import Dropout, NormKind
+from linoss._settings import Dropout, NormKind, PrecisionName
 from linoss.nn._dropout import dropout
 from linoss.nn._fused import (
     Form,
@@ -23,8 +23,10 @@ from linoss.nn._fused import (
     fused_mixer,
     start_of_shard,
 )
+from linoss.nn._keep import Kept
 from linoss.nn._mixer import AbstractMixer
 from linoss.nn._norm import AbstractNorm, make_norm
+from linoss.nn._products import product
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState
 
@@ -45,9 +47,11 @@ class GLU(eqx.Module):
         linear = eqx.nn.Linear(hidden_size, 2 * hidden_size, use_bias=bias, key=key)
         self.weight, self.bias = linear.weight, linear.bias
 
-    def __call__(self, x: Float[Array, "*batch hidden"]) -> Float[Array, "*batch hidden"]:
+    def __call__(
+        self, x: Float[Array, "*batch hidden"], precision: PrecisionName = "float32"
+    ) -> Float[Array, "*batch hidden"]:
         """The gated values."""
-        both = x @ self.weight.T
+        both = product(x, self.weight, precision)
         if self.bias is not None:
             both = both + align(self.bias, both)
         gate, value = jnp.split(both, 2, axis=-1)
@@ -145,7 +149,8 @@ class Block(eqx.Module):
         y, state, norm = self._mixed(u, samples, state, training=words is not None)
         first, second = (None, None) if words is None else jnp.split(_both_words(words), 2)
         y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, first, samples.split)
-        return u + dropout(self.glu(y), self.dropout, second, samples.split), state, norm
+        gated = self.glu(y, samples.precision)
+        return u + dropout(gated, self.dropout, second, samples.split), state, norm
 
     def _mixed(
         self,
@@ -220,14 +225,15 @@ class Block(eqx.Module):
         *,
         moments: Float[Array, "2 hidden"] | None = None,
         steps: tuple[Float[Array, "rows m"], ...] | None = None,
+        keep: Kept = Kept.NONE,
     ) -> tuple[Float[Array, "*batch time hidden"], Any, AbstractNorm, Averages]:
         """`run` as a native pass, with averages of the output.
 
         `moments` are mean and variance of this device's `u`, and `steps` the rows of the mixers'
-        steps, if they are known.
+        steps, if they are known; `keep` is for the backward pass.
         """
         if not self._whole:
-            return self._run_rest(u, samples, state, words, moments)
+            return self._run_rest(u, samples, state, words, moments, keep)
         *batch, time, hidden = u.shape
         mean, scale, norm = self.norm.mean_and_scale(
             u, samples, training=words is not None, moments=moments
@@ -240,7 +246,8 @@ class Block(eqx.Module):
             weights.append(MixerWeights(mean, scale, B, bias, step, C, D))
             scheme = "" if samples.intervals is None else mixer.native_scheme or ""
             rate = 0.0 if words is None else self.dropout
-            forms.append(Form(rate, self.norm.epsilon_over_channels, scheme))
+            epsilon, half = self.norm.epsilon_over_channels, samples.precision == "bfloat16"
+            forms.append(Form(rate, epsilon, scheme, half))
         extra = jnp.zeros((0, 0, 0), jnp.float32)
         if self.backward_mixer is not None:
             rest = self.backward_mixer.init_state(tuple(batch))
@@ -251,7 +258,7 @@ class Block(eqx.Module):
         start = before.oscillators.reshape(-1, *before.oscillators.shape[-2:])
         first_sample = samples.split.first_sample(math.prod(batch), time)
         results: Any = fused_block(
-            forms[0],
+            forms[0]._replace(keep=keep),
             sequences,
             weights[0],
             self._glu_weights,
@@ -276,6 +283,7 @@ class Block(eqx.Module):
         state: Any,
         words: UInt32[Array, "2"] | None,
         moments: Float[Array, "2 hidden"] | None,
+        keep: Kept,
     ) -> tuple[Float[Array, "*batch time hidden"], Any, AbstractNorm, Averages]:
         """`run_fused` for a mixer that has no native form: norm and mixer by JAX, the rest as a
         native pass over a block without oscillators, to which the mixer's output is added."""
@@ -285,8 +293,9 @@ class Block(eqx.Module):
         B, step, C = (none.reshape(shape) for shape in ((0, hidden), (6, 0), (hidden, 0)))
         silent = MixerWeights(zero, zero, B, none, step, C, zero)
         first_sample = samples.split.first_sample(math.prod(batch), time)
+        rate, half = 0.0 if words is None else self.dropout, samples.precision == "bfloat16"
         results: Any = fused_block(
-            Form(0.0 if words is None else self.dropout),
+            Form(rate, half=half, keep=keep & Kept.GATES),
             u.reshape(-1, time, hidden),
             silent,
             self._glu_weights,

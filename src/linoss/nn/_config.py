@@ -35,6 +35,12 @@ class LinOSSConfig:
     state_blocks: settings.StateBlocks = 1
     conv_size: settings.ConvSize = 4
     expansion: settings.Expansion = 2
+    field_width: settings.FieldWidth = 128
+    field_depth: settings.FieldDepth = 3
+    field_scale: settings.FieldScale = 1.0
+    signature_depth: settings.SignatureDepth = 2
+    signature_steps: settings.SignatureSteps = 8
+    solver_steps: settings.SolverSteps = 1
 
     scheme: settings.Scheme = "im"
     parameterization: settings.Parameterization = "relu"
@@ -51,6 +57,7 @@ class LinOSSConfig:
     dropout: settings.Dropout = 0.05
     glu_bias: settings.GluBias = True
     bidirectional: settings.Bidirectional = False
+    precision: settings.Precision = "float32"
 
     pooling: settings.Pooling = "mean"
     every: settings.Every | None = None

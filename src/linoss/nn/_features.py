@@ -1,5 +1,6 @@
 """The encoder and the blocks of a model: from samples to features."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import UInt32
 from linoss.nn._block import Averages, Block
 from linoss.nn._fused import encode
 from linoss.nn._heads import Features, affine
+from linoss.nn._keep import kept_products
 from linoss.nn._norm import AbstractNorm
 from linoss.nn._samples import Samples
 
@@ -68,6 +70,14 @@ def _fused(
         stack(arrays)
     )  # compiled once for all blocks
     finals, norms, averages = [], [], Averages(jnp.zeros(0), moments)
+    keep = kept_products(
+        0 if words is None else samples.memory,
+        samples=math.prod(batch) * time,
+        hidden=hidden.shape[-1],
+        pairs=steps[0].shape[-1] if steps else 0,
+        blocks=len(blocks),
+        precision=samples.precision,
+    )
     for i, block in enumerate(blocks):
         hidden, final, norm, averages = block.run_fused(
             hidden,
@@ -76,6 +86,7 @@ def _fused(
             None if words is None else words[i],
             moments=averages.moments,
             steps=tuple(rows[i] for rows in steps),
+            keep=keep[i],
         )
         finals.append(final)
         norms.append(norm)

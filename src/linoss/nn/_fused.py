@@ -1,9 +1,10 @@
 """Encoder and whole blocks in native passes over tiles of time that stay in cache.
 
 The block of `_block.py` in plain JAX is the definition; the native one computes the same values and
-gradients, dropout included. For the backward pass it keeps the block's input and the oscillators'
-states at the start of each tile, and recomputes the rest. A pass also computes mean and variance of
-each channel of its output, for the norm of the next block.
+gradients, dropout included. For the backward pass it keeps the block's input, the oscillators'
+states at the start of each tile, and products for which there is memory (`_keep.py`); it recomputes
+the rest. A pass also computes mean and variance of each channel of its output, for the norm of the
+next block.
 
 Each pass has a custom derivative, because it has a backward pass of its own in C++.
 """
@@ -20,7 +21,10 @@ from jaxtyping import Float, UInt8, UInt32
 
 from linoss import _kernels
 from linoss._arrays import align
+from linoss._settings import PrecisionName
 from linoss.dynamics import Transition
+from linoss.nn._keep import Kept
+from linoss.nn._products import product
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState, end_of_segments, scan_forces, state_before_shard
 
@@ -33,11 +37,15 @@ class Form(NamedTuple):
     """Of a norm over channels, see `AbstractNorm.epsilon_over_channels`."""
     scheme: str = ""
     """By whose formulas steps vary, see `Scheme.native`; empty for a constant step."""
+    half: bool = False
+    """Whether products round to bfloat16 what they multiply."""
+    keep: Kept = Kept.NONE
+    """What the forward pass keeps for the backward pass."""
 
     @property
     def attributes(self) -> dict[str, Any]:
         """As kernels take them."""
-        return {"epsilon": np.float64(self.epsilon), "scheme": self.scheme}
+        return {"epsilon": np.float64(self.epsilon), "scheme": self.scheme, "half": self.half}
 
 
 class MixerWeights(NamedTuple):
@@ -93,18 +101,21 @@ def fused_block(
     `words` are two words for each dropout, the index of the first sample, and the number of samples
     from one sequence to the next. `extra`, which may be empty, is added before GELU.
     """
+    form = form._replace(keep=Kept.NONE)
     return _run(form, u, mixer, glu, words, visits, extra, start)[:4]
 
 
 def _run(form: Form, u: Array, *arguments: Any) -> Any:
     *_, start = arguments
     batch, time, hidden = u.shape
+    width = form.keep.width(hidden, start.shape[1])
     results = (
         _shape(u.shape),
         _shape(start.shape),
         _shape((batch, hidden)),
         _shape((2, hidden)),
         _shape((batch, _kernels.tiles(time), 2, start.shape[1])),
+        _shape((batch, time, width) if width else (0, 0, 0)),
     )
     return _kernels.call(
         "linoss_block_forward",
@@ -112,18 +123,19 @@ def _run(form: Form, u: Array, *arguments: Any) -> Any:
         u,
         *jax.tree.leaves(arguments),
         rate=np.float64(form.dropout),
+        keep=np.int64(form.keep),
         **form.attributes,
     )
 
 
 def _forward(form: Form, *arguments: Any) -> tuple[Any, Any]:
     *given, start = custom_vjp_primal_tree_values(arguments)
-    *results, kept = _run(form, *given, start)
-    return tuple(results), (given, kept, results[-1])
+    *results, kept, record = _run(form, *given, start)
+    return tuple(results), (given, kept, record, results[-1])
 
 
 def _backward(form: Form, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
-    given, kept, moments = residuals
+    given, kept, record, moments = residuals
     u, mixer, glu, words, visits, extra = given
     if isinstance(cotangents[0], SymbolicZero):  # only the means were used
         cotangents = (jnp.zeros((0, 0, 0), jnp.float32), *cotangents[1:])
@@ -135,8 +147,9 @@ def _backward(form: Form, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         "linoss_block_backward",
         tuple(_shape(x.shape) for x in wanted),
         *jax.tree.leaves(given),
-        *(kept, moments, d_out, d_final, d_means, d_moments),
+        *(kept, record, moments, d_out, d_final, d_means, d_moments),
         rate=np.float64(form.dropout),
+        keep=np.int64(form.keep),
         **form.attributes,
     )
     *d_weights, d_gate, d_gate_bias, d_intervals, d_forces, d_extra, d_start = d_all
@@ -232,15 +245,18 @@ def start_of_shard(
     transition = Transition(mixer.step[:4].T.reshape(-1, 2, 2), mixer.step[4:].T)
     mask = None if samples.mask is None else samples.mask.reshape(u.shape[:2])
     weights = (transition, mixer.input_weight, mixer.bias, mixer.mean, mixer.scale)
-    end: Any = end_of_segments(_advance, weights, u, mask, jnp.zeros_like(start))
+    advance = partial(_advance, samples.precision)
+    end: Any = end_of_segments(advance, weights, u, mask, jnp.zeros_like(start))
     return state_before_shard(
         transition, end, time=u.shape[1], initial_state=start, mask=mask, time_axis=time_axis
     )
 
 
-def _advance(weights: Any, u: Array, mask: Array | None, state: Array) -> Array:
+def _advance(
+    precision: PrecisionName, weights: Any, u: Array, mask: Array | None, state: Array
+) -> Array:
     """The state after a segment."""
     transition, B, bias, mean, scale = weights
-    force = ((u - align(mean, u)) * align(scale, u)) @ B.T
+    force = product((u - align(mean, u)) * align(scale, u), B, precision)
     force, before = force + align(bias, force), OscillatorState(state, None)
     return scan_forces(transition, force, before, mask=mask, engine="native")[1].oscillators

@@ -5,6 +5,7 @@ A head answers once for a whole sequence (`__call__`), or at every step from the
 """
 
 import abc
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,6 +17,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from linoss._arrays import align, steps
 from linoss._settings import Pooling
 from linoss.nn._samples import Samples
+from linoss.nn._split import WHOLE
 
 
 class Features(NamedTuple):
@@ -279,8 +281,10 @@ class ForecastHead(AbstractHead):
             mask = None if mask is None else mask | (ahead >= 0)
             intervals = None if intervals is None else jnp.where(ahead >= 0, 1, intervals)
             lengths = lengths + self.horizon
-        whole = Samples(values, mask, intervals, lengths, engine=samples.engine).joined()
-        return whole.shard(samples.split)
+        whole = replace(
+            samples, values=values, mask=mask, intervals=intervals, lengths=lengths, split=WHOLE
+        )
+        return whole.joined().shard(samples.split)
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch horizon out"]:
         """The forecasts, from the features of an extended sequence."""

@@ -13,6 +13,7 @@ from linoss._declare import check_value
 from linoss._settings import Feedthrough, HiddenSize
 from linoss.dynamics import Oscillators, Transition
 from linoss.nn._mixer import AbstractMixer, Projections
+from linoss.nn._products import product
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState, at_rest, scan_forces, weights_of_forces
 
@@ -115,7 +116,7 @@ class LinOSSLayer(AbstractMixer):
         """x = C y + D u, and the state after the last sample."""
         intervals = samples.intervals_after() if reverse else samples.intervals
         transition = self.oscillators.transition(intervals, self._copies)
-        force = u @ self.input_weight.T
+        force = product(u, self.input_weight, samples.precision)
         if self.bias is not None:
             force = force + align(self.bias, force)
         y, after = scan_forces(
@@ -127,9 +128,9 @@ class LinOSSLayer(AbstractMixer):
             engine=samples.engine,
             time_axis=samples.split.time,
         )
-        x = y @ self.output_weight.T
+        x = product(y, self.output_weight, samples.precision)
         if (D := self.feedthrough) is not None:
-            x = x + (u * align(D, u) if D.ndim == 1 else u @ D.T)
+            x = x + (u * align(D, u) if D.ndim == 1 else product(u, D, samples.precision))
         return x, after
 
     @property

@@ -8,10 +8,10 @@ from jaxtyping import PRNGKeyArray
 
 from linoss._declare import Declared
 from linoss._settings import MixerName
+from linoss.nn._cde import LogNeuralCDE, NeuralCDE, NeuralRDE
 from linoss.nn._layer import LinOSSLayer
 from linoss.nn._lru import LRULayer
 from linoss.nn._mamba import MambaLayer
-from linoss.nn._mixer import AbstractMixer
 from linoss.nn._recurrent import GRULayer, LSTMLayer
 from linoss.nn._s4d import S4DLayer
 from linoss.nn._s5 import S5Layer, check_pairs
@@ -25,33 +25,39 @@ if TYPE_CHECKING:
 class MixerKind:
     """How a mixer is made of a model's settings."""
 
-    layer: Callable[..., AbstractMixer]
-    """(hidden_size, key, **arguments) -> mixer."""
+    layer: Callable[..., Any]
+    """(hidden_size, key, **arguments) -> mixer; equations take in_size, too."""
     settings: Mapping[str, str]
     """Its own settings of `LinOSSConfig`, and the arguments of `layer` that they are."""
     irregular: bool = True
     """Whether it has a meaning for irregular times."""
     backward: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of a second one that reads backwards, where they differ."""
+    follows: bool = False
+    """Whether it is a differential equation that follows the samples, in place of blocks."""
     check: Callable[["LinOSSConfig"], None] | None = None
     """Raises for settings that do not go together."""
 
-    def make(self, config: "LinOSSConfig", *, key: PRNGKeyArray, **changes: Any) -> AbstractMixer:
-        """The mixer of a model's block."""
+    def make(self, config: "LinOSSConfig", *, key: PRNGKeyArray, **changes: Any) -> Any:
+        """The mixer of a model's block, or what takes the place of blocks."""
         own = {name: getattr(config, setting) for setting, name in self.settings.items()}
-        return self.layer(config.hidden_size, key=key, **{**own, **changes})
+        sizes = {"in_size": config.in_size} if self.follows else {}
+        return self.layer(config.hidden_size, key=key, **{**own, **sizes, **changes})
 
     @property
     def foreign(self) -> frozenset[str]:
         """Settings that only other mixers have."""
-        return frozenset(name for kind in MIXERS.values() for name in kind.settings) - {
-            *self.settings
-        }
+        known = {name for kind in MIXERS.values() for name in kind.settings}
+        return frozenset(known | ({*_OF_BLOCKS} if self.follows else set())) - {*self.settings}
 
 
 def _own(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
+
+_OF_BLOCKS = ("num_blocks", "norm", "dropout", "glu_bias", "bidirectional")
+_FIELD = ("field_width", "field_depth", "field_scale", "solver_steps")
+_WINDOWS = ("signature_depth", "signature_steps")
 
 MIXERS: dict[MixerName, MixerKind] = {
     "linoss": MixerKind(
@@ -78,6 +84,9 @@ MIXERS: dict[MixerName, MixerKind] = {
     "mamba": MixerKind(MambaLayer, _own("state_size", "conv_size", "expansion"), irregular=False),
     "lstm": MixerKind(LSTMLayer, {}, irregular=False),
     "gru": MixerKind(GRULayer, {}, irregular=False),
+    "ncde": MixerKind(NeuralCDE, _own(*_FIELD), follows=True),
+    "nrde": MixerKind(NeuralRDE, _own(*_FIELD, *_WINDOWS), irregular=False, follows=True),
+    "log-ncde": MixerKind(LogNeuralCDE, _own(*_FIELD, *_WINDOWS), irregular=False, follows=True),
 }
 """All mixers, by the name that settings have for them."""
 

@@ -12,7 +12,10 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from linoss import _checks
 from linoss._checks import AnyArray
+from linoss._declare import check_value
+from linoss._settings import Memory
 from linoss.nn._block import Block
+from linoss.nn._cde import refuse_cde
 from linoss.nn._config import LinOSSConfig
 from linoss.nn._dropout import key_words
 from linoss.nn._features import Norms, features, stack
@@ -58,10 +61,13 @@ class LinOSS(eqx.Module):
         encoder_key, blocks_key, head_key = jax.random.split(key, 3)
         self.config = config
         self.encoder = eqx.nn.Linear(config.in_size, config.hidden_size, key=encoder_key)
-        self.blocks = tuple(
-            _make_block(config, block_key)
-            for block_key in jax.random.split(blocks_key, config.num_blocks)
-        )
+        if MIXERS[config.mixer].follows:
+            self.blocks = (MIXERS[config.mixer].make(config, key=blocks_key),)
+        else:
+            self.blocks = tuple(
+                _make_block(config, block_key)
+                for block_key in jax.random.split(blocks_key, config.num_blocks)
+            )
         self.head = _make_head(config, head_key)
 
     def __call__(
@@ -108,15 +114,18 @@ class LinOSS(eqx.Module):
         future: Float[AnyArray, "*batch horizon in"] | None = None,
         engine: str = "auto",
         mesh: Mesh | None = None,
+        memory: int = 0,
     ) -> tuple[Float[Array, "..."], Norms]:
         """The answers in training, and the norms with their new statistics.
 
         Dropout is drawn by `key`; the other arguments are those of a call. Pass the norms to
         [`with_norms`][] after the update. The backward pass recomputes each block from its input,
-        so that only the inputs of blocks are kept.
+        so that only the inputs of blocks are kept; native passes keep `memory` bytes more, at most,
+        of what would take longest.
         """
         _checks.random_key("key", key)
-        samples, future = self._checked(u, lengths, mask, intervals, future, engine, mesh)
+        check_value("memory", memory, Memory)
+        samples, future = self._checked(u, lengths, mask, intervals, future, engine, mesh, memory)
         return _answer(self, samples, future, key, mesh)
 
     def with_norms(self, norms: Norms) -> "LinOSS":
@@ -130,6 +139,11 @@ class LinOSS(eqx.Module):
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> ModelState:
         """The state before the first sample, for [`step`][] and [`run`][]."""
+        if MIXERS[self.config.mixer].follows:
+            raise ValueError(
+                f"mixer is {self.config.mixer!r}, expected another one: a differential equation is "
+                "solved for a whole sequence and cannot be run step by step"
+            )
         if self.config.bidirectional:
             raise ValueError(
                 "bidirectional is True, expected False: a model that reads backwards needs the end "
@@ -165,7 +179,9 @@ class LinOSS(eqx.Module):
         ```
         """
         options = {"mask": mask, "intervals": intervals, "engine": engine}
-        samples = Samples.checked(u, self.config.in_size, **options)
+        samples = Samples.checked(
+            u, self.config.in_size, precision=self.config.precision, **options
+        )
         if not isinstance(state, ModelState):
             raise ValueError(
                 f"state is a {type(state).__name__}, expected what init_state, step or run returned"
@@ -241,10 +257,12 @@ class LinOSS(eqx.Module):
         future: Any,
         engine: str,
         mesh: Mesh | None,
+        memory: int = 0,
     ) -> tuple[Samples, Array | None]:
         """Validate the arguments of a call."""
         options = {"lengths": lengths, "mask": mask, "intervals": intervals, "engine": engine}
-        samples = Samples.checked(u, self.config.in_size, mesh=mesh, **options)
+        options |= {"precision": self.config.precision, "mesh": mesh, "memory": memory}
+        samples = Samples.checked(u, self.config.in_size, **options)
         if future is not None:
             if self.head.horizon is None:
                 raise ValueError(f"future was given, but task is {self.config.task!r}")
@@ -315,6 +333,10 @@ def _answer(
         """For all sequences, or a device's shard of them."""
         model: LinOSS = eqx.combine(arrays, static)
         samples = model.head.prepare(samples, future)
+        if MIXERS[model.config.mixer].follows:
+            equation: Any = model.blocks[0]
+            refuse_cde(samples, model.config.mixer)
+            return model.head(equation.features(model.encoder, samples), samples), (equation.norm,)
         found, _, norms = features(model.encoder, model.blocks, samples, None, words)
         return model.head(found, samples), norms
 

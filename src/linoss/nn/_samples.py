@@ -1,5 +1,6 @@
 """The sequences of a batch on their way through a model, validated once at its door."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from linoss import _checks
 from linoss._arrays import steps
+from linoss._settings import PrecisionName
 from linoss.nn._split import WHOLE, Split
 from linoss.scan import resolve_engine
 
@@ -34,6 +36,10 @@ class Samples(eqx.Module):
     """How the batch is split over devices."""
     engine: str = eqx.field(static=True, default="auto")
     """What runs recurrences, see [`linoss.oscillator_scan`][]."""
+    precision: PrecisionName = eqx.field(static=True, default="float32")
+    """What products of blocks multiply, see [`linoss.LinOSSConfig`][]."""
+    memory: int = eqx.field(static=True, default=0)
+    """Bytes that a forward pass in training may keep, see [`linoss.LinOSS.training_pass`][]."""
 
     @classmethod
     def checked(
@@ -45,6 +51,8 @@ class Samples(eqx.Module):
         mask: Any = None,
         intervals: Any = None,
         engine: str = "auto",
+        precision: PrecisionName = "float32",
+        memory: int = 0,
         mesh: Mesh | None = None,
     ) -> "Samples":
         """Validate what a caller passed. Values that are traced are validated by shape only."""
@@ -71,7 +79,8 @@ class Samples(eqx.Module):
             raise ValueError(
                 f"u has shape {values.shape}, expected (batch, time, in_size) for a mesh"
             )
-        return cls(values, mask, intervals, lengths, split, resolve_engine(engine))
+        engine = resolve_engine(engine)
+        return cls(values, mask, intervals, lengths, split, engine, precision, memory)
 
     def joined(self) -> "Samples":
         """With `lengths` joined into the mask, and missing values set to 0 (they may be NaN)."""
@@ -80,12 +89,12 @@ class Samples(eqx.Module):
         if mask is None:
             return self
         values = jnp.where(mask[..., None], self.values, 0)
-        return Samples(values, mask, self.intervals, self.lengths, self.split, self.engine)
+        return replace(self, values=values, mask=mask)
 
     def shard(self, split: Split) -> "Samples":
         """This device's shard of sequences that are whole along time."""
         values, mask, intervals = split.cut((self.values, self.mask, self.intervals))
-        return Samples(values, mask, intervals, self.lengths, split, self.engine)
+        return replace(self, values=values, mask=mask, intervals=intervals, split=split)
 
     def count(self) -> Any:
         """The number of present samples of all sequences of this device."""

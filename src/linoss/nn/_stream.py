@@ -46,7 +46,7 @@ class Stream:
         """
         state = self._begin = model.init_state(batch_shape)
         sample = jnp.zeros((*batch_shape, 1, model.config.in_size), model.encoder.weight.dtype)
-        samples = Samples(sample, engine="native")
+        samples = Samples(sample, engine="native", precision=model.config.precision)
         mixer = model.blocks[0].mixer
         native = (
             "native" in engines()
@@ -140,7 +140,8 @@ class _ByProgram:
         self._model, self.state = model, state
 
         def step(state: ModelState, sample: Array) -> tuple[Array, ModelState]:
-            samples = Samples(sample[..., None, :], engine="sequential")
+            precision = model.config.precision
+            samples = Samples(sample[..., None, :], engine="sequential", precision=precision)
             answers, state = run_piece(model, state, samples)
             return answers[..., 0, :], state
 
@@ -188,6 +189,7 @@ class _ByKernel:
             squash,
             block.norm.epsilon_over_channels,
             block.mixer.native_scheme,
+            model.config.precision == "bfloat16",
         )
 
     def step(self, sample: np.ndarray, interval: float | None, present: bool) -> np.ndarray:

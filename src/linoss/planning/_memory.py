@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from linoss.planning._sizes import NUMBER, SEGMENT, TILE, Sizes, padded
+from linoss._kernels import padded
+from linoss.planning._sizes import NUMBER, SEGMENT, TILE, Sizes
 
 
 class Memory(NamedTuple):

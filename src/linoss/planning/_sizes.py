@@ -11,8 +11,8 @@ from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 
 NUMBER = 4
 """Bytes of a number."""
-TILE, PAD = 64, 16
-"""Steps between two states that the kernels keep, and the unit of the rows in their memory."""
+TILE = 64
+"""Steps between two states that the kernels keep."""
 SEGMENT = 1024
 """Steps at a time of finding the state before a shard."""
 ENGINES = ("native", "sequential")
@@ -139,8 +139,3 @@ class Sizes:
     def statistics(self) -> int:
         """Numbers of the norms that are not trained."""
         return count_parameters(self.model, buffers=True) - self.parameters
-
-
-def padded(size: int) -> int:
-    """A row in the kernels' memory."""
-    return -(-size // PAD) * PAD

@@ -62,6 +62,8 @@ class Devices:
     """The devices of a run."""
 
     mesh: Mesh | None = None
+    memory: int = 0
+    """Bytes on each that an update may keep, see [`linoss.LinOSS.training_pass`][]."""
 
     def __post_init__(self) -> None:
         Split.of(self.mesh)

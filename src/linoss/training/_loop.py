@@ -55,6 +55,7 @@ class Loop:
             decay=config.weight_decay > 0,
             engine=resolve_engine("auto"),
             mesh=devices.mesh,
+            memory=devices.memory,
         )
 
         def pad(length: int) -> int:

@@ -47,6 +47,7 @@ class StepSettings:
     decay: bool
     engine: str
     mesh: Mesh | None = None
+    memory: int = 0
 
 
 def decayed(model: Any) -> Any:
@@ -106,6 +107,7 @@ def update(
             key=jax.random.fold_in(key, step),
             engine=settings.engine,
             mesh=settings.mesh,
+            memory=settings.memory,
         )
         return settings.loss(answers, *targets), norms
 

@@ -10,6 +10,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from linoss import _checks
+from linoss._declare import check_value
+from linoss._settings import MEMORY, Memory
 from linoss.dynamics import SCHEMES
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
@@ -40,6 +42,7 @@ def train(
     extra: dict[str, Any] | None = None,
     arrays: dict[str, np.ndarray] | None = None,
     mesh: Mesh | None = None,
+    memory: int = MEMORY,
 ) -> TrainingResult:
     """Train a model by Adam, and keep the weights that do best on held-out cases.
 
@@ -68,6 +71,8 @@ def train(
     - `mesh`: devices to train on, see [`linoss.training.make_mesh`][]; it divides `batch_size`. In
       several processes each calls `train` with the same arguments and reads its part of the
       batches, and the first one writes. A run can be resumed on other devices.
+    - `memory`: bytes that an update may keep of its forward pass, on each device, beside the inputs
+      of blocks, instead of computing them again. Results do not depend on it.
 
     A loss that is not finite ends the run with a [`linoss.training.TrainingError`][]; its `result`
     and `directory` hold the last good state. Ctrl-C leaves a checkpoint in `directory`.
@@ -106,7 +111,8 @@ def train(
             "clocks differ; set steps instead"
         )
     _warn_of_cut_steps(model, inputs)
-    devices = Devices(mesh)
+    check_value("memory", memory, Memory)
+    devices = Devices(mesh, memory)
     loop = Loop(
         model, inputs, objective, training_set, validation_set, config, on_progress, devices
     )

@@ -1,0 +1,297 @@
+"""Neural controlled differential equations: NCDE, NRDE and Log-NCDE.
+
+The sequence is a path X in time, and the features y follow it:
+
+    dy = f(y) dX,    y = W x + b at the first sample,
+
+where f(y) is a matrix, hidden by channels, from a perceptron that ends in tanh. There is no block:
+the encoder is W, and the head reads y.
+
+- NCDE: X is a cubic Hermite spline through the samples that are there. (Kidger and others, Neural
+  Controlled Differential Equations for Irregular Time Series, 2020.)
+- NRDE: over each window of samples, dy = f(y) s, where s is the log-signature of the path in the
+  window up to depth 1 or 2, and f has a column for each entry of s, from a further linear map.
+  (Morrill and others, Neural Rough Differential Equations, 2021.)
+- Log-NCDE: the same with f of an NCDE: entries of s of depth 1 multiply its columns f_i, those of
+  depth 2 the brackets [f_i, f_j] = Df_j f_i - Df_i f_j. (Walker and others, Log Neural Controlled
+  Differential Equations, 2024.)
+
+Heun's method takes `solver_steps` steps from sample to sample, or for each window. Solver and
+adjoint are those of Diffrax, log-signatures those of Signax: `pip install "linoss[baselines]"`.
+"""
+
+import abc
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float, PRNGKeyArray
+
+from linoss import _settings as settings
+from linoss._arrays import steps
+from linoss._declare import check_value
+from linoss.nn._heads import Features
+from linoss.nn._mixer import refuse_intervals, refuse_split_time
+from linoss.nn._norm import NoNorm
+from linoss.nn._samples import Samples
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise ImportError(
+            f'mixers "ncde", "nrde" and "log-ncde" need {name}: pip install "linoss[baselines]"'
+        ) from None
+
+
+class Perceptron(eqx.Module):
+    """A perceptron that ends in tanh, whose weights are divided by a scale at the start."""
+
+    layers: tuple[eqx.nn.Linear, ...]
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        width: int,
+        depth: int,
+        scale: int | float,
+        activation: Callable[[Array], Array],
+        key: PRNGKeyArray,
+    ):
+        check_value("field_width", width, settings.FieldWidth)
+        check_value("field_scale", scale, settings.FieldScale)
+        sizes = [in_size, *[width] * depth, out_size]
+        keys = jax.random.split(key, depth + 1)
+        pairs = zip(sizes[:-1], sizes[1:], keys, strict=True)
+        layers = tuple(eqx.nn.Linear(a, b, key=each) for a, b, each in pairs)
+        self.layers = jax.tree.map(lambda x: x / scale, layers)
+        self.activation = activation
+
+    def __call__(self, y: Float[Array, " in"]) -> Float[Array, " out"]:
+        """Its output for one vector."""
+        for layer in self.layers[:-1]:
+            y = self.activation(layer(y))
+        return jnp.tanh(self.layers[-1](y))
+
+
+class AbstractCDE(eqx.Module):
+    """What a model has in place of blocks: features that follow the path of the samples."""
+
+    norm: eqx.AbstractVar[NoNorm]
+
+    @abc.abstractmethod
+    def follow(
+        self,
+        values: Float[Array, "time channels"],
+        times: Float[Array, " time"],
+        start: Float[Array, " hidden"],
+    ) -> Float[Array, "time hidden"]:
+        """y at every sample of one sequence, of which none is missing."""
+
+    def features(self, encoder: eqx.nn.Linear, samples: Samples) -> Features:
+        """y at every sample."""
+        *batch, time, channels = samples.values.shape
+        values = samples.values.reshape(-1, time, channels)
+        intervals = jnp.ones(values.shape[:2], values.dtype)
+        if samples.intervals is not None:
+            intervals = samples.intervals.reshape(-1, time)
+        present = None if samples.mask is None else samples.mask.reshape(-1, time)
+        if present is not None:  # move those that are there together; the last one stays
+            last = jnp.maximum(jnp.sum(present, axis=1, keepdims=True) - 1, 0)
+            order = jnp.argsort(~present, axis=1, stable=True)
+            order = jnp.take_along_axis(order, jnp.minimum(steps(*order.shape), last), axis=1)
+            values = jnp.take_along_axis(values, order[..., None], axis=1)
+            intervals = jnp.take_along_axis(intervals, order, axis=1)
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            start = jax.vmap(encoder)(values[:, 0])
+            found = jax.vmap(self.follow)(values, jnp.cumsum(intervals, axis=1), start)
+        if present is not None:  # and back
+            place = jnp.maximum(jnp.cumsum(present, axis=1) - 1, 0)
+            found = jnp.take_along_axis(found, place[..., None], axis=1)
+        return Features(found.reshape(*batch, time, -1))
+
+
+class NeuralCDE(AbstractCDE):
+    """An NCDE."""
+
+    field: Perceptron
+    norm: NoNorm
+    solver_steps: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        hidden_size: int,
+        in_size: int,
+        *,
+        field_width: int = 128,
+        field_depth: int = 3,
+        field_scale: int | float = 1.0,
+        solver_steps: int = 1,
+        key: PRNGKeyArray,
+    ):
+        sizes = (hidden_size, hidden_size * in_size)
+        self.field = Perceptron(*sizes, field_width, field_depth, field_scale, jax.nn.relu, key)
+        self.norm, self.solver_steps = NoNorm(), solver_steps
+
+    def follow(self, values: Array, times: Array, start: Array) -> Array:
+        """By a spline through the samples."""
+        if len(times) == 1:
+            return start[None]
+        diffrax = _package("diffrax")
+        coefficients = diffrax.backward_hermite_coefficients(times, values)
+        spline = diffrax.CubicInterpolation(times, coefficients)
+
+        def matrix(t: Array, y: Array, _: Any) -> Array:
+            return self.field(y).reshape(len(y), -1)
+
+        term = diffrax.ControlTerm(matrix, spline).to_ode()
+        return _solve(term, times, start, self.solver_steps)
+
+
+class AbstractWindowed(AbstractCDE):
+    """An equation over windows of the sequence, driven by log-signatures."""
+
+    signature_depth: eqx.AbstractVar[int]
+    signature_steps: eqx.AbstractVar[int]
+    solver_steps: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def matrix(self, y: Float[Array, " hidden"]) -> Float[Array, "hidden entries"]:
+        """What the log-signature of a window is multiplied by."""
+
+    def follow(self, values: Array, times: Array, start: Array) -> Array:
+        """At each sample, y at the end of its window."""
+        time = len(times)
+        windows = -(-(time - 1) // self.signature_steps)
+        if windows == 0:
+            return start[None]
+        diffrax, signax = _package("diffrax"), _package("signax")
+        missing = windows * self.signature_steps + 1 - time
+        path = jnp.pad(values, ((0, missing), (0, 0)), mode="edge")
+        inner = path[:-1].reshape(windows, self.signature_steps, -1)
+        ends = path[self.signature_steps :: self.signature_steps, None]
+        pieces = jnp.concatenate([inner, ends], axis=1)
+        signatures = jax.vmap(lambda piece: signax.logsignature(piece, self.signature_depth))(
+            pieces
+        )
+
+        knots = jnp.arange(windows + 1, dtype=values.dtype)
+        driver = jnp.concatenate([jnp.zeros_like(signatures[:1]), jnp.cumsum(signatures, axis=0)])
+        term = diffrax.ControlTerm(
+            lambda t, y, _: self.matrix(y), diffrax.LinearInterpolation(knots, driver)
+        )
+        found = _solve(term, knots, start, self.solver_steps)
+        window = -(-jnp.arange(time) // self.signature_steps)
+        return found[window]
+
+
+class NeuralRDE(AbstractWindowed):
+    """An NRDE."""
+
+    field: Perceptron
+    last: eqx.nn.Linear
+    norm: NoNorm
+    signature_depth: int = eqx.field(static=True)
+    signature_steps: int = eqx.field(static=True)
+    solver_steps: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        hidden_size: int,
+        in_size: int,
+        *,
+        field_width: int = 128,
+        field_depth: int = 3,
+        field_scale: int | float = 1.0,
+        solver_steps: int = 1,
+        signature_depth: int = 2,
+        signature_steps: int = 8,
+        key: PRNGKeyArray,
+    ):
+        check_value("signature_depth", signature_depth, settings.SignatureDepth)
+        check_value("signature_steps", signature_steps, settings.SignatureSteps)
+        field_key, last_key = jax.random.split(key)
+        entries = in_size + (in_size * (in_size - 1) // 2 if signature_depth == 2 else 0)
+        shape = (hidden_size, field_width, field_width, field_depth - 1, field_scale)
+        self.field = Perceptron(*shape, jax.nn.relu, field_key)
+        self.last = eqx.nn.Linear(field_width, hidden_size * entries, key=last_key)
+        self.norm, self.solver_steps = NoNorm(), solver_steps
+        self.signature_depth, self.signature_steps = signature_depth, signature_steps
+
+    def matrix(self, y: Array) -> Array:
+        """f(y)."""
+        return self.last(self.field(y)).reshape(len(y), -1)
+
+
+class LogNeuralCDE(AbstractWindowed):
+    """A Log-NCDE."""
+
+    field: Perceptron
+    norm: NoNorm
+    signature_depth: int = eqx.field(static=True)
+    signature_steps: int = eqx.field(static=True)
+    solver_steps: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        hidden_size: int,
+        in_size: int,
+        *,
+        field_width: int = 128,
+        field_depth: int = 3,
+        field_scale: int | float = 1.0,
+        solver_steps: int = 1,
+        signature_depth: int = 2,
+        signature_steps: int = 8,
+        key: PRNGKeyArray,
+    ):
+        check_value("signature_depth", signature_depth, settings.SignatureDepth)
+        check_value("signature_steps", signature_steps, settings.SignatureSteps)
+        sizes = (hidden_size, hidden_size * in_size)
+        self.field = Perceptron(*sizes, field_width, field_depth, field_scale, jax.nn.silu, key)
+        self.norm, self.solver_steps = NoNorm(), solver_steps
+        self.signature_depth, self.signature_steps = signature_depth, signature_steps
+
+    def matrix(self, y: Array) -> Array:
+        """The columns f_i, and their brackets."""
+        columns = self.field(y).reshape(-1, len(y))
+        if self.signature_depth == 1:
+            return columns.T
+        along = jax.vmap(lambda v: jax.jvp(self.field, (y,), (v,))[1])(columns)
+        along = along.reshape(len(columns), *columns.shape)  # Df_j f_i
+        first, second = jnp.triu_indices(len(columns), 1)
+        return jnp.concatenate([columns, along[first, second] - along[second, first]]).T
+
+
+def _solve(term: Any, knots: Float[Array, " n"], start: Array, between: int) -> Array:
+    """y at every knot, by Heun's method with so many equal steps between knots."""
+    diffrax = _package("diffrax")
+    parts = jnp.arange(between, dtype=knots.dtype) / between
+    fine = (knots[:-1, None] + parts[None] * (knots[1:] - knots[:-1])[:, None]).reshape(-1)
+    fine = jnp.concatenate([fine, knots[-1:]])
+    solution = diffrax.diffeqsolve(
+        term,
+        diffrax.Heun(),
+        t0=knots[0],
+        t1=knots[-1],
+        dt0=None,
+        y0=start,
+        saveat=diffrax.SaveAt(ts=knots),
+        stepsize_controller=diffrax.StepTo(ts=fine),
+        max_steps=len(fine),
+    )
+    return solution.ys
+
+
+def refuse_cde(samples: Samples, name: str) -> None:
+    """Raise for what an equation over windows, or a solver, cannot do."""
+    refuse_split_time(samples, name)
+    if name != "ncde":
+        refuse_intervals(samples, name)

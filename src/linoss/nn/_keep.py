@@ -1,0 +1,46 @@
+"""Which products a native forward pass keeps for the backward pass, in the memory it may use.
+
+What is not kept is computed again, with the same bits. To keep a number costs, by estimate, as much
+as 50 multiplications: it is written to memory that is new in each update, and read once.
+"""
+
+from enum import IntFlag
+
+from linoss._kernels import padded
+from linoss._settings import PrecisionName
+
+_LEAST = {"float32": 64, "bfloat16": 128}  # multiplications that a number must save
+
+
+class Kept(IntFlag):
+    """Products of a block; `native/block.h` has the same numbers."""
+
+    NONE = 0
+    FORCES = 1
+    """B x."""
+    OUTPUTS = 2
+    """C y, with D x if D is a matrix."""
+    GATES = 4
+    """Those of the GLU."""
+
+    def width(self, hidden: int, pairs: int) -> int:
+        """Numbers that are kept of a sample."""
+        H, P = padded(hidden), padded(pairs)
+        widths = {Kept.FORCES: P, Kept.OUTPUTS: H, Kept.GATES: 2 * H}
+        return sum(width for product, width in widths.items() if product in self)
+
+
+def kept_products(
+    memory: int, *, samples: int, hidden: int, pairs: int, blocks: int, precision: PrecisionName
+) -> list[Kept]:
+    """For each block what it keeps, all blocks together in at most `memory` bytes: first what saves
+    most multiplications a number."""
+    depths = {Kept.OUTPUTS: pairs, Kept.FORCES: hidden, Kept.GATES: hidden}
+    chosen = [Kept.NONE] * blocks
+    for product, depth in sorted(depths.items(), key=lambda item: -item[1]):
+        size = 4 * samples * product.width(hidden, pairs)
+        for i in range(blocks):
+            if depth >= _LEAST[precision] and 0 < size <= memory:
+                chosen[i] |= product
+                memory -= size
+    return chosen
