@@ -238,7 +238,7 @@ Verbose = Annotated[int | bool, Setting("1 to show a live line of progress.", wi
 MEMORY = 10**9
 Memory = Annotated[
     int,
-    Setting(
+    _training(
         "Bytes that an update may keep of its forward pass, beside the inputs of blocks, instead "
         "of computing them again in the backward pass. Results do not depend on it.",
         within="[0, inf)",

@@ -158,7 +158,7 @@ def test_inspect_shows_the_bank(untrained, good, good_json, failing, tmp_path):
     printed = good(f"inspect {run}")
     assert all(word in printed for word in ("period", "quality", "left-out accuracy"))
     message = failing(f"inspect {run} --plot {tmp_path / 'picture.png'}")
-    assert "holds no trained model" in message
+    assert "holds no trained oscillators" in message
 
 
 def test_the_report_begins_with_the_score_of_cases_left_out(untrained):
