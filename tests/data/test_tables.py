@@ -246,3 +246,10 @@ def test_dates_that_may_be_read_in_two_ways_are_refused(tmp_path):
     (tmp_path / "load.csv").write_text("date,load\n1/2/2010,1\n2/2/2010,2\n")
     with pytest.raises(DataError, match=r"line 2.*day or month first"):
         read_table(tmp_path / "load.csv")
+
+
+@pytest.mark.parametrize("odd", ["2024-M13-01", "2024-31-01"])
+def test_a_day_before_the_month_is_refused_without_a_warning(tmp_path, odd):
+    (tmp_path / "load.csv").write_text(f"date,load\n{odd} 00:00:00,1\n2024-02-01 00:00:00,2\n")
+    with pytest.raises(DataError, match=r"line 2.*expected a number, or a date"):
+        read_table(tmp_path / "load.csv")

@@ -1,6 +1,7 @@
 """Columns of times: numbers, or dates without ambiguity."""
 
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,9 @@ def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
     with refusing(columns.source, f"expected dates in column {shown(name)}"):
         dates = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
         if dates.isna().any() and texts[0][:4].isdigit():
-            guess = pandas.tseries.api.guess_datetime_format(texts[0])
-            if guess is not None:
+            with warnings.catch_warnings(action="ignore"):  # of a day before the month
+                guess = pandas.tseries.api.guess_datetime_format(texts[0])
+            if guess is not None and not 0 <= guess.find("%d") < guess.find("%m"):
                 dates = pandas.to_datetime(texts, format=guess, errors="coerce", utc=True)
         elif dates.isna().any() and (found := _YEAR_LAST.fullmatch(texts[0])):
             dates = _year_last(columns, name, texts, found["between"], found["time"])
