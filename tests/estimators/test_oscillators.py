@@ -1,5 +1,7 @@
 """Classifier and regressor of oscillators without training."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.model_selection import cross_val_score
@@ -141,6 +143,16 @@ def test_damaged_files_are_refused(tmp_path, fitted):
     arrays.write_bytes(content)
     with pytest.raises(CheckpointError, match="checksum"):
         load(tmp_path)
+
+
+def test_a_readout_of_other_statistics_is_refused(tmp_path, fitted, monkeypatch):
+    """Such as that of an earlier version."""
+    ridge, fewer = fitted.ridge_, slice(3 * SMALL["n_oscillators"])
+    parts = {name: getattr(ridge, name)[fewer] for name in ("mean", "scale", "coefficients")}
+    monkeypatch.setattr(fitted, "ridge_", replace(ridge, **parts))
+    fitted.save(tmp_path / "run")
+    with pytest.raises(CheckpointError, match=r"ridge\.coefficients has shape"):
+        load(tmp_path / "run")
 
 
 def test_streams():

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from linoss import _checks
 from linoss._declare import check_settings, documented
 from linoss._settings import ModelName, OscillatorClassifierSettings, OscillatorSettings
 from linoss.data import DataError, Sequences, as_sequences
@@ -229,6 +230,8 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
             bank = _below("bank.", arrays)
             estimator.features_ = OscillatorFeatures.restored(estimator, bank, fitted["features"])
             readout = _below("ridge.", arrays)
+            size = len(STATISTICS) * estimator.features_.bank_.size
+            _checks.shape("ridge.coefficients", readout["coefficients"], (size, "answers"))
             estimator.ridge_ = Ridge(**readout, penalty=float(fitted["penalty"]))
             estimator._restore(fitted)
         return estimator
