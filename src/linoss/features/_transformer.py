@@ -31,9 +31,9 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
     its outputs for training cases: for how long in all, for how long at most without a break, how
     often, and how late, each by the length of the sequence. One pass over a sequence finds them.
 
-    Sequences may differ in length. A sample without any value was not taken: the drive is a straight
-    line between its neighbours. A channel that is missing keeps its last value. With `times`,
-    samples may lie anywhere in time.
+    Sequences may differ in length. A sample without any value was not taken: the drive is a
+    straight line between its neighbours. A channel that is missing keeps its last value. With
+    `times`, samples may lie anywhere in time.
 
     ```python
     >>> import numpy as np
