@@ -194,14 +194,14 @@ def test_the_same_seed_gives_the_same_run(tmp_path, data, small, good):
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_directory_of_tables_for_forecasting(tmp_path, load, small, good_json):
+def test_a_directory_of_tables_for_forecasting(tmp_path, load, small_forecaster, good_json):
     directory = tmp_path / "parts"
     directory.mkdir()
     lines = load.read_text().splitlines(keepends=True)
     (directory / "train.csv").write_text("".join(lines[:150]))
     (directory / "test.csv").write_text("".join([lines[0], *lines[150:]]))
     out = tmp_path / "run"
-    options = f"--horizon 6 --past 24 --known hour {small} --steps 3"
+    options = f"--horizon 6 --past 24 --known hour {small_forecaster} --steps 3"
     found = good_json(f"fit {directory} --task forecasting --out {out} {options}")
     assert found["test"]["mae"] > 0
     again = good_json(f"evaluate {out} {directory}")

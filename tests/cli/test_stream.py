@@ -94,11 +94,11 @@ def test_numbers(regressor, case, good):
     assert float(printed[-1]) == pytest.approx(whole[0], rel=1e-4)
 
 
-def test_forecasts(tmp_path, load, small, good):
+def test_forecasts(tmp_path, load, small_forecaster, good):
     table = [line.rsplit(",", 1)[0] for line in load.read_text().splitlines()]
     (tmp_path / "load.csv").write_text("\n".join(table) + "\n")
     out = tmp_path / "run"
-    options = f"--horizon 2 --past 4 {small} --steps 2"
+    options = f"--horizon 2 --past 4 {small_forecaster} --steps 2"
     good(f"fit {tmp_path / 'load.csv'} --task forecasting --out {out} {options}")
     samples = "\n".join(table[:7]) + "\n"
     printed = good(f"stream {out}", samples).splitlines()

@@ -42,6 +42,11 @@ OTHER = {
     "validation_fraction": 0.25,
     "evaluate_every": 2,
     "patience": 4,
+    "min_loss": 1e-4,
+    "epochs": None,
+    "n_models": 2,
+    "n_oscillators": 16,
+    "causal": True,
     "minutes": 30,
     "random_state": 5,
     "devices": (2, 1),
@@ -55,7 +60,7 @@ OTHER = {
 }
 """A value other than the default for each parameter; together they can be fitted.
 
-But for the mixer: others have other settings.
+But for the mixer: others have other settings; and for epochs: there are steps.
 """
 
 COUNTS = (0, -1, 2.5, "3", True)
@@ -86,6 +91,11 @@ WRONG = {
     "validation_fraction": SHARE,
     "evaluate_every": COUNTS,
     "patience": COUNTS,
+    "min_loss": (-1, float("inf"), "little", None),
+    "epochs": POSITIVE,
+    "n_models": COUNTS,
+    "n_oscillators": COUNTS,
+    "causal": (*FLAG, None),
     "minutes": (-1, float("nan"), float("inf"), "two"),
     "random_state": (-1, 2**32, 0.5, "now"),
     "devices": (0, 1.5, (1, 0), (1, 2, 3), "2x4"),
@@ -161,7 +171,7 @@ def test_parameters_are_kept_as_they_are(kind):
         assert again.get_params() == others(kind)
     for name in names(kind):
         default = getattr(kind(), name)
-        assert name == "mixer" or OTHER[name] != default, f"{name} is at its default"
+        assert name in ("mixer", "epochs") or OTHER[name] != default, f"{name} is at its default"
     assert "hidden_size=4" in repr(estimator)
 
 
@@ -206,7 +216,8 @@ def test_wrong_values_are_refused_by_fit_and_named(kind):
         ({"model_options": {"pooling": "max"}}, "pooling is 'max', expected one of 'mean'"),
         ({"steps": 5, "warmup": 5}, "warmup is 5, expected a whole number below steps, 5"),
         ({"scheme": "verlet", "damped": True}, "damped is True, but scheme 'verlet' has no"),
-        ({"patience": 3}, "patience is 3, but nothing is held out"),
+        ({"patience": 3, "n_models": 1}, "patience is 3, but nothing is held out"),
+        ({"steps": 5, "epochs": 2}, "epochs is 2, but steps is 5; set one of them"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")

@@ -11,7 +11,8 @@ import numpy as np
 
 from linoss import _checks
 from linoss.data import Table
-from linoss.nn import Stream
+from linoss.nn import LinOSS, Stream
+from linoss.training import Inputs, Objective
 
 
 class NotANumberWarning(RuntimeWarning):
@@ -49,13 +50,35 @@ class FunctionListener(AbstractListener):
         return self._answer(sample, time)
 
 
-class Listener(AbstractListener):
-    """A stream of a classifier or a regressor. With `every` it still answers at each step."""
+class Together(AbstractListener):
+    """A stream of several that answer together."""
 
-    def __init__(self, estimator: Any):
-        self._inputs, self._objective = estimator.inputs_, estimator.objective_
+    def __init__(
+        self,
+        listeners: Sequence[AbstractListener],
+        combine: Callable[[list[np.ndarray]], np.ndarray],
+    ):
+        self._listeners, self._combine = listeners, combine
+
+    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
+        """Return what all say after one more sample."""
+        return self._combine([listener(sample, time)[None] for listener in self._listeners])[0]
+
+    def many(self, samples: np.ndarray, times: Sequence[float | None]) -> np.ndarray:
+        """Return the answer after each of several samples that are at hand."""
+        return self._combine([listener.many(samples, times) for listener in self._listeners])
+
+
+class Listener(AbstractListener):
+    """A stream of one model of a classifier or a regressor.
+
+    With `every` it still answers at each step.
+    """
+
+    def __init__(self, inputs: Inputs, objective: Objective, model: LinOSS):
+        self._inputs, self._objective = inputs, objective
         with jax.enable_x64(False):
-            self._stream = Stream(estimator.model_)
+            self._stream = Stream(model)
         self._steps = 0
         self._first: float | None = None
         self._before: float | None = None

@@ -89,7 +89,7 @@ class Loop:
                 self._record()
                 saved = looked = time.monotonic()
                 self._report(first)
-            if self.place >= config.steps or self._is_out_of_patience():
+            if self.place >= config.steps or self._gains_nothing():
                 self._warn_if_useless()
                 return self.result(self.state)
             before = self.state.carry
@@ -183,8 +183,11 @@ class Loop:
     def _last_record(self) -> Record | None:
         return self.history[self.state.records - 1] if self.state.records else None
 
-    def _is_out_of_patience(self) -> bool:
-        return self.config.patience is not None and self.state.stale >= self.config.patience
+    def _gains_nothing(self) -> bool:
+        """Whether patience is at its end, or nearly nothing is left of the loss."""
+        patience, last = self.config.patience, self._last_record()
+        learned = last is not None and last["loss"] < self.config.min_loss
+        return learned or (patience is not None and self.state.stale >= patience)
 
     def _record(self) -> None:
         """Evaluate, append to the history, and write a checkpoint."""
@@ -232,7 +235,7 @@ class Loop:
             best_step=state.best_step,
             best_metric=state.best_metric,
             steps=state.step,
-            stopped_early=self._is_out_of_patience(),
+            stopped_early=self._gains_nothing(),
         )
 
     def _report(self, first: tuple[int, float] | None) -> None:
@@ -248,7 +251,8 @@ class Loop:
         loss = last["loss"] if last and not since else float(state.carry.loss) / max(since, 1)
         metric = last["metric"] if last else None
         steps = self.config.steps
-        self.on_progress(Progress(state.step, steps, loss, metric, state.best_metric, eta))
+        epoch = self.order.batches_per_epoch
+        self.on_progress(Progress(state.step, steps, loss, metric, state.best_metric, eta, epoch))
 
     def _without_loss(self, carry: Carry) -> Carry:
         none = self.devices.everywhere(np.zeros((), self.dtype))
