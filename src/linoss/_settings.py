@@ -22,6 +22,7 @@ This module imports neither JAX nor scikit-learn.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -139,9 +140,15 @@ Feedthrough = Annotated[
 ]
 Bias = Annotated[bool, _model("Add a constant force to the differential equation.")]
 GluBias = Annotated[bool, _model("Use biases in the GLU.")]
+_WAYS = ("mean", "last", "max", "attention")
+POOLINGS = tuple("+".join(some) for n in range(1, 5) for some in combinations(_WAYS, n))
 Pooling = Annotated[
-    Literal["mean", "last"],
-    _model("Features from which a sequence is answered: their mean, or those of the last step."),
+    str,
+    _model(
+        "Features from which a sequence is answered: their mean, those of the last step, the "
+        "largest of each, a mean whose weights are learned (attention), or several side by side.",
+        choices="linoss._settings:POOLINGS",
+    ),
 ]
 Squash = Annotated[bool, _model("Regression with every: end in a tanh, for targets in [-1, 1].")]
 PrecisionName = Literal["float32", "bfloat16"]
@@ -160,7 +167,7 @@ Steps = Annotated[
     _training(
         "Number of updates of the weights, at most.",
         within=_COUNT,
-        none="epochs, or by the number of cases n: 36 sqrt(n), at least 200",
+        none="epochs, or by the number of cases n: 30 sqrt(n), at least 100",
     ),
 ]
 Epochs = Annotated[
@@ -355,6 +362,15 @@ class LabelledSettings(SequenceSettings):
     ] = None
     n_oscillators: NumOscillators | None = 4096
     causal: Causal = False
+    pooling: Pooling = "mean"
+    patch: Annotated[
+        int | None,
+        _model(
+            "Number of samples that models read as one.",
+            within=_COUNT,
+            none="1 up to 128 samples, and a hundredth of longer sequences; 1 with times or every",
+        ),
+    ] = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -156,6 +156,7 @@ def test_without_a_test_part(run):
     estimator = load_estimator(run)
     record = {"step": 1, "loss": 0.5, "metric": None, "best": None}
     estimator.history_, estimator.n_steps_, estimator.best_metric_ = [record], 1, None
+    estimator.left_out_score_ = None
     page = Page(report(estimator, None))
     assert "last training loss 0.5" in page.text
     assert "The data had no test part." in page.text

@@ -5,12 +5,14 @@ import shutil
 import jax
 import numpy as np
 import pytest
+import sklearn
 from sklearn.metrics import r2_score
+from sklearn.model_selection import cross_val_score
 
 from linoss import LinOSSClassifier, LinOSSRegressor
 from linoss.data import sequences
 from linoss.estimators import load
-from linoss.training import CheckpointError, predict
+from linoss.training import CheckpointError, Inputs, predict
 
 MANY = {"n_models": 3, "n_oscillators": 64, "causal": True, "steps": 20}
 
@@ -178,9 +180,9 @@ def test_the_budget_follows_the_data():
     def steps(cases, **settings):
         return TrainingConfig.from_settings(ClassifierSettings(**settings), 0, cases).steps
 
-    assert steps(20) == 200
-    assert steps(400) == 720
-    assert steps(100_000) == 11384
+    assert steps(9) == 100
+    assert steps(400) == 600
+    assert steps(100_000) == 9487
     assert steps(20, epochs=10) == 10  # one batch of all of them
     assert steps(100_000, epochs=2) == 6250
     with pytest.raises(ValueError, match="epochs is 3, but steps is 5; set one of them"):
@@ -204,3 +206,159 @@ class TestErrors:
         shutil.copytree(tmp_path / "other" / "model-2", tmp_path / "saved" / "model-2")
         with pytest.raises(CheckpointError, match="model-2: is not one of the models of"):
             load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("length", [40, 38])
+def test_patches(small, noisy, length):
+    """The model reads k samples as one: as one that was given them as channels."""
+    values, labels = noisy[0][:, :, :length], noisy[1]
+    alone = {**small, "n_models": 1, "n_oscillators": None, "steps": 5}
+    classifier = LinOSSClassifier(**alone, patch=4).fit(values, labels)
+    assert classifier.model_.config.in_size == 8
+    inputs = classifier.inputs_
+    scaled = (values - inputs.scaling.mean[:, None]) / inputs.scaling.deviation[:, None]
+    filled = np.pad(scaled, ((0, 0), (0, 0), (0, 40 - length)))
+    u = filled.reshape(48, 2, 10, 4).transpose(0, 2, 3, 1).reshape(48, 10, 8)
+    with jax.enable_x64(False):
+        said = np.asarray(classifier.model_(u.astype(np.float32)))
+    odds = np.exp(said)
+    np.testing.assert_allclose(
+        classifier.predict_proba(values), odds / odds.sum(axis=1, keepdims=True), atol=1e-5
+    )
+    listen = classifier.stream()
+    for i, sample in enumerate(values[3].T, 1):
+        said = listen(sample)
+        if i in (1, 6, 8, length):
+            whole = classifier.predict_proba(values[3:4, :, :i])
+            np.testing.assert_allclose(said, whole[0], atol=1e-4)
+
+
+@pytest.mark.integration
+def test_patches_of_unequal_lengths_and_missing_samples(small, noisy):
+    values = np.array(noisy[0])
+    values[:, :, 8:14] = np.nan  # a whole patch of four, and a part of one
+    cases = [case[:, : 20 + i % 20] for i, case in enumerate(values)]
+    alone = {**small, "n_models": 1, "n_oscillators": None, "steps": 5}
+    classifier = LinOSSClassifier(**alone, patch=4).fit(cases, noisy[1])
+    together = classifier.predict_proba(cases)
+    assert np.array_equal(together[5], classifier.predict_proba(cases[5:6])[0])
+    listen = classifier.stream()
+    for sample in cases[5].T:
+        said = listen(sample)
+    np.testing.assert_allclose(said, together[5], atol=1e-4)
+
+
+def test_patches_by_length():
+    def patch(length, **settings):
+        cases = sequences(np.random.default_rng(0).normal(size=(2, 1, length)))
+        return LinOSSClassifier(**settings)._patch_of(Inputs.from_sequences(cases))
+
+    assert [patch(n) for n in (50, 128, 150, 250, 1000)] == [1, 1, 1, 2, 10]
+    assert patch(1000, patch=3) == 3
+    with pytest.raises(ValueError, match="patch is 3, expected 1 if there is devices"):
+        patch(1000, patch=3, devices=2)
+
+
+# ---- Going on ----
+
+
+def stopped_at(step):
+    """A callback that stops as Ctrl-C does, in the middle of the second model."""
+
+    def tell(progress):
+        if progress.model == 2 and progress.step >= step:
+            raise KeyboardInterrupt
+
+    return tell
+
+
+def test_ctrl_c_leaves_a_fitted_estimator(small, noisy, tmp_path):
+    classifier = LinOSSClassifier(**{**small, **MANY, "evaluate_every": 5})
+    with (
+        pytest.warns(UserWarning, match="interrupted after .* of 60 updates of 2 of 3 models"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        classifier.fit(*noisy, directory=tmp_path / "run", on_progress=stopped_at(5))
+    assert len(classifier.models_) == 2
+    assert classifier.score(*noisy) > 0.5
+    classifier.save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert np.array_equal(again.predict_proba(noisy[0]), classifier.predict_proba(noisy[0]))
+
+
+@pytest.mark.integration
+def test_a_stopped_run_goes_on_to_the_same(small, noisy, tmp_path):
+    settings = {**small, **MANY, "evaluate_every": 5}
+    classifier = LinOSSClassifier(**settings)
+    with pytest.warns(UserWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
+        classifier.fit(*noisy, directory=tmp_path / "run", on_progress=stopped_at(5))
+    classifier.fit(*noisy, directory=tmp_path / "run", resume=True)
+    whole = LinOSSClassifier(**settings).fit(*noisy)
+    assert np.array_equal(classifier.predict_proba(noisy[0]), whole.predict_proba(noisy[0]))
+
+
+def test_starts_from_another_run(fitted, small, noisy, run, capsys):
+    values, labels = noisy
+    three = np.where(np.arange(48) < 16, "other", labels)
+    settings = {**small, "n_models": 1, "n_oscillators": None, "steps": 1, "learning_rate": 1e-9}
+    other = LinOSSClassifier(**settings, verbose=1).fit(values, three, start_from=run)
+    said = capsys.readouterr().err
+    assert "starts from: encoder, block 1\n" in said
+    assert "New: head\n" in said
+    kept, source = other.model_, fitted.models_[0]
+    for part in ("encoder", "blocks"):
+        for mine, theirs in zip(
+            jax.tree.leaves(getattr(kept, part)),
+            jax.tree.leaves(getattr(source, part)),
+            strict=True,
+        ):
+            np.testing.assert_allclose(mine, theirs, atol=0.05)
+    again = LinOSSClassifier(**settings).fit(values[:, :1], labels, start_from=fitted)
+    np.testing.assert_allclose(
+        again.model_.head.decoder.weight, source.head.decoder.weight, atol=1e-5
+    )
+    assert again.model_.config.in_size == 1
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_cannot_be_started_from(fitted, small, noisy):
+    other = {**small, "n_models": 1, "n_oscillators": None, "hidden_size": 8}
+    with pytest.raises(
+        ValueError, match=r"nothing of the model of start_from fits: .*hidden_size=16"
+    ):
+        LinOSSClassifier(**other).fit(*noisy, start_from=fitted)
+    with pytest.raises(ValueError, match="start_from is 3, expected the directory of a run"):
+        LinOSSClassifier(**other).fit(*noisy, start_from=3)
+
+
+def test_more_steps(small, noisy, tmp_path):
+    def fit(steps, schedule):
+        alone = {**small, "n_models": 1, "n_oscillators": None, "schedule": schedule}
+        where = {"directory": tmp_path / schedule, "resume": True}
+        return LinOSSClassifier(**{**alone, "steps": steps}).fit(*noisy, **where)
+
+    fit(20, "constant")
+    assert fit(30, "constant").n_steps_ == 30
+    assert load(tmp_path / "constant").steps == 30
+    fit(20, "cosine")
+    with pytest.raises(CheckpointError, match="its learning rate falls to 0 there; only a run at"):
+        fit(30, "cosine")
+
+
+# ---- Metadata routing ----
+
+
+@pytest.mark.integration
+def test_times_in_cross_validation(small, noisy):
+    times = np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, size=(48, 40)), axis=1)
+    alone = {**small, "n_models": 1, "n_oscillators": None, "steps": 10}
+    classifier, options = LinOSSClassifier(**alone), {"cv": 2, "params": {"times": times}}
+    with pytest.warns(UserWarning, match="enable_metadata_routing=True"):
+        assert np.isnan(cross_val_score(classifier, *noisy, **options)).all()
+    with sklearn.config_context(enable_metadata_routing=True):
+        classifier.set_fit_request(times=True).set_score_request(times=True)
+        assert (cross_val_score(classifier, *noisy, **options) > 0.3).all()
+        weights = {"times": times, "sample_weight": np.ones(48)}
+        classifier.set_fit_request(times=True, sample_weight=True)
+        classifier.set_score_request(times=True, sample_weight=True)
+        assert (cross_val_score(classifier, *noisy, cv=2, params=weights) > 0.3).all()

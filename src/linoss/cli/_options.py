@@ -28,7 +28,7 @@ MODELS: tuple[ModelName, ...] = tuple(dict.fromkeys(model for model, _ in SETTIN
 TASKS = ("classification", "regression", "forecasting")
 RUN_DEFAULTS = {"random_state": 0}
 """Defaults of commands that differ from those of estimators, for which None is no default."""
-_TOGETHER = ("n_models", "n_oscillators", "causal")
+_TOGETHER = ("n_models", "n_oscillators", "causal", "patch")
 MACHINES = ("devices", "coordinator", "num_processes", "process_id")
 """Options that say where to train, and nothing of what comes out."""
 
@@ -142,7 +142,7 @@ def _parameter(setting: Declared) -> inspect.Parameter:
         help = f"{' and '.join(tasks).capitalize()}: {help[0].lower()}{help[1:]}"
     if kind == list[str]:
         help += " Repeat it for several."
-    if not of_all:
+    if not of_all and len(tasks) == 1:
         panel = ONE_TASK
     elif untrained:
         panel = OSCILLATORS

@@ -25,8 +25,11 @@ from linoss.training import (
     ProgressLine,
     TrainingConfig,
     TrainingResult,
+    TrainingStopped,
+    holds_files,
     load_model,
     make_mesh,
+    read_training,
     save_model,
     train,
 )
@@ -51,6 +54,8 @@ class RunOptions:
     directory: str | os.PathLike[str] | None = None
     resume: bool = False
     on_progress: OnProgress | None = None
+    start: Callable[[LinOSS, Objective], LinOSS] | None = None
+    """The model to start from, made of a new one; None for the new one."""
 
 
 class SequenceEstimator(SequenceSettings, BaseEstimator):
@@ -69,8 +74,13 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
     ) -> None:
         """Train one model and set the fitted attributes."""
         config = TrainingConfig.from_settings(self, seed, len(training_set))
-        with self._shown(objective, run) as run:
-            result = self._run(inputs, objective, training_set, validation_set, config, run)
+        try:
+            with self._shown(objective, run) as run:
+                result = self._run(inputs, objective, training_set, validation_set, config, run)
+        except TrainingStopped as stop:
+            self._take(inputs, objective, stop.result)
+            warn_of_stop(f"{stop.result.steps} of {config.steps} updates")
+            raise
         self._take(inputs, objective, result)
 
     def _take(self, inputs: Inputs, objective: Objective, result: TrainingResult) -> None:
@@ -113,9 +123,12 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
                 f"patience is {self.patience}, but nothing is held out to see an improvement by; "
                 "set validation_fraction, such as 0.2"
             )
+        if run.resume and run.directory is not None and holds_files(run.directory):
+            training = self._lengthened(training, read_training(run.directory))
         with jax.enable_x64(False):
+            model = LinOSS(config, key=jax.random.key(training.seed))
             return train(
-                LinOSS(config, key=jax.random.key(training.seed)),
+                model if run.start is None else run.start(model, objective),
                 inputs,
                 objective,
                 training_set,
@@ -129,6 +142,13 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
                 mesh=make_mesh(self.devices),
                 memory=self.memory,
             )
+
+    def _lengthened(self, now: TrainingConfig, before: TrainingConfig | None) -> TrainingConfig:
+        """A training that makes a run longer, with what followed from the steps of the run."""
+        if before is None or now.schedule != "constant" or now.steps <= before.steps:
+            return now
+        names = [n for n in ("warmup", "evaluate_every") if getattr(self, n) is None]
+        return replace(now, **{name: getattr(before, name) for name in names})
 
     def _held_out(self, cases: int) -> int:
         """Number of cases to hold out for validation."""
@@ -229,6 +249,14 @@ def warn_of_nan(what: str, answers: Any) -> None:
             NotANumberWarning,
             stacklevel=4,
         )
+
+
+def warn_of_stop(done: str) -> None:
+    """Warn that a fit was interrupted, and what of it is there."""
+    warnings.warn(
+        f"fit was interrupted after {done}; the estimator answers by what it has learned so far",
+        stacklevel=4,
+    )
 
 
 def _both(first: OnProgress, second: OnProgress) -> OnProgress:

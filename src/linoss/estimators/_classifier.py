@@ -64,6 +64,7 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
         on_progress: OnProgress | None = None,
+        start_from: Any = None,
     ) -> "LinOSSClassifier":
         """Train on labelled sequences.
 
@@ -78,6 +79,12 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
         - `directory`: directory of the run and its checkpoints; None to keep none.
         - `resume`: resume the run in `directory`.
         - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
+        - `start_from`: a fitted classifier, or the directory of one, whose weights the training
+          starts from. Parts that fit are kept: blocks of the same sizes, the encoder of as many
+          channels, the head of the same classes. With `verbose` it says which.
+
+        Ctrl-C leaves the estimator fitted by what it has learned so far, warns, and raises a
+        KeyboardInterrupt.
 
         Raises a `ValueError` that names the setting or the argument that is wrong.
         """
@@ -101,7 +108,7 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
             smoothing=self.label_smoothing,
         )
         run = RunOptions(directory, resume, on_progress)
-        self._fit(cases, groups, lambda _: objective, run)
+        self._fit(cases, groups, lambda _: objective, run, start_from)
         return self
 
     def _class_weights(self, y: np.ndarray) -> tuple[float, ...] | None:

@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,10 +23,17 @@ from linoss._declare import shared_with
 from linoss._settings import LabelledSettings, ModelName
 from linoss._stderr import duration, say
 from linoss.data import DataError, Sequences, as_sequences
-from linoss.estimators._base import RunOptions, SequenceEstimator, drawn_seed, warn_of_nan
+from linoss.estimators._base import (
+    RunOptions,
+    SequenceEstimator,
+    drawn_seed,
+    warn_of_nan,
+    warn_of_stop,
+)
 from linoss.estimators._described import understanding
 from linoss.estimators._listener import AbstractListener, Listener, Together
 from linoss.estimators._oscillators import checked_weights
+from linoss.estimators._source import Source
 from linoss.nn import LinOSS
 from linoss.training import (
     CheckpointError,
@@ -33,6 +41,7 @@ from linoss.training import (
     Objective,
     Progress,
     TrainingConfig,
+    TrainingStopped,
     holds_files,
     load_arrays,
     load_model,
@@ -78,13 +87,16 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         groups: np.ndarray | None,
         objective_of: Callable[[Sequences], Objective],
         run: RunOptions,
+        start_from: Any = None,
     ) -> None:
         """Fit to labelled cases, of which those of each group are spread over all parts."""
+        source = None if start_from is None else Source.of(start_from, type(self), self.verbose)
         seed = drawn_seed(self.random_state)
         parts, crossed = self._left_out_parts(len(cases), groups, seed)
         rest = [np.setdiff1d(np.arange(len(cases)), part) for part in parts]
         seen = cases if crossed else cases.select(rest[0])
         inputs = Inputs.from_sequences(seen, time_channel=bool(self.time_channel))
+        inputs = replace(inputs, patch=self._patch_of(inputs))
         objective, count = objective_of(seen), len(parts)
         config = TrainingConfig.from_settings(self, seed, min(map(len, rest)))
         if config.minutes is not None:
@@ -100,14 +112,40 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
                 held_out = len(part) and (not crossed or self.patience is not None)
                 sets = cases.select(rest[k]), cases.select(part) if held_out else None
                 own = _of_model(shown, k, count)
+                own = replace(own, start=None if source is None else partial(source, k))
                 settings = replace(config, seed=seeds[k])
-                results.append(self._run(inputs, objective, *sets, settings, own))
-        self._take(inputs, objective, results[0])
-        self.models_ = [result.model for result in results]
-        self.n_steps_ = sum(result.steps for result in results)
+                try:
+                    results.append(self._run(inputs, objective, *sets, settings, own))
+                except KeyboardInterrupt as stop:
+                    results += [stop.result] if isinstance(stop, TrainingStopped) else []
+                    if results:
+                        self._take_all(inputs, objective, results)
+                        self._settle(cases, [], crossed)
+                        updates = f"{self.n_steps_} of {count * config.steps} updates"
+                        warn_of_stop(f"{updates} of {len(results)} of {count} models")
+                    raise
+        self._take_all(inputs, objective, results)
         self._settle(cases, parts, crossed)
         if run.directory is not None and jax.process_index() == 0:
             self._write(Path(run.directory))
+
+    def _take_all(self, inputs: Inputs, objective: Objective, results: list[Any]) -> None:
+        """Set the fitted attributes of all models."""
+        self._take(inputs, objective, results[0])
+        self.models_ = [result.model for result in results]
+        self.n_steps_ = sum(result.steps for result in results)
+
+    def _patch_of(self, inputs: Inputs) -> int:
+        """Number of samples that models read as one."""
+        every = getattr(self, "every", None)
+        if self.patch is None:
+            plain = every is None and inputs.interval is None and self.devices is None
+            longest = inputs.lengths[1]
+            return max(longest // 100, 1) if plain and longest > 128 else 1
+        for name, other in (("every", every), ("devices", self.devices)):
+            if self.patch > 1 and other is not None:
+                raise ValueError(f"patch is {self.patch}, expected 1 if there is {name}")
+        return self.patch
 
     def _left_out_parts(
         self, n: int, groups: np.ndarray | None, seed: int
@@ -144,7 +182,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         both = self.oscillators_ is not None
         self.weights_, self.left_out_score_ = (np.full(2, 0.5) if both else None), None
         self.crossed_ = crossed
-        part = np.concatenate(parts) if crossed else parts[0]
+        part = np.concatenate(parts or [np.zeros(0, int)]) if crossed or not parts else parts[0]
         if not len(part):
             return
         found = [
@@ -211,6 +249,12 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
             raise DataError(
                 "times are not evenly spaced, but those of fit were, or there were none, so that "
                 "the model knows of no times; fit with such times"
+            )
+        if self.inputs_.irregular and cases.times is None:
+            raise DataError(
+                "times are not given, but fit had times; pass them to predict and score, too. In "
+                "cross-validation: sklearn.set_config(enable_metadata_routing=True), and "
+                "estimator.set_fit_request(times=True).set_score_request(times=True)"
             )
         if not self.inputs_.indicators and any(map(_partly_missing, cases.values)):
             warnings.warn(

@@ -83,6 +83,8 @@ class Listener(AbstractListener):
         self._first: float | None = None
         self._before: float | None = None
         self._good = True
+        self._patch: list[np.ndarray] = []
+        self._seen = False
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return probabilities, or numbers in the units of the targets.
@@ -110,6 +112,25 @@ class Listener(AbstractListener):
         return self._objective.decode(np.stack(answers))
 
     def _answer(self, u: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
+        if self._inputs.patch > 1:
+            return self._answer_to_patch(u, present)
+        return self._step(u, interval, present)
+
+    def _answer_to_patch(self, u: np.ndarray, present: bool) -> np.ndarray:
+        """The answer after a patch that is filled with zeros, and forgotten until it is whole."""
+        self._patch.append(u)
+        self._seen = self._seen or present
+        state = self._stream.state
+        found = self._step(
+            self._inputs.patches(np.stack(self._patch)[None])[0, 0], None, self._seen
+        )
+        if len(self._patch) < self._inputs.patch:
+            self._stream.state = state
+        else:
+            self._patch, self._seen = [], False
+        return found
+
+    def _step(self, u: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
         self._steps += 1
         found = self._stream(u, interval=interval, present=present)
         good = bool(np.isfinite(found).all())

@@ -58,6 +58,7 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, LabelledEstimator):
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
         on_progress: OnProgress | None = None,
+        start_from: Any = None,
     ) -> "LinOSSRegressor":
         """Train on sequences and their targets.
 
@@ -84,10 +85,11 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, LabelledEstimator):
         self.one_number_ = np.ndim(y[0]) == (0 if self.every is None else 1)
         cases = self._cases(X, cases, y, sample_weight)
         run = RunOptions(directory, resume, on_progress)
-        self._fit(
-            cases, None, lambda seen: Regression.from_labels(seen.labels, every=self.every), run
-        )
+        self._fit(cases, None, self._objective, run, start_from)
         return self
+
+    def _objective(self, cases: Sequences) -> Regression:
+        return Regression.from_labels(cases.labels, every=self.every)
 
     def _heard(self, cases: Sequences) -> np.ndarray:
         return self.oscillators_.predict(cases)

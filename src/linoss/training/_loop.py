@@ -301,6 +301,7 @@ class Loop:
         arguments = self.inputs(batch, dtype=np.float64)
         u = arguments["u"]
         assert u is not None
+        u = u.reshape(len(u), -1, u.shape[-1] // self.inputs.patch)
         case, when, channel = np.unravel_index(np.argmax(np.abs(u)), u.shape)
         value = u[case, when, channel]
         if np.isfinite(value) and abs(value) < _HUGE:
