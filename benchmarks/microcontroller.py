@@ -1,14 +1,13 @@
 """Exported C on small real data sets: `python benchmarks/microcontroller.py`.
 
 For each set, of a small model with weights in single precision and in bytes: accuracy of the
-compiled C and of the library on the test part, the largest difference of a probability, bytes of
-flash and RAM, and microseconds for a sample, on this machine.
+compiled C and of the library on the test part, the largest difference of a probability, and bytes of
+flash and RAM.
 """
 
 import argparse
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +36,14 @@ int main(void) {
 """
 
 
-def in_c(folder: Path, cases: list[np.ndarray]) -> tuple[np.ndarray, float]:
-    """Probabilities of the compiled model, and seconds for all samples."""
+def in_c(folder: Path, cases: list[np.ndarray]) -> np.ndarray:
+    """Probabilities of the compiled model."""
     (folder / "main.c").write_text(MAIN)
     command = ["cc", "-std=c99", "-O2", "main.c", "model_weights.c", "-lm", "-o", "model"]
     subprocess.run(command, cwd=folder, check=True)
     given = b"".join(np.int32(len(case)).tobytes() + case.tobytes() for case in cases)
-    start = time.perf_counter()
     done = subprocess.run([folder / "model"], input=given, capture_output=True, check=True)
-    seconds = time.perf_counter() - start
-    return np.frombuffer(done.stdout, np.float32).reshape(len(cases), -1), seconds
+    return np.frombuffer(done.stdout, np.float32).reshape(len(cases), -1)
 
 
 def main() -> None:
@@ -55,8 +52,8 @@ def main() -> None:
     parser.add_argument("--hidden-size", type=int, default=16)
     parser.add_argument("--state-size", type=int, default=16)
     options = parser.parse_args()
-    print("| set | weights | accuracy | of the library | difference | flash | RAM | a sample |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| set | weights | accuracy | of the library | difference | flash | RAM |")
+    print("|---|---|---|---|---|---|---|")
     sizes: dict[str, Any] = {"hidden_size": options.hidden_size, "state_size": options.state_size}
     for name in options.sets:
         X, y, test, labels = SETS[name]()
@@ -66,15 +63,13 @@ def main() -> None:
         for kind, int8 in (("float32", False), ("int8", True)):
             with tempfile.TemporaryDirectory() as folder:
                 written = write(classifier, Path(folder) / "model.h", int8=int8)
-                found, seconds = in_c(Path(folder), cases)
+                found = in_c(Path(folder), cases)
             scores = [
                 np.mean(classifier.classes_[p.argmax(1)] == labels) for p in (found, expected)
             ]
-            pace = 1e6 * seconds / sum(map(len, cases))
             print(
                 f"| {name} | {kind} | {scores[0]:.3f} | {scores[1]:.3f} | "
-                f"{np.abs(found - expected).max():.1e} | {written.flash:,} | {written.ram:,} | "
-                f"{pace:.1f} µs |",
+                f"{np.abs(found - expected).max():.1e} | {written.flash:,} | {written.ram:,} |",
                 flush=True,
             )
 
