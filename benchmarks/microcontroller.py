@@ -1,8 +1,8 @@
 """Exported C on small real data sets: `python benchmarks/microcontroller.py`.
 
 For each set, of a small model with weights in single precision and in bytes: accuracy of the
-compiled C and of the library on the test part, the largest difference of a probability, and bytes of
-flash and RAM.
+compiled C and of the library on the test part, the largest difference of a probability, and bytes
+of flash and RAM.
 """
 
 import argparse

@@ -17,17 +17,14 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 @pytest.mark.usefixtures("single_precision")
 @pytest.mark.parametrize(
     "page",
-<<<<<<< HEAD
-    ["README.md", "docs/guide.md", "docs/estimators.md", "docs/oscillators.md", "docs/export.md"],
-=======
     [
         "README.md",
         "docs/guide.md",
         "docs/estimators.md",
         "docs/oscillators.md",
         "docs/ecosystem.md",
+        "docs/export.md",
     ],
->>>>>>> main
 )
 def test_python_blocks_run(page):
     blocks = BLOCK.findall((ROOT / page).read_text())
@@ -57,11 +54,8 @@ def test_readme_example_has_a_dozen_lines():
         "docs/guide.md",
         "docs/estimators.md",
         "docs/oscillators.md",
-<<<<<<< HEAD
         "docs/export.md",
-=======
         "docs/ecosystem.md",
->>>>>>> main
         "docs/paper.md",
         "docs/cli.md",
         "docs/scaling.md",
