@@ -116,7 +116,7 @@ def test_no_private_module_of_jax():
 
 
 def test_no_scheme_is_known_by_name():
-    """But to `dynamics`, to the paper's tables and as the default of a setting.
+    """But to `dynamics`, to the paper's tables, and as the choices and the default of a setting.
 
     Help texts have names among other words.
     """
@@ -126,7 +126,7 @@ def test_no_scheme_is_known_by_name():
         if room_of(module) not in ("dynamics", "experiments")
         for node in ast.walk(MODULES[module])
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SCHEMES
-        if node not in defaults_of_settings(module)
+        if node not in defaults_of_settings(module) and node not in choices_of_schemes(module)
     ]
 
 
@@ -136,4 +136,14 @@ def defaults_of_settings(module):
         node.value
         for node in ast.walk(MODULES[module])
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "scheme"
+    ]
+
+
+def choices_of_schemes(module):
+    """The names in the type `SchemeName`."""
+    return [
+        constant
+        for node in ast.walk(MODULES[module])
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SchemeName"
+        for constant in ast.walk(node)
     ]
