@@ -1,9 +1,9 @@
 """Compiled programs of JAX, kept between processes in the user's cache directory.
 
 `LINOSS_CACHE` names another directory, or is `off`. JAX's own settings come first: where they name
-a directory, or switch the cache off, nothing is changed. Programs are code: a directory that belongs
-to somebody else, or to which others may write, is not used. What fails here costs time and nothing
-else, so that it is no error.
+a directory, or switch the cache off, nothing is changed. Programs are code: a directory that
+belongs to somebody else, or to which others may write, is not used. What fails here costs time and
+nothing else, so that it is no error.
 """
 
 import hashlib

@@ -139,8 +139,8 @@ def _decided(
     else:
         if task is None:
             raise ValueError(
-                f"{out}: holds no run to resume; leave out --resume and name a --task to begin one, "
-                "or name the directory of the run with --out"
+                f"{out}: holds no run to resume; leave out --resume and name a --task to begin "
+                "one, or name the directory of the run with --out"
             )
         model = model or options.chosen_model(task, [*parameters, *machines])
         shown = {} if model == "oscillators" else {"verbose": 1}

@@ -278,9 +278,8 @@ def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, Abst
     return encoder, blocks, _make_head(config, head_key)
 
 
-_make_parts_at_once = eqx.filter_jit(
-    _make_parts, compiler_options={"xla_backend_optimization_level": 0}
-)
+_QUICKLY: Any = {"compiler_options": {"xla_backend_optimization_level": 0}}
+_make_parts_at_once = eqx.filter_jit(_make_parts, **_QUICKLY)
 """By one program, which is compiled quickly rather than well: it runs once."""
 
 

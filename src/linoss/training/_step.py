@@ -71,7 +71,7 @@ def make_optimizer(
     adam = optax.scale_by_adam()
     if settings.clip:
         adam = optax.chain(optax.clip_by_global_norm(rates["clip_norm"]), adam)
-    parts = [optax.flatten(adam)]
+    parts: list[optax.GradientTransformation] = [optax.flatten(adam)]
     if settings.decay:
         parts.append(optax.add_decayed_weights(rates["weight_decay"], mask=decayed(weights)))
     parts.append(optax.scale_by_learning_rate(rates["learning_rate"]))
