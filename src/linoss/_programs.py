@@ -13,6 +13,7 @@ import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import jax
 import platformdirs
@@ -27,8 +28,8 @@ _TOUCHED_BY_OTHERS = 0o022
 
 def keep_programs() -> Path | None:
     """Keep compiled programs from now on; returns the directory, or None if they are not kept."""
-    config = jax.config
-    known = config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    config: Any = jax.config
+    known = config.jax_compilation_cache_dir
     if known is not None or not config.jax_enable_compilation_cache:
         return None if known is None else Path(known)
     chosen = os.environ.get(VARIABLE)

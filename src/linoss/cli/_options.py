@@ -275,7 +275,10 @@ def record(
         raise typer.BadParameter(
             "--label is for classification and regression, not for forecasting"
         )
-    return SETTINGS[model, task](**{n: value for n, value in found.items() if n not in MACHINES})
+    chosen = SETTINGS[model, task](**{n: value for n, value in found.items() if n not in MACHINES})
+    with usage_errors():
+        check_settings(chosen)
+    return chosen
 
 
 def _spelled(name: str) -> str:
@@ -292,8 +295,6 @@ def check(
     from linoss.training import TrainingConfig
 
     chosen = record(model, task, found, label)
-    with usage_errors():
-        check_settings(chosen)
     if model == "linoss":
         model_of(task, chosen)
         with usage_errors():
