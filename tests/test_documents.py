@@ -23,6 +23,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
         "docs/estimators.md",
         "docs/oscillators.md",
         "docs/ecosystem.md",
+        "docs/export.md",
     ],
 )
 def test_python_blocks_run(page):
@@ -53,6 +54,7 @@ def test_readme_example_has_a_dozen_lines():
         "docs/guide.md",
         "docs/estimators.md",
         "docs/oscillators.md",
+        "docs/export.md",
         "docs/ecosystem.md",
         "docs/paper.md",
         "docs/cli.md",

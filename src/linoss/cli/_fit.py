@@ -24,7 +24,7 @@ from linoss.cli._run_settings import (
     write_column_names,
 )
 from linoss.cli._scores import Score, score_of
-from linoss.cli._sources import read_cases, read_tables
+from linoss.cli._sources import check_there, read_cases, read_tables
 
 
 @options.with_settings(options.settings())
@@ -77,9 +77,16 @@ def fit(
     """
     named, parameters = options.with_mixer(model, options.parameters(given))
     if start is not None:
-        named, parameters = _from_run(start, named, task, parameters)
+        named, task, parameters = _from_run(start, named, task, parameters)
     where = (devices, coordinator, num_processes, process_id)
     asked = {n: v for n, v in zip(options.MACHINES, where, strict=True) if v is not None}
+    if not resume:
+        task = _named_task(task)
+        chosen = named or options.chosen_model(task, [*parameters, *asked])
+        options.record(chosen, task, {**asked, **parameters}, label)
+    if coordinator is None:
+        check_there(data)
+    options.refuse_foreign(parameters)
     machines = join_machines(*where)
     try:
         with machines.watched():
@@ -101,8 +108,8 @@ def fit(
 
 def _from_run(
     run: Path, model: Any, task: TaskName | None, parameters: dict[str, Any]
-) -> tuple[ModelName, dict[str, Any]]:
-    """Model and parameters of a training that starts from another run."""
+) -> tuple[ModelName, TaskName, dict[str, Any]]:
+    """Model, task and parameters of a training that starts from another run."""
     settings = read_settings(run)
     if settings.model != "linoss" or settings.task == "forecasting":
         raise typer.BadParameter(
@@ -113,7 +120,14 @@ def _from_run(
         raise typer.BadParameter(f"--from {run}: holds a run of linoss for {settings.task}")
     names = options.settings(model="linoss", group=options.MODEL)
     taken = {name: value for name, value in settings.parameters.items() if name in names}
-    return "linoss", {**taken, **parameters}
+    return "linoss", settings.task, {**taken, **parameters}
+
+
+def _named_task(task: TaskName | None) -> TaskName:
+    if task is None:
+        names = ", ".join(options.TASKS)
+        raise typer.BadParameter(f"expected one of {names}", param_hint="--task")
+    return task
 
 
 def _decided(
@@ -150,10 +164,12 @@ def _decided(
         model, task = settings.model, settings.task
         label = label or read_column_names(out).label
         parameters = {**settings.parameters, **parameters}
-    elif task is None:
-        names = ", ".join(options.TASKS)
-        raise typer.BadParameter(f"expected one of {names}", param_hint="--task")
     else:
+        if task is None:
+            raise ValueError(
+                f"{out}: holds no run to resume; leave out --resume and name a --task to begin "
+                "one, or name the directory of the run with --out"
+            )
         model = model or options.chosen_model(task, [*parameters, *machines])
         shown = {} if model == "oscillators" else {"verbose": 1}
         parameters = {**options.RUN_DEFAULTS, **shown, **parameters}

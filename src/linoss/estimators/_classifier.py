@@ -16,7 +16,7 @@ from linoss.data import DataError, Sequences
 from linoss.estimators._base import OnProgress, RunOptions
 from linoss.estimators._labelled import LabelledEstimator
 from linoss.estimators._oscillators import OscillatorClassifier
-from linoss.estimators._stack import fit_pool, logarithms, pool
+from linoss.estimators._stack import FLOOR, fit_pool, logarithms, pool
 from linoss.training import Classification
 
 
@@ -46,6 +46,8 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
     """
 
     task, metric = "classification", "accuracy"
+    floor = FLOOR
+    """Added to the probabilities of a source before they are weighed."""
     _untrained = OscillatorClassifier
 
     def __sklearn_tags__(self) -> Any:

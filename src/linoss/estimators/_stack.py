@@ -6,14 +6,14 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
-_FLOOR = 1e-3
+FLOOR = 1e-3
 """Added to probabilities before their logarithm: a source that is sure of a wrong class is not
 infinitely wrong."""
 
 
 def logarithms(probabilities: np.ndarray) -> np.ndarray:
     """log(p + 0.001)."""
-    return np.log(probabilities + _FLOOR)
+    return np.log(probabilities + FLOOR)
 
 
 def pool(logs: Any, weights: np.ndarray) -> np.ndarray:
