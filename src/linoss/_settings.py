@@ -22,7 +22,6 @@ This module imports neither JAX nor scikit-learn.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -139,14 +138,28 @@ Feedthrough = Annotated[
 ]
 Bias = Annotated[bool, _model("Add a constant force to the differential equation.")]
 GluBias = Annotated[bool, _model("Use biases in the GLU.")]
-_WAYS = ("mean", "last", "max", "attention")
-POOLINGS = tuple("+".join(some) for n in range(1, 5) for some in combinations(_WAYS, n))
+PoolingName = Literal[
+    "mean",
+    "last",
+    "max",
+    "attention",
+    "mean+last",
+    "mean+max",
+    "mean+attention",
+    "last+max",
+    "last+attention",
+    "max+attention",
+    "mean+last+max",
+    "mean+last+attention",
+    "mean+max+attention",
+    "last+max+attention",
+    "mean+last+max+attention",
+]
 Pooling = Annotated[
-    str,
+    PoolingName,
     _model(
         "Features from which a sequence is answered: their mean, those of the last step, the "
         "largest of each, a mean whose weights are learned (attention), or several side by side.",
-        choices="linoss._settings:POOLINGS",
     ),
 ]
 Squash = Annotated[bool, _model("Regression with every: end in a tanh, for targets in [-1, 1].")]
