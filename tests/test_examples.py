@@ -14,7 +14,7 @@ MODULES = sorted(
     if not module.name.endswith("__main__")
 )
 
-TRAIN = ("linoss.estimators", "linoss.search", "linoss.aeon")
+TRAIN = ("linoss.estimators", "linoss.search", "linoss.aeon", "linoss.sktime")
 """Rooms whose examples train models."""
 
 
