@@ -24,6 +24,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
         "docs/oscillators.md",
         "docs/ecosystem.md",
         "docs/derivation.md",
+        "docs/export.md",
     ],
 )
 def test_python_blocks_run(page):
@@ -54,6 +55,7 @@ def test_readme_example_has_a_dozen_lines():
         "docs/guide.md",
         "docs/estimators.md",
         "docs/oscillators.md",
+        "docs/export.md",
         "docs/ecosystem.md",
         "docs/derivation.md",
         "docs/paper.md",

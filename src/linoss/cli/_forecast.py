@@ -11,6 +11,7 @@ from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import csv_cell, show_json, show_line
 from linoss.cli._predict import Out
+from linoss.cli._run_settings import load_run
 
 
 def forecast(
@@ -30,11 +31,10 @@ def forecast(
     json: Json = False,
 ) -> None:
     """Forecast what comes next, in a table like that of the data, with its times going on."""
-    import linoss.estimators
     from linoss.data import read_table
 
-    estimator = linoss.estimators.load(run)
-    if not isinstance(estimator, linoss.estimators.LinOSSForecaster):
+    estimator = load_run(run)
+    if estimator.task != "forecasting":
         raise ValueError(f"{run}: holds a {type(estimator).__name__}; use linoss predict")
     table = None if data is None else read_table(data)
     context = estimator.context_ if table is None else table
