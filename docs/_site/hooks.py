@@ -13,6 +13,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
 }
+SOURCE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(?:src|native|tests|benchmarks)/[^)]*\)")
 EQUATION = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -38,6 +39,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _within(text: str) -> str:
+    """Links to pages of the root as on the site; source files, which it has not, as text."""
+    text = SOURCE.sub(r"\1", text)
     for name, page in PAGES.items():
         text = text.replace(f"](../{name}", f"]({page}").replace(f"]({name}", f"]({page}")
     return text
