@@ -39,6 +39,12 @@ class Progress:
     """Which of several models this is."""
     models: int = 1
     """Number of models that are trained in turn."""
+    learning_rate: float | None = None
+    """That of the last update."""
+    gradient_norm: float | None = None
+    """That of the last update, before clipping."""
+    cases_per_second: float | None = None
+    """Cases in updates, with evaluations and checkpoints between them; None while unknown."""
 
     def text(self, metric: str) -> str:
         """One line, in which the metric, that of held-out cases, has this name."""
