@@ -179,7 +179,7 @@ Steps = Annotated[
     _training(
         "Number of updates of the weights, at most.",
         within=_COUNT,
-        none="epochs, or by the number of cases n: 30 sqrt(n), at least 100",
+        none="epochs, or by the number of cases n: 20 sqrt(n), at least 100",
     ),
 ]
 Epochs = Annotated[

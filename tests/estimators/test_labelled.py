@@ -79,7 +79,7 @@ def test_it_knows_of_noise_that_it_has_learned_by_heart(small):
     random = np.random.default_rng(5)
     values, labels = random.normal(size=(48, 2, 40)), np.arange(48) % 2
     classifier = LinOSSClassifier(**{**small, **MANY, "steps": 60}).fit(values, labels)
-    assert classifier.score(values, labels) > 0.8
+    assert classifier.score(values, labels) > 0.7
     assert classifier.left_out_score_ < 0.75
     assert classifier.predict_proba(random.normal(size=(48, 2, 40))).max(axis=1).mean() < 0.75
 
@@ -181,8 +181,8 @@ def test_the_budget_follows_the_data():
         return TrainingConfig.from_settings(ClassifierSettings(**settings), 0, cases).steps
 
     assert steps(9) == 100
-    assert steps(400) == 600
-    assert steps(100_000) == 9487
+    assert steps(400) == 400
+    assert steps(100_000) == 6325
     assert steps(20, epochs=10) == 10  # one batch of all of them
     assert steps(100_000, epochs=2) == 6250
     with pytest.raises(ValueError, match="epochs is 3, but steps is 5; set one of them"):

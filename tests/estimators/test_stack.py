@@ -3,7 +3,15 @@
 import numpy as np
 from scipy.special import softmax
 
-from linoss.estimators._stack import fit_mean, fit_pool, logarithms, pool
+from linoss.estimators._stack import (
+    fit_mean,
+    fit_pool,
+    is_better,
+    logarithms,
+    mean_losses,
+    pool,
+    pool_losses,
+)
 
 
 def sources(sharpness, n=300, seed=0):
@@ -73,3 +81,22 @@ def test_numbers_by_least_squares():
     np.testing.assert_allclose(fit_mean([first, second], truth), [slope, 1 - slope])
     assert fit_mean([first, first], truth).tolist() == [0.5, 0.5]
     assert fit_mean([truth, 3 * truth], truth).tolist() == [1, 0]
+
+
+def test_better_is_more_than_a_standard_error():
+    random = np.random.default_rng(0)
+    losses = random.normal(size=100)
+    assert is_better(losses - 0.5, losses + 0.1 * random.normal(size=100))
+    assert not is_better(losses - 0.001, losses + random.normal(size=100))
+    assert not is_better(losses, losses)
+
+
+def test_losses_of_cases():
+    logs, truth = sources((2.0, 1.0))
+    weights = np.array([0.5, 1.5])
+    product = np.exp(logs[0]) ** 0.5 * np.exp(logs[1]) ** 1.5
+    right = product[np.arange(300), truth] / product.sum(axis=1)
+    np.testing.assert_allclose(pool_losses(logs, truth, weights), -np.log(right))
+    numbers = np.random.default_rng(0).normal(size=(3, 50, 2))
+    errors = ((numbers[:2].mean(axis=0) - numbers[2]) ** 2 / numbers[2].var(axis=0)).mean(axis=1)
+    np.testing.assert_allclose(mean_losses(numbers[:2], numbers[2], np.full(2, 0.5)), errors)

@@ -16,7 +16,7 @@ from linoss.data import DataError, Sequences
 from linoss.estimators._base import OnProgress, RunOptions
 from linoss.estimators._labelled import LabelledEstimator
 from linoss.estimators._oscillators import OscillatorClassifier
-from linoss.estimators._stack import FLOOR, fit_pool, logarithms, pool
+from linoss.estimators._stack import FLOOR, fit_pool, is_better, logarithms, pool, pool_losses
 from linoss.training import Classification
 
 
@@ -126,7 +126,13 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
         self, sources: list[np.ndarray], truth: Any, case_weights: np.ndarray | None
     ) -> np.ndarray:
         assert isinstance(self.objective_, Classification)
-        return fit_pool(list(map(logarithms, sources)), self.objective_.encode(truth), case_weights)
+        logs, truth = list(map(logarithms, sources)), self.objective_.encode(truth)
+        weights = fit_pool(logs, truth, case_weights)
+        if len(logs) == 1:
+            return weights
+        untrained = np.array([0.0, *fit_pool(logs[1:], truth, case_weights)])
+        losses = (pool_losses(logs, truth, each) for each in (weights, untrained))
+        return weights if is_better(*losses) else untrained
 
     def _combine(self, sources: list[np.ndarray]) -> np.ndarray:
         assert self.weights_ is not None

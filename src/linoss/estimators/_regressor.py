@@ -13,7 +13,7 @@ from linoss.data import DataError, Sequences
 from linoss.estimators._base import OnProgress, RunOptions
 from linoss.estimators._labelled import LabelledEstimator
 from linoss.estimators._oscillators import OscillatorRegressor
-from linoss.estimators._stack import fit_mean
+from linoss.estimators._stack import fit_mean, is_better, mean_losses
 from linoss.training import Regression
 
 
@@ -99,7 +99,10 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, LabelledEstimator):
     ) -> np.ndarray | None:
         if len(sources) == 1:
             return None
-        return fit_mean(sources, truth.reshape(sources[0].shape), case_weights)
+        truth = truth.reshape(sources[0].shape)
+        weights, untrained = fit_mean(sources, truth, case_weights), np.array([0.0, 1.0])
+        losses = (mean_losses(sources, truth, each) for each in (weights, untrained))
+        return weights if is_better(*losses) else untrained
 
     def _combine(self, sources: list[np.ndarray]) -> np.ndarray:
         assert self.weights_ is not None

@@ -47,18 +47,37 @@ def fit_pool(logs: Any, truth: np.ndarray, case_weights: np.ndarray | None = Non
 
 
 def fit_mean(numbers: Any, truth: np.ndarray, case_weights: np.ndarray | None = None) -> np.ndarray:
-    """The weights >= 0, with a sum of 1, of one or two sources whose mean is nearest to the truth.
+    """The weights >= 0, with a sum of 1, of two sources whose mean is nearest to the truth.
 
-    `numbers` is `(sources, cases, outputs)`; outputs count by their variance.
+    `numbers` is `(2, cases, outputs)`; outputs count by their variance.
     """
-    numbers = np.asarray(numbers, np.float64)
-    if len(numbers) == 1:
-        return np.ones(1)
-    first, second = numbers
-    spread = truth.var(axis=0)
+    first, second = np.asarray(numbers, np.float64)
     counts = np.ones(len(truth)) if case_weights is None else case_weights
-    per = counts[:, None] / np.where(spread > 0, spread, 1)
+    per = counts[:, None] / _spread(truth)
     apart = np.sum(per * (first - second) ** 2)
     share = np.sum(per * (truth - second) * (first - second)) / apart if apart > 0 else 0.5
     share = float(np.clip(share, 0, 1))
     return np.array([share, 1 - share])
+
+
+def pool_losses(logs: Any, truth: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """-log of the probability of each case's class."""
+    said = log_softmax(np.tensordot(weights, np.asarray(logs), 1), axis=-1)
+    return -said[np.arange(len(truth)), truth]
+
+
+def mean_losses(numbers: Any, truth: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The squared error of each case, in variances."""
+    errors = np.tensordot(weights, np.asarray(numbers), 1) - truth
+    return np.mean(errors**2 / _spread(truth), axis=1)
+
+
+def is_better(losses: np.ndarray, others: np.ndarray) -> bool:
+    """Whether losses are lower than others by more than a standard error, case by case."""
+    gain = others - losses
+    return bool(len(gain) > 1 and gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
+
+
+def _spread(truth: np.ndarray) -> np.ndarray:
+    spread = truth.var(axis=0)
+    return np.where(spread > 0, spread, 1)

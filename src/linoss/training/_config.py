@@ -9,7 +9,7 @@ import numpy as np
 from linoss import _settings as settings
 from linoss._declare import check_settings, documented, shared_with
 
-_UPDATES, _FEWEST = 30, 100  # updates for n cases: 30 sqrt(n), at least 100
+_UPDATES, _FEWEST = 20, 100  # updates for n cases: 20 sqrt(n), at least 100
 
 
 @documented
@@ -58,7 +58,7 @@ class TrainingConfig:
         >>> TrainingConfig.from_settings(ClassifierSettings(epochs=10), seed=0, cases=320).steps
         100
         >>> TrainingConfig.from_settings(ClassifierSettings(), seed=0, cases=10_000).steps
-        3000
+        2000
 
         ```
         """
