@@ -326,3 +326,17 @@ def test_a_model_to_compare_with_is_trained_like_linoss(tmp_path, data, good_jso
 def test_options_of_other_models_are_usage_errors(tmp_path, data, failing, line, words):
     told = failing(f"fit {data} --task classification --out {tmp_path / 'run'} {line}", code=2)
     assert words in " ".join(told.replace("│", " ").split())
+
+
+@pytest.mark.integration
+def test_from_another_run(tmp_path, data, run, small, linoss_command, failing):
+    """With the sizes of that run, and other classes."""
+    from linoss.estimators import load
+
+    line = f"fit {data} --task classification --out {tmp_path / 'run'} --from {run} --steps 2"
+    result = linoss_command(f"{line} --n-models 1")
+    assert result.exit_code == 0, result.output
+    assert "Kept of the model that it starts from: encoder, block 1, head" in result.stderr
+    assert load(tmp_path / "run").hidden_size == 8
+    line = f"fit {data} --out {tmp_path / 'other'} --from {run} --task regression"
+    assert "holds a run of linoss for classification" in failing(line, code=2)
