@@ -80,7 +80,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
                 result = self._run(inputs, objective, training_set, validation_set, config, run)
         except TrainingStopped as stop:
             self._take(inputs, objective, stop.result)
-            warn_of_stop(f"{stop.result.steps} of {config.steps} updates")
+            warn_of_stop(f"{stop.result.steps} of {config.steps} updates", run)
             raise
         self._take(inputs, objective, result)
 
@@ -252,9 +252,10 @@ def warn_of_nan(what: str, answers: Any) -> None:
         )
 
 
-def warn_of_stop(done: str) -> None:
-    """Warn that a fit was interrupted, and what of it is there."""
-    warnings.warn(
-        f"fit was interrupted after {done}; the estimator answers by what it has learned so far",
-        stacklevel=4,
-    )
+def warn_of_stop(done: str, run: RunOptions) -> None:
+    """Warn that a fit was interrupted, and what of it is there; a run in a directory goes on."""
+    if run.directory is None:
+        warnings.warn(
+            f"fit was interrupted after {done}; it answers by what it has learned so far",
+            stacklevel=4,
+        )

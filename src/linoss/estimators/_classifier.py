@@ -85,8 +85,8 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
           starts from. Parts that fit are kept: blocks of the same sizes, the encoder of as many
           channels, the head of the same classes. With `verbose` it says which.
 
-        Ctrl-C leaves the estimator fitted by what it has learned so far, warns, and raises a
-        KeyboardInterrupt.
+        Ctrl-C raises a KeyboardInterrupt and leaves the estimator fitted by what it has learned so
+        far, with a warning if there is no directory.
 
         Raises a `ValueError` that names the setting or the argument that is wrong.
         """

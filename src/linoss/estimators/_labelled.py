@@ -122,7 +122,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
                         self._take_all(inputs, objective, results)
                         self._settle(cases, [], crossed)
                         updates = f"{self.n_steps_} of {count * config.steps} updates"
-                        warn_of_stop(f"{updates} of {len(results)} of {count} models")
+                        warn_of_stop(f"{updates} of {len(results)} of {count} models", run)
                     raise
         self._take_all(inputs, objective, results)
         self._settle(cases, parts, crossed)

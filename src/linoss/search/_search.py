@@ -271,7 +271,8 @@ def _with_best(study: Study, folder: Path) -> Study:
 
 
 def _same(source: Path, copy: Path) -> bool:
-    names = [path.name for path in source.iterdir()]
-    if not copy.is_dir() or {path.name for path in copy.iterdir()} != set(names):
-        return False
-    return filecmp.cmpfiles(source, copy, names, shallow=False)[0] == names
+    names, others = (
+        sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+        for folder in (source, copy)
+    )
+    return names == others and filecmp.cmpfiles(source, copy, names, shallow=False)[0] == names
