@@ -1,5 +1,6 @@
 """ONNX, run by onnxruntime, against the library on drawn sequences."""
 
+import jax
 import numpy as np
 import onnx
 import onnxruntime
@@ -169,6 +170,21 @@ def test_the_average_of_both_equals_the_library(estimators, oscillators, tmp_pat
     X = estimators.cases(10, 3)
     found = ask(model, samples=rows(X))
     np.testing.assert_allclose(found["probabilities"], both.predict_proba(X), atol=TOLERANCE)
+
+
+def _less(leaf):
+    return np.asarray(leaf) * np.float32(0.9) if np.ndim(leaf) else leaf
+
+
+def test_several_models_and_oscillators_by_their_weights(estimators, oscillators, tmp_path):
+    several = estimators.classifier()
+    several.classes_ = np.array(["a", "b", "c"])
+    several.models_ = [several.model_, jax.tree.map(_less, several.model_)]
+    several.oscillators_, several.weights_ = oscillators["both ways"], np.array([0.7, 0.4])
+    model = session(write(several, tmp_path / "model.onnx").files[0])
+    X = estimators.cases(10, 3)
+    found = ask(model, samples=rows(X))
+    np.testing.assert_allclose(found["probabilities"], several.predict_proba(X), atol=TOLERANCE)
 
 
 def test_facts_are_in_the_model(estimators, tmp_path):
