@@ -42,7 +42,8 @@ def explain(
     columns = read_column_names(run)
     cases = read_unlabelled_cases(data, label or columns.label)
     chosen = _some(estimator, cases) if case is None else [_find(cases, name) for name in case]
-    names = [str(name) for name in columns.channels or range(estimator.n_channels_)]
+    numbered = [f"channel {i}" for i in range(estimator.n_channels_)]
+    names = [str(name) for name in columns.channels or numbered]
     make_directory(out)
     records = [_explain_one(estimator, cases, i, names, out) for i in chosen]
     write_text(out / _SUMMARY, json_line(records))
