@@ -31,6 +31,7 @@ from linoss.training import (
     make_mesh,
     read_training,
     save_model,
+    together,
     train,
 )
 
@@ -97,7 +98,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
             return
         with ProgressLine(objective.metric) as line:
             report = run.on_progress
-            yield replace(run, on_progress=line if report is None else _both(report, line))
+            yield replace(run, on_progress=line if report is None else together(line, report))
 
     def _run(
         self,
@@ -257,13 +258,3 @@ def warn_of_stop(done: str) -> None:
         f"fit was interrupted after {done}; the estimator answers by what it has learned so far",
         stacklevel=4,
     )
-
-
-def _both(first: OnProgress, second: OnProgress) -> OnProgress:
-    """Combine two callbacks."""
-
-    def tell(progress: Progress) -> None:
-        second(progress)
-        first(progress)
-
-    return tell

@@ -75,7 +75,7 @@ def integrated_gradients(
     given = inputs(cases.batch([0], inputs.padded_length(length)), dtype=dtype)
     given = {name: x for name, x in given.items() if name != "future" and x is not None}
     u = given.pop("u")
-    each = u.reshape(1, -1, u.shape[-1] // inputs.patch)  # samples
+    each = u.reshape(1, -1, inputs.in_size // inputs.patch)  # samples
     direction = np.zeros_like(each)
     direction[..., inputs.of_values] = each[..., inputs.of_values]
     direction = direction.reshape(u.shape)
