@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy import SETS
+from accuracy import SETS  # pyright: ignore[reportMissingImports]
 
 from linoss import LinOSSClassifier
 from linoss.export import write

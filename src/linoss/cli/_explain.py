@@ -80,25 +80,22 @@ def _find(cases: Any, name: str) -> int:
 def _explain_one(estimator: Any, cases: Any, i: int, names: list[str], out: Path) -> dict[str, Any]:
     """Draw one case; returns what is known of it."""
     from linoss.cli import _pictures as pictures
+    from linoss.cli._evidence import explained_case
 
     one = cases.select([i])
-    answer = np.asarray(estimator.predict(one)).ravel()[0]
-    classes = getattr(estimator, "classes_", None)
-    place = 0 if classes is None else classes.tolist().index(answer)
     case = str(i if cases.ids is None else cases.ids[i])
-    said = answer.item() if isinstance(answer, np.generic) else answer
-    record: dict[str, Any] = {"case": case, "answer": said, "pictures": []}
-    title = f"case {case}: {answer if classes is not None else format(float(answer), '.4g')}"
+    classes = getattr(estimator, "classes_", None)
+    record: dict[str, Any] = {"case": case, "answer": estimator.predict(one)[0], "pictures": []}
     for kind, member in estimator.members_.items():
-        found = member.explain(one)
-        sign = -1.0 if len(found.evidence) == 1 and classes is not None and place == 0 else 1.0
-        row = min(place, len(found.evidence) - 1)
+        explained = explained_case(estimator, member, one, f"case {case}")
+        found, row = explained.found, min(explained.answer, len(explained.found.evidence) - 1)
+        only = len(found.evidence) == 1 and classes is not None  # that of the second class
+        sign = -1.0 if only and explained.answer == 0 else 1.0
         if kind == "linoss":
-            values = np.asarray(one.values[0], float).T
-            figure = pictures.contributions_plot(values, found, row, names, title)
+            figure = pictures.contributions_plot(explained, names)
             record["unaccounted_for"] = found.error
         else:
-            figure = pictures.evidence_of_case(found, sign * found.evidence[row], title)
+            figure = pictures.evidence_of_case(found, sign * found.evidence[row], explained.name)
         file = f"case-{i}-{kind}.png"
         pictures.save(figure, out / file)
         record["pictures"].append(file)

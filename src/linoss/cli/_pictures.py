@@ -18,7 +18,7 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from linoss._files import write_file
-from linoss.cli._evidence import AverageEvidence
+from linoss.cli._evidence import AverageEvidence, ExplainedCase
 from linoss.cli._scores import Forecast, NumberScore
 from linoss.cli._spectrum import BlockSpectrum
 
@@ -26,7 +26,6 @@ _INK, _FAINT = "#1c1f26", "#c9ced6"
 _LINES = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")
 _DARK = ("#5aa9f5", "#f58a55", "#52c78a", "#b08df0", "#dcae3c", "#ec7aad", "#4cc4d3", "#a9afb8")
 _MOST_POINTS = 2000
-_MOST_SHOWN = 6  # channels of a sequence
 _RC: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "linoss",
@@ -133,12 +132,11 @@ def evidence_of_case(found: Any, evidence: np.ndarray, title: str) -> Figure:
     return figure
 
 
-def contributions_plot(
-    values: np.ndarray, found: Any, row: int, names: Sequence[str], title: str
-) -> Figure:
+def contributions_plot(shown: ExplainedCase, names: Sequence[str], most: int = 6) -> Figure:
     """The channels that say most, on what each of their values adds to an answer."""
-    evidence = found.evidence[row]
-    loudest = np.sort(np.argsort(-np.abs(evidence).sum(axis=1), kind="stable")[:_MOST_SHOWN])
+    values, found = shown.values, shown.found
+    evidence = found.evidence[shown.answer]
+    loudest = np.sort(np.argsort(-np.abs(evidence).sum(axis=1), kind="stable")[:most])
     steps = np.diff(found.times) / 2 if len(found.times) > 1 else np.array([0.5])
     middle = found.times[:-1] + steps if len(found.times) > 1 else np.zeros(0)
     edges = np.r_[found.times[0] - steps[0], middle, found.times[-1] + steps[-1]]
@@ -155,9 +153,9 @@ def contributions_plot(
             axes.pcolormesh(edges, heights, colors[channel][None], rasterized=True)
             axes.plot(found.times, series, color=_INK, linewidth=0.9)
             total = evidence[channel].sum()
-            axes.set_title(f"{_short(names[channel], 40)}: {total:+.3g}")
+            axes.set_title(f"{_short(names[int(channel)], 40)}: {total:+.3g}")
         panels[-1].set_xlabel("time")
-        figure.suptitle(_short(title, 60), fontweight="bold", x=0.01, ha="left")
+        figure.suptitle(_short(shown.name, 60), fontweight="bold", x=0.01, ha="left")
     return figure
 
 

@@ -40,15 +40,16 @@ class _Walk(NamedTuple):
 def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, label: str) -> Term:
     """Add a model of a fitted classifier, regressor or forecaster; returns its answer."""
     refuse(estimator)
-    ahead = model.head.horizon is not None
+    head: Any = model.head
+    ahead = head.horizon is not None
     u, walk = _inputs(forwards, estimator.inputs_, label, ahead=ahead)
     hidden = forwards.affine(model.encoder.weight, u, model.encoder.bias)
     for i, block in enumerate(model.blocks, 1):
         hidden = _block(walk, block, hidden, f"block{i}")
-    decoder, pooling, squash = model.head.on_a_stream
+    decoder, pooling, squash = head.on_a_stream
     if pooling:
         ways, hand = pooling.split("+"), _handed(walk, answer)
-        pools = zip(ways, model.head.poolings, strict=True)
+        pools = zip(ways, head.poolings, strict=True)
         pooled = answer.join([_POOLINGS[way](walk, hand, pool, hidden) for way, pool in pools])
     else:
         forwards.outputs[f"{label}features"] = hidden

@@ -10,6 +10,7 @@ Gauss-Legendre sum, with twice as many nodes until that holds. What is missing s
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -107,7 +108,7 @@ def integrated_gradients(
 
 @partial(jax.jit, static_argnames=("engine",))
 def _slopes(
-    model: LinOSS, u: Array, given: dict[str, Array], weights: Array, *, engine: str
+    model: LinOSS, u: Array, given: dict[str, Any], weights: Array, *, engine: str
 ) -> tuple[Array, Array]:
     """Of each answer the gradients at several inputs, summed with weights; and the answers."""
     answers, pull = jax.vjp(lambda u: model(u, **given, engine=engine), u)
