@@ -7,8 +7,8 @@ import numpy as np
 import typer
 
 from linoss._files import make_directory, write_text
-from linoss.cli._evaluate import Data, Label, RunArgument
-from linoss.cli._options import Json
+from linoss.cli._evaluate import Data, Drop, Id, Label, RunArgument
+from linoss.cli._options import Json, roles_of
 from linoss.cli._output import json_line, show_json, show_line
 from linoss.cli._run_settings import load_run, read_column_names
 from linoss.cli._sources import check_there, read_unlabelled_cases
@@ -26,6 +26,8 @@ def explain(
         typer.Option(help="Name or number of a case; may be given again.", show_default="some"),
     ] = None,
     label: Label = None,
+    id: Id = None,
+    drop: Drop = None,
     json: Json = False,
 ) -> None:
     """Show what in a sequence speaks for a run's answers.
@@ -40,7 +42,7 @@ def explain(
     if estimator.task == "forecasting":
         raise ValueError(f"{run}: holds a forecaster, expected classes or numbers to explain")
     columns = read_column_names(run)
-    cases = read_unlabelled_cases(data, label or columns.label)
+    cases = read_unlabelled_cases(data, {**columns.roles, **roles_of(label, id, drop)})
     chosen = _some(estimator, cases) if case is None else [_find(cases, name) for name in case]
     numbered = [f"channel {i}" for i in range(estimator.n_channels_)]
     names = [str(name) for name in columns.channels or numbered]
