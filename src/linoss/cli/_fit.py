@@ -233,7 +233,7 @@ def finish(
     json: bool,
 ) -> None:
     """Write the report, which explains answers for some training cases, and print the outcome."""
-    from linoss.cli._evidence import average_evidence
+    from linoss.cli._evidence import average_evidence, explained_cases
     from linoss.cli._report import write_report
 
     if score is None and estimator.task != "forecasting":
@@ -241,7 +241,8 @@ def finish(
         about = replace(about, score=own_answers, kind=kind, answered=answered)
     untrained = estimator.members_.get("oscillators")
     evidence = [] if untrained is None else average_evidence(untrained, about.cases)
-    write_report(out / REPORT, estimator, score, forecasts, evidence, about)
+    explained = explained_cases(estimator, about.cases)
+    write_report(out / REPORT, estimator, score, forecasts, evidence, explained, about)
     if json:
         record = {
             "run": str(out),
