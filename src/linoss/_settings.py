@@ -346,6 +346,40 @@ class ForecasterSettings(SequenceSettings):
             option="known",
         ),
     ] = ()
+    levels: Annotated[
+        Collection[Any],
+        _training(
+            "Intervals to learn, in percent; a forecast may ask for others that are not wider.",
+            other="numbers between 0 and 100",
+        ),
+    ] = (50, 80, 95)
+    calendar: Annotated[
+        bool | Literal["auto"],
+        _training("Expect years, weeks and days; auto for data with dates."),
+    ] = "auto"
+    season: Annotated[
+        int | None,
+        _training(
+            "Steps of a season that the calendar does not have.",
+            within="[2, inf)",
+            none="what the data repeat, if they have no dates",
+        ),
+    ] = None
+    trend: Annotated[
+        bool | Literal["auto"],
+        _training("Expect a trend that goes on for a while; auto if held-out steps agree."),
+    ] = "auto"
+    logarithm: Annotated[
+        bool | Literal["auto"],
+        _training("Forecast the logarithm of each variable; auto if held-out steps agree."),
+    ] = "auto"
+    normalize: Annotated[
+        Literal["auto", "none", "level", "deviation", "difference"],
+        _training(
+            "What a window is read relative to: nothing, its last value, its mean and deviation, "
+            "or the step before; auto for none or level, as held-out steps say."
+        ),
+    ] = "auto"
 
 
 # ---- Oscillators without training ----

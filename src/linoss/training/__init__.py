@@ -16,12 +16,13 @@ from linoss.training._saved import (
     load_arrays,
     load_model,
     read_extra,
+    replace_arrays,
     save_arrays,
     save_model,
 )
 from linoss.training._scaling import Scaling
 from linoss.training._train import train
-from linoss.training._windows import WindowBatch, Windows
+from linoss.training._windows import Normalization, WindowBatch, Windows
 
 __all__ = [
     "Cases",
@@ -29,6 +30,7 @@ __all__ = [
     "Classification",
     "Forecasting",
     "Inputs",
+    "Normalization",
     "Objective",
     "Progress",
     "ProgressLine",
@@ -49,6 +51,7 @@ __all__ = [
     "make_mesh",
     "predict",
     "read_extra",
+    "replace_arrays",
     "save_arrays",
     "save_model",
     "train",
