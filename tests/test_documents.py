@@ -16,7 +16,14 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 @pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/guide.md", "docs/estimators.md", "docs/oscillators.md"]
+    "page",
+    [
+        "README.md",
+        "docs/guide.md",
+        "docs/estimators.md",
+        "docs/oscillators.md",
+        "docs/ecosystem.md",
+    ],
 )
 def test_python_blocks_run(page):
     blocks = BLOCK.findall((ROOT / page).read_text())
@@ -46,6 +53,7 @@ def test_readme_example_has_a_dozen_lines():
         "docs/guide.md",
         "docs/estimators.md",
         "docs/oscillators.md",
+        "docs/ecosystem.md",
         "docs/paper.md",
         "docs/cli.md",
         "docs/scaling.md",

@@ -14,7 +14,7 @@ MODULES = sorted(
     if not module.name.endswith("__main__")
 )
 
-TRAIN = ("linoss.estimators", "linoss.search")
+TRAIN = ("linoss.estimators", "linoss.search", "linoss.aeon")
 """Rooms whose examples train models."""
 
 

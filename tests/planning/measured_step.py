@@ -1,6 +1,7 @@
 """A training step as the trainer compiles it, and, run as a program, the memory that it takes.
 
-`python measured_step.py SETTINGS`, JSON with `config`, `length`, `batch` and `devices`, prints the
+`python measured_step.py SETTINGS`, JSON with `config`, `length`, `batch`, `devices` and
+`keep`, prints the
 peak of memory during a step, in bytes above what the process held before it.
 """
 
@@ -21,12 +22,12 @@ from linoss.training._loss import Loss
 from linoss.training._step import StepSettings, first_carry, update
 
 
-def arguments_of(config, length, batch, devices, engine="native"):
+def arguments_of(config, length, batch, devices, engine="native", keep=0):
     """What an update is called with; those that depend on the batch as shapes."""
     mesh = make_mesh(devices)
     model = linoss.LinOSS(config, key=jax.random.key(0))
     loss = Loss("cross-entropy" if config.task == "classification" else "squared")
-    settings = StepSettings(loss, clip=True, decay=True, engine=engine, mesh=mesh)
+    settings = StepSettings(loss, clip=True, decay=True, engine=engine, mesh=mesh, memory=keep)
     rates = {"learning_rate": 1e-3, "weight_decay": 0.01, "clip_norm": 1.0}
     one_for_all = (first_carry(model, settings), jax.random.key(1), jnp.int32(0), rates)
 
@@ -57,8 +58,8 @@ def status(field):
     return int(line.split()[1]) * 1024
 
 
-def peak_of_a_step(config, length, batch, devices):
-    arguments, settings = arguments_of(config, length, batch, devices)
+def peak_of_a_step(config, length, batch, devices, keep):
+    arguments, settings = arguments_of(config, length, batch, devices, keep=keep)
     step = update.lower(*arguments, settings=settings).compile()
 
     def fill(x):
@@ -81,4 +82,4 @@ if __name__ == "__main__":
     shape = tuple(options["devices"])
     jax.config.update("jax_num_cpu_devices", shape[0] * shape[1])
     config = linoss.LinOSSConfig(**options["config"])
-    print(peak_of_a_step(config, options["length"], options["batch"], shape))
+    print(peak_of_a_step(config, options["length"], options["batch"], shape, options["keep"]))

@@ -22,7 +22,7 @@ needs_kernels = pytest.mark.skipif(
 
 
 def plan_of(config, devices, engine="native"):
-    return plan(config, length=LENGTH, batch=BATCH, devices=devices, engine=engine)
+    return plan(config, length=LENGTH, batch=BATCH, devices=devices, engine=engine, keep=0)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_other_models(compiled, make_config, bytes_sent, name, devices):
     config = make_config(**OTHERS[name])
     length = LENGTH - (config.horizon or 0)
     program = compiled(config, length, BATCH, devices, "native")
-    planned = plan(config, length=length, batch=BATCH, devices=devices)
+    planned = plan(config, length=length, batch=BATCH, devices=devices, keep=0)
     assert_memory(program, planned, in_kernels=True)
     assert planned.bytes_communicated.total == pytest.approx(bytes_sent(program), rel=CLOSE)
 

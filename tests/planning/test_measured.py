@@ -18,10 +18,17 @@ SCRIPT = Path(__file__).parent / "measured_step.py"
 @pytest.mark.integration
 @pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/self")
-@pytest.mark.parametrize("devices", [(1, 1), (2, 4)])
-def test_peak_of_a_step(make_config, devices):
-    config, length, batch = make_config(), 65_536, 8
-    settings = {"config": asdict(config), "length": length, "batch": batch, "devices": devices}
+@pytest.mark.parametrize(("devices", "keep"), [((1, 1), 0), ((1, 1), 5 * 10**8), ((2, 4), 0)])
+def test_peak_of_a_step(make_config, devices, keep):
+    wide = {"hidden_size": 64, "state_size": 32} if keep else {}
+    config, length, batch = make_config(**wide), 65_536, 8
+    settings = {
+        "config": asdict(config),
+        "length": length,
+        "batch": batch,
+        "devices": devices,
+        "keep": keep,
+    }
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
@@ -36,6 +43,7 @@ def test_peak_of_a_step(make_config, devices):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    memory = plan(config, length=length, batch=batch, devices=devices).memory
+    memory = plan(config, length=length, batch=batch, devices=devices, keep=keep).memory
+    assert (memory.kept > 0.8 * keep) if keep else (memory.kept == 0)
     new = memory.total - memory.batch - memory.weights // 2  # the others are there before
     assert devices[0] * devices[1] * new == pytest.approx(int(done.stdout), rel=0.15)

@@ -83,7 +83,7 @@ def _ahead(path: Path, future: Any, context: Any, steps: int) -> Any:
             if len(absent):
                 raise DataError(f"{path}: has no row for {absent[0]}, expected {steps} steps ahead")
             values = values[np.searchsorted(index, times)]
-        frame = pandas.DataFrame(values, columns=list(future.names))
+        frame = pandas.DataFrame(values, columns=pandas.Index(future.names))
         if name is not None:
             frame[context.id_name], frame[context.time_name] = name, times
         frames.append(frame)

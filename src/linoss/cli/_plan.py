@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from linoss._declare import MODEL
-from linoss._settings import TaskName
+from linoss._settings import MEMORY, TaskName
 from linoss.cli import _options as options
 from linoss.cli._machines import _shape
 from linoss.cli._output import show_json, show_line, show_table
@@ -31,6 +31,10 @@ def plan(
         float | None,
         typer.Option(help="Gigabytes of each device: says whether it fits, and what would."),
     ] = None,
+    keep: Annotated[
+        int,
+        typer.Option(min=0, help="Bytes kept for the backward pass: --memory of linoss fit."),
+    ] = MEMORY,
     in_size: Annotated[int, typer.Option(min=1, help="Channels of the data.")] = 1,
     out_size: Annotated[int, typer.Option(min=1, help="Classes, numbers or variables.")] = 1,
     task: Annotated[TaskName, typer.Option(help="What to learn.")] = "classification",
@@ -53,10 +57,11 @@ def plan(
     chosen = options.record("linoss", task, parameters)
     config = options.model_of(task, chosen, in_size, out_size)
     sizes: dict[str, Any] = {"length": length, "batch": chosen.batch_size, "engine": engine}
-    found = plan(config, devices=_shape(devices), **sizes)
+    found = plan(config, devices=_shape(devices), keep=keep, **sizes)
     fits = None if memory is None else found.memory.total <= 1e9 * memory
+    needed = found.memory.total - found.memory.kept
     smallest = None
-    if memory is not None and not fits:
+    if memory is not None and needed > 1e9 * memory:
         smallest = smallest_mesh(config, memory=1e9 * memory, **sizes)
     if json:
         record = _record(found)
@@ -76,6 +81,11 @@ def plan(
         return
     if fits:
         show_line(f"It fits in {memory:g} GB.")
+    elif needed <= 1e9 * memory:
+        show_line(
+            f"It fits in {memory:g} GB if less is kept: {_bytes(needed)} with --keep 0, which is "
+            "--memory 0 of linoss fit."
+        )
     elif smallest is None:
         show_line(f"It does not fit in {memory:g} GB, however it is split: the model is too large.")
     else:

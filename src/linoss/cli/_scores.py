@@ -206,7 +206,8 @@ def last_forecasts(estimator: Any, table: Any) -> list[Forecast]:
     if known:
         import pandas
 
-        future = pandas.DataFrame(series[-horizon:, known], columns=[table.names[i] for i in known])
+        names = pandas.Index([table.names[i] for i in known])
+        future = pandas.DataFrame(series[-horizon:, known], columns=names)
         if ids is not None:
             future[table.id_name], future[table.time_name] = ids[0], np.arange(horizon)
     found = estimator.predict(data=before, future=future)

@@ -1,7 +1,8 @@
 """The error for data that cannot be used, and the import of optional packages."""
 
-import importlib
-from typing import Any
+from functools import partial
+
+from linoss import _extras
 
 
 class DataError(ValueError):
@@ -19,12 +20,4 @@ class DataError(ValueError):
     """
 
 
-def optional(module: str, purpose: str) -> Any:
-    """A module of the extra `data`, imported when it is needed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise ImportError(
-            f'{purpose} needs {package}; install it with pip install "linoss[data]"'
-        ) from error
+optional = partial(_extras.optional, extra="data")

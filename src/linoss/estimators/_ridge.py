@@ -16,7 +16,7 @@ without v v'. The answer for case i by a fit without it differs from y_i by
 With more cases than features the same follows from the p x p matrix (Z'Z/p + penalty)^-1.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -56,6 +56,10 @@ class Ridge:
         """Weights and constant of features as they are."""
         weights = self.scale[:, None].astype(np.float64) * self.coefficients
         return weights, self.intercept - self.mean.astype(np.float64) @ weights
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields: to predict does not change what is pickled."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, eq=False)

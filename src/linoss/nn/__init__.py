@@ -4,6 +4,7 @@ from linoss.nn._block import GLU, OUTSIDE_KERNELS, Block
 from linoss.nn._config import LinOSSConfig
 from linoss.nn._diagonal import AbstractDiagonal
 from linoss.nn._heads import Features
+from linoss.nn._keep import Kept, kept_products
 from linoss.nn._layer import LinOSSLayer
 from linoss.nn._lru import LRULayer
 from linoss.nn._mamba import MambaLayer
@@ -28,6 +29,7 @@ __all__ = [
     "Block",
     "Features",
     "GRULayer",
+    "Kept",
     "LRULayer",
     "LSTMLayer",
     "LinOSS",
@@ -42,5 +44,6 @@ __all__ = [
     "Split",
     "Stream",
     "count_parameters",
+    "kept_products",
     "trainable",
 ]

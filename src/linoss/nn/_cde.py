@@ -21,8 +21,8 @@ adjoint are those of Diffrax, log-signatures those of Signax: `pip install "lino
 """
 
 import abc
-import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
+from linoss import _extras
 from linoss import _settings as settings
 from linoss._arrays import steps
 from linoss._declare import check_value
@@ -39,14 +40,7 @@ from linoss.nn._mixer import refuse_intervals, refuse_split_time
 from linoss.nn._norm import NoNorm
 from linoss.nn._samples import Samples
 
-
-def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise ImportError(
-            f'mixers "ncde", "nrde" and "log-ncde" need {name}: pip install "linoss[baselines]"'
-        ) from None
+_package = partial(_extras.optional, purpose="a mixer ncde, nrde or log-ncde", extra="baselines")
 
 
 class Perceptron(eqx.Module):

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from linoss._kernels import padded
+from linoss.nn import Kept
 from linoss.planning._sizes import NUMBER, SEGMENT, TILE, Sizes
 
 
@@ -21,6 +22,8 @@ class Memory(NamedTuple):
     """Where time is split: what finding the state before each shard keeps."""
     workspace: int
     """What blocks work in."""
+    kept: int
+    """Products of the kernels' blocks that the backward pass does not compute again."""
 
     @property
     def total(self) -> int:
@@ -37,6 +40,7 @@ def memory(sizes: Sizes) -> Memory:
         _states(sizes),
         _shards(sizes),
         _workspace(sizes),
+        sum(map(sizes.numbers_kept, Kept)),
     )
     return Memory(*(NUMBER * part for part in parts))
 

@@ -1,8 +1,10 @@
 """The cost of a training step, and the smallest mesh on which it fits."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from linoss import _checks
+from linoss._settings import MEMORY
 from linoss.nn import LinOSSConfig
 from linoss.planning._communication import Communication, communication
 from linoss.planning._memory import Memory, memory
@@ -41,6 +43,7 @@ def plan(
     batch: int,
     devices: int | tuple[int, int] = 1,
     engine: str = "native",
+    keep: int = MEMORY,
 ) -> Plan:
     """What a training step costs each device, by formulas: nothing is computed or compiled.
 
@@ -51,6 +54,8 @@ def plan(
     - `batch`: sequences of a step, on all devices together.
     - `devices`: along the batch, or `(batch, time)`; this machine need not have them.
     - `engine`: `"native"` or `"sequential"`.
+    - `keep`: bytes that an update may keep of its forward pass, `memory` of
+      [`linoss.training.train`][].
 
     ```python
     >>> import linoss
@@ -68,7 +73,7 @@ def plan(
             f"mixer is {config.mixer!r}, expected 'linoss': the cost of others has no formula here"
         )
     shape = (devices[0], devices[1]) if isinstance(devices, tuple) else (devices, 1)
-    sizes = Sizes(config, length, batch, shape, engine)
+    sizes = Sizes(config, length, batch, shape, engine, keep)
     return Plan(
         devices=shape,
         parameters=sizes.parameters,
@@ -90,7 +95,8 @@ def smallest_mesh(
     memory: float,
     engine: str = "native",
 ) -> Plan | None:
-    """The plan with the fewest devices on each of which a step needs at most `memory` bytes.
+    """The plan with the fewest devices on each of which a step needs at most `memory` bytes, with
+    no product kept for the backward pass.
 
     Of meshes with as many devices, the one with most parts of the batch: they cost least. Time is
     split by powers of two, down to a shard of one step; None if even that does not fit.
@@ -109,7 +115,8 @@ def smallest_mesh(
     for parts in (n for n in range(batch, 0, -1) if batch % n == 0):
         shards = 1
         while shards <= length and (found is None or parts * shards < _number(found)):
-            here = plan(config, length=length, batch=batch, devices=(parts, shards), engine=engine)
+            mesh: dict[str, Any] = {"devices": (parts, shards), "engine": engine, "keep": 0}
+            here = plan(config, length=length, batch=batch, **mesh)
             if here.memory.total <= memory:
                 found = here
                 break

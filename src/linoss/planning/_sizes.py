@@ -7,7 +7,9 @@ import equinox as eqx
 import jax
 
 from linoss import _checks
-from linoss.nn import LinOSS, LinOSSConfig, count_parameters
+from linoss._declare import check_value
+from linoss._settings import Memory
+from linoss.nn import Kept, LinOSS, LinOSSConfig, count_parameters, kept_products
 
 NUMBER = 4
 """Bytes of a number."""
@@ -34,11 +36,13 @@ class Sizes:
     batch: int
     devices: tuple[int, int]
     engine: str
+    keep: int = 0
 
     def __post_init__(self) -> None:
         _checks.positive_integer("length", self.length)
         _checks.positive_integer("batch", self.batch)
         _checks.one_of("engine", self.engine, ENGINES)
+        check_value("keep", self.keep, Memory)
         parts, shards = self.devices
         _checks.positive_integer("devices", parts)
         _checks.positive_integer("devices", shards)
@@ -124,6 +128,23 @@ class Sizes:
         """Whether the answer needs only means of the last features, which a pass finds by the way:
         no gradient of their size comes back."""
         return self.answers == self.sequences and self.config.pooling == "mean"
+
+    @cached_property
+    def kept(self) -> list[Kept]:
+        """For each block the products that its forward pass keeps for the backward pass."""
+        return kept_products(
+            self.keep if self.fused else 0,
+            samples=self.samples,
+            hidden=self.hidden,
+            pairs=self.pairs // self.layers,
+            blocks=self.blocks,
+            precision=self.config.precision,
+        )
+
+    def numbers_kept(self, product: Kept) -> int:
+        """How many numbers of a kind are kept, of all blocks."""
+        width = product.width(self.hidden, self.pairs // self.layers)
+        return self.samples * width * sum(product in kept for kept in self.kept)
 
     @property
     def reads_statistics(self) -> bool:

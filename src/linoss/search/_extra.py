@@ -1,21 +1,14 @@
 """The packages of the extra `search`, imported when they are needed."""
 
-import importlib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from linoss import _extras
 
-def extra(module: str) -> Any:
-    """Import a module of the extra; an error says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise ImportError(
-            f"a search needs {package}; install it with pip install 'linoss[search]'"
-        ) from error
+extra = partial(_extras.optional, purpose="a search", extra="search")
 
 
 @contextmanager

@@ -1,0 +1,15 @@
+"""Packages that an extra installs, imported when they are needed."""
+
+import importlib
+from typing import Any
+
+
+def optional(module: str, purpose: str, extra: str) -> Any:
+    """Import a module; an error says for what it is needed and which extra has it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ImportError(
+            f'{purpose} needs {package}; install it with pip install "linoss[{extra}]"'
+        ) from error

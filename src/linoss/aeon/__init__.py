@@ -1,0 +1,21 @@
+"""The estimators with the interface of aeon; the extra `data` brings it."""
+
+from linoss._extras import optional
+
+optional("aeon", "linoss.aeon", "data")
+
+from linoss.aeon._estimators import (  # noqa: E402
+    LinOSSClassifier,
+    LinOSSRegressor,
+    OscillatorClassifier,
+    OscillatorFeatures,
+    OscillatorRegressor,
+)
+
+__all__ = [
+    "LinOSSClassifier",
+    "LinOSSRegressor",
+    "OscillatorClassifier",
+    "OscillatorFeatures",
+    "OscillatorRegressor",
+]
