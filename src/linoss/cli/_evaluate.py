@@ -8,7 +8,8 @@ import typer
 from linoss.cli._options import Json
 from linoss.cli._output import number, show_json, show_line, show_table
 from linoss.cli._run_settings import read_column_names
-from linoss.cli._scores import ClassScore, NumberScore, Score, score_cases, score_table
+from linoss.cli._forecast_scores import score_table
+from linoss.cli._scores import ClassScore, NumberScore, Score, score_cases
 from linoss.cli._sources import read_test_cases, read_test_table
 
 RunArgument = Annotated[
@@ -38,7 +39,7 @@ def evaluate(
     """Compare a run's answers with the labels of data.
 
     Prints accuracy and recall of each class; or mean absolute error, R² and RMSE; or the mean
-    absolute error of forecasts. Of a directory the test part is taken.
+    absolute error of forecasts, of each variable in its unit and by its deviation. Of a directory the test part is taken.
     """
     import linoss.estimators
 
@@ -68,3 +69,4 @@ def show_score(score: Any) -> None:
         )
     else:
         show_line(f"{name} {number(value)} over {score.horizon} steps ahead")
+        show_table(None, ("variable", "MAE, in its unit", "scaled MAE"), score.rows())

@@ -23,6 +23,7 @@ from linoss.cli._run_settings import (
     read_settings,
     write_column_names,
 )
+from linoss.cli._forecast_scores import backtest_of, show_backtest
 from linoss.cli._scores import Score, score_of
 from linoss.cli._sources import read_cases, read_tables
 
@@ -182,6 +183,9 @@ def finish(
             **_outcome(estimator),
             "test": None if score is None else score.record(),
         }
+        where, backtest = backtest_of(estimator, score)
+        if backtest is not None:
+            record["backtest"] = {"of": where, "errors": backtest.rows()}
         show_json(record)
         return
     choice = getattr(estimator, "choice_", None)
@@ -199,6 +203,10 @@ def finish(
             "No score: nothing was held out. Use --validation-fraction 0.2, or linoss evaluate "
             "with other data"
         )
+    where, found = backtest_of(estimator, score)
+    if found is not None:
+        show_line(f"{where}:")
+        show_backtest(found)
     show_line(f"The run is in {out}; look at {out / REPORT}")
 
 

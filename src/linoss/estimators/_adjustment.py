@@ -30,6 +30,8 @@ class Adjustment:
     """Of each series."""
     deviation: np.ndarray
     """(series, targets)"""
+    effects: np.ndarray
+    """(known, targets): the deviation of what each known variable adds, the mean over series."""
 
     @classmethod
     def fit(
@@ -43,13 +45,16 @@ class Adjustment:
     ) -> "Adjustment":
         """Fit to all series of a table."""
         targets = tuple(i for i in range(len(data.names)) if i not in known)
-        made = cls(clock, logarithm, trend, targets, known, data.ids, (), np.ones(0))
-        seasons, deviations = [], []
+        made = cls(clock, logarithm, trend, targets, known, data.ids, (), np.ones(0), np.ones(0))
+        seasons, deviations, effects = [], [], []
         for values, index in zip(data.series, data.index, strict=True):
             fitted, deviation = made._of_one(values, index)
             seasons.append(fitted)
             deviations.append(deviation)
-        return replace(made, seasons=seasons, deviation=np.stack(deviations))
+            last = fitted.coefficients[len(fitted.coefficients) - len(known) :]
+            effects.append(np.abs(last) * np.nanstd(values[:, list(known)], axis=0)[:, None])
+        effects = np.mean(effects, axis=0)
+        return replace(made, seasons=seasons, deviation=np.stack(deviations), effects=effects)
 
     def _of_one(self, values: np.ndarray, index: np.ndarray) -> tuple[Seasons, np.ndarray]:
         known, plain = values[:, list(self.known)], self.transform(values[:, list(self.targets)])
@@ -134,7 +139,11 @@ class Adjustment:
         padded = np.zeros((len(self.seasons), most, len(self.targets)))
         for i, each in enumerate(self.seasons):
             padded[i, : len(each.coefficients)] = each.coefficients
-        return {"adjustment.coefficients": padded, "adjustment.deviation": self.deviation}
+        return {
+            "adjustment.coefficients": padded,
+            "adjustment.deviation": self.deviation,
+            "adjustment.effects": self.effects,
+        }
 
     @classmethod
     def restored(
@@ -159,6 +168,9 @@ class Adjustment:
         shapes = (len(facts["seasons"]), len(table), deviation.shape, len(logarithm))
         if shapes != (count, count, (count, len(targets)), len(targets)):
             raise ValueError("the adjustment does not fit the series")
+        effects = arrays["adjustment.effects"]
+        if effects.shape != (len(known), len(targets)):
+            raise ValueError("the effects do not fit the known variables")
         if not np.isfinite(table).all() or not (deviation > 0).all():
             raise ValueError("the adjustment has numbers that are not finite")
         seasons = []
@@ -188,6 +200,7 @@ class Adjustment:
             ids,
             seasons,
             deviation,
+            effects,
         )
 
 

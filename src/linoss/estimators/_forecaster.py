@@ -14,7 +14,7 @@ from linoss import _checks
 from linoss._declare import check_settings, documented
 from linoss._settings import ForecasterSettings
 from linoss.data import DataError, Table, table
-from linoss.estimators._asked import Asked, quantile_levels
+from linoss.estimators._asked import Asked, percents, quantile_levels
 from linoss.estimators._backtest import Backtest, Origins, compare
 from linoss.estimators._base import (
     OnProgress,
@@ -44,9 +44,10 @@ from linoss.estimators._seasons import Clock, strongest_period
 from linoss.training import Forecasting, Inputs, Scaling, Windows, predict, replace_arrays
 
 _VALIDATION_WINDOWS = 256
-_CALIBRATION_WINDOWS = 512
+_CALIBRATION_WINDOWS, _CALIBRATION_NUMBERS = 512, 2 * 10**6
 _AT_ONCE = 256  # windows of a score
 _LONGEST_SEASON = 400
+_SHOWN = 80  # percent, of the narrowest interval whose coverage is of interest
 
 
 @documented
@@ -119,7 +120,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         before, choice = Foundation.fit(parts, clock, self.known_, sizes, options)
         self.foundation_ = Foundation.again(data, clock, self.known_, sizes, options, choice)
         self.deviation_ = _deviations(data, self._targets)
-        self.calibration_ = None
+        self.calibration_ = self.held_out_ = None
 
         windows = before.windows(parts[0])
         inputs = Inputs.from_sequences(windows, time_channel=bool(self.time_channel))
@@ -150,11 +151,18 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
 
     def _calibrate(self, before: Foundation, held_out: Table) -> None:
         """Compare quantiles with what was held out, by the closed-form part that did not see it."""
-        windows = _thinned(before.windows(held_out), _CALIBRATION_WINDOWS)
+        most = _CALIBRATION_NUMBERS // (self.horizon * len(self._targets))
+        windows = before.windows(held_out)
+        windows = _thinned(windows, max(1, min(_CALIBRATION_WINDOWS, most)))
         found = list(self._relative(windows, np.arange(len(windows))))
         quantiles = np.concatenate([quantiles for _, quantiles in found])
         truth = np.concatenate([windows.batch(chosen).labels for chosen, _ in found])
         self.calibration_ = Calibration.fit(self._levels, quantiles, truth)
+        percent = [each for each in percents("levels", self.levels) if each >= _SHOWN]
+        origins = Origins(*windows.locate(np.arange(len(windows))), self.horizon, self._targets)
+        asked = Asked(percent)
+        found = self._at_origins(before, held_out, origins, asked)
+        self.held_out_ = compare(self.season_, held_out, origins, *found, asked.percent)
 
     # ---- Forecasts ----
 
@@ -275,20 +283,43 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         - `scaled`: divide errors by the deviation of each variable in training.
         - `stride`: number of steps from one window to the next.
         """
+        total, count = self._sum_of_errors(data, stride)
+        total = total / self.deviation_ if scaled else total
+        return float(total.sum() / count.sum()) if count.any() else float("nan")
+
+    def errors_by_variable(self, data: Any, *, stride: int = 1) -> dict[Any, float]:
+        """Mean absolute error of each variable, in its unit, over all windows of `data`."""
+        total, count = self._sum_of_errors(data, stride)
+        errors = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return {self.names_[i]: float(e) for i, e in zip(self._targets, errors, strict=True)}
+
+    def _sum_of_errors(self, data: Any, stride: int) -> tuple[np.ndarray, np.ndarray]:
+        """(targets,), of absolute errors of all windows, and their number."""
         check_is_fitted(self)
         data = self._table(data)
         windows = replace(self.foundation_.windows(data), stride=stride)
-        total = count = 0.0
+        total, count = np.zeros((2, len(self._targets)))
         for each in self._relative(windows, np.arange(len(windows))):
             chosen, relative = self._answered(each, Asked())
             found = self.foundation_.restore(data, windows, chosen, relative)
             warn_of_nan("window", found)
             truth = self.foundation_.restore(data, windows, chosen, windows.batch(chosen).labels)
-            errors = np.abs(found - truth) / (self.deviation_ if scaled else 1)
             known = ~np.isnan(truth)
-            total += float(np.sum(errors, where=known))
-            count += float(np.sum(known))
-        return total / count if count else float("nan")
+            total += np.sum(np.abs(found - truth), axis=(0, 1), where=known)
+            count += known.sum(axis=(0, 1))
+        return total, count
+
+    def known_effects(self) -> dict[Any, dict[Any, float]]:
+        """What each variable known in advance adds to each target: its deviation in training.
+
+        In the unit of the target; of one whose logarithm is forecast, as a share of it.
+        """
+        check_is_fitted(self)
+        targets = [self.names_[i] for i in self._targets]
+        return {
+            self.names_[i]: dict(zip(targets, row.tolist(), strict=True))
+            for i, row in zip(self.known_, self.foundation_.adjustment.effects, strict=True)
+        }
 
     def backtest(
         self,
@@ -324,7 +355,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         sizes = (self.past_, self.horizon)
         origins = Origins.last(data, self._targets, sizes, windows, stride)
         if not refit:
-            found, expected = self._at_origins(data, origins, asked)
+            found, expected = self._at_origins(self.foundation_, data, origins, asked)
             return compare(self.season_, data, origins, found, expected, asked.percent)
         parts = []
         for time in np.unique(origins.times(data)):
@@ -333,7 +364,8 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             if fitted.calibration_ is None:
                 asked = Asked()
             chosen = np.flatnonzero(origins.times(data) == time)
-            parts.append((chosen, *fitted._at_origins(data, origins.only(chosen), asked)))
+            found = fitted._at_origins(fitted.foundation_, data, origins.only(chosen), asked)
+            parts.append((chosen, *found))
         order = np.argsort(np.concatenate([chosen for chosen, _, _ in parts]))
         width = 1 if asked.percent is None else 1 + 2 * len(asked.percent)
         found = np.concatenate([each[..., :width] for _, each, _ in parts])[order]
@@ -341,16 +373,16 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         return compare(self.season_, data, origins, found, expected, asked.percent)
 
     def _at_origins(
-        self, data: Table, origins: Origins, asked: Asked
+        self, foundation: Foundation, data: Table, origins: Origins, asked: Asked
     ) -> tuple[np.ndarray, np.ndarray]:
         """Forecasts `(windows, horizon, targets, 1 + 2 levels)`, and what seasons alone expect."""
-        windows = self.foundation_.windows(data)
+        windows = foundation.windows(data)
         parts, expected = [], []
         for each in self._relative(windows, windows.find(origins.series, origins.ends)):
             chosen, relative = self._answered(each, asked)
             relative = relative if asked.percent is not None else relative[..., None]
-            parts.append(self.foundation_.restore(data, windows, chosen, relative))
-            expected.append(self.foundation_.expected(data, windows, chosen))
+            parts.append(foundation.restore(data, windows, chosen, relative))
+            expected.append(foundation.expected(data, windows, chosen))
         return np.concatenate(parts), np.concatenate(expected)
 
     def stream(self) -> ForecastListener:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -445,7 +477,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
 
 
 def _thinned(windows: Windows, most: int = _VALIDATION_WINDOWS) -> Windows:
-    return replace(windows, stride=max(1, len(windows) // most))
+    return replace(windows, stride=max(1, -(-len(windows) // most)))
 
 
 def _deviations(data: Table, targets: list[int]) -> np.ndarray:
