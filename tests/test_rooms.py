@@ -119,7 +119,7 @@ def test_no_private_module_of_jax():
 
 
 def test_no_scheme_is_known_by_name():
-    """But to `dynamics`, to the paper's tables and as the default of a setting.
+    """But to `dynamics`, to the paper's tables, and as the choices and the default of a setting.
 
     Help texts have names among other words.
     """
@@ -129,7 +129,7 @@ def test_no_scheme_is_known_by_name():
         if room_of(module) not in ("dynamics", "experiments")
         for node in ast.walk(MODULES[module])
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SCHEMES
-        if node not in defaults_of_settings(module)
+        if node not in defaults_of_settings(module) and node not in choices_of_schemes(module)
     ]
 
 
@@ -139,4 +139,14 @@ def defaults_of_settings(module):
         node.value
         for node in ast.walk(MODULES[module])
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "scheme"
+    ]
+
+
+def choices_of_schemes(module):
+    """The names in the type `SchemeName`."""
+    return [
+        constant
+        for node in ast.walk(MODULES[module])
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SchemeName"
+        for constant in ast.walk(node)
     ]

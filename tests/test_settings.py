@@ -4,7 +4,7 @@ import ast
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import jax
 import numpy as np
@@ -13,8 +13,10 @@ import pytest
 import linoss
 from linoss import LinOSS, LinOSSConfig, _declare, _settings
 from linoss._declare import Declared, Setting, check_settings, declared, documented, shared_with
-from linoss._settings import SETTINGS
+from linoss._settings import SETTINGS, MixerName, SchemeName
 from linoss.cli._settings_page import settings_page
+from linoss.dynamics import SCHEMES
+from linoss.nn import MIXERS
 from linoss.training import TrainingConfig
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +33,7 @@ class Example:
     size: Annotated[int | float | Literal["any"], Setting("A size.", within="(0, inf)")] = "any"
     limit: Rate | None = None
     kind: Annotated[Literal["a", "b"] | None, Setting("A kind.", none="all kinds")] = "a"
-    scheme: Annotated[str, Setting("A scheme.", choices="linoss.dynamics:SCHEMES")] = "im"
+    scheme: Annotated[SchemeName, Setting("A scheme.")] = "im"
     flag: Annotated[bool, Setting("A flag.")] = False
     pair: Annotated[int | tuple[int, int], Setting("A pair.", within="[1, 9]", other="two")] = 1
     word: Annotated[str, Setting("Any text.")] = ""
@@ -191,6 +193,11 @@ def test_there_is_a_model_of_every_choice(name, choice):
     config = LinOSSConfig(**sizes, horizon=horizon, **{name: choice})
     answers = LinOSS(config, key=jax.random.key(0))(np.ones((2, 5, 2)))
     assert np.isfinite(answers).all()
+
+
+def test_names_are_those_of_the_registries():
+    assert get_args(SchemeName) == tuple(SCHEMES)
+    assert get_args(MixerName) == tuple(MIXERS)
 
 
 @pytest.mark.parametrize("module", [_declare, _settings])

@@ -1,7 +1,6 @@
 """Settings as annotated types: checks, texts and documentation made from their declarations."""
 
 import functools
-import importlib
 import inspect
 import math
 import re
@@ -30,8 +29,6 @@ class Setting:
     """`MODEL`, `TRAINING`, or None for a setting that is no option of a command."""
     within: str | None = None
     """The numbers allowed, such as `"[0, 1)"` or `"[1, inf)"`; any if None."""
-    choices: str | None = None
-    """A registry whose names are allowed, as `"module:attribute"`, imported when it is needed."""
     none: str = "none"
     """What None stands for, where the type allows it."""
     other: str | None = None
@@ -69,9 +66,6 @@ class Declared:
     @property
     def choices(self) -> tuple[str, ...]:
         """The names allowed; none if it is not a choice."""
-        if self.about.choices is not None:
-            module, _, attribute = self.about.choices.partition(":")
-            return tuple(getattr(importlib.import_module(module), attribute))
         return tuple(kind for kind in self.kinds if isinstance(kind, str))
 
     def allows(self, value: Any) -> bool:

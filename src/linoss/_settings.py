@@ -86,9 +86,8 @@ SolverSteps = Annotated[
     int, _model("Steps of a CDE's solver for each sample or window.", within=_COUNT)
 ]
 NumBlocks = Annotated[int, _model("Number of blocks.", within=_COUNT, search=(1, 4))]
-Scheme = Annotated[
-    str, _model("Discretisation, see linoss.discretize.", choices="linoss.dynamics:SCHEMES")
-]
+SchemeName = Literal["im", "imex", "verlet", "exact"]
+Scheme = Annotated[SchemeName, _model("Discretisation, see linoss.discretize.")]
 Damped = Annotated[
     bool,
     _model("Learn a damping for each oscillator.", none="if the scheme has damping"),

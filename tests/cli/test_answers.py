@@ -96,7 +96,9 @@ def test_a_directory_without_a_test_part(tmp_path, run, data, failing):
 
 
 def test_a_run_that_is_not_there(tmp_path, data, failing):
-    assert "config.json: not there" in failing(f"evaluate {tmp_path / 'absent'} {data}")
+    assert "absent: holds no run, expected a directory" in failing(
+        f"evaluate {tmp_path / 'absent'} {data}"
+    )
 
 
 def test_other_channels_than_in_training(tmp_path, run, failing):

@@ -241,9 +241,10 @@ def test_a_task_must_be_named(tmp_path, data, failing):
     ],
 )
 def test_wrong_use(tmp_path, failing, option, message):
-    """Named before the data are read: there are none."""
-    nowhere = tmp_path / "absent.csv"
-    said = failing(f"fit {nowhere} --task classification --out {tmp_path / 'run'} {option}", code=2)
+    """Named before the data are read: there are none in the file."""
+    empty = tmp_path / "empty.csv"
+    empty.touch()
+    said = failing(f"fit {empty} --task classification --out {tmp_path / 'run'} {option}", code=2)
     assert message in " ".join(said.replace("│", " ").split())
     assert not (tmp_path / "run").exists()
 

@@ -50,7 +50,7 @@ def doctor(json: Json = False) -> None:
         show_line("The native kernels are not here: linoss was installed without a C++ compiler.")
 
 
-_MACHINE = ("devices", "cores", "engines", "instruction_set")
+_MACHINE = ("devices", "cores", "engines", "instruction_set", "compiled_programs")
 
 
 def _examine() -> dict[str, Any]:
@@ -59,6 +59,7 @@ def _examine() -> dict[str, Any]:
     import jax
 
     from linoss import __version__, _kernels
+    from linoss._programs import keep_programs
     from linoss.scan import engines
 
     known = {"linoss": __version__, "python": platform.python_version()}
@@ -72,6 +73,7 @@ def _examine() -> dict[str, Any]:
         "cores": _cores(),
         "engines": engines(),
         "instruction_set": _kernels.instruction_set(),
+        "compiled_programs": "not kept" if keep_programs() is None else "kept",
         "build_failure": _kernels.build_failure(),
         "environment": {
             name: "(set)" if name == _SECRET else value

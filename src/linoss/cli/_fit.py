@@ -11,6 +11,7 @@ from linoss._settings import MixerName, ModelName, TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._evaluate import show_score
+from linoss.cli._forecast_scores import backtest_of, show_backtest
 from linoss.cli._guard import INTERRUPTED
 from linoss.cli._machines import join_machines
 from linoss.cli._output import number, show_json, show_line
@@ -23,9 +24,8 @@ from linoss.cli._run_settings import (
     read_settings,
     write_column_names,
 )
-from linoss.cli._forecast_scores import backtest_of, show_backtest
 from linoss.cli._scores import Score, score_of
-from linoss.cli._sources import read_cases, read_tables
+from linoss.cli._sources import check_there, read_cases, read_tables
 
 
 @options.with_settings(options.settings())
@@ -70,6 +70,13 @@ def fit(
     named, parameters = options.with_mixer(model, options.parameters(given))
     where = (devices, coordinator, num_processes, process_id)
     asked = {n: v for n, v in zip(options.MACHINES, where, strict=True) if v is not None}
+    if not resume:
+        task = _named_task(task)
+        chosen = named or options.chosen_model(task, [*parameters, *asked])
+        options.record(chosen, task, {**asked, **parameters}, label)
+    if coordinator is None:
+        check_there(data)
+    options.refuse_foreign(parameters)
     machines = join_machines(*where)
     try:
         with machines.watched():
@@ -87,6 +94,13 @@ def fit(
     except KeyboardInterrupt:
         say(_interrupted(data, out))
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _named_task(task: TaskName | None) -> TaskName:
+    if task is None:
+        names = ", ".join(options.TASKS)
+        raise typer.BadParameter(f"expected one of {names}", param_hint="--task")
+    return task
 
 
 def _decided(
@@ -123,10 +137,12 @@ def _decided(
         model, task = settings.model, settings.task
         label = label or read_column_names(out).label
         parameters = {**settings.parameters, **parameters}
-    elif task is None:
-        names = ", ".join(options.TASKS)
-        raise typer.BadParameter(f"expected one of {names}", param_hint="--task")
     else:
+        if task is None:
+            raise ValueError(
+                f"{out}: holds no run to resume; leave out --resume and name a --task to begin "
+                "one, or name the directory of the run with --out"
+            )
         model = model or options.chosen_model(task, [*parameters, *machines])
         shown = {} if model == "oscillators" else {"verbose": 1}
         parameters = {**options.RUN_DEFAULTS, **shown, **parameters}

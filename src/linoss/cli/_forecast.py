@@ -11,7 +11,7 @@ from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import csv_cell, show_json, show_line
 from linoss.cli._predict import Out
-
+from linoss.cli._run_settings import load_run
 
 Levels = Annotated[
     list[float] | None,
@@ -23,10 +23,8 @@ Levels = Annotated[
 
 def forecaster_of(run: Path) -> Any:
     """The forecaster in a directory."""
-    import linoss.estimators
-
-    estimator = linoss.estimators.load(run)
-    if not isinstance(estimator, linoss.estimators.LinOSSForecaster):
+    estimator = load_run(run)
+    if estimator.task != "forecasting":
         raise ValueError(f"{run}: holds a {type(estimator).__name__}; use linoss predict")
     return estimator
 
@@ -63,9 +61,7 @@ def forecast(
     context = estimator.context_ if table is None else table
     steps = estimator.horizon if horizon is None else horizon
     ahead = None if future is None else _ahead(future, read_table(future), context, steps)
-    frame = estimator.predict(
-        steps, data=table, future=ahead, level=level or None, samples=samples
-    )
+    frame = estimator.predict(steps, data=table, future=ahead, level=level or None, samples=samples)
     if context.in_index:
         frame = frame.rename_axis(context.time_name or "step").reset_index()
     shown = frame.rename(columns=csv_cell)

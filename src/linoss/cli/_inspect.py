@@ -8,6 +8,7 @@ import typer
 from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import number, show_json, show_line, show_table
+from linoss.cli._run_settings import load_run
 from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
 
 
@@ -24,9 +25,7 @@ def inspect(
     (A = 0) or keep what they have heard without decay. With --json, those of every oscillator. Of
     oscillators that nobody trained: their number, periods and qualities.
     """
-    import linoss.estimators
-
-    estimator: Any = linoss.estimators.load(run)
+    estimator = load_run(run)
     trained, untrained = (estimator.members_.get(name) for name in ("linoss", "oscillators"))
     found = [] if trained is None else banks(trained.model_)
     if plot is not None:

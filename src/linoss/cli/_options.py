@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from linoss._declare import MODEL, TRAINING, Declared, check_settings, declared
-from linoss._settings import SETTINGS, ModelName, SequenceSettings, TaskName
+from linoss._settings import SETTINGS, MixerName, ModelName, SequenceSettings, TaskName
 
 if TYPE_CHECKING:
     from linoss.nn import LinOSSConfig
@@ -207,20 +207,20 @@ def parameters(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_mixer(model: Any, found: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Model and parameters where --model may name a mixer; refuses options of other mixers.
+    """Model and parameters where --model may name a mixer; `found` are parameters given."""
+    if model not in get_args(MixerName) or model == "linoss":
+        return model, found
+    mixer = found.get("mixer", model)
+    if mixer != model:
+        raise typer.BadParameter(f"--model {model} and --mixer {mixer}: expected one of the two")
+    return "linoss", {**found, "mixer": model}
 
-    `found` are parameters that were given.
-    """
+
+def refuse_foreign(found: dict[str, Any]) -> None:
+    """Refuse parameters that only other mixers have."""
     from linoss.nn import MIXERS
 
-    mixer = found.get("mixer", "linoss")
-    if model in MIXERS and model != "linoss":
-        if "mixer" in found and mixer != model:
-            raise typer.BadParameter(
-                f"--model {model} and --mixer {mixer}: expected one of the two"
-            )
-        model, mixer, found = "linoss", model, {**found, "mixer": model}
-    given = {**found, **found.get("model_options", {})}
+    mixer, given = found.get("mixer", "linoss"), {**found, **(found.get("model_options") or {})}
     for name in sorted(MIXERS[mixer].foreign & given.keys()):
         known = settings()
         own = [
@@ -232,7 +232,6 @@ def with_mixer(model: Any, found: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             f"{spelled} is not for --model {mixer}, whose own options are: "
             f"{', '.join(own) or 'none'}"
         )
-    return model, found
 
 
 def _model_option(text: str) -> tuple[str, Any]:
@@ -283,7 +282,10 @@ def record(
         raise typer.BadParameter(
             "--label is for classification and regression, not for forecasting"
         )
-    return SETTINGS[model, task](**{n: value for n, value in found.items() if n not in MACHINES})
+    chosen = SETTINGS[model, task](**{n: value for n, value in found.items() if n not in MACHINES})
+    with usage_errors():
+        check_settings(chosen)
+    return chosen
 
 
 def _spelled(name: str) -> str:
@@ -300,8 +302,6 @@ def check(
     from linoss.training import TrainingConfig
 
     chosen = record(model, task, found, label)
-    with usage_errors():
-        check_settings(chosen)
     if model == "linoss":
         model_of(task, chosen)
         with usage_errors():

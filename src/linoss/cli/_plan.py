@@ -49,12 +49,13 @@ def plan(
 
     By formulas, at once, for each device of a mesh of any size; see docs/scaling.md.
     """
-    from linoss.planning import plan, smallest_mesh
-
     if memory is not None and not 0 < memory < math.inf:
         raise typer.BadParameter(f"--memory is {memory}, expected a finite number > 0")
-    _, parameters = options.with_mixer(None, options.parameters(given))
+    parameters = options.parameters(given)
     chosen = options.record("linoss", task, parameters)
+    options.refuse_foreign(parameters)
+    from linoss.planning import plan, smallest_mesh
+
     config = options.model_of(task, chosen, in_size, out_size)
     sizes: dict[str, Any] = {"length": length, "batch": chosen.batch_size, "engine": engine}
     found = plan(config, devices=_shape(devices), keep=keep, **sizes)

@@ -11,8 +11,8 @@ from linoss._files import write_text
 from linoss.cli._evaluate import Data, Label, RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import csv_text, show_json, show_line
-from linoss.cli._run_settings import read_column_names
-from linoss.cli._sources import read_unlabelled_cases
+from linoss.cli._run_settings import load_run, read_column_names
+from linoss.cli._sources import check_there, read_unlabelled_cases
 
 Out = Annotated[
     Path | None, typer.Option(help="Where to write the answers as CSV.", show_default="stdout")
@@ -28,9 +28,8 @@ def predict(
     with --every writes a row for each of its answers. Of a directory the test part is taken. Where
     the answer is not a number, cells are empty, and the exit code is 3.
     """
-    import linoss.estimators
-
-    estimator = linoss.estimators.load(run)
+    check_there(data)
+    estimator = load_run(run)
     if estimator.task == "forecasting":
         raise ValueError(f"{run}: holds a forecaster; use linoss forecast")
     cases = read_unlabelled_cases(data, label or read_column_names(run).label)

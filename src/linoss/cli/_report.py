@@ -10,12 +10,12 @@ import numpy as np
 from linoss._files import write_text
 from linoss.cli import _pictures as pictures
 from linoss.cli._evidence import AverageEvidence
-from linoss.cli._output import number
 from linoss.cli._forecast_report import forecast_sections
 from linoss.cli._forecast_scores import Forecast, ForecastScore
 from linoss.cli._html import section as _section
 from linoss.cli._html import table as _table
 from linoss.cli._html import text as _text
+from linoss.cli._output import number
 from linoss.cli._scores import ClassScore, NumberScore, Score
 from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
 

@@ -48,6 +48,15 @@ def holds_a_run(run: Path) -> bool:
     return (run / _CONFIG).exists()
 
 
+def load_run(run: Path) -> Any:
+    """The estimator of a run."""
+    if not holds_a_run(run):
+        raise ValueError(f"{run}: holds no run, expected a directory that linoss fit wrote")
+    from linoss.estimators import load
+
+    return load(run)
+
+
 def read_settings(run: Path) -> RunSettings:
     """Model, task and the estimator's parameters of a run, which may not have trained yet."""
     from linoss.training import CheckpointError, read_extra

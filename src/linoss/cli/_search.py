@@ -22,7 +22,7 @@ from linoss.cli._run_settings import (
     write_column_names,
 )
 from linoss.cli._scores import Score, score_of
-from linoss.cli._sources import read_cases, read_tables
+from linoss.cli._sources import check_there, read_cases, read_tables
 
 _SHOWN = 10
 _SETTINGS = options.settings(model="linoss")
@@ -85,7 +85,10 @@ def search(
     command again, at the same time, for more workers; or later, to go on. Parameters that are given
     by an option are not searched. By default a fifth of the data is held out.
     """
-    _, parameters = options.with_mixer(None, options.parameters(given))
+    parameters = options.parameters(given)
+    options.record("linoss", task, parameters, label)
+    check_there(data)
+    options.refuse_foreign(parameters)
     options.check("linoss", task, parameters, label)
     what = _what(task, range, grid, parameters)
     try:

@@ -1,7 +1,16 @@
 """Reading the data of commands: a file, or a directory with a training and a test part."""
 
+import os
 from pathlib import Path
 from typing import Any
+
+
+def check_there(data: Path) -> None:
+    """Raise if there is no such file or directory, before JAX is imported."""
+    if not os.path.lexists(data):
+        from linoss.data import DataError
+
+        raise DataError(f"{data}: there is no such file; check the path")
 
 
 def read_cases(data: Path, label: str | None) -> tuple[Any, Any]:

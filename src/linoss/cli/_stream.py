@@ -9,7 +9,7 @@ import typer
 
 from linoss.cli._evaluate import RunArgument
 from linoss.cli._output import csv_text, json_line
-from linoss.cli._run_settings import read_column_names
+from linoss.cli._run_settings import load_run, read_column_names
 
 
 def stream(
@@ -28,12 +28,11 @@ def stream(
     sequence so far. After a sample too large to compute with, cells are empty, oscillators that
     left the range of numbers are reset, stderr tells of it, and in the end the exit code is 3.
     """
-    import linoss.estimators
     from linoss.cli._sample_reader import SampleReader
 
     if sys.stdin is None:
         raise ValueError("stdin is closed, expected samples in it")
-    estimator = linoss.estimators.load(run)
+    estimator = load_run(run)
     forecaster: Any = estimator if estimator.task == "forecasting" else None
     names = read_column_names(run).channels if forecaster is None else forecaster.names_
     source: Any = sys.stdin.buffer

@@ -1,13 +1,15 @@
 """The exact solution for forces that are constant over a step (zero-order hold)."""
 
+import itertools
 import math
+from collections.abc import Callable
 
 import jax.numpy as jnp
 
 from linoss.dynamics import _im
 from linoss.dynamics._scheme import Scheme, Step, Values
 
-# Below these, Taylor's series of the response, whose 24 terms leave less than 1e-17.
+# Below these, Taylor's series of the response.
 _SMALL_STIFFNESS = 1.0  # h^2 A
 _SMALL_DAMPING = 2.0  # h G
 # Within this, sine and cosine (or their hyperbolic kin) by their series.
@@ -61,7 +63,7 @@ def _series(scaled_stiffness: Values, scaled_damping: Values) -> tuple[Values, V
     """y = sum d_n over n >= 2, h z = sum n d_n, from y'' = 1 - G y' - A y term by term."""
     before, term = jnp.zeros_like(scaled_stiffness), jnp.full_like(scaled_stiffness, 0.5)
     velocity, position = 2 * term, term
-    for n in range(3, 24):
+    for n in range(3, _terms(term, lambda n: 2**n / math.factorial(n))):
         after = -(scaled_damping * (n - 1) * term + scaled_stiffness * before) / (n * (n - 1))
         before, term = term, after
         velocity, position = velocity + n * term, position + term
@@ -84,7 +86,7 @@ def _decay_mean(rate: Values) -> Values:
     near = rate < 0.5
     x, safe = jnp.where(near, rate, 0.0), jnp.where(near, 1.0, rate)
     series = jnp.ones_like(x)
-    for k in reversed(range(2, 15)):
+    for k in reversed(range(2, _terms(x, lambda k: 0.5 ** (k - 1) / math.factorial(k)))):
         series = 1 - x / k * series
     return jnp.where(near, series, -jnp.expm1(-safe) / safe)
 
@@ -111,9 +113,15 @@ def _direct(scaled_stiffness: Values, scaled_damping: Values) -> tuple[Values, V
 def _alternating(x: Values, first: int) -> Values:
     """sum (-x)^k / (2k + first)!: cos(sqrt x), or sin(sqrt x)/sqrt x with `first` = 1."""
     total = jnp.zeros_like(x)
-    for k in reversed(range(10)):
+    near = _NEAR_CRITICAL
+    for k in reversed(range(_terms(x, lambda k: near**k / math.factorial(2 * k + first)))):
         total = 1 / math.factorial(2 * k + first) - x * total
     return total
+
+
+def _terms(x: Values, bound: Callable[[int], float]) -> int:
+    """The first term of a series that is lost to rounding; no program holds more than these."""
+    return next(n for n in itertools.count(1) if bound(n) < jnp.finfo(x.dtype).eps / 4)
 
 
 def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Values]:

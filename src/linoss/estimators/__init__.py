@@ -1,5 +1,6 @@
 """Estimators with the interface of scikit-learn: classifiers, regressors, a forecaster."""
 
+from linoss._programs import keep_programs
 from linoss.estimators._auto import AutoClassifier, AutoRegressor, Choice
 from linoss.estimators._classifier import LinOSSClassifier
 from linoss.estimators._forecaster import LinOSSForecaster
@@ -7,6 +8,8 @@ from linoss.estimators._listener import NotANumberWarning
 from linoss.estimators._load import load
 from linoss.estimators._oscillators import OscillatorClassifier, OscillatorRegressor
 from linoss.estimators._regressor import LinOSSRegressor
+
+keep_programs()
 
 __all__ = [
     "AutoClassifier",

@@ -58,17 +58,9 @@ class LinOSS(eqx.Module):
         - `config`: see [`linoss.LinOSSConfig`][].
         - `key`: from `jax.random.key`; initialises the weights.
         """
-        encoder_key, blocks_key, head_key = jax.random.split(key, 3)
         self.config = config
-        self.encoder = eqx.nn.Linear(config.in_size, config.hidden_size, key=encoder_key)
-        if MIXERS[config.mixer].follows:
-            self.blocks = (MIXERS[config.mixer].make(config, key=blocks_key),)
-        else:
-            self.blocks = tuple(
-                _make_block(config, block_key)
-                for block_key in jax.random.split(blocks_key, config.num_blocks)
-            )
-        self.head = _make_head(config, head_key)
+        make = _make_parts_at_once if _checks.is_concrete(key) else _make_parts
+        self.encoder, self.blocks, self.head = make(config, key)
 
     def __call__(
         self,
@@ -272,6 +264,23 @@ class LinOSS(eqx.Module):
         if mesh is not None:
             _check_mesh(mesh, samples, self.config)
         return samples, future
+
+
+def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, AbstractHead]:
+    """Encoder, blocks and head."""
+    encoder_key, blocks_key, head_key = jax.random.split(key, 3)
+    encoder = eqx.nn.Linear(config.in_size, config.hidden_size, key=encoder_key)
+    if MIXERS[config.mixer].follows:
+        blocks = (MIXERS[config.mixer].make(config, key=blocks_key),)
+    else:
+        keys = jax.random.split(blocks_key, config.num_blocks)
+        blocks = tuple(_make_block(config, block_key) for block_key in keys)
+    return encoder, blocks, _make_head(config, head_key)
+
+
+_QUICKLY: Any = {"compiler_options": {"xla_backend_optimization_level": 0}}
+_make_parts_at_once = eqx.filter_jit(_make_parts, **_QUICKLY)
+"""By one program, which is compiled quickly rather than well: it runs once."""
 
 
 def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:

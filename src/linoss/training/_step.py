@@ -64,9 +64,14 @@ def decayed(model: Any) -> Any:
 def make_optimizer(
     settings: StepSettings, rates: dict[str, Any], weights: Any
 ) -> optax.GradientTransformation:
-    """Adam, with clipping, weight decay and learning rate."""
-    parts = [optax.clip_by_global_norm(rates["clip_norm"])] if settings.clip else []
-    parts.append(optax.scale_by_adam())
+    """Adam, with clipping, weight decay and learning rate.
+
+    Clipping and Adam see all weights as one vector: a program for each would take long to compile.
+    """
+    adam = optax.scale_by_adam()
+    if settings.clip:
+        adam = optax.chain(optax.clip_by_global_norm(rates["clip_norm"]), adam)
+    parts: list[optax.GradientTransformation] = [optax.flatten(adam)]
     if settings.decay:
         parts.append(optax.add_decayed_weights(rates["weight_decay"], mask=decayed(weights)))
     parts.append(optax.scale_by_learning_rate(rates["learning_rate"]))
@@ -127,7 +132,7 @@ def update(
 
 def _all_finite(tree: Any) -> Bool[Array, ""]:
     leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves]))
+    return jnp.isfinite(jnp.concatenate([jnp.ravel(x) for x in leaves])).all()
 
 
 @partial(jax.jit, static_argnames=("engine", "mesh"))
@@ -157,6 +162,7 @@ class LearningRates:
         if warmup:
             rise = optax.linear_schedule(peak / (warmup + 1), peak, warmup)
             self._schedule = optax.join_schedules([rise, after], [warmup])
+        self._schedule = jax.jit(self._schedule)  # one program instead of a dozen
         self._block, self._rates = -1, np.zeros(0)
 
     def __call__(self, step: int) -> float:
