@@ -11,7 +11,7 @@ from linoss.cli._forecast_scores import LEVELS, show_backtest
 from linoss.cli._options import Json
 from linoss.cli._output import csv_cell, show_json, show_line
 from linoss.cli._predict import Out
-from linoss.cli._sources import read_test_table
+from linoss.cli._sources import check_there, read_test_table
 
 
 def backtest(
@@ -38,6 +38,7 @@ def backtest(
     cover. --out gets them for each step ahead. Without --refit, use data that the run was not
     fitted to.
     """
+    check_there(data)
     estimator = forecaster_of(run)
     asked = level or ([*LEVELS] if estimator.calibration_ is not None else None)
     table = read_test_table(data)
