@@ -282,7 +282,7 @@ class SequenceSettings:
         _training(
             "Share of the cases, or of each series' end, held out to choose the best weights.",
             within="[0, 1)",
-            none="0.1, but 0 of fewer than 500 cases",
+            none="0.1, but 0 of fewer than 500 cases; 0.2 for forecasts",
         ),
     ] = None
     evaluate_every: EvaluateEvery | None = None

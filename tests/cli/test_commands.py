@@ -37,7 +37,7 @@ def place(tmp_path_factory, data, load):
 def test_every_command_is_there():
     assert (
         " ".join(COMMANDS)
-        == "fit search evaluate predict forecast stream inspect plan demo reproduce doctor"
+        == "fit search evaluate predict forecast backtest stream inspect plan demo reproduce doctor"
     )
 
 

@@ -7,7 +7,7 @@ import typer
 from linoss._files import write_text
 from linoss.cli._evaluate import Data, RunArgument
 from linoss.cli._forecast import Levels, forecaster_of
-from linoss.cli._forecast_scores import LEVELS, show_backtest
+from linoss.cli._forecast_scores import show_backtest
 from linoss.cli._options import Json
 from linoss.cli._output import csv_cell, show_json, show_line
 from linoss.cli._predict import Out
@@ -40,9 +40,10 @@ def backtest(
     """
     check_there(data)
     estimator = forecaster_of(run)
-    asked = level or ([*LEVELS] if estimator.calibration_ is not None else None)
     table = read_test_table(data)
-    found = estimator.backtest(table, windows=windows, stride=stride, refit=refit, level=asked)
+    found = estimator.backtest(
+        table, windows=windows, stride=stride, refit=refit, level=level or None
+    )
     if out is not None:
         frame = found.frame("step")
         frame["variable"] = frame["variable"].map(csv_cell)

@@ -9,7 +9,6 @@ from linoss.cli._output import number, show_line, show_table
 
 _MOST_SHOWN = 4  # variables in the picture of a forecast
 _TEST_WINDOWS, _TEST_NUMBERS = 200, 3 * 10**6  # of a backtest of a test part
-LEVELS = (80.0, 95.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +41,8 @@ class ForecastScore:
         scaled = self.scaled_errors
         return {
             "mae": {str(name): error for name, error in self.errors.items()},
-            "mae_scaled": {str(name): error for name, error in scaled.items()},
-            "mean_mae_scaled": float(np.nanmean(list(scaled.values()))),
+            "scaled_mae": {str(name): error for name, error in scaled.items()},
+            "mean_scaled_mae": float(np.nanmean(list(scaled.values()))),
             "horizon": self.horizon,
             "series": self.series,
         }
@@ -70,8 +69,7 @@ def score_forecasts(
     if test is None:
         return None, last_forecasts(estimator, training)
     windows = _TEST_NUMBERS // (estimator.horizon * estimator.n_outputs_ * len(test.series))
-    level = LEVELS if estimator.calibration_ is not None else None
-    found = estimator.backtest(test, windows=max(1, min(_TEST_WINDOWS, windows)), level=level)
+    found = estimator.backtest(test, windows=max(1, min(_TEST_WINDOWS, windows)))
     return replace(score_table(estimator, test), backtest=found), last_forecasts(estimator, test)
 
 
@@ -98,8 +96,7 @@ def last_forecasts(estimator: Any, table: Any) -> list[Forecast]:
     series, index = table.series[chosen], table.index[chosen]
     ids = None if table.ids is None else (table.ids[chosen],)
     one = replace(table, series=[series], index=[index], ids=ids)
-    level = [each for each in LEVELS if _knows(estimator, each)] or None
-    found = estimator.backtest(one, windows=1, level=level)
+    found = estimator.backtest(one, windows=1)
     past = slice(-horizon - estimator.past_, -horizon)
     dated = index.dtype.kind == "M"
     times = index if dated else np.arange(len(index)) - (len(index) - horizon) + 1
@@ -115,11 +112,6 @@ def last_forecasts(estimator: Any, table: Any) -> list[Forecast]:
         )
         for place, column in enumerate(targets[:_MOST_SHOWN])
     ]
-
-
-def _knows(estimator: Any, percent: float) -> bool:
-    found = estimator.calibration_
-    return found is not None and percent <= found.highest + 1e-9
 
 
 def backtest_of(estimator: Any, score: Any) -> tuple[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from linoss.data import DataError, Table
+from linoss.estimators._known import known_mean
 from linoss.estimators._seasons import Clock, Seasons
 
 
@@ -52,7 +53,9 @@ class Adjustment:
             seasons.append(fitted)
             deviations.append(deviation)
             last = fitted.coefficients[len(fitted.coefficients) - len(known) :]
-            effects.append(np.abs(last) * np.nanstd(values[:, list(known)], axis=0)[:, None])
+            there = values[:, list(known)]
+            spread = np.sqrt(known_mean((there - known_mean(there, 0)) ** 2, 0))
+            effects.append(np.abs(last) * np.nan_to_num(spread)[:, None])
         effects = np.mean(effects, axis=0)
         return replace(made, seasons=seasons, deviation=np.stack(deviations), effects=effects)
 
@@ -206,9 +209,7 @@ class Adjustment:
 
 def _deviation(rest: np.ndarray, values: np.ndarray) -> np.ndarray:
     """(variables,), 1 for one that does not vary."""
-    count = np.maximum(np.count_nonzero(~np.isnan(rest), axis=0), 1)
-    mean = np.nansum(rest, axis=0) / count
-    found = np.sqrt(np.nansum((rest - mean) ** 2, axis=0) / count)
+    found = np.nan_to_num(np.sqrt(known_mean((rest - known_mean(rest, 0)) ** 2, 0)))
     size = np.max(np.nan_to_num(np.abs(values)), axis=0, initial=0)
     return np.where(found > 1e-9 * size, found, 1.0)
 

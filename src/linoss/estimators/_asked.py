@@ -8,6 +8,8 @@ import numpy as np
 
 from linoss import _checks
 
+_USUAL = (80.0, 95.0)
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -39,18 +41,17 @@ class Asked:
                 f"only; fit with horizon={horizon}"
             )
         for each in percent or ():
-            if each > calibration.highest + 1e-9:
-                raise ValueError(
-                    f"level has {each:g}, expected at most {calibration.highest:g}, the widest "
-                    f"interval that was learned; fit with levels={[*forecaster.levels, each]}"
-                )
-            needed, seen = int(np.ceil(2 / (1 - each / 100))), calibration.windows * horizon
-            if seen < needed:
-                raise ValueError(
-                    f"level has {each:g}, which takes {needed} held-out steps to calibrate, but "
-                    f"there are {seen}; fit a longer series, or ask for a lower level"
-                )
+            wrong = _unknown(forecaster, each)
+            if wrong is not None:
+                raise ValueError(f"level has {each:g}, {wrong}")
         return cls(percent, samples)
+
+    @classmethod
+    def usual(cls, forecaster: Any) -> "Asked":
+        """80 and 95 percent, as far as they are calibrated."""
+        if forecaster.calibration_ is None:
+            return cls()
+        return cls([each for each in _USUAL if _unknown(forecaster, each) is None] or None)
 
     def names(self, variables: list[Any]) -> list[Any]:
         """The columns of a frame: NAME, NAME-lo-80, NAME-hi-80, or NAME-sample-1, ..."""
@@ -59,6 +60,23 @@ class Asked:
             return [f"{name}{ending}" for name in variables for ending in endings]
         sides = [f"-{side}-{each:g}" for each in self.percent or () for side in ("lo", "hi")]
         return [each for name in variables for each in (name, *(f"{name}{s}" for s in sides))]
+
+
+def _unknown(forecaster: Any, percent: float) -> str | None:
+    """Why an interval is not calibrated; None if it is."""
+    calibration = forecaster.calibration_
+    if percent > calibration.highest + 1e-9:
+        return (
+            f"expected at most {calibration.highest:g}, the widest interval that was learned; fit "
+            f"with levels={[*forecaster.levels, percent]}"
+        )
+    needed, seen = round(2 / (1 - percent / 100)), calibration.windows * forecaster.horizon
+    if seen < needed:
+        return (
+            f"which takes {needed} held-out steps to calibrate, but there are {seen}; fit a longer "
+            "series, or ask for a lower level"
+        )
+    return None
 
 
 def percents(name: str, level: Any) -> list[float]:

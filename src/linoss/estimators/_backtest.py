@@ -12,6 +12,7 @@ import numpy as np
 
 from linoss.data import DataError, Table, optional
 from linoss.estimators._foundation import cut
+from linoss.estimators._known import known_mean
 
 METRICS = ("mae", "rmse", "mase", "pinball")
 
@@ -137,17 +138,17 @@ class Backtest:
         """A metric over windows, steps and variables; of one variable, if it is named."""
         chosen = slice(None) if variable is None else [self.names.index(variable)]
         found = self._all(metric, of)[..., chosen]
-        mean = float(np.nanmean(found)) if np.isfinite(found).any() else float("nan")
+        mean = float(known_mean(found))
         return float(np.sqrt(mean)) if metric == "rmse" else mean
 
     def coverage(self, level: float) -> np.ndarray:
         """(horizon, variables): the share of windows whose value lies in an interval."""
         inside = self._inside(level)
-        return _mean(inside, 0)
+        return known_mean(inside, 0)
 
     def worst(self, count: int = 3) -> list[int]:
         """The windows with the largest MASE, the worst first."""
-        errors = _mean(self._all("mase", "forecast").reshape(len(self.truth), -1), 1)
+        errors = known_mean(self._all("mase", "forecast").reshape(len(self.truth), -1), 1)
         return np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[:count].tolist()
 
     def rows(self) -> list[dict[str, Any]]:
@@ -160,7 +161,7 @@ class Backtest:
                 if of == "forecast":
                     for level in self.intervals:
                         covered = self._inside(level)[..., place]
-                        row[f"coverage-{level:g}"] = float(_mean(covered.ravel(), 0))
+                        row[f"coverage-{level:g}"] = float(known_mean(covered.ravel(), 0))
                 found.append(row)
         return found
 
@@ -186,7 +187,7 @@ class Backtest:
         return metric != "pinball" or (of == "forecast" and bool(self.intervals))
 
     def _means(self, metric: str, of: str, axis: int) -> np.ndarray:
-        return _mean(self._all(metric, of), axis)
+        return known_mean(self._all(metric, of), axis)
 
     def _all(self, metric: str, of: str) -> np.ndarray:
         """(windows, horizon, variables): what a metric is the mean of."""
@@ -275,7 +276,7 @@ def simple_forecasts(past: np.ndarray, horizon: int, season: int) -> dict[str, n
 def season_error(past: np.ndarray, season: int) -> np.ndarray:
     """(variables,): the mean absolute difference from a season before; NaN if it is 0."""
     season = season if len(past) > season else 1
-    found = _mean(np.abs(past[season:] - past[:-season]), 0)
+    found = known_mean(np.abs(past[season:] - past[:-season]), 0)
     return np.where(found > 0, found, np.nan)
 
 
@@ -286,11 +287,3 @@ def _forward(values: np.ndarray) -> np.ndarray:
     last = np.maximum.accumulate(np.where(there, rows, -1), axis=0)
     first = np.where(there.any(axis=0), np.argmax(there, axis=0), 0)
     return np.take_along_axis(values, np.where(last < 0, first, last), axis=0)
-
-
-def _mean(values: np.ndarray, axis: int) -> np.ndarray:
-    """The mean of what is there; NaN where nothing is."""
-    there = ~np.isnan(values)
-    count = there.sum(axis=axis)
-    total = np.sum(values, axis=axis, where=there)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

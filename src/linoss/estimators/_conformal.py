@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from linoss.estimators._direct import best_error, parts_of
+from linoss.estimators._direct import absolute_error, parts_of
 
 _SHARES = np.linspace(0, 1, 11)
 _WORTH = 0.01
+_NARROWEST = 1e-4  # of distances, in deviations of the series
 _PATHS, _PATH_NUMBERS = 256, 2 * 10**6
 _SCORES = 200  # that a quantile is taken of, at least, where there are so many
 
@@ -48,11 +49,11 @@ class Calibration:
         share = np.zeros((horizon, targets))
         for rows, columns in parts_of(count, horizon, targets):
             seen, answer = truth[:, rows][..., columns], median[:, rows][..., columns]
-            errors = np.array([best_error(seen, s * answer) for s in _SHARES])
+            errors = np.array([absolute_error(seen, s * answer) for s in _SHARES])
             if np.isfinite(errors).all() and errors.min() < (1 - _WORTH) * errors[0]:
                 share[rows, columns] = _SHARES[int(np.argmin(errors))]
         errors = truth - share * median
-        widths = np.abs(quantiles - median[..., None])
+        widths = _widths(quantiles)
         factors = np.zeros((horizon, targets, len(levels)))
         for level in range(len(levels)):
             if level != middle:
@@ -85,7 +86,7 @@ class Calibration:
         """
         median = self.forecast(quantiles)
         middle = len(self.levels) // 2
-        distances = np.abs(quantiles - quantiles[..., middle, None]) * self.factors
+        distances = _widths(quantiles) * self.factors
         places = np.array([NormalDist().inv_cdf(each) for each in self.levels])
         found = [median]
         for percent in level:
@@ -98,7 +99,7 @@ class Calibration:
     def samples(self, quantiles: np.ndarray, count: int, seed: int) -> np.ndarray:
         """(..., horizon, targets, count): paths that held-out errors would make."""
         median = self.forecast(quantiles)
-        low, high = self._sides(np.abs(quantiles - quantiles[..., len(self.levels) // 2, None]))
+        low, high = self._sides(_widths(quantiles))
         drawn = np.random.default_rng(seed).integers(len(self.paths), size=count)
         errors = np.moveaxis(self.paths[drawn].astype(np.float64), 0, -1)
         return median[..., None] + errors * np.where(errors < 0, low[..., None], high[..., None])
@@ -147,6 +148,12 @@ class Calibration:
 def _paths(horizon: int, targets: int) -> int:
     """How many errors along the horizon are kept; of fewer windows some are there twice."""
     return max(1, min(_PATHS, _PATH_NUMBERS // (horizon * targets)))
+
+
+def _widths(quantiles: np.ndarray) -> np.ndarray:
+    """Distances from the median, at least a little."""
+    median = quantiles[..., quantiles.shape[-1] // 2, None]
+    return np.maximum(np.abs(quantiles - median), _NARROWEST)
 
 
 def _between(z: float, places: np.ndarray, distances: np.ndarray) -> np.ndarray:

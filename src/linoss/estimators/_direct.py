@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from linoss.estimators._known import known_mean
 from linoss.training import Windows
 
 _MOST_FEATURES = 400
@@ -65,7 +66,7 @@ def _features(past: np.ndarray, blocks: tuple[tuple[int, int], ...]) -> np.ndarr
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class LinearSums:
     """Sums of products of features and labels, from which any penalty's weights follow."""
 
     blocks: tuple[tuple[int, int], ...]
@@ -82,7 +83,7 @@ class _Sums:
         return (self.vectors @ (inner / (self.values + penalty)[:, None])) * self.scale[:, None]
 
 
-def sums_of(windows: Windows) -> _Sums:
+def sums_of(windows: Windows) -> LinearSums:
     """The sums over windows, which are read some at a time."""
     targets = len(windows.target_columns)
     blocks = lag_blocks(windows.past, targets)
@@ -100,7 +101,9 @@ def sums_of(windows: Windows) -> _Sums:
     scale = np.where(scale > 0, 1 / np.maximum(scale, 1e-300), 0)
     values, vectors = np.linalg.eigh(gram * scale[:, None] * scale)
     products *= scale[:, None]
-    return _Sums(blocks, np.maximum(values, 0), vectors, products, scale, targets, windows.horizon)
+    return LinearSums(
+        blocks, np.maximum(values, 0), vectors, products, scale, targets, windows.horizon
+    )
 
 
 def batches(windows: Windows, most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -118,7 +121,7 @@ def batches(windows: Windows, most: int) -> Iterator[tuple[np.ndarray, np.ndarra
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class LinearChoice:
     """Which penalty, and which share of the answer, for each step ahead and variable."""
 
     penalty: np.ndarray
@@ -126,7 +129,7 @@ class Choice:
     share: np.ndarray
     """(horizon, targets)"""
 
-    def weights(self, sums: _Sums) -> Direct:
+    def weights(self, sums: LinearSums) -> Direct:
         """The linear answer of this choice."""
         size = (-1, sums.horizon, sums.targets)
         weights = np.zeros((len(sums.scale), sums.horizon, sums.targets), np.float32)
@@ -139,7 +142,7 @@ class Choice:
         return Direct(sums.blocks, sums.targets, sums.horizon, flat)
 
 
-def choose(sums: _Sums, held_out: Windows) -> Choice:
+def choose(sums: LinearSums, held_out: Windows) -> LinearChoice:
     """What does best on held-out windows."""
     past, labels = (np.concatenate(x) for x in zip(*batches(held_out, _HELD_OUT), strict=True))
     features = _features(past[..., : sums.targets], sums.blocks)
@@ -151,7 +154,7 @@ def choose(sums: _Sums, held_out: Windows) -> Choice:
         truth = labels[:, rows][..., columns]
         errors = np.array(
             [
-                [best_error(truth, s * answer[:, rows][..., columns]) for s in _SHARES]
+                [absolute_error(truth, s * answer[:, rows][..., columns]) for s in _SHARES]
                 for answer in answers
             ]
         )
@@ -160,13 +163,12 @@ def choose(sums: _Sums, held_out: Windows) -> Choice:
         best = np.unravel_index(np.nanargmin(errors), errors.shape)
         if errors[best] < (1 - _WORTH) * errors[0, 0]:
             penalty[rows, columns], share[rows, columns] = best[0], _SHARES[best[1]]
-    return Choice(penalty, share)
+    return LinearChoice(penalty, share)
 
 
-def best_error(truth: np.ndarray, answer: np.ndarray) -> float:
+def absolute_error(truth: np.ndarray, answer: np.ndarray) -> float:
     """The mean absolute error; NaN without any value."""
-    errors = np.abs(truth - answer)
-    return float(np.nanmean(errors)) if np.isfinite(errors).any() else float("nan")
+    return float(known_mean(np.abs(truth - answer)))
 
 
 def parts_of(windows: int, horizon: int, targets: int) -> Iterator[tuple[slice, slice]]:

@@ -14,7 +14,7 @@ from linoss import _checks
 from linoss._declare import check_settings, documented
 from linoss._settings import ForecasterSettings
 from linoss.data import DataError, Table, table
-from linoss.estimators._asked import Asked, percents, quantile_levels
+from linoss.estimators._asked import Asked, quantile_levels
 from linoss.estimators._backtest import Backtest, Origins, compare
 from linoss.estimators._base import (
     OnProgress,
@@ -47,7 +47,6 @@ _VALIDATION_WINDOWS = 256
 _CALIBRATION_WINDOWS, _CALIBRATION_NUMBERS = 512, 2 * 10**6
 _AT_ONCE = 256  # windows of a score
 _LONGEST_SEASON = 400
-_SHOWN = 80  # percent, of the narrowest interval whose coverage is of interest
 
 
 @documented
@@ -158,9 +157,8 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         quantiles = np.concatenate([quantiles for _, quantiles in found])
         truth = np.concatenate([windows.batch(chosen).labels for chosen, _ in found])
         self.calibration_ = Calibration.fit(self._levels, quantiles, truth)
-        percent = [each for each in percents("levels", self.levels) if each >= _SHOWN]
         origins = Origins(*windows.locate(np.arange(len(windows))), self.horizon, self._targets)
-        asked = Asked(percent)
+        asked = Asked.usual(self)
         found = self._at_origins(before, held_out, origins, asked)
         self.held_out_ = compare(self.season_, held_out, origins, *found, asked.percent)
 
@@ -213,10 +211,13 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             after = np.full((steps, past.shape[1]), np.nan)
             after[: len(known), list(self.known_)] = known
             series.append(np.concatenate([past, after]))
-        index = [
-            np.concatenate(parts)
-            for parts in zip(context.index, context.continued(steps), strict=True)
-        ]
+        if len(context.series) == 1 and len(context.index[0]) == 1:  # its step is that of the fit
+            own = self.context_.index[0]
+            step = own[-1] - own[-2] if len(own) > 1 else 1
+            after = [context.index[0][-1] + step * np.arange(1, steps + 1)]
+        else:
+            after = context.continued(steps)
+        index = [np.concatenate(parts) for parts in zip(context.index, after, strict=True)]
         return replace(context, series=series, index=index)
 
     def _values(
@@ -328,7 +329,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         windows: int = 20,
         stride: int | None = None,
         refit: bool = False,
-        level: Any = (80, 95),
+        level: Any = None,
     ) -> Backtest:
         """Forecast from several times of the past, and compare with what came.
 
@@ -342,15 +343,16 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         - `stride`: steps from one to the next; by default the horizon.
         - `refit`: fit again before each, on the data up to it, instead of using this fit. Without,
           windows within the data of the fit are scored too well.
-        - `level`: intervals whose coverage is counted, in percent; None for none.
+        - `level`: intervals whose coverage is counted, in percent; by default 80 and 95, as far as
+          they are calibrated.
         """
         check_is_fitted(self)
         data = self._table(data)
         _checks.positive_integer("windows", windows)
         stride = self.horizon if stride is None else stride
         _checks.positive_integer("stride", stride)
-        asked = Asked()
-        if level is not None and self.calibration_ is not None:
+        asked = Asked.usual(self)
+        if level is not None:
             asked = Asked.checked(self, self.horizon, level, None)
         sizes = (self.past_, self.horizon)
         origins = Origins.last(data, self._targets, sizes, windows, stride)
@@ -404,6 +406,11 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
     def n_channels_(self) -> int:
         """Number of variables of the data."""
         return len(self.names_)
+
+    @property
+    def timed_(self) -> bool:
+        """Whether each sample needs a time: where seasons are known by it."""
+        return bool(self.foundation_.adjustment.clock.periods)
 
     @property
     def _targets(self) -> list[int]:

@@ -13,15 +13,18 @@ import numpy as np
 
 from linoss.data import DataError, Table
 from linoss.estimators._adjustment import Adjustment, refuse_logarithm
-from linoss.estimators._direct import Choice, Direct, choose, lag_blocks, sums_of
+from linoss.estimators._direct import Direct, LinearChoice, choose, lag_blocks, sums_of
+from linoss.estimators._known import known_mean
 from linoss.estimators._seasons import Clock
 from linoss.training import Normalization, Windows
 
 _SERIES = 32  # by which options are chosen, at most
 _WINDOWS = 128
+_FEWEST_WINDOWS = 4  # by which anything is chosen
 _FEW_WINDOWS = 64  # below, options are chosen on several parts of the data
 _WORTH = 0.02  # share of the error by which a further option has to do better
 _DIVISIONS = 3
+_HELD_OUT = 0.2  # of each series
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,13 @@ class Foundation:
         known: tuple[int, ...],
         sizes: tuple[int, int],
         options: Options,
-    ) -> "tuple[Foundation, Choice | None]":
+    ) -> "tuple[Foundation, LinearChoice | None]":
         """Fit to a training part; the share of the linear answer is chosen on the held-out one."""
         training, held_out = parts
         bare = cls.without_answer(training, clock, known, sizes, options)
         return (bare, None) if held_out is None else bare.with_answer(training, held_out)
 
-    def with_answer(self, training: Table, held_out: Table) -> "tuple[Foundation, Choice]":
+    def with_answer(self, training: Table, held_out: Table) -> "tuple[Foundation, LinearChoice]":
         """With the linear answer that does best on held-out windows."""
         sums = sums_of(self.windows(training))
         choice = choose(sums, self.windows(held_out))
@@ -73,7 +76,7 @@ class Foundation:
         known: tuple[int, ...],
         sizes: tuple[int, int],
         options: Options,
-        choice: Choice | None,
+        choice: LinearChoice | None,
     ) -> "Foundation":
         """Fit to all data what was chosen before."""
         bare = cls.without_answer(data, clock, known, sizes, options)
@@ -205,7 +208,8 @@ def choose_options(
     }
     lists = [choices[name] if asked[name] == "auto" else (asked[name],) for name in choices]
     candidates = [Options(*each) for each in itertools.product(*lists)]
-    if len(candidates) == 1:
+    seen = sum(_count(held_out, sizes) for _, held_out in divisions)
+    if len(candidates) == 1 or seen < _FEWEST_WINDOWS:
         return candidates[0]
     pairs = [(_some(training), _some(held_out)) for training, held_out in divisions]
     cache: dict[Any, Foundation] = {}
@@ -240,9 +244,13 @@ def _error(
     errors = []
     for answer, i, end in zip(found, which.tolist(), ends.tolist(), strict=True):
         values = held_out.series[i][:, list(made.adjustment.targets)]
-        unit = np.maximum(np.abs(values - np.nanmean(values, axis=0)).mean(axis=0), 1e-12)
-        errors.append(np.abs(answer - values[end : end + made.horizon]) / unit)
-    return float(np.nanmean(np.minimum(errors, 1e6)))
+        unit = known_mean(np.abs(values - known_mean(values, 0)), 0)
+        errors.append(np.abs(answer - values[end : end + made.horizon]) / np.maximum(unit, 1e-12))
+    return float(known_mean(np.minimum(errors, 1e6)))
+
+
+def _count(held_out: Table, sizes: tuple[int, int]) -> int:
+    return sum(max(len(array) - sum(sizes) + 1, 0) for array in held_out.series)
 
 
 def _shape(made: Foundation) -> tuple[int, int]:
@@ -272,7 +280,7 @@ def divide(
     data: Table, past: int, horizon: int, fraction: float | None
 ) -> tuple[Table, Table | None]:
     """Split off the end of each series, with the past that it needs; None if all are too short."""
-    fraction = 0.1 if fraction is None else fraction
+    fraction = _HELD_OUT if fraction is None else fraction
     if fraction == 0:
         return data, None
     first, second, kept = [], [], []
@@ -301,8 +309,7 @@ def divisions(
         if held_out is None:
             break
         found.append((training, held_out))
-        windows = sum(max(len(s) - past - horizon + 1, 0) for s in held_out.series)
-        if windows >= _FEW_WINDOWS:
+        if _count(held_out, (past, horizon)) >= _FEW_WINDOWS:
             break
         data = training
     return found

@@ -12,6 +12,8 @@ from linoss.training._loss import Loss, check_sizes, quantiles, scaled_targets, 
 from linoss.training._scaling import Scaling
 from linoss.training._windows import Windows
 
+_LEAST = 0.01  # share of a variable's deviation; what is smaller is not worth an answer
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecasting:
@@ -71,8 +73,9 @@ class Forecasting:
         columns = windows.target_columns
         scaling = None if inputs.scaling is None else inputs.scaling.pick(columns)
         if scaling is not None and windows.relative:
-            scaling = Scaling.from_sequences([windows.some_labels()])
-            scaling = Scaling(np.zeros(len(columns)), scaling.deviation)
+            rest = np.nan_to_num(windows.some_labels()).std(axis=0)
+            deviation = np.maximum(rest, _LEAST * scaling.deviation)
+            scaling = Scaling(np.zeros(len(columns)), deviation)
         size = len(columns) * len(levels)
         return cls(out_size=size, horizon=windows.horizon, scaling=scaling, levels=levels)
 
