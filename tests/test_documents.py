@@ -24,6 +24,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
         "docs/forecasts.md",
         "docs/oscillators.md",
         "docs/ecosystem.md",
+        "docs/derivation.md",
+        "docs/export.md",
     ],
 )
 def test_python_blocks_run(page):
@@ -55,7 +57,9 @@ def test_readme_example_has_a_dozen_lines():
         "docs/estimators.md",
         "docs/forecasts.md",
         "docs/oscillators.md",
+        "docs/export.md",
         "docs/ecosystem.md",
+        "docs/derivation.md",
         "docs/paper.md",
         "docs/cli.md",
         "docs/scaling.md",
@@ -73,4 +77,6 @@ def test_links_and_named_files_exist(page):
     named = re.findall(r"`((?:tests|benchmarks|docs)/[\w/.]*)`", text)
     missing = [n for n in links if not ((ROOT / page).parent / n).exists()]
     missing += [n for n in named if not (ROOT / n).exists()]
+    tests = re.findall(r"`(tests/[\w/]*\.py)::(\w+)`", text)
+    missing += [test for path, test in tests if f"\ndef {test}(" not in (ROOT / path).read_text()]
     assert not missing

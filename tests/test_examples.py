@@ -14,7 +14,7 @@ MODULES = sorted(
     if not module.name.endswith("__main__")
 )
 
-TRAIN = ("linoss.estimators", "linoss.search", "linoss.aeon")
+TRAIN = ("linoss.aeon", "linoss.sktime", "linoss.estimators", "linoss.export", "linoss.search")
 """Rooms whose examples train models."""
 
 

@@ -71,7 +71,7 @@ __all__ = [
 
 _ROOMS = (
     "dynamics", "scan", "features", "nn", "data", "training", "estimators", "search", "planning",
-    "experiments", "aeon",
+    "experiments", "aeon", "sktime",
 )  # fmt: skip
 _DOORS = ("dynamics", "scan", "nn", "estimators", "features")
 """The rooms of the names above, in the order in which they are searched."""

@@ -345,6 +345,13 @@ class ForecasterSettings(SequenceSettings):
             option="known",
         ),
     ] = ()
+    base: Annotated[
+        bool,
+        _training(
+            "Stand on trend, seasons and a linear answer, fitted in closed form; without, the "
+            "trained model forecasts alone, as in the paper."
+        ),
+    ] = True
     levels: Annotated[
         Collection[Any],
         _training(

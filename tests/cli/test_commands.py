@@ -35,10 +35,8 @@ def place(tmp_path_factory, data, load):
 
 
 def test_every_command_is_there():
-    assert (
-        " ".join(COMMANDS)
-        == "fit search evaluate predict forecast backtest stream inspect plan demo reproduce doctor"
-    )
+    expected = "fit search evaluate predict forecast backtest stream inspect export plan demo"
+    assert " ".join(COMMANDS) == f"{expected} reproduce doctor"
 
 
 @pytest.mark.parametrize("command", app.registered_commands, ids=COMMANDS)

@@ -4,16 +4,14 @@ aeon's base classes validate and convert what they are given; the estimator insi
 Parameters follow from the same settings. aeon has no sampling times.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from aeon.classification import BaseClassifier
 from aeon.regression import BaseRegressor
 from aeon.transformations.collection import BaseCollectionTransformer
 
 from linoss import estimators, features
-from linoss._declare import documented
+from linoss._faces import FaceOfCases, face
 from linoss._settings import (
     ClassifierSettings,
     OscillatorClassifierSettings,
@@ -25,13 +23,9 @@ _SMALL = {"hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4}
 _FEW = {"n_oscillators": 16}
 
 
-class AeonFace:
-    """What all have: the estimator inside, its tags and its methods under the names of aeon."""
+class AeonFace(FaceOfCases):
+    """What all have under the names of aeon."""
 
-    inside: ClassVar[type[Any]]
-    """The class of the estimator inside."""
-    small: ClassVar[dict[str, Any]]
-    """Settings for aeon's checks."""
     _tags: ClassVar[dict[str, Any]] = {
         "X_inner_type": ["np-list", "numpy3D"],
         "capability:multivariate": True,
@@ -39,30 +33,13 @@ class AeonFace:
         "capability:missing_values": True,
     }
 
-    def __post_init__(self) -> None:
-        super().__init__()  # of aeon's base class
-
-    def _fit(self, X: Any, y: Any = None) -> Any:
-        self.estimator_ = self.inside(**self.get_params(deep=False)).fit(X, y)  # pyright: ignore[reportAttributeAccessIssue]
-        return self
-
-    def _predict(self, X: Any) -> np.ndarray:
-        return self.estimator_.predict(X)
-
-    def _predict_proba(self, X: Any) -> np.ndarray:
-        return self.estimator_.predict_proba(X)
-
-    def _transform(self, X: Any, y: Any = None) -> Any:
-        return self.estimator_.transform(X)
-
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
         return cls.small
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
-class LinOSSClassifier(ClassifierSettings, AeonFace, BaseClassifier):
+@face
+class LinOSSClassifier(AeonFace, ClassifierSettings, BaseClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of aeon; `estimator_` is what it fitted.
 
     ```python
@@ -79,14 +56,12 @@ class LinOSSClassifier(ClassifierSettings, AeonFace, BaseClassifier):
     _tags: ClassVar = {"algorithm_type": "deeplearning"}
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
-class LinOSSRegressor(RegressorSettings, AeonFace, BaseRegressor):
+@face
+class LinOSSRegressor(AeonFace, RegressorSettings, BaseRegressor):
     """[`linoss.LinOSSRegressor`][] as a regressor of aeon; `estimator_` is what it fitted.
 
     ```python
-    >>> import numpy as np
-    >>> from linoss.aeon import LinOSSRegressor
+    >>>     >>> from linoss.aeon import LinOSSRegressor
     >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
     >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
     >>> regressor = LinOSSRegressor(steps=100, hidden_size=16, state_size=16, random_state=0)
@@ -100,9 +75,8 @@ class LinOSSRegressor(RegressorSettings, AeonFace, BaseRegressor):
     _tags: ClassVar = {"algorithm_type": "deeplearning"}
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
-class OscillatorClassifier(OscillatorClassifierSettings, AeonFace, BaseClassifier):
+@face
+class OscillatorClassifier(AeonFace, OscillatorClassifierSettings, BaseClassifier):
     """[`linoss.OscillatorClassifier`][] as a classifier of aeon; `estimator_` is what it fitted.
 
     ```python
@@ -119,14 +93,12 @@ class OscillatorClassifier(OscillatorClassifierSettings, AeonFace, BaseClassifie
     _tags: ClassVar = {"algorithm_type": "convolution"}
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
-class OscillatorRegressor(OscillatorSettings, AeonFace, BaseRegressor):
+@face
+class OscillatorRegressor(AeonFace, OscillatorSettings, BaseRegressor):
     """[`linoss.OscillatorRegressor`][] as a regressor of aeon; `estimator_` is what it fitted.
 
     ```python
-    >>> import numpy as np
-    >>> from linoss.aeon import OscillatorRegressor
+    >>>     >>> from linoss.aeon import OscillatorRegressor
     >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
     >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
     >>> regressor = OscillatorRegressor(n_oscillators=512, random_state=0)
@@ -140,9 +112,8 @@ class OscillatorRegressor(OscillatorSettings, AeonFace, BaseRegressor):
     _tags: ClassVar = {"algorithm_type": "convolution"}
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
-class OscillatorFeatures(OscillatorSettings, AeonFace, BaseCollectionTransformer):
+@face
+class OscillatorFeatures(AeonFace, OscillatorSettings, BaseCollectionTransformer):
     """[`linoss.OscillatorFeatures`][] as a transformer of aeon, from collections to a table.
 
     ```python
@@ -157,3 +128,6 @@ class OscillatorFeatures(OscillatorSettings, AeonFace, BaseCollectionTransformer
 
     inside, small = features.OscillatorFeatures, _FEW
     _tags: ClassVar = {"output_data_type": "Tabular", "algorithm_type": "convolution"}
+
+    def _transform(self, X: Any, y: Any = None) -> Any:
+        return self.estimator_.transform(X)

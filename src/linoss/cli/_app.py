@@ -48,6 +48,11 @@ _COMMANDS = {
         "Show a run's size, scheme and spectrum.",
         "linoss inspect runs/bells --plot spectrum.png",
     ),
+    "export": (
+        "Write a run as ONNX, C or StableHLO, for other programs.",
+        "linoss export runs/bells bells.onnx",
+        "linoss export runs/bells bells.h",
+    ),
     "plan": (
         "Predict memory, work and communication of a training step.",
         "linoss plan --length 1000000 --batch-size 8 --devices 8 --memory 16",

@@ -9,12 +9,15 @@ from linoss.cli._output import show_json, show_line, show_table
 
 _REQUIRED = ("jax", "jaxlib", "equinox", "optax", "numpy", "scikit-learn")
 _OPTIONAL = {
-    "aeon": ("data", "reads .ts and .arff"),
+    "aeon": ("data", "reads .ts and .arff; linoss.aeon"),
     "pandas": ("data", "reads dates and forecasting tables"),
     "pyarrow": ("data", "reads .parquet"),
+    "sktime": ("sktime", "linoss.sktime"),
     "optuna": ("search", "searches settings"),
     "sqlalchemy": ("search", "keeps studies"),
     "psycopg": ("search", "keeps studies in PostgreSQL"),
+    "onnx": ("export", "exports to ONNX"),
+    "tensorboardX": ("watch", "writes event files of TensorBoard"),
 }
 _VARIABLES = ("LINOSS_", "JAX_", "XLA_FLAGS")
 _SECRET = "LINOSS_STORAGE"  # may hold a password

@@ -1,8 +1,8 @@
 """What is taken off series before a model reads them, and put back on its forecasts.
 
 Of each variable y of a series the model sees z = (f(y) - e(t)) / d: f is the identity or the
-logarithm, e trend and seasons, d the deviation of f(y) - e(t). Then come the variables known in
-advance and, for dates, the sine and cosine of the calendar's periods.
+logarithm, e trend and seasons, d the deviation of f(y) - e(t). After the variables come, for dates,
+the sine and cosine of the calendar's periods.
 """
 
 from collections.abc import Sequence
@@ -59,6 +59,21 @@ class Adjustment:
         effects = np.mean(effects, axis=0)
         return replace(made, seasons=seasons, deviation=np.stack(deviations), effects=effects)
 
+    @classmethod
+    def none(cls, data: Table, known: tuple[int, ...]) -> "Adjustment":
+        """What changes nothing."""
+        targets = tuple(i for i in range(len(data.names)) if i not in known)
+        count, clock = len(data.series), Clock("steps", 1.0)
+        flat = Seasons(clock, 0.0, 1.0, False, (), False, np.zeros((1 + len(known), len(targets))))
+        numbers = np.ones((count, len(targets))), np.zeros((len(known), len(targets)))
+        logarithm = (False,) * len(targets)
+        return cls(clock, logarithm, False, targets, known, data.ids, [flat] * count, *numbers)
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to take off."""
+        return any(each.coefficients.any() for each in self.seasons) or any(self.logarithm)
+
     def _of_one(self, values: np.ndarray, index: np.ndarray) -> tuple[Seasons, np.ndarray]:
         known, plain = values[:, list(self.known)], self.transform(values[:, list(self.targets)])
         fitted = Seasons.fit(self.clock, index, plain, known, trend=self.trend)
@@ -73,7 +88,7 @@ class Adjustment:
     @property
     def known_channels(self) -> tuple[int, ...]:
         """Those known in advance."""
-        return tuple(range(len(self.targets), self.channels))
+        return (*self.known, *range(len(self.targets) + len(self.known), self.channels))
 
     def transform(self, values: np.ndarray) -> np.ndarray:
         """f, with NaN where a logarithm does not exist."""
@@ -91,8 +106,9 @@ class Adjustment:
         places = {name: i for i, name in enumerate(self.ids)}
         found = []
         for i, name in enumerate(data.ids):
-            if name in places:
-                found.append((self.seasons[places[name]], self.deviation[places[name]]))
+            if name in places or not self.changes:
+                place = places.get(name, 0)
+                found.append((self.seasons[place], self.deviation[place]))
             else:
                 found.append(self._of_one(data.series[i], data.index[i]))
         return found
@@ -103,12 +119,14 @@ class Adjustment:
         values: np.ndarray,
         index: np.ndarray,
     ) -> np.ndarray:
-        """(time, channels): adjusted targets, known variables, calendar."""
+        """(time, channels): variables in their order, targets adjusted, then the calendar."""
         seasons, deviation = where
         known = values[:, list(self.known)]
         rest = self.transform(values[:, list(self.targets)]) - seasons(index, known)
         calendar = self.clock.channels(index) if self.clock.periods else np.zeros((len(index), 0))
-        return np.concatenate([rest / deviation, known, calendar], axis=1)
+        adjusted = values.astype(np.float64)
+        adjusted[:, list(self.targets)] = rest / deviation
+        return np.concatenate([adjusted, calendar], axis=1)
 
     def undo(self, deviation: np.ndarray, adjusted: np.ndarray, expected: np.ndarray) -> np.ndarray:
         """Values (time, targets, ...) of adjusted ones where e(t) is `expected`.

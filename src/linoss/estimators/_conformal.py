@@ -40,14 +40,22 @@ class Calibration:
 
     @classmethod
     def fit(
-        cls, levels: tuple[float, ...], quantiles: np.ndarray, truth: np.ndarray
+        cls,
+        levels: tuple[float, ...],
+        quantiles: np.ndarray,
+        truth: np.ndarray,
+        *,
+        whole: bool = False,
     ) -> "Calibration":
-        """Fit to `quantiles` (windows, horizon, targets, levels) and what was seen then."""
+        """Fit to `quantiles` (windows, horizon, targets, levels) and what was seen then.
+
+        `whole`: use all of the median, whatever windows say.
+        """
         count, horizon, targets = truth.shape
         middle = len(levels) // 2
         median = quantiles[..., middle]
-        share = np.zeros((horizon, targets))
-        for rows, columns in parts_of(count, horizon, targets):
+        share = np.full((horizon, targets), float(whole))
+        for rows, columns in () if whole else parts_of(count, horizon, targets):
             seen, answer = truth[:, rows][..., columns], median[:, rows][..., columns]
             errors = np.array([absolute_error(seen, s * answer) for s in _SHARES])
             if np.isfinite(errors).all() and errors.min() < (1 - _WORTH) * errors[0]:

@@ -33,19 +33,20 @@ class Direct:
 
     blocks: tuple[tuple[int, int], ...]
     """Lags (from, to) of each mean; (0, 1) is the last value."""
-    targets: int
+    columns: tuple[int, ...]
+    """Those of the targets."""
     horizon: int
     weights: np.ndarray
     """(targets * blocks + 1, horizon * targets), float32, the last row for the constant."""
 
     def features(self, past: np.ndarray) -> np.ndarray:
         """(batch, targets * blocks + 1) of pasts (batch, past, columns), NaN where missing."""
-        return _features(past[..., : self.targets], self.blocks)
+        return _features(past[..., list(self.columns)], self.blocks)
 
     def __call__(self, past: np.ndarray) -> np.ndarray:
         """(batch, horizon, targets), in double precision."""
         answers = self.features(past) @ self.weights.astype(np.float64)
-        return answers.reshape(len(past), self.horizon, self.targets)
+        return answers.reshape(len(past), self.horizon, len(self.columns))
 
 
 def lag_blocks(past: int, targets: int) -> tuple[tuple[int, int], ...]:
@@ -74,8 +75,13 @@ class LinearSums:
     vectors: np.ndarray
     products: np.ndarray
     scale: np.ndarray
-    targets: int
+    columns: tuple[int, ...]
     horizon: int
+
+    @property
+    def targets(self) -> int:
+        """Number of targets."""
+        return len(self.columns)
 
     def solve(self, penalty: float) -> np.ndarray:
         """Weights (features, horizon * targets)."""
@@ -91,7 +97,7 @@ def sums_of(windows: Windows) -> LinearSums:
     gram, products = np.zeros((size, size)), np.zeros((size, windows.horizon * targets))
     count = 0
     for past, labels in batches(windows, _MOST_WINDOWS):
-        features = _features(past[..., :targets], blocks)
+        features = _features(past[..., list(windows.target_columns)], blocks)
         answers = np.nan_to_num(labels).reshape(len(labels), -1)
         gram += features.T @ features
         products += features.T @ answers
@@ -102,7 +108,13 @@ def sums_of(windows: Windows) -> LinearSums:
     values, vectors = np.linalg.eigh(gram * scale[:, None] * scale)
     products *= scale[:, None]
     return LinearSums(
-        blocks, np.maximum(values, 0), vectors, products, scale, targets, windows.horizon
+        blocks,
+        np.maximum(values, 0),
+        vectors,
+        products,
+        scale,
+        windows.target_columns,
+        windows.horizon,
     )
 
 
@@ -139,13 +151,13 @@ class LinearChoice:
                 found = sums.solve(penalty).reshape(size)
                 weights[:, chosen] = found[:, chosen] * self.share[chosen]
         flat = weights.reshape(len(weights), -1)
-        return Direct(sums.blocks, sums.targets, sums.horizon, flat)
+        return Direct(sums.blocks, sums.columns, sums.horizon, flat)
 
 
 def choose(sums: LinearSums, held_out: Windows) -> LinearChoice:
     """What does best on held-out windows."""
     past, labels = (np.concatenate(x) for x in zip(*batches(held_out, _HELD_OUT), strict=True))
-    features = _features(past[..., : sums.targets], sums.blocks)
+    features = _features(past[..., list(sums.columns)], sums.blocks)
     answers = np.stack([features @ sums.solve(penalty) for penalty in _PENALTIES])
     answers = answers.reshape(len(_PENALTIES), *labels.shape)
     penalty = np.zeros((sums.horizon, sums.targets), np.int64)

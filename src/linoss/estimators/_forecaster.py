@@ -14,6 +14,7 @@ from linoss import _checks
 from linoss._declare import check_settings, documented
 from linoss._settings import ForecasterSettings
 from linoss.data import DataError, Table, table
+from linoss.estimators._adjustment import Adjustment
 from linoss.estimators._asked import Asked, quantile_levels
 from linoss.estimators._backtest import Backtest, Origins, compare
 from linoss.estimators._base import (
@@ -112,12 +113,17 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         self.past_ = self._past(data)
         self.context_ = last_of(data, self.past_)
         sizes, clock = (self.past_, self.horizon), self._clock(data)
-        asked = {name: getattr(self, name) for name in ("logarithm", "trend", "normalize")}
         parts = divide(data, *sizes, self.validation_fraction)
-        several = divisions(data, *sizes, self.validation_fraction) or [(data, data)]
-        options = choose_options(several, clock, self.known_, sizes, asked)
-        before, choice = Foundation.fit(parts, clock, self.known_, sizes, options)
-        self.foundation_ = Foundation.again(data, clock, self.known_, sizes, options, choice)
+        if self.base:
+            asked = {name: getattr(self, name) for name in ("logarithm", "trend", "normalize")}
+            several = divisions(data, *sizes, self.validation_fraction)
+            options = choose_options(data, several, clock, self.known_, sizes, asked)
+            before, choice = Foundation.fit(parts, clock, self.known_, sizes, options)
+            self.foundation_ = Foundation.again(data, clock, self.known_, sizes, options, choice)
+        else:
+            self.foundation_ = before = Foundation(
+                Adjustment.none(data, self.known_), "none", *sizes
+            )
         self.deviation_ = _deviations(data, self._targets)
         self.calibration_ = self.held_out_ = None
 
@@ -146,7 +152,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             season = strongest_period(values[:, self._targets[0]], _LONGEST_SEASON)
         clock = Clock.of(index, season, calendar=dated and self.calendar is not False)
         self.season_ = clock.season
-        return replace(clock, periods=()) if data.kind == "array" else clock
+        return replace(clock, periods=()) if data.kind == "array" or not self.base else clock
 
     def _calibrate(self, before: Foundation, held_out: Table) -> None:
         """Compare quantiles with what was held out, by the closed-form part that did not see it."""
@@ -156,7 +162,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         found = list(self._relative(windows, np.arange(len(windows))))
         quantiles = np.concatenate([quantiles for _, quantiles in found])
         truth = np.concatenate([windows.batch(chosen).labels for chosen, _ in found])
-        self.calibration_ = Calibration.fit(self._levels, quantiles, truth)
+        self.calibration_ = Calibration.fit(self._levels, quantiles, truth, whole=not self.base)
         origins = Origins(*windows.locate(np.arange(len(windows))), self.horizon, self._targets)
         asked = Asked.usual(self)
         found = self._at_origins(before, held_out, origins, asked)

@@ -28,7 +28,7 @@ _HELD_OUT = 0.2  # of each series
 
 
 @dataclass(frozen=True)
-class Options:
+class FoundationOptions:
     """What can be chosen."""
 
     logarithm: bool = False
@@ -55,7 +55,7 @@ class Foundation:
         clock: Clock,
         known: tuple[int, ...],
         sizes: tuple[int, int],
-        options: Options,
+        options: FoundationOptions,
     ) -> "tuple[Foundation, LinearChoice | None]":
         """Fit to a training part; the share of the linear answer is chosen on the held-out one."""
         training, held_out = parts
@@ -75,7 +75,7 @@ class Foundation:
         clock: Clock,
         known: tuple[int, ...],
         sizes: tuple[int, int],
-        options: Options,
+        options: FoundationOptions,
         choice: LinearChoice | None,
     ) -> "Foundation":
         """Fit to all data what was chosen before."""
@@ -91,7 +91,7 @@ class Foundation:
         clock: Clock,
         known: tuple[int, ...],
         sizes: tuple[int, int],
-        options: Options,
+        options: FoundationOptions,
     ) -> "Foundation":
         """Trend and seasons alone."""
         targets = [i for i in range(len(data.names)) if i not in known]
@@ -182,22 +182,22 @@ class Foundation:
             raise ValueError(f"the linear answer has shape {weights.shape}, which does not fit")
         if not np.isfinite(weights).all():
             raise ValueError("the linear answer has numbers that are not finite")
-        return replace(made, direct=Direct(blocks, targets, horizon, weights))
+        return replace(made, direct=Direct(blocks, columns[0], horizon, weights))
 
 
 def choose_options(
+    data: Table,
     divisions: list[tuple[Table, Table]],
     clock: Clock,
     known: tuple[int, ...],
     sizes: tuple[int, int],
     asked: dict[str, Any],
-) -> Options:
+) -> FoundationOptions:
     """The options that do best on held-out windows, where `asked` says `"auto"`.
 
     `divisions` are pairs of a training and a held-out part; the simplest option is kept unless
     another is better by a margin.
     """
-    data = divisions[0][0]
     targets = [i for i in range(len(data.names)) if i not in known]
     if asked["logarithm"] is True:
         refuse_logarithm(data, targets)
@@ -207,7 +207,7 @@ def choose_options(
         "normalize": ("none", "level"),
     }
     lists = [choices[name] if asked[name] == "auto" else (asked[name],) for name in choices]
-    candidates = [Options(*each) for each in itertools.product(*lists)]
+    candidates = [FoundationOptions(*each) for each in itertools.product(*lists)]
     seen = sum(_count(held_out, sizes) for _, held_out in divisions)
     if len(candidates) == 1 or seen < _FEWEST_WINDOWS:
         return candidates[0]
@@ -223,7 +223,7 @@ def choose_options(
 
 
 def _error(
-    options: Options,
+    options: FoundationOptions,
     parts: tuple[Table, Table],
     clock: Clock,
     known: tuple[int, ...],

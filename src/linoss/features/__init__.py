@@ -1,7 +1,15 @@
 """Oscillators without training: a random bank, and statistics of its outputs."""
 
-from linoss.features._bank import LANES
+from linoss.features._bank import LANES, Bank, moves
 from linoss.features._response import STATISTICS, Response
 from linoss.features._transformer import FeatureStream, OscillatorFeatures
 
-__all__ = ["LANES", "STATISTICS", "FeatureStream", "OscillatorFeatures", "Response"]
+__all__ = [
+    "LANES",
+    "STATISTICS",
+    "Bank",
+    "FeatureStream",
+    "OscillatorFeatures",
+    "Response",
+    "moves",
+]

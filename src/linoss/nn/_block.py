@@ -24,7 +24,7 @@ from linoss.nn._fused import (
     start_of_shard,
 )
 from linoss.nn._keep import Kept
-from linoss.nn._mixer import AbstractMixer
+from linoss.nn._mixer import AbstractMixer, LinearRecurrence
 from linoss.nn._norm import AbstractNorm, make_norm
 from linoss.nn._products import product
 from linoss.nn._samples import Samples
@@ -65,6 +65,18 @@ class Averages(NamedTuple):
     """The mean over each sequence."""
     moments: Float[Array, "2 hidden"]
     """Mean and variance over all sequences."""
+
+
+class BlockWeights(NamedTuple):
+    """What a block computes on a stream, as arrays."""
+
+    mean: Float[Array, " hidden"]
+    """Of the norm; of one over channels, its shift."""
+    scale: Float[Array, " hidden"]
+    recurrence: LinearRecurrence | None
+    """The mixer; None if it is none."""
+    glu_weight: Float[Array, "2*hidden hidden"]
+    glu_bias: Float[Array, " 2*hidden"]
 
 
 class Block(eqx.Module):
@@ -308,14 +320,12 @@ class Block(eqx.Module):
         averages = Averages(means.reshape(*batch, hidden), new_moments)
         return out.reshape(u.shape), state, norm, averages
 
-    def stream_weights(self) -> tuple[Array, ...]:
-        """What a native stream takes: norm and mixer, with both kinds of rows, and GLU."""
+    def weights(self) -> BlockWeights:
+        """The block as arrays, for a stream of regular samples."""
         hidden = self.mixer.hidden_size
         samples = Samples(jnp.zeros((1, hidden), jnp.float32))
         mean, scale, _ = self.norm.mean_and_scale(samples.values, samples, training=False)
-        B, bias, C, D = self.mixer.projections()
-        rows = (self.mixer.step_rows(varying=varying) for varying in (False, True))
-        return (mean, scale, B, bias, *rows, C, D, *self._glu_weights)
+        return BlockWeights(mean, scale, self.mixer.recurrence(), *self._glu_weights)
 
     @property
     def _glu_weights(self) -> GLUWeights:

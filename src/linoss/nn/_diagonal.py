@@ -16,7 +16,7 @@ from jaxtyping import Bool, Complex, Float
 
 from linoss._arrays import align
 from linoss._checks import AnyArray
-from linoss.nn._mixer import AbstractPlainMixer
+from linoss.nn._mixer import AbstractPlainMixer, LinearRecurrence
 from linoss.nn._samples import Samples
 from linoss.scan import as_complex, as_pairs, diagonal_scan
 
@@ -89,6 +89,20 @@ class AbstractDiagonal(AbstractPlainMixer):
         )
         y = states @ (self.output_scale * self.output_weight).T
         return y + u * align(self.feedthrough, u), after
+
+    def recurrence(self) -> LinearRecurrence:
+        """A turn for each mode, whose real and imaginary part are z and y."""
+        factor, gain = self.step(Samples(jnp.zeros((1, self.hidden_size))), reverse=False)
+        B = as_pairs(as_complex(self.input_weight.T) * gain[None]).T
+        a, b = factor.real, factor.imag
+        return LinearRecurrence(
+            jnp.stack([a, -b, b, a]),
+            jnp.ones((2, len(a)), a.dtype),
+            B,
+            jnp.zeros(len(B), a.dtype),
+            self.output_scale * self.output_weight,
+            self.feedthrough,
+        )
 
 
 def held(

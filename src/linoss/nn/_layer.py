@@ -12,7 +12,7 @@ from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Feedthrough, HiddenSize
 from linoss.dynamics import Oscillators, Transition
-from linoss.nn._mixer import AbstractMixer, Projections
+from linoss.nn._mixer import AbstractMixer, LinearRecurrence, Projections
 from linoss.nn._products import product
 from linoss.nn._samples import Samples
 from linoss.scan import OscillatorState, at_rest, scan_forces, weights_of_forces
@@ -162,6 +162,12 @@ class LinOSSLayer(AbstractMixer):
             self.output_weight,
             jnp.zeros(hidden) if self.feedthrough is None else self.feedthrough,
         )
+
+    def recurrence(self) -> LinearRecurrence:
+        """M and F of each oscillator, between B and C."""
+        rows, weigh = self.step_rows(varying=False), self.oscillators.weigh
+        first = 1.0 if weigh is None else float(weigh(jnp.zeros(()), jnp.ones(())))
+        return LinearRecurrence(rows[:4], rows[4:], *self.projections(), first)
 
     def step_rows(self, *, varying: bool) -> Float[Array, "rows pairs"]:
         """M and F of each oscillator, or what they follow from."""

@@ -23,6 +23,26 @@ class Projections(NamedTuple):
     feedthrough: Float[Array, " hidden"] | Float[Array, "hidden hidden"]
 
 
+class LinearRecurrence(NamedTuple):
+    """A mixer whose state is m pairs of numbers x = [z, y], on regular samples.
+
+        b = B u_n + bias,    x_n = M x_{n-1} + F b,    y_n = C x_n + D u_n
+
+    with a 2 x 2 matrix M for each pair. If B has m rows, b forces both z and y; if it has 2 m, the
+    first half forces z and the second y. If C has m columns it reads y; if it has 2 m, [z, y].
+    """
+
+    matrix: Float[Array, "4 m"]
+    """zz, zy, yz, yy."""
+    forcing: Float[Array, "2 m"]
+    input_weight: Float[Array, "forces hidden"]
+    bias: Float[Array, " forces"]
+    output_weight: Float[Array, "hidden read"]
+    feedthrough: Float[Array, " hidden"] | Float[Array, "hidden hidden"]
+    first_weight: float = 1.0
+    """What the force of the first sample is multiplied by."""
+
+
 class AbstractMixer(eqx.Module):
     """Maps features `(..., time, hidden)` to features of the same shape, along time."""
 
@@ -44,6 +64,10 @@ class AbstractMixer(eqx.Module):
         `state` is the state before the first sample; None stands for `init_state`. With `reverse`,
         run from the last sample to the first.
         """
+
+    @abc.abstractmethod
+    def recurrence(self) -> LinearRecurrence | None:
+        """The mixer as a linear recurrence; None if it is none."""
 
     @property
     @abc.abstractmethod
@@ -82,6 +106,10 @@ class AbstractMixer(eqx.Module):
 
 class AbstractPlainMixer(AbstractMixer):
     """A mixer that runs beside native passes: these begin after it, with GELU."""
+
+    def recurrence(self) -> LinearRecurrence | None:
+        """It has another form."""
+        return None
 
     @property
     def has_projections(self) -> bool:

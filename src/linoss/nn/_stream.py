@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from linoss import _checks, _kernels
 from linoss._checks import AnyArray
+from linoss.nn._block import Block
 from linoss.nn._model import LinOSS, ModelState, run_piece
 from linoss.nn._samples import Samples
 from linoss.scan import engines
@@ -180,7 +181,7 @@ class _ByKernel:
         assert decoder.bias is not None
         self._kernel = _kernels.native.Stream(
             *_arrays(model.encoder.weight, model.encoder.bias),
-            [_arrays(*block.stream_weights()) for block in model.blocks],
+            [_block(block) for block in model.blocks],
             *_arrays(decoder.weight, decoder.bias),
             self._states,
             self._pooled,
@@ -218,6 +219,16 @@ class _ByKernel:
         self._states[:] = np.moveaxis(oscillators, -1, -2).reshape(self._states.shape)
         for mine, leaf in zip((self._pooled, self._counts), pooled, strict=False):
             mine[:] = leaf.reshape(mine.shape)
+
+
+def _block(block: Block) -> list[np.ndarray]:
+    """The arrays of a block, as the kernel takes them."""
+    weights = block.weights()
+    assert weights.recurrence is not None
+    M, F, B, bias, C, D, _ = weights.recurrence
+    steps = (jnp.concatenate([M, F]), block.mixer.step_rows(varying=True))
+    norm, glu = (weights.mean, weights.scale), (weights.glu_weight, weights.glu_bias)
+    return _arrays(*norm, B, bias, *steps, C, D, *glu)
 
 
 def _arrays(*arrays: Array) -> list[np.ndarray]:

@@ -1,0 +1,50 @@
+"""Estimators with the interface of another library, each of which holds one of this library."""
+
+import functools
+import inspect
+from typing import Any, ClassVar, TypeVar
+
+from linoss._declare import documented
+
+_Class = TypeVar("_Class", bound=type)
+
+
+class Face:
+    """An estimator of another library, whose base class comes last."""
+
+    inside: ClassVar[type[Any]]
+    """The class of the estimator inside."""
+    small: ClassVar[dict[str, Any]]
+    """Settings for the checks of the other library."""
+    get_params: Any  # of the other library
+
+
+class FaceOfCases(Face):
+    """What fits to cases, and answers for them."""
+
+    def _fit(self, X: Any, y: Any = None) -> Any:
+        self.estimator_ = self.inside(**self.get_params(deep=False)).fit(X, y)
+        return self
+
+    def _predict(self, X: Any) -> Any:
+        return self.estimator_.predict(X)
+
+    def _predict_proba(self, X: Any) -> Any:
+        return self.estimator_.predict_proba(X)
+
+
+def face(kind: _Class) -> _Class:
+    """Give a face the parameters of its settings, with their documentation.
+
+    It begins as its settings do, and then as the last of its base classes.
+    """
+    settings = kind.__init__
+
+    @functools.wraps(settings)
+    def begin(self: Any, **values: Any) -> None:
+        settings(self, **values)
+        kind.__bases__[-1].__init__(self)
+
+    setattr(begin, "__signature__", inspect.signature(settings))  # noqa: B010
+    setattr(kind, "__init__", begin)  # noqa: B010
+    return documented(kind)

@@ -1,0 +1,5 @@
+"""Fitted estimators for other programs: ONNX, C, StableHLO."""
+
+from linoss.export._write import SUFFIXES, Written, write
+
+__all__ = ["SUFFIXES", "Written", "write"]

@@ -1,0 +1,316 @@
+"""A program as C99: a header with one function for a sample, and a file of weights.
+
+Nothing is allocated: a state, of which the caller has one for each stream, holds all that changes.
+Terms that live at different times share the numbers of its field `work`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from linoss.export._program import OPERATIONS, Node, Part, Program, Term
+
+
+@dataclass(frozen=True)
+class CFiles:
+    """The text of both files, and what they need."""
+
+    header: str
+    weights: str
+    flash: int
+    """Bytes of constants, beside the code."""
+    ram: int
+    """Bytes of a state."""
+
+
+def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
+    """C for a program. All names in it begin with `name`, as does the file of weights.
+
+    With `int8`, each row of a matrix is rounded to 255 levels.
+    """
+    if program.backwards is not None:
+        raise ValueError(
+            "causal is False: some oscillators read sequences backwards, which a stream cannot do; "
+            "fit with causal=True"
+        )
+    constants = _Constants(name, int8)
+    work = _Work()
+    targets = {state: f"state->{state}" for state in program.states}
+    lines = [
+        *_Writer(program.forwards, constants, work).lines(targets),
+        *_Writer(program.answer, constants, work).lines({"answer": "answer"}),
+    ]
+    states = "".join(f"    float {state}[{size}];\n" for state, size in program.states.items())
+    width = max(work.size, 1)
+    ram = 4 * (sum(program.states.values()) + width)
+    labels = ""
+    if program.classes:
+        labels = f"extern const char *const {name}_classes[{len(program.classes)}];\n"
+    header = _HEADER.format(
+        name=name,
+        guard=f"{name.upper()}_H",
+        task=program.task,
+        channels=program.channels,
+        answers=program.out_size,
+        states=states,
+        work=width,
+        constants=constants.declarations,
+        labels=labels,
+        ahead=", int ahead" if program.horizon else "",
+        ahead_text=_AHEAD.format(horizon=program.horizon) if program.horizon else "",
+        body="".join(f"    {line}\n" for line in lines),
+        flash=constants.bytes,
+        ram=ram,
+    )
+    text = [f'#include "{name}.h"\n', constants.definitions]
+    if program.classes:
+        words = ", ".join(_quoted(label) for label in program.classes)
+        text.append(f"const char *const {name}_classes[{len(program.classes)}] = {{{words}}};\n")
+    return CFiles(header, "\n".join(text), constants.bytes, ram)
+
+
+_AHEAD = """
+ * With ahead = 1 the step is one of the {horizon} to forecast: NaN in sample for what is not known.
+ * Forecast from a copy of the state."""
+
+_HEADER = """\
+/* {name}: {task}, one sample at a time. Written by linoss.
+ *
+ * {flash} bytes of constants, {ram} bytes of state.
+ *
+ *     static {name}_state state;              all 0: before the first sample
+ *     float answer[{name}_ANSWERS];
+ *     {name}_step(&state, sample, answer);
+ *
+ * sample has {name}_CHANNELS numbers, NaN for those that are missing; a sample without any is
+ * skipped. answer is that for all samples so far.{ahead_text}
+ * Do not compile with -ffast-math, which takes NaN for a number.
+ */
+#ifndef {guard}
+#define {guard}
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define {name}_CHANNELS {channels}
+#define {name}_ANSWERS {answers}
+
+typedef struct {{
+{states}    float work[{work}];
+}} {name}_state;
+
+{constants}{labels}
+static inline void {name}_reset({name}_state *state) {{ memset(state, 0, sizeof *state); }}
+
+static inline void {name}_step({name}_state *state, const float *sample, float *answer{ahead}) {{
+    float *const w = state->work;
+{body}}}
+
+#endif
+"""
+
+
+class _Constants:
+    """Numbers of the file of weights: one array of floats, and with int8 one of bytes."""
+
+    def __init__(self, name: str, int8: bool):
+        self._name, self.int8 = name, int8
+        self._floats: list[np.ndarray] = []
+        self._bytes: list[np.ndarray] = []
+        self._indices: list[np.ndarray] = []
+        self._known: dict[Any, str] = {}
+
+    def _keep(self, arrays: list[np.ndarray], suffix: str, array: np.ndarray) -> str:
+        key = (suffix, array.tobytes())
+        if key not in self._known:
+            self._known[key] = f"({self._name}_{suffix} + {sum(a.size for a in arrays)})"
+            arrays.append(array)
+        return self._known[key]
+
+    def floats(self, array: np.ndarray) -> str:
+        return self._keep(self._floats, "weights", array.astype(np.float32).ravel())
+
+    def rounded(self, matrix: np.ndarray) -> tuple[str, str]:
+        """A matrix as bytes, and what each row is multiplied by."""
+        scale = np.abs(matrix).max(axis=1) / 127
+        scale = np.where(scale > 0, scale, 1.0)
+        levels = np.rint(matrix / scale[:, None]).astype(np.int8)
+        return self._keep(self._bytes, "levels", levels.ravel()), self.floats(scale)
+
+    def indices(self, array: np.ndarray) -> str:
+        return self._keep(self._indices, "places", array.astype(np.uint16))
+
+    @property
+    def _arrays(self) -> list[tuple[str, str, np.ndarray]]:
+        kinds = (("float", "weights", self._floats), ("int8_t", "levels", self._bytes))
+        kinds += (("uint16_t", "places", self._indices),)
+        return [(kind, suffix, np.concatenate(a)) for kind, suffix, a in kinds if a]
+
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for _, _, array in self._arrays)
+
+    @property
+    def declarations(self) -> str:
+        return "".join(
+            f"extern const {kind} {self._name}_{suffix}[{array.size}];\n"
+            for kind, suffix, array in self._arrays
+        )
+
+    @property
+    def definitions(self) -> str:
+        found = []
+        for kind, suffix, array in self._arrays:
+            texts = [_number(x) if kind == "float" else str(x) for x in array.tolist()]
+            rows = [", ".join(texts[i : i + 8]) for i in range(0, len(texts), 8)]
+            body = ",\n    ".join(rows)
+            found.append(
+                f"const {kind} {self._name}_{suffix}[{array.size}] = {{\n    {body}\n}};\n"
+            )
+        return "\n".join(found)
+
+
+class _Work:
+    """Places in `work`, given to terms and taken back."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: list[tuple[int, int]] = []
+
+    def take(self, size: int) -> int:
+        """The first free place that is large enough."""
+        for i, (start, room) in enumerate(self._free):
+            if room >= size:
+                self._free[i] = (start + size, room - size)
+                return start
+        start = self.size
+        if self._free and sum(self._free[-1]) == self.size:
+            start = self._free.pop()[0]
+        self.size = max(self.size, start + size)
+        return start
+
+    def give(self, start: int, size: int) -> None:
+        """Free a place, joined with its neighbours."""
+        joined: list[tuple[int, int]] = []
+        for begin, room in sorted([*self._free, (start, size)]):
+            if joined and sum(joined[-1]) == begin:
+                joined[-1] = (joined[-1][0], joined[-1][1] + room)
+            elif room:
+                joined.append((begin, room))
+        self._free = joined
+
+
+class _Writer:
+    """Writes the lines of a part."""
+
+    def __init__(self, part: Part, constants: _Constants, work: _Work):
+        self._part, self._constants, self._work = part, constants, work
+        self._places = {name: f"state->{name}" for name in part.inputs}
+        self._places |= {"sample": "sample", "ahead": "&ahead"}
+        self._held: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        for i, node in enumerate(part.nodes):
+            self._last |= {term.name: i for term in node.inputs}
+        self._last |= {term.name: len(part.nodes) for term in part.outputs.values()}
+
+    def lines(self, targets: dict[str, str]) -> list[str]:
+        """All nodes, and where their outputs go."""
+        found = []
+        for i, node in enumerate(self._part.nodes):
+            output, single = node.output, node.operation in OPERATIONS
+            ending = [x for x in node.inputs if self._last[x.name] == i]
+            if single:  # number by number: a term of the same size may be overwritten
+                self._free(x for x in ending if x.size == output.size)
+            self._held[output.name] = start = self._work.take(output.size)
+            self._places[output.name] = f"(w + {start})"
+            found += self._single(node) if single else self._vector(node)
+            self._free(ending)
+        for name, term in self._part.outputs.items():
+            found.append(f"memcpy({targets[name]}, {self._at(term)}, {term.size} * sizeof(float));")
+        self._free(node.output for node in self._part.nodes)
+        return found
+
+    def _free(self, terms: Iterable[Term]) -> None:
+        for term in terms:
+            if term.name in self._held:
+                self._work.give(self._held.pop(term.name), term.size)
+
+    def _at(self, term: Term) -> str:
+        return self._places[term.name] if term.array is None else self._constants.floats(term.array)
+
+    def _number_of(self, term: Term) -> str:
+        """The number at place i."""
+        if term.array is not None and np.all(term.array == term.array[0]):
+            return _number(float(np.float32(term.array[0])))
+        return f"{self._at(term)}[i]" if term.size > 1 else f"*{self._at(term)}"
+
+    def _single(self, node: Node) -> list[str]:
+        numbers = [self._number_of(term) for term in node.inputs]
+        text = OPERATIONS[node.operation].c.format(*numbers)
+        return [_loop(node.output.size, f"{self._number_of(node.output)} = {text};")]
+
+    def _vector(self, node: Node) -> list[str]:
+        y, n = self._at(node.output), node.output.size
+        x, size = self._at(node.inputs[0]), node.inputs[0].size
+        if node.operation == "matmul":
+            return self._matmul(node.details["weight"], x, y)
+        if node.operation == "sum":
+            return [f"*{y} = 0.0f;", _loop(size, f"*{y} += {x}[i];")]
+        if node.operation == "softmax":
+            return [
+                "{",
+                f"    float most = {x}[0], total = 0.0f;",
+                "    " + _loop(n, f"most = fmaxf(most, {x}[i]);"),
+                "    " + _loop(n, f"total += {y}[i] = expf({x}[i] - most);"),
+                "    " + _loop(n, f"{y}[i] /= total;"),
+                "}",
+            ]
+        if node.operation == "take":
+            places = self._constants.indices(node.details["places"])
+            return [_loop(n, f"{y}[i] = {x}[{places}[i]];")]
+        if node.operation == "slice":
+            return [_loop(n, f"{y}[i] = {x}[{node.details['start']} + i];")]
+        lines, start = [], 0
+        for term in node.inputs:
+            number = self._number_of(term)
+            lines.append(f"for (int i = 0; i < {term.size}; ++i) {y}[{start} + i] = {number};")
+            start += term.size
+        return lines
+
+    def _matmul(self, weight: np.ndarray, x: str, y: str) -> list[str]:
+        rows, columns = weight.shape
+        if self._constants.int8:
+            levels, scale = self._constants.rounded(weight)
+            matrix, factor = levels, f" * {scale}[i]"
+        else:
+            matrix, factor = self._constants.floats(weight), ""
+        return [
+            f"for (int i = 0; i < {rows}; ++i) {{",
+            "    float total = 0.0f;",
+            f"    for (int j = 0; j < {columns}; ++j)",
+            f"        total += {matrix}[i * {columns} + j] * {x}[j];",
+            f"    {y}[i] = total{factor};",
+            "}",
+        ]
+
+
+def _loop(size: int, text: str) -> str:
+    return f"for (int i = 0; i < {size}; ++i) {text}" if "[i]" in text else text
+
+
+def _number(value: float) -> str:
+    """A float literal."""
+    text = f"{value:.9g}"
+    return f"{text}f" if set(text) & set(".e") else f"{text}.0f"
+
+
+def _quoted(label: Any) -> str:
+    """A string literal of ASCII letters; others by their bytes."""
+    plain = "".join(
+        chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}"
+        for b in str(label).encode()
+    )
+    return f'"{plain}"'

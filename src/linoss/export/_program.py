@@ -1,0 +1,180 @@
+"""A fitted estimator as a program: what happens at each sample, and how an answer follows.
+
+All terms are vectors. A part is a list of nodes, each of which makes a term of others; what an
+operation is in ONNX, in C and in JAX stands once, in `OPERATIONS`. A program has a part that moves
+its states on by one sample, one for oscillators that read backwards, and one from states to an
+answer. All states begin at 0.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Operation(NamedTuple):
+    """What makes one number of a term from those at the same place of others."""
+
+    onnx: str
+    c: str
+    jax: Callable[..., Any]
+
+
+OPERATIONS = {
+    "add": Operation("Add", "{0} + {1}", jnp.add),
+    "subtract": Operation("Sub", "{0} - {1}", jnp.subtract),
+    "multiply": Operation("Mul", "{0} * {1}", jnp.multiply),
+    "divide": Operation("Div", "{0} / {1}", jnp.divide),
+    "maximum": Operation("Max", "fmaxf({0}, {1})", jnp.maximum),
+    "greater": Operation("Greater", "{0} > {1}", jnp.greater),
+    "either": Operation("Or", "{0} || {1}", jnp.logical_or),
+    "where": Operation("Where", "{0} ? {1} : {2}", jnp.where),
+    "isnan": Operation("IsNaN", "isnan({0})", jnp.isnan),
+    "sqrt": Operation("Sqrt", "sqrtf({0})", jnp.sqrt),
+    "tanh": Operation("Tanh", "tanhf({0})", jnp.tanh),
+    "erf": Operation("Erf", "erff({0})", jax.lax.erf),
+    "sigmoid": Operation("Sigmoid", "1.0f / (1.0f + expf(-{0}))", jax.nn.sigmoid),
+}
+"""Those that act number by number. A term of one number is the same at all places."""
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A vector, given or computed."""
+
+    part: "Part" = field(repr=False)
+    name: str
+    size: int
+    array: np.ndarray | None = None
+    """Its numbers, if it is constant."""
+
+    def __add__(self, other: Any) -> "Term":
+        return self.part.apply("add", self, other)
+
+    def __sub__(self, other: Any) -> "Term":
+        return self.part.apply("subtract", self, other)
+
+    def __mul__(self, other: Any) -> "Term":
+        return self.part.apply("multiply", self, other)
+
+    def __truediv__(self, other: Any) -> "Term":
+        return self.part.apply("divide", self, other)
+
+    def __gt__(self, other: Any) -> "Term":
+        return self.part.apply("greater", self, other)
+
+    def __getitem__(self, places: slice) -> "Term":
+        start, stop, _ = places.indices(self.size)
+        if (start, stop) == (0, self.size):
+            return self
+        return self.part.node("slice", (self,), stop - start, start=start, stop=stop)
+
+
+class Node(NamedTuple):
+    """One operation."""
+
+    operation: str
+    inputs: tuple[Term, ...]
+    output: Term
+    details: dict[str, Any]
+
+
+class Part:
+    """Nodes in the order in which they are computed, from named inputs to named outputs."""
+
+    def __init__(self, label: str):
+        self.label = label
+        self.inputs: dict[str, Term] = {}
+        self.nodes: list[Node] = []
+        self.outputs: dict[str, Term] = {}
+
+    def input(self, name: str, size: int) -> Term:
+        """What is given, by name."""
+        return self.inputs.setdefault(name, Term(self, name, size))
+
+    def constant(self, value: Any) -> Term:
+        """A vector that is known."""
+        array = np.atleast_1d(np.asarray(value, np.float64))
+        assert array.ndim == 1
+        return Term(self, "", len(array), array)
+
+    def apply(self, operation: str, *operands: Any) -> Term:
+        """Number by number. What changes nothing is left out."""
+        terms = tuple(x if isinstance(x, Term) else self.constant(x) for x in operands)
+        neutral = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0}.get(operation)
+        known = terms[-1].array
+        if neutral is not None and known is not None and np.all(known == neutral):
+            return terms[0]
+        return self.node(operation, terms, max(term.size for term in terms))
+
+    def node(self, operation: str, inputs: Sequence[Term], size: int, **details: Any) -> Term:
+        """Any operation."""
+        output = Term(self, f"{self.label}_{len(self.nodes)}", size)
+        self.nodes.append(Node(operation, tuple(inputs), output, details))
+        return output
+
+    def matmul(self, weight: Any, x: Term) -> Term:
+        """W x."""
+        weight = np.asarray(weight, np.float64)
+        return self.node("matmul", (x,), len(weight), weight=weight)
+
+    def affine(self, weight: Any, x: Term, bias: Any) -> Term:
+        """W x + b."""
+        return self.matmul(weight, x) + bias
+
+    def sum(self, x: Term) -> Term:
+        """All numbers of a term."""
+        return self.node("sum", (x,), 1)
+
+    def softmax(self, x: Term) -> Term:
+        """exp(x), divided by its sum."""
+        return self.node("softmax", (x,), x.size)
+
+    def join(self, terms: Sequence[Term]) -> Term:
+        """One term after the other."""
+        terms = tuple(terms)
+        if len(terms) == 1:
+            return terms[0]
+        return self.node("join", terms, sum(term.size for term in terms))
+
+    def take(self, x: Term, places: np.ndarray) -> Term:
+        """Numbers of a term at some places."""
+        return self.node("take", (x,), len(places), places=np.asarray(places, np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A fitted estimator, sample by sample."""
+
+    task: str
+    channels: int
+    states: dict[str, int]
+    """Their sizes."""
+    forwards: Part
+    """From `sample`, and `ahead` in forecasting, and the states to the states after it."""
+    backwards: Part | None
+    """The same for states that read sequences from their end."""
+    answer: Part
+    """From the states to `answer`."""
+    precise: bool = False
+    """Whether comparisons need double precision where it can be had."""
+    steps: str | None = None
+    """The state that an answer at each step is made from; None for one answer a sequence."""
+    every: int = 1
+    """Steps from answer to answer."""
+    horizon: int = 0
+    """Steps ahead, in forecasting."""
+    known: tuple[int, ...] = ()
+    """Channels that are known in advance."""
+    classes: tuple[Any, ...] = ()
+    """Labels, in the order of the probabilities."""
+    names: tuple[str, ...] = ()
+    """Of channels."""
+
+    @property
+    def out_size(self) -> int:
+        """Numbers of an answer."""
+        return self.answer.outputs["answer"].size

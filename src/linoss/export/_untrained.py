@@ -1,0 +1,118 @@
+"""Oscillators that nobody trained as part of a program: drives, bank, statistics, readout.
+
+A sample that follows another by one interval moves an oscillator on by s_n = l s_{n-1} + p b_{n-1}
++ q b_n, see `linoss.features`. Oscillators without a second one in their chain come first.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from linoss.export._program import Part, Term
+from linoss.features import LANES, STATISTICS, moves
+
+_SUMS = ("above", "longest", "stretches", "moment")
+
+
+def add_untrained(
+    forwards: Part, backwards: Part | None, answer: Part, estimator: Any, label: str
+) -> Term:
+    """Add a fitted classifier or regressor; returns its answer."""
+    if estimator.timed_:
+        raise ValueError(
+            "the oscillators read irregular times, whose steps differ from sample to sample; only "
+            "models of regular samples are exported"
+        )
+    bank, ridge = estimator.features_.bank_, estimator.ridge_
+    ways = bank.backwards[bank.drive]
+    weights = (ridge.scale[:, None].astype(np.float64) * ridge.coefficients).reshape(
+        len(STATISTICS), bank.size, -1
+    )
+    means = ridge.mean.astype(np.float64).reshape(len(STATISTICS), bank.size)
+    constant = ridge.intercept - np.einsum("sn,sna->a", means, weights)
+    found = answer.constant(constant)
+    for part, name, groups in ((forwards, "", ~ways), (backwards, "back_", ways)):
+        if groups.any():
+            assert part is not None
+            lanes = np.repeat(groups, LANES)
+            order = np.argsort(bank.chained[lanes], kind="stable")
+            _walk(part, bank.part(groups), order, f"{label}{name}")
+            chosen = weights[:, lanes][:, order]
+            found = _read(answer, chosen, f"{label}{name}") + found
+    seen = answer.input(f"{label}{'' if not ways.all() else 'back_'}elapsed", 1) > 0.0
+    decision = answer.apply("where", seen, found, ridge.intercept)
+    if estimator.task != "classification":
+        return decision
+    if decision.size == 1:
+        decision = answer.matmul([[-1.0], [1.0]], decision)
+    return answer.softmax(decision * estimator.sharpness_)
+
+
+def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> None:
+    """One sample."""
+    n, second = bank.size, int(bank.chained.sum())
+    single = n - second
+
+    def state(name: str, size: int) -> Term:
+        return part.input(label + name, size)
+
+    sample = part.input("sample", len(bank.mean))
+    missing, held = part.apply("isnan", sample), state("held", sample.size)
+    present = part.sum(part.apply("where", missing, 0.0, 1.0)) > 0.0
+    elapsed = state("elapsed", 1)
+    begun = elapsed > 0.0
+    values = part.apply("where", missing, held, (sample - bank.mean) * bank.scale)
+    before = part.apply("where", begun, held, values)  # the first value has been there forever
+    force = _driven(part, bank, values, before)
+    last = part.apply("where", begun, state("force", force.size), force)
+    lanes = np.repeat(bank.drive, LANES)[order]
+    drive, driven = part.take(force, lanes), part.take(last, lanes)
+    rates = np.where(bank.rates == 0, -1, bank.rates)
+    rows = [np.stack(row)[:, order] for row in moves(rates, bank.readouts, 1.0)]
+    first = _turned(part, [row[0] for row in rows], state, "first", n, driven, drive)
+    outputs = first[0][:single]
+    new = {"held": values, "force": force, "first_real": first[0], "first_imaginary": first[1]}
+    if second:
+        x = state("first_real", n)[single:], first[0][single:]
+        chain = _turned(part, [row[1, single:] for row in rows], state, "second", second, *x)
+        new |= {"second_real": chain[0], "second_imaginary": chain[1]}
+        outputs = part.join([outputs, chain[0]]) if single else chain[0]
+    up = outputs > bank.threshold[order]
+    running, (above, longest, stretches, moment) = state("running", n), (state(s, n) for s in _SUMS)
+    begins = part.apply("where", running > 0.0, 0.0, 1.0)
+    new["running"] = part.apply("where", up, running + 1.0, 0.0)
+    new["above"] = above + part.apply("where", up, 1.0, 0.0)
+    new["longest"] = part.apply("maximum", longest, new["running"])
+    new["stretches"] = stretches + part.apply("where", up, begins, 0.0)
+    new["moment"] = moment + part.apply("where", up, elapsed + 0.5, 0.0)
+    new["elapsed"] = elapsed + 1.0
+    for name, term in new.items():
+        part.outputs[label + name] = part.apply("where", present, term, state(name, term.size))
+
+
+def _driven(part: Part, bank: Any, values: Term, before: Term) -> Term:
+    """Of each drive a mixture of values, or of their differences."""
+    slopes = bank.order[:, None] > 0
+    found = part.matmul(np.where(slopes, 0.0, bank.mixture), values)
+    return found + part.matmul(np.where(slopes, bank.mixture, 0.0), values - before)
+
+
+def _turned(
+    part: Part, rows: list[Any], state: Any, name: str, size: int, before: Term, now: Term
+) -> tuple[Term, Term]:
+    """Real and imaginary part of l s + p before + q now."""
+    turn, past, present = rows
+    real, imaginary = (state(f"{name}_{which}", size) for which in ("real", "imaginary"))
+    return (
+        real * turn.real - imaginary * turn.imag + before * past.real + now * present.real,
+        real * turn.imag + imaginary * turn.real + before * past.imag + now * present.imag,
+    )
+
+
+def _read(answer: Part, weights: np.ndarray, label: str) -> Term:
+    """The readout of the statistics of some oscillators."""
+    n = weights.shape[1]
+    time = answer.apply("maximum", answer.input(f"{label}elapsed", 1), 1.0)
+    share, longest, stretches, moment = (answer.input(label + name, n) / time for name in _SUMS)
+    statistics = (share, longest, stretches, moment / time - share * 0.5)
+    return answer.matmul(weights.reshape(-1, weights.shape[2]).T, answer.join(statistics))

@@ -1,0 +1,93 @@
+"""Writing a fitted estimator to files for other programs."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from linoss._files import make_directory, write_file
+from linoss.export import _onnx
+from linoss.export._c import c_files
+from linoss.export._programs import program_of
+from linoss.export._stablehlo import stablehlo
+
+SUFFIXES = (".onnx", ".h", ".stablehlo")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What [`linoss.export.write`][] wrote."""
+
+    files: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+    """What is not in them, and why."""
+    flash: int | None = None
+    """C: bytes of constants, beside the code."""
+    ram: int | None = None
+    """C: bytes of a state."""
+
+
+def write(
+    estimator: Any,
+    path: str | os.PathLike[str],
+    *,
+    names: Sequence[Any] | None = None,
+    int8: bool = False,
+) -> Written:
+    """Write a fitted estimator as ONNX, C or StableHLO, by the suffix of `path`.
+
+    Scaling, missing values, the time channel and class names are included. Values are single
+    precision; NaN means missing, and a sample without any value is skipped.
+
+    **Arguments:**
+
+    - `estimator`: a fitted classifier, regressor or forecaster.
+    - `path`: `model.onnx` for whole sequences, beside which `model_step.onnx` takes one sample at a
+      time; `model.h`, beside which `model_weights.c` is written; or `model.stablehlo`.
+    - `names`: those of the channels, for ONNX.
+    - `int8`: C: weights of matrices in 8 bits.
+
+    Raises a `ValueError` for what cannot be exported.
+
+    ```python
+    >>> import numpy as np, tempfile
+    >>> from linoss import LinOSSClassifier
+    >>> from linoss.export import write
+    >>> waves = np.random.default_rng(0).normal(size=(20, 2, 50))
+    >>> settings = {"steps": 5, "hidden_size": 8, "state_size": 8, "num_blocks": 1}
+    >>> classifier = LinOSSClassifier(**settings).fit(waves, np.arange(20) % 2)
+    >>> written = write(classifier, tempfile.mkdtemp() + "/waves.h")
+    >>> [file.name for file in written.files], written.flash, written.ram
+    (['waves.h', 'waves_weights.c'], 2200, 504)
+
+    ```
+    """
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"{path}: expected a suffix among {', '.join(SUFFIXES)}")
+    if int8 and path.suffix != ".h":
+        raise ValueError(f"int8 is True, but {path} is not C, expected a path that ends in .h")
+    program = program_of(estimator, names)
+    contents, notes, sizes = {path: b""}, [], {}
+    if path.suffix == ".onnx":
+        contents[path] = _onnx.whole_sequence(program)
+        try:
+            contents[path.with_stem(f"{path.stem}_step")] = _onnx.step(program)
+        except ValueError as error:
+            notes.append(f"no step by step graph was written: {error}")
+    elif path.suffix == ".h":
+        name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+        name = name if name[:1].isalpha() else f"model_{name}"
+        found = c_files(program, name, int8=int8)
+        contents[path] = found.header.encode()
+        weights = found.weights.replace(f'"{name}.h"', f'"{path.name}"', 1)
+        contents[path.with_name(f"{path.stem}_weights.c")] = weights.encode()
+        sizes = {"flash": found.flash, "ram": found.ram}
+    else:
+        contents[path] = stablehlo(program)
+    make_directory(path.parent)
+    for file, content in contents.items():
+        write_file(file, content)
+    return Written(tuple(contents), tuple(notes), **sizes)

@@ -1,0 +1,84 @@
+"""Classifiers of sktime, each of which holds the estimator of the same name.
+
+sktime's base class validates and converts what it is given; the estimator inside does the rest.
+Parameters follow from the same settings. Sampling times are not used.
+"""
+
+from typing import Any, ClassVar
+
+from sktime.classification.base import BaseClassifier
+
+from linoss import estimators
+from linoss._faces import FaceOfCases, face
+from linoss._settings import ClassifierSettings, OscillatorClassifierSettings
+
+
+class SktimeClassifier(FaceOfCases):
+    """What both have under the names of sktime."""
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "authors": "The linoss developers",
+        "maintainers": "The linoss developers",
+        "X_inner_mtype": "df-list",
+        "capability:multivariate": True,
+        "capability:unequal_length": True,
+        "capability:missing_values": True,
+        "capability:categorical_in_X": False,
+        "capability:predict_proba": True,
+        "capability:random_state": True,
+    }
+
+    def _fit(self, X: Any, y: Any = None) -> Any:
+        return super()._fit(_arrays(X), y)
+
+    def _predict(self, X: Any) -> Any:
+        return super()._predict(_arrays(X))
+
+    def _predict_proba(self, X: Any) -> Any:
+        return super()._predict_proba(_arrays(X))
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> Any:
+        """Settings for sktime's checks, which ask for two."""
+        return [cls.small, {**cls.small, "random_state": 1}]
+
+
+def _arrays(frames: Any) -> list[Any]:
+    """From frames `(time, channels)` to arrays `(channels, time)`."""
+    return [frame.to_numpy(float).T for frame in frames]
+
+
+@face
+class LinOSSClassifier(SktimeClassifier, ClassifierSettings, BaseClassifier):
+    """[`linoss.LinOSSClassifier`][] as a classifier of sktime; `estimator_` is what it fitted.
+
+    ```python
+    >>> from sktime.datasets import load_unit_test
+    >>> from linoss.sktime import LinOSSClassifier
+    >>> classifier = LinOSSClassifier(steps=100, hidden_size=16, state_size=16, random_state=0)
+    >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.7
+    True
+
+    ```
+    """
+
+    inside = estimators.LinOSSClassifier
+    small: ClassVar = {"hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4}
+
+
+@face
+class OscillatorClassifier(SktimeClassifier, OscillatorClassifierSettings, BaseClassifier):
+    """[`linoss.OscillatorClassifier`][] as a classifier of sktime; `estimator_` is what it fitted.
+
+    ```python
+    >>> from sktime.datasets import load_unit_test
+    >>> from linoss.sktime import OscillatorClassifier
+    >>> classifier = OscillatorClassifier(n_oscillators=512, random_state=0)
+    >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.8
+    True
+
+    ```
+    """
+
+    inside = estimators.OscillatorClassifier
+    small: ClassVar = {"n_oscillators": 16}

@@ -1,0 +1,92 @@
+"""The forecaster of sktime, which holds the estimator of the same name.
+
+sktime's base class validates what it is given and knows the index; the estimator inside sees
+numbers alone. It forecasts all variables of y, and those of X are known in advance.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from sktime.datatypes import update_data
+from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
+
+from linoss import estimators
+from linoss._faces import Face, face
+from linoss._settings import ForecasterSettings
+
+
+@face
+class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
+    """[`linoss.LinOSSForecaster`][] as a forecaster of sktime; `estimator_` is what it fitted.
+
+    The variables of X are those that are known in advance, and `known_in_advance` is not used. A
+    forecast of more than `horizon` steps reads its own forecasts as if they were data. `update`
+    trains again on all data; with `update_params=False`, the weights stay.
+
+    ```python
+    >>> from sktime.datasets import load_airline
+    >>> from linoss.sktime import LinOSSForecaster
+    >>> forecaster = LinOSSForecaster(
+    ...     horizon=6, steps=20, hidden_size=16, state_size=16, random_state=0
+    ... )
+    >>> forecaster.fit(load_airline()).predict(fh=[1, 2, 6]).index.astype(str).tolist()
+    ['1961-01', '1961-02', '1961-06']
+
+    ```
+    """
+
+    inside = estimators.LinOSSForecaster
+    small: ClassVar = {
+        "horizon": 3, "past": 8, "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 2,
+    }  # fmt: skip
+    _tags: ClassVar[dict[str, Any]] = {
+        "authors": "The linoss developers",
+        "maintainers": "The linoss developers",
+        "y_inner_mtype": "pd.DataFrame",
+        "X_inner_mtype": "pd.DataFrame",
+        "requires-fh-in-fit": False,
+        "capability:multivariate": True,
+        "capability:missing_values": True,
+        "capability:update": True,
+        "capability:insample": False,
+        "capability:non_contiguous_X": False,
+        "capability:categorical_in_X": False,
+        "capability:random_state": True,
+    }
+
+    _config: ClassVar = {"remember_data": False}  # what is needed is kept below
+    _y = _X = None
+
+    def _fit(self, y: Any, X: Any = None, fh: Any = None) -> Any:
+        self._cur_y, self._cur_X = y, X
+        data = self._data()
+        known = tuple(range(y.shape[1], data.shape[1]))
+        settings = {**self.get_params(deep=False), "known_in_advance": known}
+        self.estimator_ = self.inside(**settings).fit(data)
+        return self
+
+    def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
+        y, X = update_data(self._cur_y, y), update_data(self._cur_X, X)
+        if update_params:
+            return self._fit(y, X)
+        self._cur_y, self._cur_X = y, X
+        return self
+
+    def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
+        steps = np.asarray(fh.to_relative(self.cutoff).to_pandas(), int)
+        whole = ForecastingHorizon(np.arange(1, steps.max() + 1))
+        future = None if X is None else X.loc[whole.to_absolute_index(self.cutoff)].to_numpy(float)
+        forecast = self.estimator_.predict(int(steps.max()), data=self._data(), future=future)
+        index = fh.to_absolute_index(self.cutoff)
+        return pd.DataFrame(forecast[steps - 1], index=index, columns=self._get_columns())
+
+    def _data(self) -> np.ndarray:
+        """What is forecast and what is known in advance, `(time, variables)`."""
+        parts = [self._cur_y] if self._cur_X is None else [self._cur_y, self._cur_X]
+        return np.hstack([part.to_numpy(float) for part in parts])
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> Any:
+        """Settings for sktime's checks, which ask for two."""
+        return [cls.small, {**cls.small, "random_state": 1}]

@@ -1,0 +1,117 @@
+"""C99, compiled and fed a stream, against the library's stream."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from linoss.export import write
+
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"]
+
+MAIN = """
+#include <stdio.h>
+#include "model.h"
+
+int main(void) {
+    static model_state state;
+    float sample[model_CHANNELS], answer[model_ANSWERS];
+    model_reset(&state);
+    while (fread(sample, sizeof sample, 1, stdin) == 1) {
+        model_step(&state, sample, answer%s);
+        fwrite(answer, sizeof answer, 1, stdout);
+    }
+    fprintf(stderr, "%%zu %s", sizeof state%s);
+    return 0;
+}
+"""
+
+
+def compiled(folder, *, ahead="", labels=False):
+    texts = ("%s", ", model_classes[2]") if labels else ("", "")
+    (folder / "main.c").write_text(MAIN % (ahead, *texts))
+    files = ["main.c", "model_weights.c"]
+    subprocess.run([COMPILER, *STRICT, *files, "-lm", "-o", "model"], cwd=folder, check=True)
+
+    def run(samples):
+        given = np.ascontiguousarray(samples, np.float32).tobytes()
+        done = subprocess.run([folder / "model"], input=given, capture_output=True, check=True)
+        answers = np.frombuffer(done.stdout, np.float32).reshape(len(samples), -1)
+        return answers, done.stderr.decode()
+
+    return run
+
+
+def heard(estimator, samples):
+    listen = estimator.stream()
+    return np.stack([np.ravel(listen(sample)) for sample in samples])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"missing": 0.2, "time_channel": True},
+        pytest.param({"norm": "layer"}, marks=pytest.mark.integration),
+        pytest.param({"mixer": "s5"}, marks=pytest.mark.integration),
+    ],
+    ids=["missing values", "layer norm", "s5"],
+)
+def test_a_stream_equals_the_library(estimators, tmp_path, options):
+    classifier = estimators.classifier(**options)
+    written = write(classifier, tmp_path / "model.h")
+    run = compiled(tmp_path, labels=True)
+    for seed in range(3):
+        samples = estimators.cases(seed, 1, 40, missing=0.2)[0].T
+        answers, told = run(samples)
+        np.testing.assert_allclose(answers, heard(classifier, samples), atol=1e-5)
+        assert told == f"{written.ram} très"
+
+
+def test_numbers_at_every_step_equal_the_library(estimators, tmp_path):
+    regressor = estimators.regressor(8)
+    write(regressor, tmp_path / "model.h")
+    samples = estimators.cases(1, 1)[0].T
+    answers, expected = compiled(tmp_path)(samples)[0], heard(regressor, samples)
+    np.testing.assert_allclose(answers, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_untrained_oscillators_equal_the_library(estimators, oscillators, tmp_path):
+    write(oscillators["causal"], tmp_path / "model.h")
+    samples = estimators.cases(11, 1, 100)[0].T
+    answers, expected = compiled(tmp_path)(samples)[0], heard(oscillators["causal"], samples)
+    np.testing.assert_allclose(answers, expected, atol=1e-4)
+
+
+def test_forecasts_equal_the_library(estimators, tmp_path):
+    """The last answers, of steps ahead, by a copy of the state: here, its end."""
+    forecaster = estimators.forecaster()
+    write(forecaster, tmp_path / "model.h")
+    past = estimators.cases(8, 1, 16)[0].T
+    run = compiled(tmp_path, ahead=", isnan(sample[0]) != 0")
+    answers, _ = run(np.concatenate([past, np.full((4, 2), np.nan)]))
+    expected = forecaster.predict(4, data=past.astype(np.float64))
+    np.testing.assert_allclose(answers[16:], expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_weights_in_bytes_round_answers_little(estimators, tmp_path):
+    classifier = estimators.classifier()
+    whole = write(classifier, tmp_path / "whole" / "model.h")
+    written = write(classifier, tmp_path / "model.h", int8=True)
+    assert written.flash < 0.6 * whole.flash
+    samples = estimators.cases(2, 1)[0].T
+    answers, _ = compiled(tmp_path)(samples)
+    np.testing.assert_allclose(answers, heard(classifier, samples), atol=0.02)
+
+
+def test_flash_is_the_size_of_the_constants(estimators, tmp_path):
+    written = write(estimators.classifier(), tmp_path / "model.h")
+    command = [COMPILER, "-std=c99", "-c", "model_weights.c", "-o", "w.o"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    listed = subprocess.run(
+        ["nm", "-S", "w.o"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    sizes = {line.split()[3]: int(line.split()[1], 16) for line in listed.stdout.splitlines()}
+    assert sizes["model_weights"] == written.flash

@@ -1,0 +1,180 @@
+"""ONNX, run by onnxruntime, against the library on drawn sequences."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from linoss.estimators import AutoClassifier, Choice
+from linoss.export import write
+
+TOLERANCE = 1e-5
+integration = pytest.mark.integration
+
+
+def session(path):
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+
+def ask(model, **inputs):
+    """The outputs of a model by name."""
+    names = [output.name for output in model.get_outputs()]
+    return dict(zip(names, model.run(None, inputs), strict=True))
+
+
+def rows(X):
+    return np.ascontiguousarray(np.swapaxes(X, 1, 2))
+
+
+def walk(model, X):
+    """The answers of a step-by-step graph after each sample, `(time, batch, answers)`."""
+    kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+    states = {
+        given.name: np.zeros((len(X), given.shape[1]), kinds[given.type])
+        for given in model.get_inputs()
+        if given.name != "sample"
+    }
+    answers = []
+    for sample in np.moveaxis(X, 2, 0):
+        found = ask(model, sample=np.ascontiguousarray(sample), **states)
+        states = {name: found[f"next_{name}"] for name in states}
+        answers.append(found.get("probabilities", found.get("prediction")))
+    return np.stack(answers)
+
+
+CLASSIFIERS = {
+    "missing values, time": {"missing": 0.2, "time_channel": True},
+    "layer norm, last": {"norm": "layer", "model_options": {"pooling": "last"}},
+    "weighed forces": {"scheme": "verlet", "damped": False},
+    "as in the text": {
+        "norm": None,
+        "scheme": "imex",
+        "model_options": {
+            "feedthrough": "dense", "bias": True, "complex_projections": False, "glu_bias": False,
+        },
+    },
+    "lru": {"mixer": "lru"},
+    "s5": {"mixer": "s5"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, id=name, marks=[] if i == 0 else integration)
+        for i, (name, options) in enumerate(CLASSIFIERS.items())
+    ],
+)
+def test_classification_equals_the_library(estimators, tmp_path, options):
+    classifier = estimators.classifier(**options)
+    written = write(classifier, tmp_path / "model.onnx")
+    whole, step = map(session, written.files)
+    shares = options.get("missing", 0.0)
+
+    @settings(max_examples=4)
+    @given(st.integers(0, 99), st.integers(1, 5), st.sampled_from([16, 32]))
+    def compare(seed, count, time):
+        X = estimators.cases(seed, count, time, missing=shares)
+        found = ask(whole, samples=rows(X))
+        expected = classifier.predict_proba(X)
+        np.testing.assert_allclose(found["probabilities"], expected, atol=TOLERANCE)
+        labels = classifier.classes_[found["probabilities"].argmax(axis=1)]
+        assert found["label"].tolist() == labels.tolist()
+        np.testing.assert_allclose(walk(step, X)[-1], expected, atol=TOLERANCE)
+
+    compare()
+
+
+def test_samples_after_the_end_are_padding(estimators, tmp_path):
+    classifier = estimators.classifier(missing=0.2, time_channel=True)
+    model = session(write(classifier, tmp_path / "model.onnx").files[0])
+    X = estimators.cases(1, 3, 16, missing=0.1)
+    padded = np.concatenate([X, np.full((3, 2, 9), np.nan, np.float32)], axis=2)
+    found, expected = (ask(model, samples=rows(x))["probabilities"] for x in (padded, X))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("every", [None, pytest.param(8, marks=integration)])
+def test_regression_equals_the_library(estimators, tmp_path, every):
+    options = {} if every is None else {"model_options": {"squash": True}}
+    regressor = estimators.regressor(every, **options)
+    whole, step = map(session, write(regressor, tmp_path / "model.onnx").files)
+    X = estimators.cases(7, 3)
+    expected = regressor.predict(X)
+    found = ask(whole, samples=rows(X))["prediction"]
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found / scale, expected / scale, atol=TOLERANCE)
+    steps = walk(step, X)
+    last = steps[-1] if every is None else np.moveaxis(steps[every - 1 :: every], 0, 1)
+    np.testing.assert_allclose(last / scale, expected / scale, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("known", [(), pytest.param((1,), marks=integration)])
+def test_forecasts_equal_the_library(estimators, tmp_path, known):
+    forecaster = estimators.forecaster(known, time_channel=bool(known))
+    whole, step = map(session, write(forecaster, tmp_path / "model.onnx").files)
+    series = rows(estimators.cases(8, 3, 16, missing=0.1))
+    future = np.full((3, 4, 2), np.nan, np.float32)
+    future[:, :, list(known)] = 0.5
+    inputs = {"future": future} if known else {}
+    found = ask(whole, samples=series, **inputs)["forecast"]
+    ahead = {"future": future[0][:, list(known)]} if known else {}
+    expected = np.stack([forecaster.predict(4, data=one, **ahead) for one in series])
+    np.testing.assert_allclose(found, expected, atol=TOLERANCE * np.abs(expected).max())
+    states = {
+        given.name: np.zeros((3, given.shape[1]), np.float32)
+        for given in step.get_inputs()
+        if given.name not in ("sample", "ahead")
+    }
+    answers = []
+    for i, sample in enumerate(np.moveaxis(np.concatenate([series, future], axis=1), 1, 0)):
+        flag = np.full((3, 1), float(i >= 16), np.float32)
+        result = ask(step, sample=np.ascontiguousarray(sample), ahead=flag, **states)
+        states = {name: result[f"next_{name}"] for name in states}
+        answers.append(result["forecast"])
+    steps = np.stack(answers[16:], axis=1)
+    np.testing.assert_allclose(steps, expected, atol=TOLERANCE * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", ["causal", "both ways", "numbers"])
+def test_untrained_oscillators_equal_the_library(estimators, oscillators, tmp_path, kind):
+    estimator = oscillators[kind]
+    written = write(estimator, tmp_path / "model.onnx")
+    X = estimators.cases(9, 6, 24)
+    X[2, 0, 3:6] = np.nan  # a channel keeps its last value
+    numbers = kind == "numbers"
+    expected = estimator.predict(X)[:, None] if numbers else estimator.predict_proba(X)
+    found = ask(session(written.files[0]), samples=rows(X))
+    name = "prediction" if numbers else "probabilities"
+    np.testing.assert_allclose(found[name], expected, atol=TOLERANCE)
+    if not numbers:
+        assert found["label"].tolist() == estimator.predict(X).tolist()
+    if kind == "both ways":
+        assert len(written.files) == 1
+        assert "causal" in written.notes[0]
+    else:
+        answers = walk(session(written.files[1]), X)
+        np.testing.assert_allclose(answers[-1], expected, atol=TOLERANCE)
+
+
+def test_the_average_of_both_equals_the_library(estimators, oscillators, tmp_path):
+    trained = estimators.classifier()
+    trained.classes_ = np.array(["a", "b", "c"])
+    both = AutoClassifier()
+    both.choice_ = Choice("both", "", {}, 0)
+    both.oscillators_, both.linoss_ = oscillators["both ways"], trained
+    model = session(write(both, tmp_path / "model.onnx").files[0])
+    X = estimators.cases(10, 3)
+    found = ask(model, samples=rows(X))
+    np.testing.assert_allclose(found["probabilities"], both.predict_proba(X), atol=TOLERANCE)
+
+
+def test_facts_are_in_the_model(estimators, tmp_path):
+    path = tmp_path / "model.onnx"
+    write(estimators.classifier(), path, names=("left", "right"))
+    facts = {prop.key: prop.value for prop in onnx.load(path).metadata_props}
+    assert facts == {
+        "task": "classification", "channels": "left,right", "classes": "high,low,très",
+    }  # fmt: skip

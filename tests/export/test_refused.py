@@ -1,0 +1,47 @@
+"""What cannot be exported is refused in one clear line."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from linoss import LinOSSClassifier
+from linoss.export import write
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mixer": "mamba"}, "mixer is 'mamba', which is no linear recurrence"),
+        ({"mixer": "gru"}, "mixer is 'gru', which is no linear recurrence"),
+        ({"bidirectional": True}, "bidirectional is True, expected False"),
+    ],
+)
+def test_models_of_another_form(estimators, tmp_path, options, message):
+    if options.get("mixer") == "gru":
+        options = {**options, "state_size": 64}
+    with pytest.raises(ValueError, match=message):
+        write(estimators.classifier(**options), tmp_path / "model.onnx")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_irregular_times(estimators, tmp_path):
+    classifier = estimators.classifier()
+    classifier.inputs_ = replace(classifier.inputs_, interval=0.5)
+    with pytest.raises(ValueError, match="irregular times"):
+        write(classifier, tmp_path / "model.h")
+
+
+def test_a_stream_of_oscillators_that_read_backwards(oscillators, tmp_path):
+    with pytest.raises(ValueError, match="causal is False"):
+        write(oscillators["both ways"], tmp_path / "model.h")
+
+
+def test_other_paths_and_options(oscillators, tmp_path):
+    with pytest.raises(ValueError, match=re.escape("expected a suffix among .onnx, .h")):
+        write(oscillators["causal"], tmp_path / "model.bin")
+    with pytest.raises(ValueError, match="int8 is True"):
+        write(oscillators["causal"], tmp_path / "model.onnx", int8=True)
+    with pytest.raises(NotFittedError):
+        write(LinOSSClassifier(), tmp_path / "model.onnx")

@@ -1,0 +1,107 @@
+"""The estimators keep sktime's contract: its checks, and the answers of those inside."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sktime.utils.estimator_checks import check_estimator, parametrize_with_checks
+
+import linoss
+import linoss.sktime
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+FACES = [getattr(linoss.sktime, name) for name in linoss.sktime.__all__]
+ELSEWHERE = "test_doctest_examples"  # with all examples, in tests/test_examples.py
+LONG = (
+    "test_hierarchical_with_exogenous",
+    "test_predict_time_index_with_X",
+    "test_unequal_length_hierarchical_fit_predict",
+    "test_update_predict_predicted_index",
+    "test_update_predict_single",
+)
+
+
+def checks():
+    """All of sktime's checks of all estimators; long ones are slow."""
+    for estimator, check in parametrize_with_checks([face(**face.small) for face in FACES]).args[1]:
+        marks = [pytest.mark.slow] if check in LONG else []
+        if check != ELSEWHERE:
+            yield pytest.param(
+                estimator, check, marks=marks, id=f"{type(estimator).__name__}-{check}"
+            )
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_sktimes_own_checks(estimator, check):
+    check_estimator(estimator, tests_to_run=check, raise_exceptions=True, verbose=False)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_settings_are_those_of_the_estimator_inside(face):
+    inside = getattr(linoss, face.__name__)
+    assert face().get_params() == inside().get_params()
+    assert face.__doc__.split("**Arguments:**")[1] == inside.__doc__.split("**Arguments:**")[1]
+
+
+def test_classifier_answers_as_the_one_inside():
+    random = np.random.default_rng(0)
+    cases = [random.normal(size=(2, length)) for length in (30, 21, 25, 30, 18, 27)]
+    cases[1][0, 3] = cases[4][1, 5] = np.nan
+    labels = np.array(["a", "b"] * 3)
+    settings = {"n_oscillators": 16, "random_state": 1}
+    outside = linoss.sktime.OscillatorClassifier(**settings)
+    outside.fit([pd.DataFrame(case.T) for case in cases], labels)
+    inside = linoss.OscillatorClassifier(**settings).fit(cases, labels)
+    found = outside.predict_proba([pd.DataFrame(case.T) for case in cases])
+    assert np.array_equal(found, inside.predict_proba(cases))
+
+
+@pytest.fixture(scope="module")
+def series():
+    """Two variables, and one that is known in advance, by the month."""
+    index = pd.period_range("2000-01", periods=60, freq="M")
+    values = np.random.default_rng(0).normal(size=(60, 3))
+    frame = pd.DataFrame(values, index=index, columns=["a", "b", "known"])
+    return frame[["a", "b"]], frame[["known"]]
+
+
+@pytest.fixture(scope="module")
+def fitted(series):
+    y, X = series
+    face = linoss.sktime.LinOSSForecaster
+    return face(**face.small, random_state=1).fit(y[:40], X=X[:40])
+
+
+@pytest.mark.integration
+def test_forecast_is_that_of_the_one_inside(series, fitted):
+    y, X = series
+    inside = linoss.LinOSSForecaster(**{**fitted.get_params(), "known_in_advance": ["known"]})
+    inside.fit(pd.concat([y, X], axis=1)[:40].reset_index(drop=True))
+    expected = inside.predict(5, future=X[40:45].to_numpy())
+    forecast = fitted.predict(fh=[1, 3, 5], X=X[40:45])
+    assert forecast.index.astype(str).tolist() == ["2003-05", "2003-07", "2003-09"]
+    np.testing.assert_allclose(forecast, expected.iloc[[0, 2, 4]], rtol=1e-6)
+
+
+@pytest.mark.integration
+def test_new_data_without_training(series, fitted):
+    y, X = series
+    moved = fitted.clone().fit(y[:40], X=X[:40])
+    moved.update(y[40:50], X=X[40:50], update_params=False)
+    expected = moved.estimator_.predict(
+        2, data=np.hstack([y[:50], X[:50]]), future=X[50:52].to_numpy()
+    )
+    forecast = moved.predict(fh=[1, 2], X=X[50:52])
+    assert str(forecast.index[0]) == "2004-03"
+    assert np.array_equal(forecast, expected)
+
+
+def test_without_sktime(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sktime", None)
+    monkeypatch.delitem(sys.modules, "linoss.sktime")
+    monkeypatch.delattr(linoss, "sktime")
+    with pytest.raises(ImportError, match=r'linoss.sktime needs sktime; .*"linoss\[sktime\]"'):
+        linoss.sktime  # noqa: B018
