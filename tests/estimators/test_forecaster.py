@@ -252,7 +252,7 @@ class TestSeriesOfAllKinds:
     def test_three_points(self, small):
         forecaster = LinOSSForecaster(horizon=1, **small).fit(np.array([[1.0], [2], [4]]))
         assert 0 < forecaster.predict().item() < 8
-        with pytest.raises(ValueError, match="11 held-out steps to calibrate, but there are 1"):
+        with pytest.raises(ValueError, match="10 held-out steps to calibrate, but there are 1"):
             forecaster.predict(level=80)
 
 
