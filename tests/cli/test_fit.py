@@ -18,6 +18,7 @@ def test_a_run_holds_a_model_a_history_and_a_report(run):
         "config.json",
         "history.jsonl",
         "report.html",
+        "stack",
         "state.safetensors",
         "weights.safetensors",
     }
@@ -194,14 +195,14 @@ def test_the_same_seed_gives_the_same_run(tmp_path, data, small, good):
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_directory_of_tables_for_forecasting(tmp_path, load, small, good_json):
+def test_a_directory_of_tables_for_forecasting(tmp_path, load, small_forecaster, good_json):
     directory = tmp_path / "parts"
     directory.mkdir()
     lines = load.read_text().splitlines(keepends=True)
     (directory / "train.csv").write_text("".join(lines[:150]))
     (directory / "test.csv").write_text("".join([lines[0], *lines[150:]]))
     out = tmp_path / "run"
-    options = f"--horizon 6 --past 24 --known hour {small} --steps 3"
+    options = f"--horizon 6 --past 24 --known hour {small_forecaster} --steps 3"
     found = good_json(f"fit {directory} --task forecasting --out {out} {options}")
     assert found["test"]["mean_scaled_mae"] > 0
     assert found["backtest"]["of"] == "Windows of the test part"
@@ -227,15 +228,15 @@ def test_a_task_must_be_named(tmp_path, data, failing):
         ("--scheme rk4", "'--scheme': 'rk4', expected one of im, imex, verlet, exact"),
         ("--norm group", "'--norm': 'group', expected one of none, layer, batch, running"),
         ("--class-weight equal", "'--class-weight': 'equal', expected none or balanced"),
-        ("--steps 0", "'--steps': '0', expected a whole number of at least 1"),
-        ("--steps many", "'--steps': 'many', expected a whole number of at least 1"),
+        ("--steps 0", "'--steps': '0', expected none or a whole number of at least 1"),
+        ("--steps many", "'--steps': 'many', expected none or a whole number of at least 1"),
         ("--dropout 2", "'--dropout': '2', expected a number in [0, 1)"),
         ("--learning-rate nan", "'--learning-rate': 'nan', expected a finite number > 0"),
         ("--validation-fraction 1", "'1', expected none or a number in [0, 1)"),
         ("--clip-norm 0", "'--clip-norm': '0', expected none or a finite number > 0"),
         ("--seed none", "'--seed': 'none', expected a whole number in [0, 4294967296)"),
         ("--model-option colour=3", "--model-option colour is not a setting of LinOSSConfig"),
-        ("--model-option pooling=max", "--model-option pooling is 'max', expected one of mean"),
+        ("--model-option pooling=sum", "--model-option pooling is 'sum', expected one of mean"),
         ("--scheme verlet --damped", "damped is True, but scheme 'verlet' has no damping"),
         ("--steps 5 --warmup 5", "warmup is 5, expected a whole number below steps, 5"),
         ("--model-option task=regression", "model_options has 'task', expected settings of"),
@@ -291,7 +292,7 @@ def test_a_run_with_a_setting_that_no_estimator_has():
 @pytest.mark.integration
 def test_a_model_to_compare_with_is_trained_like_linoss(tmp_path, data, good_json, good):
     out = tmp_path / "run"
-    sizes = "--hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8 --steps 2"
+    sizes = "--hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8 --steps 2 --n-models 1"
     found = good_json(
         f"fit {data} --task classification --model s5 --out {out} {sizes} "
         "--model-option state_blocks=2"

@@ -52,6 +52,15 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in RUN, with its settings.")
     ] = False,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="Start from the weights of another run, whose classes and channels may differ; "
+            "settings of the model are those of that run unless given.",
+        ),
+    ] = None,
     json: options.Json = False,
     label: options.Label = None,
     devices: options.Devices = None,
@@ -68,6 +77,8 @@ def fit(
     --model linoss.
     """
     named, parameters = options.with_mixer(model, options.parameters(given))
+    if start is not None:
+        named, task, parameters = _from_run(start, named, task, parameters)
     where = (devices, coordinator, num_processes, process_id)
     asked = {n: v for n, v in zip(options.MACHINES, where, strict=True) if v is not None}
     if not resume:
@@ -89,11 +100,28 @@ def fit(
                 parameters["devices"] = machines.devices
             if not machines.speaks:
                 parameters["verbose"] = 0
-            how = {"resume": resume, "json": json, "speaks": machines.speaks}
+            how = {"resume": resume, "json": json, "speaks": machines.speaks, "start": start}
             fitted(data, out, model, task, label, parameters, **how)  # pyright: ignore[reportArgumentType]
     except KeyboardInterrupt:
         say(_interrupted(data, out))
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _from_run(
+    run: Path, model: Any, task: TaskName | None, parameters: dict[str, Any]
+) -> tuple[ModelName, TaskName, dict[str, Any]]:
+    """Model, task and parameters of a training that starts from another run."""
+    settings = read_settings(run)
+    if settings.model != "linoss" or settings.task == "forecasting":
+        raise typer.BadParameter(
+            f"--from {run}: holds {settings.model} for {settings.task}, expected a run of --model "
+            "linoss for classification or regression"
+        )
+    if model not in (None, "linoss") or task not in (None, settings.task):
+        raise typer.BadParameter(f"--from {run}: holds a run of linoss for {settings.task}")
+    names = options.settings(model="linoss", group=options.MODEL)
+    taken = {name: value for name, value in settings.parameters.items() if name in names}
+    return "linoss", settings.task, {**taken, **parameters}
 
 
 def _named_task(task: TaskName | None) -> TaskName:
@@ -163,6 +191,7 @@ def fitted(
     resume: bool,
     json: bool,
     speaks: bool = True,
+    start: Path | None = None,
 ) -> None:
     """Read, train, score, report; with several processes, only one scores and reports."""
     import linoss.estimators
@@ -176,7 +205,8 @@ def fitted(
     if model == "oscillators":
         estimator.fit(training).save(out)
     else:
-        estimator.fit(training, directory=out, resume=resume)
+        further = {} if start is None else {"start_from": start}
+        estimator.fit(training, directory=out, resume=resume, **further)
     if speaks:
         finish(estimator, out, *score_of(estimator, task, training, test), training, json=json)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
+_MANY = 10**6  # cases: settings that go together for so many do for others
 ONE_TASK, MACHINES_PANEL, SEARCH = "Options of one task", "Devices and machines", "Search"
 OSCILLATORS = "Oscillators without training"
 _PANELS = (None, SEARCH, OSCILLATORS, ONE_TASK, MODEL, TRAINING, MACHINES_PANEL)
@@ -27,6 +28,7 @@ MODELS: tuple[ModelName, ...] = tuple(dict.fromkeys(model for model, _ in SETTIN
 TASKS = ("classification", "regression", "forecasting")
 RUN_DEFAULTS = {"random_state": 0}
 """Defaults of commands that differ from those of estimators, for which None is no default."""
+_TOGETHER = ("n_models", "n_oscillators", "causal", "patch")
 MACHINES = ("devices", "coordinator", "num_processes", "process_id")
 """Options that say where to train, and nothing of what comes out."""
 
@@ -83,8 +85,13 @@ def tasks_of(name: str, model: str | None = None) -> list[TaskName]:
     return [task for of, task in having if of == model]
 
 
-def settings(*, model: str | None = None, group: str | None = None) -> dict[str, Declared]:
-    """The settings of all models and tasks that are options, by name; those of one, of a group."""
+def settings(
+    *, model: str | None = None, group: str | None = None, alone: bool = False
+) -> dict[str, Declared]:
+    """The settings of all models and tasks that are options, by name; those of one, of a group.
+
+    Of one model `alone`, without those of several that answer together.
+    """
     found: dict[str, Declared] = {}
     for (of, _), record in SETTINGS.items():
         if model in (None, of):
@@ -95,7 +102,9 @@ def settings(*, model: str | None = None, group: str | None = None) -> dict[str,
     return {
         name: setting
         for name, setting in found.items()
-        if setting.about.group is not None and group in (None, setting.about.group)
+        if setting.about.group is not None
+        and group in (None, setting.about.group)
+        and not (alone and name in _TOGETHER)
     }
 
 
@@ -125,16 +134,17 @@ def _parameter(setting: Declared) -> inspect.Parameter:
     """The option of a setting, as a parameter of a command."""
     kind, details = _kind(setting)
     tasks, models = tasks_of(setting.name), models_of(setting.name)
-    of_all = len(tasks) == len(TASKS) or "linoss" not in models
+    untrained = "oscillators" in models and setting.about.group == MODEL
+    of_all = len(tasks) == len(TASKS) or untrained or "linoss" not in models
     name = setting.about.option or setting.name
     help = setting.about.help
     if not of_all:
         help = f"{' and '.join(tasks).capitalize()}: {help[0].lower()}{help[1:]}"
     if kind == list[str]:
         help += " Repeat it for several."
-    if not of_all:
+    if not of_all and len(tasks) == 1:
         panel = ONE_TASK
-    elif "linoss" not in models:
+    elif untrained:
         panel = OSCILLATORS
     else:
         panel = setting.about.group if models == ["linoss"] else None
@@ -305,7 +315,7 @@ def check(
     if model == "linoss":
         model_of(task, chosen)
         with usage_errors():
-            TrainingConfig.from_settings(chosen, seed=0)
+            TrainingConfig.from_settings(chosen, seed=0, cases=_MANY)
 
 
 def model_of(

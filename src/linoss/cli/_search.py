@@ -25,7 +25,7 @@ from linoss.cli._scores import Score, score_of
 from linoss.cli._sources import check_there, read_cases, read_tables
 
 _SHOWN = 10
-_SETTINGS = options.settings(model="linoss")
+_SETTINGS = options.settings(model="linoss", alone=True)
 _SEARCHED = ", ".join(
     name for name, setting in _SETTINGS.items() if setting.about.search is not None
 )
