@@ -111,12 +111,12 @@ def test_the_column_of_labels_is_remembered(tmp_path, waves, write_cases, small,
     options = f"{small} --steps 2 --label kind"
     good(f"fit {tmp_path / 'cases.csv'} --task classification --out {out} {options}")
     assert good_json(f"evaluate {out} {tmp_path / 'cases.csv'}")["cases"] == 16
-    assert json.loads((out / "columns.json").read_text())["label"] == "kind"
+    assert json.loads((out / "columns.json").read_text())["roles"] == {"label": "kind"}
 
 
 def test_a_column_of_labels_that_is_not_there(tmp_path, data, failing):
     message = failing(f"fit {data} --task classification --out {tmp_path / 'run'} --label kind")
-    assert "has no column 'kind'" in message
+    assert "--label is 'kind', expected the name of a column or its position" in message
 
 
 def test_numbers(regressor, numbers, good_json):
@@ -177,7 +177,9 @@ def test_a_run_is_not_resumed_as_another_task(run, data, failing):
 def test_a_run_is_not_resumed_with_other_data(tmp_path, run, waves, write_cases, failing):
     write_cases(tmp_path / "other.csv", *waves(24))
     columns = (run / "columns.json").read_bytes()
-    assert "in the run, but" in failing(f"fit {tmp_path / 'other.csv'} --out {run} --resume")
+    assert "the data are not those of the run (scaling differs)" in failing(
+        f"fit {tmp_path / 'other.csv'} --out {run} --resume"
+    )
     assert (run / "columns.json").read_bytes() == columns
 
 
@@ -327,3 +329,30 @@ def test_a_model_to_compare_with_is_trained_like_linoss(tmp_path, data, good_jso
 def test_options_of_other_models_are_usage_errors(tmp_path, data, failing, line, words):
     told = failing(f"fit {data} --task classification --out {tmp_path / 'run'} {line}", code=2)
     assert words in " ".join(told.replace("│", " ").split())
+
+
+def test_resume_without_a_run(tmp_path, data, failing):
+    message = failing(f"fit {data} --out {tmp_path / 'run'} --resume")
+    assert "run: holds no run to resume; leave out --resume and name a --task" in message
+
+
+def test_data_without_labels(tmp_path, failing):
+    (tmp_path / "a.csv").write_text("x_0,x_1\n1,2\n3,4\n")
+    message = failing(f"fit {tmp_path / 'a.csv'} --task classification --out {tmp_path / 'run'}")
+    assert "a.csv: has no labels, expected a column named label" in message
+    assert "--label" in message
+
+
+def test_columns_that_are_no_channels(tmp_path, data, good, good_json):
+    """They are kept with the run, and need not be in what is predicted for."""
+    rows = (data / "Waves_TRAIN.csv").read_text().splitlines()
+    plain, more = tmp_path / "plain.csv", tmp_path / "more.csv"
+    plain.write_text("\n".join(rows) + "\n")
+    head = rows[0].replace("case", "patient") + ",age"
+    more.write_text("\n".join([head, *(f"{row},{i}" for i, row in enumerate(rows[1:]))]) + "\n")
+    out = tmp_path / "run"
+    settings = "--task classification --model oscillators --n-oscillators 16"
+    good(f"fit {more} {settings} --out {out} --id patient --drop age")
+    found = good_json(f"predict {out} {more}")
+    assert found["predictions"][3]["case"] == "c3"
+    assert good_json(f"predict {out} {plain}") == found

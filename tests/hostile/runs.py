@@ -16,7 +16,7 @@ from linoss.estimators import LinOSSClassifier, LinOSSForecaster, load
 from linoss.training import CheckpointError
 
 SMALL = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 4, "random_state": 0}
-NAMES = ColumnNames("kind", ("pressure", "speed"))
+NAMES = ColumnNames(("pressure", "speed"), {"label": "kind", "drop": ["day"]})
 
 
 @contextlib.contextmanager

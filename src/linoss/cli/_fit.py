@@ -25,7 +25,7 @@ from linoss.cli._run_settings import (
     write_column_names,
 )
 from linoss.cli._scores import Score, score_of
-from linoss.cli._sources import check_there, read_cases, read_tables
+from linoss.cli._sources import check_there, read_labelled_cases, read_tables
 
 
 @options.with_settings(options.settings())
@@ -63,6 +63,8 @@ def fit(
     ] = None,
     json: options.Json = False,
     label: options.Label = None,
+    id: options.Id = None,
+    drop: options.Drop = None,
     devices: options.Devices = None,
     coordinator: options.Coordinator = None,
     num_processes: options.NumProcesses = None,
@@ -77,6 +79,7 @@ def fit(
     --model linoss.
     """
     named, parameters = options.with_mixer(model, options.parameters(given))
+    roles = options.roles_of(label, id, drop)
     if start is not None:
         named, task, parameters = _from_run(start, named, task, parameters)
     where = (devices, coordinator, num_processes, process_id)
@@ -84,7 +87,7 @@ def fit(
     if not resume:
         task = _named_task(task)
         chosen = named or options.chosen_model(task, [*parameters, *asked])
-        options.record(chosen, task, {**asked, **parameters}, label)
+        options.record(chosen, task, {**asked, **parameters}, roles)
     if coordinator is None:
         check_there(data)
     options.refuse_foreign(parameters)
@@ -93,15 +96,15 @@ def fit(
         with machines.watched():
             decided = None
             if machines.speaks:
-                wanted = (named, task, label, parameters, asked)
+                wanted = (named, task, roles, parameters, asked)
                 decided = _decided(out, *wanted, resume=resume)
-            model, task, label, parameters = machines.from_first(decided)
+            model, task, roles, parameters = machines.from_first(decided)
             if model == "linoss":
                 parameters["devices"] = machines.devices
             if not machines.speaks:
                 parameters["verbose"] = 0
             how = {"resume": resume, "json": json, "speaks": machines.speaks, "start": start}
-            fitted(data, out, model, task, label, parameters, **how)  # pyright: ignore[reportArgumentType]
+            fitted(data, out, model, task, roles, parameters, **how)  # pyright: ignore[reportArgumentType]
     except KeyboardInterrupt:
         say(_interrupted(data, out))
         raise typer.Exit(INTERRUPTED) from None
@@ -135,13 +138,13 @@ def _decided(
     out: Path,
     model: ModelName | None,
     task: TaskName | None,
-    label: str | None,
+    roles: dict[str, Any],
     parameters: dict[str, Any],
     machines: dict[str, Any],
     *,
     resume: bool,
-) -> tuple[ModelName, TaskName, str | None, dict[str, Any]]:
-    """Model, task, label and parameters: as given; on resuming, those of the run where not given.
+) -> tuple[ModelName, TaskName, dict[str, Any], dict[str, Any]]:
+    """Model, task, columns and parameters: as given; on resuming, those of the run where not given.
 
     `machines` are the options given that say where to train.
     """
@@ -163,7 +166,7 @@ def _decided(
                 "fit others, choose another directory"
             )
         model, task = settings.model, settings.task
-        label = label or read_column_names(out).label
+        roles = {**read_column_names(out).roles, **roles}
         parameters = {**settings.parameters, **parameters}
     else:
         if task is None:
@@ -176,8 +179,8 @@ def _decided(
         parameters = {**options.RUN_DEFAULTS, **shown, **parameters}
     assert model is not None
     assert task is not None
-    options.check(model, task, {**machines, **parameters}, label)
-    return model, task, label, parameters
+    options.check(model, task, {**machines, **parameters}, roles)
+    return model, task, roles, parameters
 
 
 def fitted(
@@ -185,7 +188,7 @@ def fitted(
     out: Path,
     model: ModelName,
     task: TaskName,
-    label: str | None,
+    roles: dict[str, Any],
     parameters: dict[str, Any],
     *,
     resume: bool,
@@ -196,12 +199,14 @@ def fitted(
     """Read, train, score, report; with several processes, only one scores and reports."""
     import linoss.estimators
 
-    training, test = read_tables(data) if task == "forecasting" else read_cases(data, label)
+    training, test = (
+        read_tables(data) if task == "forecasting" else read_labelled_cases(data, roles)
+    )
     if task == "regression":
         _refuse_classes(training.labels)
     estimator = getattr(linoss.estimators, ESTIMATORS[model, task])(**parameters)
     if task != "forecasting" and speaks and not holds_a_run(out):
-        write_column_names(out, ColumnNames(label, training.names))
+        write_column_names(out, ColumnNames(training.names, roles))
     if model == "oscillators":
         estimator.fit(training).save(out)
     else:

@@ -43,7 +43,19 @@ Json = Annotated[
 ]
 Label = Annotated[
     str | None,
-    option(ONE_TASK, "Not forecasting: column of labels.", "label, class, target or y"),
+    option(
+        ONE_TASK,
+        "Not forecasting: column of labels, by its name or position (0 is the first, -1 the last).",
+        "label, class, target or y",
+    ),
+]
+Id = Annotated[
+    str | None,
+    option(ONE_TASK, "Not forecasting: column of the names of cases, likewise.", "case or id"),
+]
+Drop = Annotated[
+    list[str] | None,
+    option(ONE_TASK, "Not forecasting: column to leave out, likewise. Repeat it for several."),
 ]
 Devices = Annotated[
     str | None,
@@ -66,6 +78,13 @@ NumProcesses = Annotated[int | None, option(MACHINES_PANEL, "Number of processes
 ProcessId = Annotated[
     int | None, option(MACHINES_PANEL, "Which of the processes this is, from 0.", min=0)
 ]
+
+
+def roles_of(label: str | None, case: str | None, drop: list[str] | None) -> dict[str, Any]:
+    """Columns that are no channels, as they were given."""
+    given = {"label": label, "case": case, "drop": drop}
+    return {role: columns for role, columns in given.items() if columns}
+
 
 # ---- Options of settings ----
 
@@ -273,7 +292,7 @@ def chosen_model(task: TaskName, found: Iterable[str]) -> ModelName:
 
 
 def record(
-    model: ModelName, task: TaskName, found: dict[str, Any], label: str | None = None
+    model: ModelName, task: TaskName, found: dict[str, Any], roles: dict[str, Any] | None = None
 ) -> Any:
     """The settings of an estimator; refuses options of other tasks and other models."""
     if (model, task) not in SETTINGS:
@@ -288,9 +307,10 @@ def record(
         if model not in models:
             others = " and ".join(f"--model {each}" for each in models)
             raise typer.BadParameter(f"{_spelled(name)} is for {others}, not for --model {model}")
-    if label is not None and task == "forecasting":
+    for role in (roles or {}) if task == "forecasting" else ():
+        option = {"case": "id"}.get(role, role)
         raise typer.BadParameter(
-            "--label is for classification and regression, not for forecasting"
+            f"--{option} is for classification and regression, not for forecasting"
         )
     chosen = SETTINGS[model, task](**{n: value for n, value in found.items() if n not in MACHINES})
     with usage_errors():
@@ -306,12 +326,12 @@ def _spelled(name: str) -> str:
 
 
 def check(
-    model: ModelName, task: TaskName, found: dict[str, Any], label: str | None = None
+    model: ModelName, task: TaskName, found: dict[str, Any], roles: dict[str, Any] | None = None
 ) -> None:
     """Raise a usage error for options that no estimator would take, before data are read."""
     from linoss.training import TrainingConfig
 
-    chosen = record(model, task, found, label)
+    chosen = record(model, task, found, roles)
     if model == "linoss":
         model_of(task, chosen)
         with usage_errors():

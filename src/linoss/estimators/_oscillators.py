@@ -41,9 +41,6 @@ def labelled_cases(
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     if len(y) != len(cases):
         raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
-    empty = next((i for i, case in enumerate(cases.values) if np.isnan(case).all()), None)
-    if empty is not None:
-        raise DataError(f"case {empty} of X has no value at all; leave it out")
     return cases, y
 
 

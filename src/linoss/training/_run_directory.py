@@ -202,7 +202,9 @@ def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None
     parts = ("model", "inputs", "objective", "training", "data", "extra", "arrays")
     before = {part: before.get(part) for part in parts}
     found = first_difference(before, {part: now[part] for part in parts})
-    if found is not None and found.path == ("training", "steps"):
+    if found is None:
+        return
+    if found.path == ("training", "steps"):
         rate = before["training"].get("schedule")
         why = (
             "its learning rate falls to 0 there; only a run at a constant learning rate "
@@ -215,8 +217,13 @@ def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None
             f"{why}. To learn more from what it has learned, begin another one: start_from, or "
             "linoss fit --from"
         )
-    if found is not None:
+    differs = f"{'.'.join(found.path)} is {found.before!r} in the run, but {found.now!r} now"
+    if found.path[0] in ("inputs", "data"):
+        differs = differs if isinstance(found.now, int) else f"{found.path[1]} differs"
         raise CheckpointError(
-            f"{path}: {'.'.join(found.path)} is {found.before!r} in the run, but {found.now!r} "
-            "now; resume with the settings of the run, or train in another directory"
+            f"{path}: the data are not those of the run ({differs}); resume with the same data, or "
+            "train in another directory"
         )
+    raise CheckpointError(
+        f"{path}: {differs}; resume with the settings of the run, or train in another directory"
+    )
