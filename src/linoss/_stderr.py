@@ -1,20 +1,40 @@
 """Lines for people on stderr. Besides `cli`, only this module writes for them.
 
+Lines that stay are messages of the logger `linoss`, which has a handler that writes them, unless
+it had another one before: `logging.getLogger("linoss")` changes where they go.
+
 Estimators, searches and experiments report progress when asked to, in Python as on the command
 line, and use no room after their own. They make the text; this module shows it.
 """
 
+import logging
 import sys
 from contextlib import suppress
 from typing import TextIO
 
+_LOGGER = logging.getLogger("linoss")
+
+
+class _Lines(logging.Handler):
+    """Writes lines. Who reads stderr may be gone, and its disk full: no reason to stop."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line on what is stderr now."""
+        if sys.stderr is not None:
+            with suppress(OSError):
+                sys.stderr.write(record.getMessage() + "\n")
+                sys.stderr.flush()
+
+
+if not _LOGGER.handlers:
+    _LOGGER.addHandler(_Lines())
+    _LOGGER.setLevel(logging.INFO)
+    _LOGGER.propagate = False
+
 
 def say(message: str) -> None:
-    """Write a line. Who reads stderr may be gone, and its disk full: no reason to stop."""
-    if sys.stderr is not None:
-        with suppress(OSError):
-            sys.stderr.write(message + "\n")
-            sys.stderr.flush()
+    """Log a line."""
+    _LOGGER.info("%s", message)
 
 
 def duration(seconds: float) -> str:

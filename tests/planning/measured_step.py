@@ -71,7 +71,7 @@ def peak_of_a_step(config, length, batch, devices, keep):
     ctypes.CDLL(None).malloc_trim(0)  # what compiling has left over would be used again
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before = status("VmRSS")
-    result = jax.block_until_ready(step(*everything))
+    result, _ = jax.block_until_ready(step(*everything))
     peak = status("VmHWM") - before
     assert result.bad_step == -1
     return peak

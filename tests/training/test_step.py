@@ -71,6 +71,17 @@ def test_clipping_scales_the_gradient(make_problem, gradient_of_all):
     assert_close(one_update(problem, learning_rate=0.01, clip_norm=clip), expected)
 
 
+def test_progress_has_the_norm_of_the_gradient_and_the_rate(make_problem, gradient_of_all):
+    seen = []
+    config = TrainingConfig(
+        steps=1, batch_size=24, schedule="constant", learning_rate=0.01, clip_norm=1e-7
+    )
+    run(make_problem(), config=config, validation_set=None, on_progress=seen.append)
+    norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient_of_all[1])))
+    np.testing.assert_allclose(seen[-1].gradient_norm, norm, rtol=1e-6)
+    assert seen[-1].learning_rate == pytest.approx(0.01)
+
+
 def test_decay_is_decoupled_and_of_matrices_only(make_problem, gradient_of_all):
     problem = make_problem()
     weights, gradient = gradient_of_all

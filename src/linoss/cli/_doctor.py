@@ -16,6 +16,8 @@ _OPTIONAL = {
     "optuna": ("search", "searches settings"),
     "sqlalchemy": ("search", "keeps studies"),
     "psycopg": ("search", "keeps studies in PostgreSQL"),
+    "onnx": ("export", "exports to ONNX"),
+    "tensorboardX": ("watch", "writes event files of TensorBoard"),
 }
 _VARIABLES = ("LINOSS_", "JAX_", "XLA_FLAGS")
 _SECRET = "LINOSS_STORAGE"  # may hold a password

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from linoss._extras import optional
 from linoss.export._program import OPERATIONS, Part, Program, Term
 
 _OPSET, _IR = 17, 8
@@ -68,9 +69,8 @@ class _Graph:
     """An ONNX graph that grows."""
 
     def __init__(self, program: Program, outer: "_Graph | None" = None):
-        import onnx
-
-        self.onnx, self.program = onnx, program
+        self.onnx = onnx = optional("onnx", "export to ONNX", "export")
+        self.program = program
         self.kind = onnx.TensorProto.DOUBLE if program.precise else onnx.TensorProto.FLOAT
         self.dtype = np.float64 if program.precise else np.float32
         self.nodes: list[Any] = []

@@ -5,6 +5,7 @@ from linoss.training._devices import make_mesh
 from linoss.training._distributed import join_processes, watched
 from linoss.training._errors import CheckpointError, TrainingError
 from linoss.training._gather import from_first
+from linoss.training._gradients import Attribution, integrated_gradients
 from linoss.training._inputs import Cases, Inputs, usual_interval
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
 from linoss.training._outcome import TrainingResult
@@ -21,28 +22,34 @@ from linoss.training._saved import (
 )
 from linoss.training._scaling import Scaling
 from linoss.training._train import train
+from linoss.training._watchers import JsonLines, TensorBoard, Watcher, together
 from linoss.training._windows import WindowBatch, Windows
 
 __all__ = [
+    "Attribution",
     "Cases",
     "CheckpointError",
     "Classification",
     "Forecasting",
     "Inputs",
+    "JsonLines",
     "Objective",
     "Progress",
     "ProgressLine",
     "Regression",
     "Saved",
     "Scaling",
+    "TensorBoard",
     "TrainingConfig",
     "TrainingError",
     "TrainingResult",
+    "Watcher",
     "WindowBatch",
     "Windows",
     "evaluate",
     "from_first",
     "holds_files",
+    "integrated_gradients",
     "join_processes",
     "load_arrays",
     "load_model",
@@ -51,6 +58,7 @@ __all__ = [
     "read_extra",
     "save_arrays",
     "save_model",
+    "together",
     "train",
     "usual_interval",
     "watched",

@@ -206,14 +206,18 @@ class Inputs:
         """
         scaled = values if self.scaling is None else self.scaling.apply(values)
         u = np.empty((*values.shape[:2], self.in_size), dtype)
-        start, stop = int(self.time_channel), int(self.time_channel) + self.channels
         if self.time_channel:
             u[..., 0] = time / self.lengths[1]
         with np.errstate(over="ignore"):  # an overflow shows in the loss
-            u[..., start:stop] = np.where(observed, scaled, 0)
+            u[..., self.of_values] = np.where(observed, scaled, 0)
         if self.indicators:
-            u[..., stop:] = ~observed
+            u[..., self.of_values.stop :] = ~observed
         return u
+
+    @property
+    def of_values(self) -> slice:
+        """The places of the data's values among the numbers of a sample."""
+        return slice(int(self.time_channel), int(self.time_channel) + self.channels)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""

@@ -73,6 +73,8 @@ class Loop:
         self.clock = time.monotonic()
         self.compiling = 0.0  # seconds, of the first update
         self.place = self.recorded = self.last_place = 0
+        self.gradient_norm: Any = np.nan  # of the last update
+        self.cases = 0  # in updates since the first one of this process
 
     def run(self, save_every: int | float | None) -> TrainingResult:
         """Train from the current state to the end."""
@@ -103,7 +105,8 @@ class Loop:
                 self._check_finite()
                 self._report(first)
                 looked = time.monotonic()
-                first = first or (self.state.step, looked)
+                if first is None:
+                    first, self.cases = (self.state.step, looked), 0
             if save_every is not None and now - saved > save_every:
                 self.save_if_good()
                 saved = time.monotonic()
@@ -150,7 +153,7 @@ class Loop:
             "weight_decay": self.config.weight_decay,
             "clip_norm": self.config.clip_norm or 0.0,
         }
-        carry = update(
+        carry, self.gradient_norm = update(
             state.carry,
             self.key,
             np.int32(state.step),
@@ -160,6 +163,7 @@ class Loop:
             settings=self.settings,
         )
         self.state, self.last_place = replace(state, carry=carry, step=state.step + 1), self.place
+        self.cases += len(chosen)
 
     def _batch(self, chosen: np.ndarray, length: int) -> tuple[dict[str, Any], Any]:
         devices, count, rows = self.devices, len(chosen), self.devices.rows(len(chosen))
@@ -238,17 +242,30 @@ class Loop:
     def _report(self, first: tuple[int, float] | None) -> None:
         if self.on_progress is None:
             return
-        state, last, eta = self.state, self._last_record(), None
+        state, last, eta, pace = self.state, self._last_record(), None, None
         since = state.step - (last["step"] if last else 0)
         if first is not None and state.step > first[0]:
-            pace = (time.monotonic() - first[1]) / (state.step - first[0])
-            eta = pace * (self.config.steps - state.step)
+            passed = time.monotonic() - first[1]
+            pace = self.cases / passed
+            eta = passed / (state.step - first[0]) * (self.config.steps - state.step)
             if self.config.minutes is not None:
                 eta = min(eta, max(60 * self.config.minutes - time.monotonic() + self.clock, 0.0))
         loss = last["loss"] if last and not since else float(state.carry.loss) / max(since, 1)
         metric = last["metric"] if last else None
         steps = self.config.steps
-        self.on_progress(Progress(state.step, steps, loss, metric, state.best_metric, eta))
+        self.on_progress(
+            Progress(
+                state.step,
+                steps,
+                loss,
+                metric,
+                state.best_metric,
+                eta,
+                learning_rate=self.rates(self.last_place),
+                gradient_norm=float(self.gradient_norm),
+                cases_per_second=pace,
+            )
+        )
 
     def _without_loss(self, carry: Carry) -> Carry:
         none = self.devices.everywhere(np.zeros((), self.dtype))

@@ -33,6 +33,12 @@ class Progress:
     """The best so far."""
     eta: float | None
     """Seconds left, if it runs to the end; None while unknown."""
+    learning_rate: float | None = None
+    """That of the last update."""
+    gradient_norm: float | None = None
+    """That of the last update, before clipping."""
+    cases_per_second: float | None = None
+    """Cases in updates, with evaluations and checkpoints between them; None while unknown."""
 
     def text(self, metric: str) -> str:
         """One line, in which the metric has this name."""

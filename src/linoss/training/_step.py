@@ -102,8 +102,8 @@ def update(
     targets: Any,
     *,
     settings: StepSettings,
-) -> Carry:
-    """One update, number `step`."""
+) -> tuple[Carry, Float[Array, ""]]:
+    """One update, number `step`, and the norm of its gradient before clipping."""
     weights, rest = eqx.partition(carry.model, trainable(carry.model))
 
     def loss(weights: Any) -> tuple[Array, Any]:
@@ -121,13 +121,14 @@ def update(
     change, state = optimizer.update(gradient, carry.optimizer, weights)
     model = eqx.combine(eqx.apply_updates(weights, change), rest).with_norms(norms)
     bad = (carry.bad_step < 0) & ~_all_finite((value, gradient, norms))
-    return Carry(
+    after = Carry(
         model=model,
         optimizer=state,
         loss=carry.loss + value,
         bad_step=jnp.where(bad, step, carry.bad_step).astype(jnp.int32),
         bad_loss=jnp.where(bad, value, carry.bad_loss),
     )
+    return after, jnp.sqrt(sum(jnp.sum(x**2) for x in jax.tree.leaves(gradient)))
 
 
 def _all_finite(tree: Any) -> Bool[Array, ""]:

@@ -1,0 +1,85 @@
+"""Integrated gradients against a plain sum, and what they must be by their definition."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import linoss.data
+from linoss import LinOSS, LinOSSConfig
+from linoss.training import Inputs, integrated_gradients
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """A model, its inputs, and cases of two channels of which some values are missing."""
+    random = np.random.default_rng(0)
+    values = [3 + random.normal(size=(2, n)) for n in (24, 20, 24)]
+    values[1][0, 3:6] = np.nan
+    values[1][:, 9] = np.nan
+    cases = linoss.data.sequences(values)
+    inputs = Inputs.from_sequences(cases, time_channel=True)
+    sizes = {"in_size": inputs.in_size, "out_size": 3, "hidden_size": 6, "state_size": 4}
+    model = LinOSS(LinOSSConfig(**sizes, num_blocks=2), key=jax.random.key(0))
+    return model, inputs, cases
+
+
+def test_they_are_the_integral(problem):
+    model, inputs, cases = problem
+    found = integrated_gradients(model, inputs, cases.select([0]), tolerance=1e-9)
+    given = inputs(cases.batch([0]), dtype=np.float64)
+    u, places = given["u"], (np.arange(2000) + 0.5) / 2000
+
+    def answer(values, column):
+        whole = jnp.concatenate([u[:, :, :1], values, u[:, :, 3:]], axis=-1)
+        return model(whole, lengths=given["lengths"], mask=given["mask"])[0, column]
+
+    slope = jax.jit(
+        lambda place, column: jax.grad(answer)(place * u[:, :, 1:3], column), static_argnums=1
+    )
+    total = np.mean([slope(place, 1)[0] for place in places], axis=0) * u[0, :, 1:3]
+    np.testing.assert_allclose(found.contributions[1], total, atol=1e-6)
+
+
+def test_answers_are_accounted_for_completely(problem):
+    model, inputs, cases = problem
+    for case in range(3):
+        found = integrated_gradients(model, inputs, cases.select([case]))
+        change = found.answer - found.start
+        gap = np.abs(found.contributions.sum(axis=(1, 2)) - change).max()
+        assert gap == pytest.approx(found.error * np.abs(change).max())
+        assert found.error <= 1e-3
+
+
+def test_nodes_are_added_until_it_holds(problem):
+    model, inputs, cases = problem
+    steep = eqx.tree_at(lambda m: m.encoder.weight, model, 40 * model.encoder.weight)
+    rough, fine = (
+        integrated_gradients(steep, inputs, cases.select([0]), tolerance=tolerance)
+        for tolerance in (1.0, 1e-9)
+    )
+    assert rough.nodes < fine.nodes
+    assert fine.error < 1e-9
+
+
+def test_what_is_missing_adds_nothing(problem):
+    model, inputs, cases = problem
+    found = integrated_gradients(model, inputs, cases.select([1])).contributions
+    assert found.shape == (3, 20, 2)
+    assert not found[:, 3:6, 0].any()
+    assert not found[:, 9].any()
+    assert found[:, 4, 1].all()
+
+
+def test_a_channel_that_is_not_read_adds_nothing(problem):
+    model, inputs, cases = problem
+    deaf = eqx.tree_at(lambda m: m.encoder.weight, model, model.encoder.weight.at[:, 2].set(0))
+    found = integrated_gradients(deaf, inputs, cases.select([0])).contributions
+    assert not found[:, :, 1].any()
+    assert found[:, :, 0].any()
+
+
+def test_several_cases_are_refused(problem):
+    with pytest.raises(ValueError, match="cases has 3 cases, expected one"):
+        integrated_gradients(*problem)

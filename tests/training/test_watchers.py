@@ -1,0 +1,73 @@
+"""Watchers: each progress in a file, read again by other programs."""
+
+import json
+import logging
+import struct
+
+import pytest
+from tensorboardX.proto.event_pb2 import Event
+
+from linoss._stderr import say
+from linoss.training import JsonLines, Progress, TensorBoard, together, train
+
+NAN = float("nan")
+
+
+def events(folder):
+    """The scalars of an event file, by step and name."""
+    (path,) = folder.iterdir()
+    content, found = path.read_bytes(), {}
+    while content:
+        (size,) = struct.unpack("<Q", content[:8])
+        event = Event.FromString(content[12 : 12 + size])
+        found |= {(event.step, value.tag): value.simple_value for value in event.summary.value}
+        content = content[16 + size :]
+    return found
+
+
+def test_a_training_is_watched_by_several(make_problem, tmp_path):
+    seen = []
+    with JsonLines(tmp_path / "log" / "run.jsonl") as log, TensorBoard(tmp_path / "tb") as board:
+        train(**vars(make_problem()), on_progress=together(log, board, seen.append))
+    lines = [json.loads(x) for x in (tmp_path / "log" / "run.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [progress.step for progress in seen]
+    last, written = seen[-1], events(tmp_path / "tb")
+    assert lines[-1]["loss"] == last.loss
+    assert lines[-1]["gradient_norm"] == last.gradient_norm > 0
+    assert (last.cases_per_second or 0) > 0
+    for name in ("loss", "metric", "learning_rate", "gradient_norm", "cases_per_second"):
+        assert written[12, name] == pytest.approx(getattr(last, name), rel=1e-6)
+
+
+def test_lines_are_appended_and_hold_no_nan(tmp_path):
+    path = tmp_path / "run.jsonl"
+    for step in (1, 2):
+        with JsonLines(path) as log:
+            log(Progress(step, 9, NAN, None, None, None))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["step"], line["loss"], line["metric"]) for line in lines] == [
+        (1, None, None), (2, None, None),
+    ]  # fmt: skip
+
+
+def test_what_a_watcher_raises_ends_the_training(make_problem):
+    def full(progress):
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        train(**vars(make_problem()), on_progress=full)
+
+
+def test_messages_are_those_of_a_logger(capsys):
+    say("one line")
+    assert capsys.readouterr().err == "one line\n"
+    logger, kept = logging.getLogger("linoss"), []
+    own, handler = logger.handlers[:], logging.Handler()
+    handler.emit = lambda record: kept.append(record.getMessage())
+    logger.handlers[:] = [handler]
+    try:
+        say("another, 100 %")
+    finally:
+        logger.handlers[:] = own
+    assert kept == ["another, 100 %"]
+    assert capsys.readouterr().err == ""
