@@ -1,4 +1,4 @@
-"""The tutorials as programs: `python docs/_site/tutorials.py` runs them and keeps their pictures."""
+"""Tutorials as programs: `python docs/_site/tutorials.py` runs them and keeps their pictures."""
 
 import contextlib
 import io
