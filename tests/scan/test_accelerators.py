@@ -41,7 +41,8 @@ def test_constant_steps_are_products_in_full_precision(platform, masked):
     large = [line for line in products if "f32" in line]
     assert len(large) >= 6
     assert all(line.count("HIGHEST") == 2 for line in products)
-    assert "stablehlo.while" not in program
+    loops = re.findall(r"stablehlo\.while.*", program)  # newer JAX counts the mask's samples by one
+    assert not [line for line in loops if "f32" in line]
     assert "custom_call" not in program.replace("custom_call @Sharding", "")
 
 
