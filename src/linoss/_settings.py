@@ -138,9 +138,29 @@ Feedthrough = Annotated[
 ]
 Bias = Annotated[bool, _model("Add a constant force to the differential equation.")]
 GluBias = Annotated[bool, _model("Use biases in the GLU.")]
+PoolingName = Literal[
+    "mean",
+    "last",
+    "max",
+    "attention",
+    "mean+last",
+    "mean+max",
+    "mean+attention",
+    "last+max",
+    "last+attention",
+    "max+attention",
+    "mean+last+max",
+    "mean+last+attention",
+    "mean+max+attention",
+    "last+max+attention",
+    "mean+last+max+attention",
+]
 Pooling = Annotated[
-    Literal["mean", "last"],
-    _model("Features from which a sequence is answered: their mean, or those of the last step."),
+    PoolingName,
+    _model(
+        "Features from which a sequence is answered: their mean, those of the last step, the "
+        "largest of each, a mean whose weights are learned (attention), or several side by side.",
+    ),
 ]
 Squash = Annotated[bool, _model("Regression with every: end in a tanh, for targets in [-1, 1].")]
 PrecisionName = Literal["float32", "bfloat16"]
@@ -154,7 +174,29 @@ Precision = Annotated[
 
 # ---- Training ----
 
-Steps = Annotated[int, _training("Number of updates of the weights, at most.", within=_COUNT)]
+Steps = Annotated[
+    int,
+    _training(
+        "Number of updates of the weights, at most.",
+        within=_COUNT,
+        none="epochs, or by the number of cases n: 30 sqrt(n), at least 100",
+    ),
+]
+Epochs = Annotated[
+    int | float,
+    _training(
+        "Number of passes over the training cases, at most, instead of steps.",
+        within=_POSITIVE,
+        none="steps decides",
+    ),
+]
+MinLoss = Annotated[
+    int | float,
+    _training(
+        "Stop when the mean training loss since the last evaluation is below this.",
+        within="[0, inf)",
+    ),
+]
 BatchSize = Annotated[int, _training("Number of cases in an update.", within=_COUNT)]
 LearningRate = Annotated[
     int | float,
@@ -244,6 +286,18 @@ Memory = Annotated[
     ),
 ]
 
+NumOscillators = Annotated[
+    int,
+    _model(
+        "Number of oscillators that nobody trains, rounded up to a multiple of 16.",
+        within=_COUNT,
+        none="trained models alone",
+    ),
+]
+Causal = Annotated[
+    bool, _model("Let oscillators read forwards in time only, as a stream needs it.")
+]
+
 # ---- Estimators ----
 
 
@@ -270,7 +324,8 @@ class SequenceSettings:
             option="model_option",
         ),
     ] = None
-    steps: Steps = 1000
+    steps: Steps | None = None
+    epochs: Epochs | None = None
     batch_size: BatchSize = 32
     learning_rate: LearningRate = 3e-3
     warmup: Warmup | None = None
@@ -282,11 +337,13 @@ class SequenceSettings:
         _training(
             "Share of the cases, or of each series' end, held out to choose the best weights.",
             within="[0, 1)",
-            none="0.1, but 0 of fewer than 500 cases",
+            none="0.1, but 0 of fewer than 500 cases; several models of fewer than 1000 each leave "
+            "out a part of their own",
         ),
     ] = None
     evaluate_every: EvaluateEvery | None = None
     patience: Patience | None = None
+    min_loss: MinLoss = 0.0
     minutes: Minutes | None = None
     random_state: RandomState | None = None
     devices: Annotated[
@@ -304,10 +361,36 @@ class SequenceSettings:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ClassifierSettings(SequenceSettings):
+class LabelledSettings(SequenceSettings):
+    """Settings of estimators that learn from labelled cases."""
+
+    n_models: Annotated[
+        int | None,
+        _training(
+            "Number of models that are trained and answer together, each with its own weights.",
+            within=_COUNT,
+            none="4 of fewer than 1000 cases, otherwise 1",
+        ),
+    ] = None
+    n_oscillators: NumOscillators | None = 4096
+    causal: Causal = False
+    pooling: Pooling = "mean"
+    patch: Annotated[
+        int | None,
+        _model(
+            "Number of samples that models read as one.",
+            within=_COUNT,
+            none="1 up to 128 samples, and a hundredth of longer sequences; 1 with times or every",
+        ),
+    ] = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClassifierSettings(LabelledSettings):
     """Settings of `LinOSSClassifier`."""
 
     dropout: Dropout = 0.2
+    min_loss: MinLoss = 1e-3
     class_weight: ClassWeight | None = None
     label_smoothing: Annotated[
         int | float,
@@ -316,7 +399,7 @@ class ClassifierSettings(SequenceSettings):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RegressorSettings(SequenceSettings):
+class RegressorSettings(LabelledSettings):
     """Settings of `LinOSSRegressor`."""
 
     every: Every | None = None
@@ -326,6 +409,7 @@ class RegressorSettings(SequenceSettings):
 class ForecasterSettings(SequenceSettings):
     """Settings of `LinOSSForecaster`."""
 
+    steps: Steps | None = 1000
     learning_rate: LearningRate = 2e-3
     horizon: Horizon = 24
     past: Annotated[
@@ -348,12 +432,6 @@ class ForecasterSettings(SequenceSettings):
 
 
 # ---- Oscillators without training ----
-
-
-NumOscillators = Annotated[
-    int, _model("Number of oscillators, rounded up to a multiple of 16.", within=_COUNT)
-]
-Causal = Annotated[bool, _model("Read sequences forwards in time only, as a stream needs it.")]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -14,12 +14,19 @@ from typer.testing import CliRunner
 
 from linoss.cli import app
 
+ALONE = "--n-models 1 --n-oscillators none"
 SMALL = "--scheme im --no-damped --hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8"
 
 
 @pytest.fixture(scope="session")
 def small():
-    """Options of a small model."""
+    """Options of a small classifier or regressor."""
+    return f"{SMALL} {ALONE}"
+
+
+@pytest.fixture(scope="session")
+def small_forecaster():
+    """Options of a small forecaster."""
     return SMALL
 
 
@@ -135,7 +142,7 @@ def data(folder):
 def run(folder, data, good_json):
     """A classifier."""
     out = folder / "classifier"
-    options = f"{SMALL} --steps 40 --learning-rate 0.02 --validation-fraction 0.25"
+    options = f"{SMALL} {ALONE} --steps 40 --learning-rate 0.02 --validation-fraction 0.25"
     good_json(f"fit {data} --task classification --out {out} {options}")
     return out
 
@@ -154,7 +161,10 @@ def numbers(folder):
 @pytest.fixture(scope="session")
 def regressor(folder, numbers, good):
     out = folder / "regressor"
-    good(f"fit {numbers} --task regression --out {out} {SMALL} --steps 30 --learning-rate 0.02")
+    good(
+        f"fit {numbers} --task regression --out {out} {SMALL} {ALONE} --steps 30"
+        " --learning-rate 0.02"
+    )
     return out
 
 

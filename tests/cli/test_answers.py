@@ -182,7 +182,7 @@ def test_no_labels_are_needed(tmp_path, waves, write_cases, small, good, label):
 def test_an_error_of_the_data_is_told_also_without_labels(tmp_path, run, failing):
     (tmp_path / "cases.csv").write_text("case,x,z\na,1,wrong\n")
     message = failing(f"predict {run} {tmp_path / 'cases.csv'} --label kind")
-    assert "has no column 'kind'" in message
+    assert "--label is 'kind', expected the name of a column" in message
 
 
 def test_predictions_that_cannot_be_written(tmp_path, run, data, failing):
@@ -241,22 +241,23 @@ def test_what_is_known_in_advance_must_be_told(tmp_path, forecaster, future, fai
     assert "few.csv: has no row for 2024-01-09T10" in message
 
 
-def test_a_series_without_dates(tmp_path, small, good):
+def test_a_series_without_dates(tmp_path, small_forecaster, good):
     path, out = tmp_path / "plain.csv", tmp_path / "run"
     path.write_text("a\n" + "\n".join(str(np.sin(i / 2)) for i in range(60)) + "\n")
-    good(f"fit {path} --task forecasting --horizon 3 --past 9 --out {out} {small} --steps 2")
+    options = f"--horizon 3 --past 9 {small_forecaster} --steps 2"
+    good(f"fit {path} --task forecasting --out {out} {options}")
     lines = good(f"forecast {out}").splitlines()
     assert lines[0] == "step,a"
     assert [line.split(",")[0] for line in lines[1:]] == ["60", "61", "62"]
 
 
-def test_many_series(tmp_path, small, good, good_json):
+def test_many_series(tmp_path, small_forecaster, good, good_json):
     path, out = tmp_path / "long.csv", tmp_path / "run"
     rows = [
         f"{name},{i},{np.sin(i / 2 + k)},{i % 7}" for k, name in enumerate("ab") for i in range(50)
     ]
     path.write_text("unique_id,ds,y,day\n" + "\n".join(rows) + "\n")
-    options = f"--horizon 3 --past 9 --known day {small} --steps 2"
+    options = f"--horizon 3 --past 9 --known day {small_forecaster} --steps 2"
     good(f"fit {path} --task forecasting --out {out} {options}")
     future = tmp_path / "future.csv"
     ahead = [f"{name},{i},{i % 7}" for name in "ba" for i in range(48, 53)]

@@ -55,15 +55,16 @@ def test_help_has_an_example(good, command):
 
 
 @pytest.mark.integration
-def test_every_example_of_help_runs(place, good, failing, monkeypatch, small):
+def test_every_example_of_help_runs(place, good, failing, monkeypatch, small_forecaster):
     monkeypatch.chdir(place)
     for command in COMMANDS:
         for line in examples(good, command):
             arguments, _, source = line.removeprefix("linoss ").partition(" < ")
             if command == "fit" and "--resume" not in line:
-                arguments += f" {small} --steps 2"  # the last one counts
+                arguments += f" {small_forecaster} --steps 2"  # the last one counts
+                arguments += "" if "forecasting" in line else " --n-models 1"
             if command == "search":
-                arguments += f" {small} --steps 2 --trials 1"
+                arguments += f" {small_forecaster} --steps 2 --trials 1"
             if command == "demo":
                 arguments += " --steps 1"
             if "--data-dir" in line:  # of a set that nobody has at hand: it says so

@@ -18,6 +18,7 @@ def test_a_run_holds_a_model_a_history_and_a_report(run):
         "config.json",
         "history.jsonl",
         "report.html",
+        "stack",
         "state.safetensors",
         "weights.safetensors",
     }
@@ -110,12 +111,12 @@ def test_the_column_of_labels_is_remembered(tmp_path, waves, write_cases, small,
     options = f"{small} --steps 2 --label kind"
     good(f"fit {tmp_path / 'cases.csv'} --task classification --out {out} {options}")
     assert good_json(f"evaluate {out} {tmp_path / 'cases.csv'}")["cases"] == 16
-    assert json.loads((out / "columns.json").read_text())["label"] == "kind"
+    assert json.loads((out / "columns.json").read_text())["roles"] == {"label": "kind"}
 
 
 def test_a_column_of_labels_that_is_not_there(tmp_path, data, failing):
     message = failing(f"fit {data} --task classification --out {tmp_path / 'run'} --label kind")
-    assert "has no column 'kind'" in message
+    assert "--label is 'kind', expected the name of a column or its position" in message
 
 
 def test_numbers(regressor, numbers, good_json):
@@ -176,7 +177,9 @@ def test_a_run_is_not_resumed_as_another_task(run, data, failing):
 def test_a_run_is_not_resumed_with_other_data(tmp_path, run, waves, write_cases, failing):
     write_cases(tmp_path / "other.csv", *waves(24))
     columns = (run / "columns.json").read_bytes()
-    assert "in the run, but" in failing(f"fit {tmp_path / 'other.csv'} --out {run} --resume")
+    assert "the data are not those of the run (scaling differs)" in failing(
+        f"fit {tmp_path / 'other.csv'} --out {run} --resume"
+    )
     assert (run / "columns.json").read_bytes() == columns
 
 
@@ -194,14 +197,14 @@ def test_the_same_seed_gives_the_same_run(tmp_path, data, small, good):
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_directory_of_tables_for_forecasting(tmp_path, load, small, good_json):
+def test_a_directory_of_tables_for_forecasting(tmp_path, load, small_forecaster, good_json):
     directory = tmp_path / "parts"
     directory.mkdir()
     lines = load.read_text().splitlines(keepends=True)
     (directory / "train.csv").write_text("".join(lines[:150]))
     (directory / "test.csv").write_text("".join([lines[0], *lines[150:]]))
     out = tmp_path / "run"
-    options = f"--horizon 6 --past 24 --known hour {small} --steps 3"
+    options = f"--horizon 6 --past 24 --known hour {small_forecaster} --steps 3"
     found = good_json(f"fit {directory} --task forecasting --out {out} {options}")
     assert found["test"]["mae"] > 0
     again = good_json(f"evaluate {out} {directory}")
@@ -226,15 +229,15 @@ def test_a_task_must_be_named(tmp_path, data, failing):
         ("--scheme rk4", "'--scheme': 'rk4', expected one of im, imex, verlet, exact"),
         ("--norm group", "'--norm': 'group', expected one of none, layer, batch, running"),
         ("--class-weight equal", "'--class-weight': 'equal', expected none or balanced"),
-        ("--steps 0", "'--steps': '0', expected a whole number of at least 1"),
-        ("--steps many", "'--steps': 'many', expected a whole number of at least 1"),
+        ("--steps 0", "'--steps': '0', expected none or a whole number of at least 1"),
+        ("--steps many", "'--steps': 'many', expected none or a whole number of at least 1"),
         ("--dropout 2", "'--dropout': '2', expected a number in [0, 1)"),
         ("--learning-rate nan", "'--learning-rate': 'nan', expected a finite number > 0"),
         ("--validation-fraction 1", "'1', expected none or a number in [0, 1)"),
         ("--clip-norm 0", "'--clip-norm': '0', expected none or a finite number > 0"),
         ("--seed none", "'--seed': 'none', expected a whole number in [0, 4294967296)"),
         ("--model-option colour=3", "--model-option colour is not a setting of LinOSSConfig"),
-        ("--model-option pooling=max", "--model-option pooling is 'max', expected one of mean"),
+        ("--model-option pooling=sum", "--model-option pooling is 'sum', expected one of mean"),
         ("--scheme verlet --damped", "damped is True, but scheme 'verlet' has no damping"),
         ("--steps 5 --warmup 5", "warmup is 5, expected a whole number below steps, 5"),
         ("--model-option task=regression", "model_options has 'task', expected settings of"),
@@ -290,7 +293,7 @@ def test_a_run_with_a_setting_that_no_estimator_has():
 @pytest.mark.integration
 def test_a_model_to_compare_with_is_trained_like_linoss(tmp_path, data, good_json, good):
     out = tmp_path / "run"
-    sizes = "--hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8 --steps 2"
+    sizes = "--hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8 --steps 2 --n-models 1"
     found = good_json(
         f"fit {data} --task classification --model s5 --out {out} {sizes} "
         "--model-option state_blocks=2"
@@ -325,3 +328,30 @@ def test_a_model_to_compare_with_is_trained_like_linoss(tmp_path, data, good_jso
 def test_options_of_other_models_are_usage_errors(tmp_path, data, failing, line, words):
     told = failing(f"fit {data} --task classification --out {tmp_path / 'run'} {line}", code=2)
     assert words in " ".join(told.replace("│", " ").split())
+
+
+def test_resume_without_a_run(tmp_path, data, failing):
+    message = failing(f"fit {data} --out {tmp_path / 'run'} --resume")
+    assert "run: holds no run to resume; leave out --resume and name a --task" in message
+
+
+def test_data_without_labels(tmp_path, failing):
+    (tmp_path / "a.csv").write_text("x_0,x_1\n1,2\n3,4\n")
+    message = failing(f"fit {tmp_path / 'a.csv'} --task classification --out {tmp_path / 'run'}")
+    assert "a.csv: has no labels, expected a column named label" in message
+    assert "--label" in message
+
+
+def test_columns_that_are_no_channels(tmp_path, data, good, good_json):
+    """They are kept with the run, and need not be in what is predicted for."""
+    rows = (data / "Waves_TRAIN.csv").read_text().splitlines()
+    plain, more = tmp_path / "plain.csv", tmp_path / "more.csv"
+    plain.write_text("\n".join(rows) + "\n")
+    head = rows[0].replace("case", "patient") + ",age"
+    more.write_text("\n".join([head, *(f"{row},{i}" for i, row in enumerate(rows[1:]))]) + "\n")
+    out = tmp_path / "run"
+    settings = "--task classification --model oscillators --n-oscillators 16"
+    good(f"fit {more} {settings} --out {out} --id patient --drop age")
+    found = good_json(f"predict {out} {more}")
+    assert found["predictions"][3]["case"] == "c3"
+    assert good_json(f"predict {out} {plain}") == found

@@ -125,12 +125,13 @@ def test_labels_are_text_whatever_they_say(hostile):
 
 
 @pytest.mark.usefixtures("single_precision", "unchecked")
-def test_names_of_variables_are_text_whatever_they_say(tmp_path, small, good):
+def test_names_of_variables_are_text_whatever_they_say(tmp_path, small_forecaster, good):
     path, out = tmp_path / "table.csv", tmp_path / "run"
     name = HOSTILE.replace('"', "'")
     rows = "\n".join(f"{np.sin(i / 2):.4f}" for i in range(50))
     path.write_text(f'"{name}"\n{rows}\n', encoding="utf-8")
-    good(f"fit {path} --task forecasting --horizon 3 --past 9 --out {out} {small} --steps 1")
+    options = f"--horizon 3 --past 9 {small_forecaster} --steps 1"
+    good(f"fit {path} --task forecasting --out {out} {options}")
     page = page_of(out)
     assert "<script>alert('x')</script>" in page.text
     assert not {"script", "img"} & set(page.tags)
@@ -155,6 +156,7 @@ def test_without_a_test_part(run):
     estimator = load_estimator(run)
     record = {"step": 1, "loss": 0.5, "metric": None, "best": None}
     estimator.history_, estimator.n_steps_, estimator.best_metric_ = [record], 1, None
+    estimator.left_out_score_ = None
     page = Page(report(estimator, None))
     assert "last training loss 0.5" in page.text
     assert "The data had no test part." in page.text

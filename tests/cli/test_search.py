@@ -107,8 +107,8 @@ def test_usual_ranges_leave_out_what_is_given(tmp_path, data, small, good_json):
 
 
 @pytest.mark.integration
-def test_forecasts(tmp_path, load, small, good_json):
-    settings = f"--horizon 6 --past 24 --known hour {small} --steps 2 --trials 1"
+def test_forecasts(tmp_path, load, small_forecaster, good_json):
+    settings = f"--horizon 6 --past 24 --known hour {small_forecaster} --steps 2 --trials 1"
     ranges = "--range learning_rate=0.001,0.01 --grid ranges"
     line = f"search {load} --task forecasting --out {tmp_path / 'out'} {settings} {ranges}"
     found = good_json(line)

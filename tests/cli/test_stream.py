@@ -94,11 +94,11 @@ def test_numbers(regressor, case, good):
     assert float(printed[-1]) == pytest.approx(whole[0], rel=1e-4)
 
 
-def test_forecasts(tmp_path, load, small, good):
+def test_forecasts(tmp_path, load, small_forecaster, good):
     table = [line.rsplit(",", 1)[0] for line in load.read_text().splitlines()]
     (tmp_path / "load.csv").write_text("\n".join(table) + "\n")
     out = tmp_path / "run"
-    options = f"--horizon 2 --past 4 {small} --steps 2"
+    options = f"--horizon 2 --past 4 {small_forecaster} --steps 2"
     good(f"fit {tmp_path / 'load.csv'} --task forecasting --out {out} {options}")
     samples = "\n".join(table[:7]) + "\n"
     printed = good(f"stream {out}", samples).splitlines()
@@ -139,6 +139,7 @@ def listened(estimator, values, times=None):
 
 def settings(**changes):
     small = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 2, "random_state": 0}
+    small |= {"n_models": 2, "n_oscillators": 16, "causal": True}
     return {**small, "scheme": "im", "damped": False, "batch_size": 5, **changes}
 
 
@@ -210,6 +211,7 @@ def test_times_in_a_stream(tmp_path, irregular, small, good, failing):
 
 def test_models_that_read_backwards_do_not_listen(tmp_path, run, failing):
     saved = load_model(run)
+    saved.extra["fitted"]["stacked"] = False  # a single model
     config = dataclasses.replace(saved.model.config, bidirectional=True)
     model = linoss.LinOSS(config, key=jax.random.key(0))
     save_model(tmp_path / "run", model, saved.inputs, saved.objective, saved.extra)

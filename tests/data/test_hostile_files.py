@@ -199,7 +199,7 @@ FILES = {
     "csv same time": (
         "a.csv",
         "case,time,x\n1,1,1\n1,1,2\n",
-        ", line 3: case '1' has a second sample",
+        ", line 3, case '1': has a second sample at '1', which is the time of line 2",
     ),
     "csv no time": (
         "a.csv",
@@ -655,7 +655,9 @@ def test_parts_that_differ_in_channels(write, tmp_path):
 
 def test_label_that_is_not_there(write):
     path = write("a.csv", "label,x_0\na,1\n")
-    with pytest.raises(DataError, match=r"a.csv: has no column 'kind', expected one of label, x_0"):
+    with pytest.raises(
+        DataError, match=r"a.csv: --label is 'kind', expected .* the columns are label, x_0"
+    ):
         read(path, label="kind")
 
 

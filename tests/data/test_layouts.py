@@ -127,3 +127,58 @@ def test_npz_times_are_cut_to_lengths(tmp_path, times):
 def test_parts_take_the_name_of_the_directory(archive):
     train, _ = read_parts(archive / "JapaneseVowels")  # holds a second set, of equal length
     assert len(set(train.lengths)) > 1
+
+
+# ---- Columns that are no channels ----
+
+CLINIC = "patient,age,x_0,x_1,kind\np1,30,1,2,a\np2,40,3,4,b\n"
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        {"label": "kind", "case": "patient", "drop": ["age"]},
+        {"label": -1, "case": 0, "drop": [1]},
+        {"label": "4", "case": "0", "drop": ["1"]},
+    ],
+)
+def test_columns_by_name_and_by_position(write, roles):
+    cases = read(write("a.csv", CLINIC), **roles)
+    assert cases.ids == ("p1", "p2")
+    assert cases.labels.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(np.stack(cases.values)[..., 0], [[1, 2], [3, 4]])
+
+
+def test_a_name_comes_before_a_position(write):
+    cases = read(write("a.csv", "1,0,2\n5,7,9\n6,8,9\n"), label="0")
+    assert cases.labels.tolist() == [7, 8]
+
+
+def test_a_column_without_a_role_is_asked_about(write):
+    path = write("a.csv", CLINIC)
+    with pytest.raises(
+        DataError, match=r"line 2, column 'patient': .*--label patient.*--drop pati"
+    ):
+        read(path, label="kind")
+    with pytest.raises(
+        DataError, match=r"as for the column 'age', if it holds labels, say --label"
+    ):
+        read(path, label="kind", case="patient")
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        ({"case": "doctor"}, "--id is 'doctor', expected the name of a column or its position"),
+        ({"drop": ["doctor"]}, "--drop is 'doctor', expected"),
+        ({"label": 9}, "--label is .?9.?, expected"),
+    ],
+)
+def test_a_role_of_no_column(write, roles, message):
+    with pytest.raises(DataError, match=message):
+        read(write("a.csv", CLINIC), **roles)
+
+
+def test_words_for_truth_are_numbers(write):
+    cases = read(write("a.csv", "case,on\n1,True\n1,false\n1,\n"))
+    np.testing.assert_array_equal(cases.values[0][:, 0], [1, 0, np.nan])

@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
 
-from linoss.data import DataError, sequences
+from linoss.data import DataError, as_sequences, sequences
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -85,3 +86,62 @@ def test_bad_indices(indices, message):
 def test_batch_shorter_than_its_cases():
     with pytest.raises(DataError, match="length is 2, expected at least 3, the longest case"):
         sequences(GOOD).batch([0], length=2)
+
+
+# ---- Arguments of estimators ----
+
+
+def refused(message, X, y=(0, 1) * 3):
+    with pytest.raises(DataError, match=message):
+        as_sequences(BaseEstimator(), X, list(y), None, reset=True)
+
+
+def test_frames_that_would_be_read_otherwise():
+    values = np.arange(24.0).reshape(6, 4)
+    pairs = pd.MultiIndex.from_product([[0, 1, 2], [0, 1]])
+    refused(r"list of data frames.*\[frame.to_numpy\(\).T for", [pd.DataFrame(values)] * 6)
+    refused(r"index of 2 levels.*groupby\(level=0\)", pd.DataFrame(values, index=pairs))
+    wide = pd.DataFrame(np.zeros((6, 6)), columns=pairs)
+    refused(r"columns of 2 levels.*\(cases, channels, time\)", wide)
+    text = pd.DataFrame(values, columns=list("abcd")).assign(name="p7")
+    refused(r"X, column 'name': holds 'p7', expected numbers.*drop\(columns=\['name'\]\)", text)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a", "b", None, "a", "b", None],
+        np.array(["a", "b", None, "a", "b", None], object),
+        pd.Series(["a", "b", None, "a", "b", None]),
+    ],
+)
+def test_missing_labels(labels):
+    with pytest.raises(DataError, match="y, case 2: the label is missing, in 2 of 6 cases"):
+        as_sequences(BaseEstimator(), np.zeros((6, 4)), labels, None, reset=True)
+
+
+def test_a_number_beyond_floats():
+    huge = np.array([[10**400, 1.0]] * 6, object)
+    refused("X holds a whole number above 1.8e308", huge)
+
+
+def test_a_case_without_values_is_refused_in_a_fit_only():
+    values = np.zeros((6, 2, 4))
+    values[3] = np.nan
+    refused("case 3 of X has no value at all; leave it out", values)
+    as_sequences(BaseEstimator(), values, None, None, reset=False)
+
+
+@pytest.mark.parametrize("shape", [(6, 24, 3), (6, 100, 12), (6, 1000, 100)])
+def test_axes_that_seem_exchanged(shape):
+    message = rf"X has {shape[1]} channels of {shape[2]} steps: is it .*X.transpose\(0, 2, 1\)"
+    with pytest.warns(UserWarning, match=message):
+        as_sequences(BaseEstimator(), np.zeros(shape), None, None, reset=True)
+    with pytest.warns(UserWarning, match=message):
+        sequences(list(np.zeros(shape)))
+    as_sequences(BaseEstimator(), np.zeros(shape), None, None, reset=False)
+
+
+@pytest.mark.parametrize("shape", [(6, 3, 24), (6, 963, 144), (6, 1345, 270), (6, 6, 2)])
+def test_many_channels_are_no_reason_alone(shape):
+    as_sequences(BaseEstimator(), np.zeros(shape), None, None, reset=True)

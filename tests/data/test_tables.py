@@ -186,7 +186,7 @@ def test_newest_first_is_sorted():
         (pd.DataFrame({"a": []}), "data has no rows, expected at least one"),
         (pd.DataFrame({"date": ["2024-01-01"]}), "data: has no column of numbers, expected"),
         (pd.DataFrame({"a": ["x"]}), "data, column 'a': holds (str|object), expected numbers"),
-        (long_frame().assign(ds=1), "data, row 1, series 'b': has a second sample at 1, expected"),
+        (long_frame().assign(ds=1), "data, row 1, series 'b': has a second sample at '1', which"),
         (long_frame().drop(columns="ds"), "data: has a column of series, 'unique_id', but none of"),
         (long_frame().assign(ds=[0.5] * 8), "data, row 0, column 'ds': found 0.5, expected dates"),
         (long_frame().assign(unique_id=None), "data, row 0, column 'unique_id': is empty"),
@@ -253,3 +253,43 @@ def test_a_day_before_the_month_is_refused_without_a_warning(tmp_path, odd):
     (tmp_path / "load.csv").write_text(f"date,load\n{odd} 00:00:00,1\n2024-02-01 00:00:00,2\n")
     with pytest.raises(DataError, match=r"line 2.*expected a number, or a date"):
         read_table(tmp_path / "load.csv")
+
+
+# ---- Times in errors, as people write them ----
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (
+            ["2024-01-01 01:00+01:00", "2024-01-01 02:00+02:00", "2024-01-01 03:00+01:00"],
+            r"line 3: has a second sample at '2024-01-01 02:00\+02:00', which is the time of line "
+            r"2, '2024-01-01 01:00\+01:00'",
+        ),
+        (
+            ["2024-01-01 01:00Z", "2024-01-01 02:00", "2024-01-01 03:00Z"],
+            "line 3, column 'time': '2024-01-01 02:00' has no time zone, but '2024-01-01 01:00Z'",
+        ),
+        (
+            ["2024-01-01 00:00", "2024-01-01 00:36", "2024-01-01 01:12", "2024-01-01 02:00"],
+            "2024-01-01 02:00 comes after 2024-01-01 01:12, where other times are 36 minutes apart",
+        ),
+        (
+            ["2024-01-01", "2024-01-02 12:00", "2024-01-04", "2024-03-01"],
+            "from 2024-01-01 to 2024-03-01 have 41 steps of 1 day 12 hours, but only 4 samples",
+        ),
+    ],
+)
+def test_times_in_errors(tmp_path, times, message):
+    path = tmp_path / "a.csv"
+    path.write_text("time,load\n" + "".join(f"{time},1\n" for time in times))
+    with pytest.raises(DataError, match=message):
+        read_table(path)
+
+
+def test_summer_time_is_no_mixture_of_zones(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "time,load\n2024-03-31T01:00+01:00,1\n2024-03-31T03:00+02:00,2\n2024-03-31T04:00+02:00,3\n"
+    )
+    assert np.diff(read_table(path).index[0]).tolist() == [3600 * 10**9] * 2

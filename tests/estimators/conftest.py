@@ -23,6 +23,12 @@ def small():
 
 
 @pytest.fixture(scope="session")
+def alone(small):
+    """Settings of a classifier or regressor of one small model."""
+    return {**small, "n_models": 1, "n_oscillators": None}
+
+
+@pytest.fixture(scope="session")
 def waves():
     """Slow and fast waves, (cases, 2, time), and which they are."""
     labels = np.array(["slow", "fast"])[np.arange(48) % 2]

@@ -14,8 +14,8 @@ from linoss.training import CheckpointError
 
 
 @pytest.fixture(scope="module")
-def fitted(small, waves):
-    return LinOSSClassifier(**small).fit(*waves)
+def fitted(alone, waves):
+    return LinOSSClassifier(**alone).fit(*waves)
 
 
 def test_learns(fitted, waves):
@@ -39,10 +39,10 @@ def test_an_answer_does_not_depend_on_the_other_cases(fitted, waves):
 
 
 @pytest.mark.integration
-def test_unequal_lengths_as_a_list(small, waves):
+def test_unequal_lengths_as_a_list(alone, waves):
     values, labels = waves
     cases = [case[:, : 20 + i % 20] for i, case in enumerate(values)]
-    classifier = LinOSSClassifier(**small).fit(cases, labels)
+    classifier = LinOSSClassifier(**alone).fit(cases, labels)
     assert classifier.score(cases, labels) > 0.95
     assert np.array_equal(
         classifier.predict_proba(cases)[5], classifier.predict_proba([cases[5]])[0]
@@ -50,36 +50,36 @@ def test_unequal_lengths_as_a_list(small, waves):
 
 
 @pytest.mark.integration
-def test_missing_values_are_masked_not_filled(small, waves):
+def test_missing_values_are_masked_not_filled(alone, waves):
     values, labels = np.array(waves[0]), waves[1]
     values[np.random.default_rng(1).random(values.shape) < 0.2] = np.nan
-    classifier = LinOSSClassifier(**small).fit(values, labels)
+    classifier = LinOSSClassifier(**alone).fit(values, labels)
     assert classifier.inputs_.indicators
     assert classifier.score(values, labels) > 0.95
 
 
 @pytest.mark.integration
-def test_irregular_sampling(small, waves):
+def test_irregular_sampling(alone, waves):
     labels, random = waves[1], np.random.default_rng(2)
     times = np.cumsum(random.uniform(0.2, 1.8, (48, 40)), axis=1)
     values = np.sin(np.where(labels == "slow", 1.0, 2.0)[:, None] * times / 4)
-    classifier = LinOSSClassifier(**small).fit(values, labels, times=times)
+    classifier = LinOSSClassifier(**alone).fit(values, labels, times=times)
     assert classifier.inputs_.irregular
     assert classifier.score(values, labels, times=times) > 0.9
 
 
-def test_sequences_with_their_own_labels(small, waves):
+def test_sequences_with_their_own_labels(alone, waves):
     cases = sequences(waves[0], y=waves[1])
     assert np.array_equal(
-        LinOSSClassifier(**small).fit(cases).predict(cases),
-        LinOSSClassifier(**small).fit(*waves).predict(waves[0]),
+        LinOSSClassifier(**alone).fit(cases).predict(cases),
+        LinOSSClassifier(**alone).fit(*waves).predict(waves[0]),
     )
 
 
-def test_the_same_random_state_gives_the_same_weights(small, waves):
-    first, second = (LinOSSClassifier(**small).fit(*waves) for _ in range(2))
+def test_the_same_random_state_gives_the_same_weights(alone, waves):
+    first, second = (LinOSSClassifier(**alone).fit(*waves) for _ in range(2))
     assert np.array_equal(first.predict_proba(waves[0]), second.predict_proba(waves[0]))
-    other = LinOSSClassifier(**{**small, "random_state": 1}).fit(*waves)
+    other = LinOSSClassifier(**{**alone, "random_state": 1}).fit(*waves)
     assert not np.array_equal(first.predict_proba(waves[0]), other.predict_proba(waves[0]))
 
 
@@ -91,12 +91,12 @@ def test_precision_of_jax_does_not_matter(fitted, waves):
 
 
 @pytest.mark.integration
-def test_class_weight_moves_the_answers(small, waves):
+def test_class_weight_moves_the_answers(alone, waves):
     values, labels = waves
     noise = np.random.default_rng(0).normal(size=values.shape)
     shares = [
         np.mean(
-            LinOSSClassifier(**small, class_weight={"slow": weight, "fast": 1.0})
+            LinOSSClassifier(**alone, class_weight={"slow": weight, "fast": 1.0})
             .fit(noise[:24], labels[:24])
             .predict(noise[24:])
             == "slow"
@@ -108,8 +108,8 @@ def test_class_weight_moves_the_answers(small, waves):
 
 
 @pytest.mark.integration
-def test_a_held_out_part_chooses_the_weights(small, waves):
-    settings = {**small, "validation_fraction": 0.25, "evaluate_every": 10, "patience": 3}
+def test_a_held_out_part_chooses_the_weights(alone, waves):
+    settings = {**alone, "validation_fraction": 0.25, "evaluate_every": 10, "patience": 3}
     classifier = LinOSSClassifier(**settings).fit(*waves)
     assert classifier.best_metric_ == 1
     assert classifier.n_steps_ < 100
@@ -117,11 +117,11 @@ def test_a_held_out_part_chooses_the_weights(small, waves):
 
 
 @pytest.mark.parametrize("way", ["save", "run directory", "load", "pickle"])
-def test_comes_back(way, fitted, small, waves, tmp_path):
+def test_comes_back(way, fitted, alone, waves, tmp_path):
     if way == "pickle":
         again = pickle.loads(pickle.dumps(fitted))
     elif way == "run directory":
-        LinOSSClassifier(**small).fit(*waves, directory=tmp_path / "run")
+        LinOSSClassifier(**alone).fit(*waves, directory=tmp_path / "run")
         again = LinOSSClassifier.load(tmp_path / "run")
     else:
         fitted.save(tmp_path / "model")
@@ -131,10 +131,10 @@ def test_comes_back(way, fitted, small, waves, tmp_path):
     assert again.predict(waves[0][:3]).tolist() == fitted.predict(waves[0][:3]).tolist()
 
 
-def test_a_run_that_has_ended_is_only_read_again(small, waves, tmp_path):
-    whole = LinOSSClassifier(**small).fit(*waves)
-    LinOSSClassifier(**small).fit(*waves, directory=tmp_path / "run")
-    again = LinOSSClassifier(**small).fit(*waves, directory=tmp_path / "run", resume=True)
+def test_a_run_that_has_ended_is_only_read_again(alone, waves, tmp_path):
+    whole = LinOSSClassifier(**alone).fit(*waves)
+    LinOSSClassifier(**alone).fit(*waves, directory=tmp_path / "run")
+    again = LinOSSClassifier(**alone).fit(*waves, directory=tmp_path / "run", resume=True)
     assert np.array_equal(again.predict_proba(waves[0]), whole.predict_proba(waves[0]))
 
 
@@ -161,20 +161,20 @@ class TestErrors:
         with pytest.warns(UserWarning, match="takes these for the mean of their channel"):
             fitted.predict(cases)
 
-    def test_patience_with_nothing_to_see_it_by(self, small, waves):
+    def test_patience_with_nothing_to_see_it_by(self, alone, waves):
         with pytest.raises(ValueError, match="patience is 1, but nothing is held out"):
-            LinOSSClassifier(**small, patience=1).fit(*waves)
+            LinOSSClassifier(**alone, patience=1).fit(*waves)
 
-    def test_labels_and_cases_differ_in_number(self, small, waves):
+    def test_labels_and_cases_differ_in_number(self, alone, waves):
         cases = list(waves[0])
         with pytest.raises(ValueError, match="y has 47 labels, expected 48"):
-            LinOSSClassifier(**small).fit(cases, waves[1][:47])
+            LinOSSClassifier(**alone).fit(cases, waves[1][:47])
 
-    def test_infinite_values(self, small, waves):
+    def test_infinite_values(self, alone, waves):
         values = list(np.array(waves[0]))
         values[3][1, 5] = np.inf
         with pytest.raises(DataError, match="case 3: the value of channel 1 at position 5 is inf"):
-            LinOSSClassifier(**small).fit(values, waves[1])
+            LinOSSClassifier(**alone).fit(values, waves[1])
 
     def test_a_directory_of_another_kind(self, fitted, tmp_path):
         from linoss import LinOSSRegressor

@@ -22,9 +22,9 @@ def sums():
 
 
 @pytest.mark.integration
-def test_one_number(small, speeds, tmp_path):
+def test_one_number(alone, speeds, tmp_path):
     default = {"scheme": "exact", "damped": None}
-    regressor = LinOSSRegressor(**{**small, **default, "steps": 200}).fit(*speeds)
+    regressor = LinOSSRegressor(**{**alone, **default, "steps": 200}).fit(*speeds)
     found = regressor.predict(speeds[0])
     assert found.shape == (48,)
     assert regressor.score(*speeds) > 0.9
@@ -33,18 +33,18 @@ def test_one_number(small, speeds, tmp_path):
 
 
 @pytest.mark.integration
-def test_several_numbers(small, speeds):
+def test_several_numbers(alone, speeds):
     values, speed = speeds
     targets = np.stack([speed, -2 * speed], axis=1)
-    regressor = LinOSSRegressor(**{**small, "steps": 200}).fit(values, targets)
+    regressor = LinOSSRegressor(**{**alone, "steps": 200}).fit(values, targets)
     assert regressor.predict(values).shape == (48, 2)
     assert regressor.score(values, targets) > 0.9
 
 
 @pytest.mark.integration
-def test_a_sequence_of_targets(small, sums, tmp_path):
+def test_a_sequence_of_targets(alone, sums, tmp_path):
     cases, targets = sums
-    regressor = LinOSSRegressor(**{**small, "steps": 200}, every=10).fit(cases, targets)
+    regressor = LinOSSRegressor(**{**alone, "steps": 200}, every=10).fit(cases, targets)
     found = regressor.predict(cases)
     assert [len(answers) for answers in found] == [len(target) for target in targets]
     assert regressor.score(cases, targets) > 0.8
@@ -54,46 +54,46 @@ def test_a_sequence_of_targets(small, sums, tmp_path):
 
 
 @pytest.mark.integration
-def test_a_sequence_of_several_targets_some_unknown(small):
+def test_a_sequence_of_several_targets_some_unknown(alone):
     random = np.random.default_rng(0)
     values = random.normal(size=(24, 1, 40))
     sums = np.cumsum(values[:, 0], axis=1)[:, 9::10] / 5
     targets = np.stack([sums, -sums], axis=-1)
     targets[3, 1] = np.nan
-    regressor = LinOSSRegressor(**small, every=10).fit(values, targets)
+    regressor = LinOSSRegressor(**alone, every=10).fit(values, targets)
     assert regressor.predict(values).shape == (24, 4, 2)
     assert np.isfinite(regressor.score(values, targets))
 
 
 @pytest.mark.integration
-def test_targets_are_scaled(small, speeds):
+def test_targets_are_scaled(alone, speeds):
     values, speed = speeds
-    small = {**small, "steps": 30}
-    plain = LinOSSRegressor(**small).fit(values, speed).predict(values)
-    large = LinOSSRegressor(**small).fit(values, 1e6 + 1e5 * speed).predict(values)
+    alone = {**alone, "steps": 30}
+    plain = LinOSSRegressor(**alone).fit(values, speed).predict(values)
+    large = LinOSSRegressor(**alone).fit(values, 1e6 + 1e5 * speed).predict(values)
     np.testing.assert_allclose((large - 1e6) / 1e5, plain, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_targets_of_the_wrong_number_are_named(small, sums):
+def test_targets_of_the_wrong_number_are_named(alone, sums):
     cases, targets = sums
     targets = [*targets[:5], targets[5][:-1], *targets[6:]]
     with pytest.raises(ValueError, match=r"labels\[5\] has shape \(5, 1\), expected \(6, 1\)"):
-        LinOSSRegressor(**small, every=10).fit(cases, targets)
+        LinOSSRegressor(**alone, every=10).fit(cases, targets)
 
 
 @pytest.mark.integration
-def test_a_learning_rate_that_is_too_high_is_told(small, speeds):
+def test_a_learning_rate_that_is_too_high_is_told(alone, speeds):
     with pytest.warns(
         UserWarning, match=r"^the loss is \S+ in the end, .*learning_rate \(now 10\)"
     ):
-        LinOSSRegressor(**{**small, "learning_rate": 10, "steps": 60}).fit(*speeds)
+        LinOSSRegressor(**{**alone, "learning_rate": 10, "steps": 60}).fit(*speeds)
 
 
 @pytest.mark.parametrize(("size", "refused"), [(1e300, True), (1e-300, False)])
-def test_targets_of_no_usual_size_are_told(small, speeds, size, refused):
+def test_targets_of_no_usual_size_are_told(alone, speeds, size, refused):
     values, speed = speeds
-    regressor = LinOSSRegressor(**{**small, "steps": 2})
+    regressor = LinOSSRegressor(**{**alone, "steps": 2})
     how = (
         pytest.raises(ValueError, match="target 0 has values from")
         if refused
@@ -104,10 +104,10 @@ def test_targets_of_no_usual_size_are_told(small, speeds, size, refused):
 
 
 @pytest.mark.integration
-def test_a_signal_on_a_large_offset_is_seen(small, speeds):
+def test_a_signal_on_a_large_offset_is_seen(alone, speeds):
     values, speed = speeds
-    plain = LinOSSRegressor(**small).fit(values, speed)
-    raised = LinOSSRegressor(**small).fit(values + 1e8, speed)
+    plain = LinOSSRegressor(**alone).fit(values, speed)
+    raised = LinOSSRegressor(**alone).fit(values + 1e8, speed)
     np.testing.assert_allclose(raised.predict(values + 1e8), plain.predict(values), atol=1e-3)
     listen = raised.stream()
     for sample in values[0] + 1e8:
@@ -115,9 +115,9 @@ def test_a_signal_on_a_large_offset_is_seen(small, speeds):
     np.testing.assert_allclose(answer, plain.predict(values[:1]), atol=1e-3)
 
 
-def test_answers_that_are_no_numbers_are_told(small, speeds):
+def test_answers_that_are_no_numbers_are_told(alone, speeds):
     values, speed = speeds
-    regressor = LinOSSRegressor(**{**small, "steps": 2}).fit(values, speed)
+    regressor = LinOSSRegressor(**{**alone, "steps": 2}).fit(values, speed)
     values = values.copy()
     values[[2, 5]] = 3e38
     with pytest.warns(NotANumberWarning, match="^the answers for case 2 and 1 others are not numb"):
@@ -125,6 +125,6 @@ def test_answers_that_are_no_numbers_are_told(small, speeds):
     assert np.flatnonzero(np.isnan(found)).tolist() == [2, 5]
 
 
-def test_classes_are_no_targets(small, waves):
+def test_classes_are_no_targets(alone, waves):
     with pytest.raises(ValueError, match="y is 'slow' for case 0, expected numbers; for classes"):
-        LinOSSRegressor(**small).fit(*waves)
+        LinOSSRegressor(**alone).fit(*waves)

@@ -42,6 +42,13 @@ OTHER = {
     "validation_fraction": 0.25,
     "evaluate_every": 2,
     "patience": 4,
+    "min_loss": 1e-4,
+    "epochs": None,
+    "n_models": 2,
+    "patch": 1,
+    "pooling": "last+max",
+    "n_oscillators": 16,
+    "causal": True,
     "minutes": 30,
     "random_state": 5,
     "devices": (2, 1),
@@ -55,7 +62,7 @@ OTHER = {
 }
 """A value other than the default for each parameter; together they can be fitted.
 
-But for the mixer: others have other settings.
+But for the mixer: others have other settings; and for epochs: there are steps.
 """
 
 COUNTS = (0, -1, 2.5, "3", True)
@@ -86,6 +93,13 @@ WRONG = {
     "validation_fraction": SHARE,
     "evaluate_every": COUNTS,
     "patience": COUNTS,
+    "min_loss": (-1, float("inf"), "little", None),
+    "epochs": POSITIVE,
+    "n_models": COUNTS,
+    "patch": COUNTS,
+    "pooling": ("sum", "max+mean", None, 1),
+    "n_oscillators": COUNTS,
+    "causal": (*FLAG, None),
     "minutes": (-1, float("nan"), float("inf"), "two"),
     "random_state": (-1, 2**32, 0.5, "now"),
     "devices": (0, 1.5, (1, 0), (1, 2, 3), "2x4"),
@@ -161,7 +175,7 @@ def test_parameters_are_kept_as_they_are(kind):
         assert again.get_params() == others(kind)
     for name in names(kind):
         default = getattr(kind(), name)
-        assert name == "mixer" or OTHER[name] != default, f"{name} is at its default"
+        assert name in ("mixer", "epochs") or OTHER[name] != default, f"{name} is at its default"
     assert "hidden_size=4" in repr(estimator)
 
 
@@ -178,9 +192,10 @@ def test_parameters_reach_the_training_and_come_back_from_a_directory(kind, tmp_
         assert again.get_params() == {**others(kind), "devices": None, "memory": kind().memory}
     saved = load_model(tmp_path / "run")
     for config in (saved.model.config, saved.training):
-        shared = declared(type(config)).keys() & declared(kind).keys()
+        shared = declared(type(config)).keys() & declared(kind).keys() - {"minutes"}
         assert {name: getattr(config, name) for name in shared} == {n: OTHER[n] for n in shared}
     assert saved.model.config.feedthrough == OTHER["model_options"]["feedthrough"]
+    assert saved.training.minutes == OTHER["minutes"] / (len(getattr(again, "models_", [1])))
     assert saved.training.seed == OTHER["random_state"]
     assert saved.inputs.time_channel
 
@@ -203,10 +218,11 @@ def test_wrong_values_are_refused_by_fit_and_named(kind):
     [
         ({"model_options": {"colour": 3}}, "model_options has 'colour', expected settings of"),
         ({"model_options": {"in_size": 3}}, "model_options has 'in_size', expected settings of"),
-        ({"model_options": {"pooling": "max"}}, "pooling is 'max', expected one of 'mean'"),
+        ({"model_options": {"pooling": "sum"}}, "pooling is 'sum', expected one of 'mean'"),
         ({"steps": 5, "warmup": 5}, "warmup is 5, expected a whole number below steps, 5"),
         ({"scheme": "verlet", "damped": True}, "damped is True, but scheme 'verlet' has no"),
-        ({"patience": 3}, "patience is 3, but nothing is held out"),
+        ({"patience": 3, "n_models": 1}, "patience is 3, but nothing is held out"),
+        ({"steps": 5, "epochs": 2}, "epochs is 2, but steps is 5; set one of them"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
@@ -236,6 +252,8 @@ def test_numbers_of_numpy(tmp_path):
         "time_channel": np.bool_(True),
         "scheme": np.str_("im"),
         "random_state": np.int64(3),
+        "n_models": np.int64(1),
+        "n_oscillators": None,
         "class_weight": {np.int64(0): np.float64(1.0), np.int64(1): 2.0},
     }
     classifier = LinOSSClassifier(**settings).fit(*data(LinOSSClassifier))

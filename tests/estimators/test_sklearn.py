@@ -14,7 +14,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("unchecked")]
 
 SMALL = {"hidden_size": 16, "state_size": 8, "num_blocks": 1, "learning_rate": 2e-2}
 # Compiled in less than half the time of the default scheme, for each of many shapes.
-QUICK = {**SMALL, "scheme": "im", "damped": False, "steps": 40}
+QUICK = {
+    **SMALL,
+    "scheme": "im",
+    "damped": False,
+    "steps": 40,
+    "n_models": 1,
+    "n_oscillators": None,
+}
 ACCURATE = {"scheme": "exact", "damped": None, "hidden_size": 32, "state_size": 32, "steps": 200}
 
 

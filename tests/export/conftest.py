@@ -45,6 +45,7 @@ def _drawn(estimator, inputs, objective):
         ]
     estimator.model_ = jax.tree.unflatten(structure, moved)
     estimator.inputs_, estimator.objective_ = inputs, objective
+    estimator.models_, estimator.oscillators_, estimator.weights_ = [estimator.model_], None, None
     return estimator
 
 

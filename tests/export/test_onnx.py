@@ -1,5 +1,6 @@
 """ONNX, run by onnxruntime, against the library on drawn sequences."""
 
+import equinox as eqx
 import numpy as np
 import onnx
 import onnxruntime
@@ -169,6 +170,19 @@ def test_the_average_of_both_equals_the_library(estimators, oscillators, tmp_pat
     X = estimators.cases(10, 3)
     found = ask(model, samples=rows(X))
     np.testing.assert_allclose(found["probabilities"], both.predict_proba(X), atol=TOLERANCE)
+
+
+def test_several_models_and_oscillators_by_their_weights(estimators, oscillators, tmp_path):
+    several = estimators.classifier()
+    several.classes_ = np.array(["a", "b", "c"])
+    bias = several.model_.head.decoder.bias
+    other = eqx.tree_at(lambda m: m.head.decoder.bias, several.model_, bias[::-1])
+    several.models_ = [several.model_, other]
+    several.oscillators_, several.weights_ = oscillators["both ways"], np.array([0.7, 0.4])
+    model = session(write(several, tmp_path / "model.onnx").files[0])
+    X = estimators.cases(10, 3)
+    found = ask(model, samples=rows(X))
+    np.testing.assert_allclose(found["probabilities"], several.predict_proba(X), atol=TOLERANCE)
 
 
 def test_facts_are_in_the_model(estimators, tmp_path):

@@ -182,7 +182,8 @@ def test_very_short_series(length):
 
 def test_many_channels():
     random = np.random.default_rng(0)
-    features = OscillatorFeatures(**SMALL).fit(random.normal(size=(3, 1000, 20)))
+    with pytest.warns(UserWarning, match="X has 1000 channels of 20 steps"):
+        features = OscillatorFeatures(**SMALL).fit(random.normal(size=(3, 1000, 20)))
     assert (features.bank_.mixture != 0).sum(axis=1).max() <= 8
     assert features.transform(random.normal(size=(2, 1000, 20))).shape == (2, 384)
 

@@ -16,7 +16,7 @@ from linoss.estimators import LinOSSClassifier, LinOSSForecaster, load
 from linoss.training import CheckpointError
 
 SMALL = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 4, "random_state": 0}
-NAMES = ColumnNames("kind", ("pressure", "speed"))
+NAMES = ColumnNames(("pressure", "speed"), {"label": "kind", "drop": ["day"]})
 
 
 @contextlib.contextmanager
@@ -25,7 +25,8 @@ def driver():
     with tempfile.TemporaryDirectory() as folder:
         runs = [Path(folder) / name for name in ("classifier", "forecaster")]
         waves = np.random.default_rng(0).normal(size=(8, 2, 20))
-        LinOSSClassifier(**SMALL).fit(waves, np.arange(8) % 2, directory=runs[0])
+        several = LinOSSClassifier(**SMALL, n_models=2, n_oscillators=16)
+        several.fit(waves, np.arange(8) % 2, directory=runs[0])
         LinOSSForecaster(**SMALL, horizon=2, past=8).fit(waves[0].T, directory=runs[1])
         for run in runs:
             write_column_names(run, NAMES)
@@ -36,7 +37,7 @@ def driver():
             run = draw.choice(runs)
             shutil.rmtree(damaged, ignore_errors=True)
             shutil.copytree(run, damaged)
-            path = draw.choice(sorted(damaged.iterdir()))
+            path = draw.choice(sorted(p for p in damaged.rglob("*") if p.is_file()))
             path.write_bytes(mutated(path.read_bytes(), draw))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", r".*history\.jsonl: is damaged")
@@ -59,6 +60,12 @@ def driver():
 
 def _content(estimator):
     """What must not change unnoticed, and the history."""
-    leaves = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(estimator.model_)]
-    parts = (estimator.inputs_.to_dict(), estimator.objective_.to_dict(), estimator.get_params())
+    models = getattr(estimator, "models_", [estimator.model_])
+    leaves = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(models)]
+    parts = [estimator.inputs_.to_dict(), estimator.objective_.to_dict(), estimator.get_params()]
+    if getattr(estimator, "oscillators_", None) is not None:
+        leaves += [
+            estimator.weights_.tobytes(),
+            estimator.oscillators_.ridge_.coefficients.tobytes(),
+        ]
     return (leaves, str(parts)), estimator.history_

@@ -207,7 +207,7 @@ BAD_SETTINGS = [
     ("dropout", "half", "a number in [0, 1)"),
     ("glu_bias", "no", "True or False"),
     ("bidirectional", "no", "True or False"),
-    ("pooling", "max", "one of 'mean'"),
+    ("pooling", "max+mean", "one of 'mean'"),
     ("every", 0, "a whole number of at least 1"),
     ("every", 1.5, "a whole number of at least 1"),
     ("horizon", 0, "a whole number of at least 1"),

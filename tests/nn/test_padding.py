@@ -105,13 +105,13 @@ def test_full_lengths_are_none(make_model, draw):
             {"pooling": "mean", "bidirectional": True, "scheme": "verlet"},
             marks=pytest.mark.integration,
         ),
-        {"pooling": "last", "norm": "layer", "damped": True, "scheme": "imex"},
+        {"pooling": "last+max+attention", "norm": "layer", "damped": True, "scheme": "imex"},
         pytest.param(
             {**FORECAST, "bias": True, "complex_projections": False},
             marks=pytest.mark.integration,
         ),
     ],
-    ids=["mean", "last", "forecast"],
+    ids=["mean", "last+max+attention", "forecast"],
 )
 def test_gradients_of_the_weights_add_up(make_model, draw, draw_intervals, settings):
     model, u, intervals = make_model(**settings), draw(3, T, 2)[:2], draw_intervals(2, T)

@@ -94,6 +94,7 @@ def test_losses_and_gradients_are_those_of_one_device():
         ({"scheme": "verlet", **FORECAST}, (), (1, 4)),
         ({"scheme": "exact", **EVERY}, IRREGULAR, (2, 4)),
         ({"scheme": "exact", **LAST}, MASKED, (2, 1)),
+        ({"scheme": "im", "pooling": "last+max+attention"}, MASKED, (2, 4)),
     ],
     ids=str,
 )

@@ -163,7 +163,7 @@ def test_every_engine_runs_pieces(make_model, draw):
         assert_close(model.run(state, u, engine=engine)[0], expected)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "last"])
+@pytest.mark.parametrize("pooling", ["mean", "last", "max+attention"])
 def test_a_series_without_a_sample_gives_the_same_either_way(make_model, draw, pooling):
     model, u, mask = make_model(pooling=pooling), draw(2, T, 2), np.ones((2, T), bool)
     mask[1] = False
@@ -196,7 +196,7 @@ def test_a_million_steps_in_constant_memory(single_precision, make_model):
             at_100_000 = np.asarray(answers[-1])
         held.append(live_bytes())
     assert len(set(held[1:])) == 1
-    assert state.head.count == 1_000_000
+    assert state.head[0].count == 1_000_000
     whole = model(np.concatenate(begun))
     np.testing.assert_allclose(at_100_000, whole, rtol=1e-3, atol=1e-4)
     assert not np.array_equal(answers[-1], at_100_000)

@@ -21,6 +21,7 @@ from linoss._settings import (
 
 _SMALL = {"hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4}
 _FEW = {"n_oscillators": 16}
+_SMALL |= {"n_models": 1, **_FEW}
 
 
 class AeonFace(FaceOfCases):

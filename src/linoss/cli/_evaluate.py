@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from linoss.cli._options import Json
+from linoss.cli._options import Json, roles_of
 from linoss.cli._output import number, show_json, show_line, show_table
 from linoss.cli._run_settings import load_run, read_column_names
 from linoss.cli._scores import ClassScore, NumberScore, Score, score_cases, score_table
@@ -21,12 +21,21 @@ Label = Annotated[
     str | None,
     typer.Option(help="Column of labels in a table.", show_default="as for fit"),
 ]
+Id = Annotated[
+    str | None, typer.Option(help="Column of the names of cases.", show_default="as for fit")
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="Column to leave out. Repeat it for several.", show_default="as for fit"),
+]
 
 
 def evaluate(
     run: RunArgument,
     data: Data,
     label: Label = None,
+    id: Id = None,
+    drop: Drop = None,
     stride: Annotated[
         int, typer.Option(min=1, help="Forecasting: steps from one window to the next.")
     ] = 1,
@@ -47,7 +56,8 @@ def evaluate(
         table = read_test_table(data)
         score = score_table(estimator, table, stride=stride, scaled=scaled)
     else:
-        score = score_cases(estimator, read_test_cases(data, label or read_column_names(run).label))
+        roles = {**read_column_names(run).roles, **roles_of(label, id, drop)}
+        score = score_cases(estimator, read_test_cases(data, roles))
     if json:
         show_json(score.record())
     else:

@@ -24,7 +24,7 @@ from linoss.cli._run_settings import (
     write_column_names,
 )
 from linoss.cli._scores import Score, score_of
-from linoss.cli._sources import check_there, read_cases, read_tables
+from linoss.cli._sources import check_there, read_labelled_cases, read_tables
 
 
 @options.with_settings(options.settings())
@@ -51,8 +51,19 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in RUN, with its settings.")
     ] = False,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="Start from the weights of another run, whose classes and channels may differ; "
+            "settings of the model are those of that run unless given.",
+        ),
+    ] = None,
     json: options.Json = False,
     label: options.Label = None,
+    id: options.Id = None,
+    drop: options.Drop = None,
     devices: options.Devices = None,
     coordinator: options.Coordinator = None,
     num_processes: options.NumProcesses = None,
@@ -67,12 +78,15 @@ def fit(
     --model linoss.
     """
     named, parameters = options.with_mixer(model, options.parameters(given))
+    roles = options.roles_of(label, id, drop)
+    if start is not None:
+        named, task, parameters = _from_run(start, named, task, parameters)
     where = (devices, coordinator, num_processes, process_id)
     asked = {n: v for n, v in zip(options.MACHINES, where, strict=True) if v is not None}
     if not resume:
         task = _named_task(task)
         chosen = named or options.chosen_model(task, [*parameters, *asked])
-        options.record(chosen, task, {**asked, **parameters}, label)
+        options.record(chosen, task, {**asked, **parameters}, roles)
     if coordinator is None:
         check_there(data)
     options.refuse_foreign(parameters)
@@ -81,18 +95,35 @@ def fit(
         with machines.watched():
             decided = None
             if machines.speaks:
-                wanted = (named, task, label, parameters, asked)
+                wanted = (named, task, roles, parameters, asked)
                 decided = _decided(out, *wanted, resume=resume)
-            model, task, label, parameters = machines.from_first(decided)
+            model, task, roles, parameters = machines.from_first(decided)
             if model == "linoss":
                 parameters["devices"] = machines.devices
             if not machines.speaks:
                 parameters["verbose"] = 0
-            how = {"resume": resume, "json": json, "speaks": machines.speaks}
-            fitted(data, out, model, task, label, parameters, **how)  # pyright: ignore[reportArgumentType]
+            how = {"resume": resume, "json": json, "speaks": machines.speaks, "start": start}
+            fitted(data, out, model, task, roles, parameters, **how)  # pyright: ignore[reportArgumentType]
     except KeyboardInterrupt:
         say(_interrupted(data, out))
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _from_run(
+    run: Path, model: Any, task: TaskName | None, parameters: dict[str, Any]
+) -> tuple[ModelName, TaskName, dict[str, Any]]:
+    """Model, task and parameters of a training that starts from another run."""
+    settings = read_settings(run)
+    if settings.model != "linoss" or settings.task == "forecasting":
+        raise typer.BadParameter(
+            f"--from {run}: holds {settings.model} for {settings.task}, expected a run of --model "
+            "linoss for classification or regression"
+        )
+    if model not in (None, "linoss") or task not in (None, settings.task):
+        raise typer.BadParameter(f"--from {run}: holds a run of linoss for {settings.task}")
+    names = options.settings(model="linoss", group=options.MODEL)
+    taken = {name: value for name, value in settings.parameters.items() if name in names}
+    return "linoss", settings.task, {**taken, **parameters}
 
 
 def _named_task(task: TaskName | None) -> TaskName:
@@ -106,13 +137,13 @@ def _decided(
     out: Path,
     model: ModelName | None,
     task: TaskName | None,
-    label: str | None,
+    roles: dict[str, Any],
     parameters: dict[str, Any],
     machines: dict[str, Any],
     *,
     resume: bool,
-) -> tuple[ModelName, TaskName, str | None, dict[str, Any]]:
-    """Model, task, label and parameters: as given; on resuming, those of the run where not given.
+) -> tuple[ModelName, TaskName, dict[str, Any], dict[str, Any]]:
+    """Model, task, columns and parameters: as given; on resuming, those of the run where not given.
 
     `machines` are the options given that say where to train.
     """
@@ -134,7 +165,7 @@ def _decided(
                 "fit others, choose another directory"
             )
         model, task = settings.model, settings.task
-        label = label or read_column_names(out).label
+        roles = {**read_column_names(out).roles, **roles}
         parameters = {**settings.parameters, **parameters}
     else:
         if task is None:
@@ -147,8 +178,8 @@ def _decided(
         parameters = {**options.RUN_DEFAULTS, **shown, **parameters}
     assert model is not None
     assert task is not None
-    options.check(model, task, {**machines, **parameters}, label)
-    return model, task, label, parameters
+    options.check(model, task, {**machines, **parameters}, roles)
+    return model, task, roles, parameters
 
 
 def fitted(
@@ -156,26 +187,30 @@ def fitted(
     out: Path,
     model: ModelName,
     task: TaskName,
-    label: str | None,
+    roles: dict[str, Any],
     parameters: dict[str, Any],
     *,
     resume: bool,
     json: bool,
     speaks: bool = True,
+    start: Path | None = None,
 ) -> None:
     """Read, train, score, report; with several processes, only one scores and reports."""
     import linoss.estimators
 
-    training, test = read_tables(data) if task == "forecasting" else read_cases(data, label)
+    training, test = (
+        read_tables(data) if task == "forecasting" else read_labelled_cases(data, roles)
+    )
     if task == "regression":
         _refuse_classes(training.labels)
     estimator = getattr(linoss.estimators, ESTIMATORS[model, task])(**parameters)
     if task != "forecasting" and speaks and not holds_a_run(out):
-        write_column_names(out, ColumnNames(label, training.names))
+        write_column_names(out, ColumnNames(training.names, roles))
     if model == "oscillators":
         estimator.fit(training).save(out)
     else:
-        estimator.fit(training, directory=out, resume=resume)
+        further = {} if start is None else {"start_from": start}
+        estimator.fit(training, directory=out, resume=resume, **further)
     if speaks:
         finish(estimator, out, *score_of(estimator, task, training, test), training, json=json)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
+_MANY = 10**6  # cases: settings that go together for so many do for others
 ONE_TASK, MACHINES_PANEL, SEARCH = "Options of one task", "Devices and machines", "Search"
 OSCILLATORS = "Oscillators without training"
 _PANELS = (None, SEARCH, OSCILLATORS, ONE_TASK, MODEL, TRAINING, MACHINES_PANEL)
@@ -27,6 +28,7 @@ MODELS: tuple[ModelName, ...] = tuple(dict.fromkeys(model for model, _ in SETTIN
 TASKS = ("classification", "regression", "forecasting")
 RUN_DEFAULTS = {"random_state": 0}
 """Defaults of commands that differ from those of estimators, for which None is no default."""
+_TOGETHER = ("n_models", "n_oscillators", "causal", "patch")
 MACHINES = ("devices", "coordinator", "num_processes", "process_id")
 """Options that say where to train, and nothing of what comes out."""
 
@@ -41,7 +43,19 @@ Json = Annotated[
 ]
 Label = Annotated[
     str | None,
-    option(ONE_TASK, "Not forecasting: column of labels.", "label, class, target or y"),
+    option(
+        ONE_TASK,
+        "Not forecasting: column of labels, by its name or position (0 is the first, -1 the last).",
+        "label, class, target or y",
+    ),
+]
+Id = Annotated[
+    str | None,
+    option(ONE_TASK, "Not forecasting: column of the names of cases, likewise.", "case or id"),
+]
+Drop = Annotated[
+    list[str] | None,
+    option(ONE_TASK, "Not forecasting: column to leave out, likewise. Repeat it for several."),
 ]
 Devices = Annotated[
     str | None,
@@ -65,6 +79,13 @@ ProcessId = Annotated[
     int | None, option(MACHINES_PANEL, "Which of the processes this is, from 0.", min=0)
 ]
 
+
+def roles_of(label: str | None, case: str | None, drop: list[str] | None) -> dict[str, Any]:
+    """Columns that are no channels, as they were given."""
+    given = {"label": label, "case": case, "drop": drop}
+    return {role: columns for role, columns in given.items() if columns}
+
+
 # ---- Options of settings ----
 
 
@@ -83,8 +104,13 @@ def tasks_of(name: str, model: str | None = None) -> list[TaskName]:
     return [task for of, task in having if of == model]
 
 
-def settings(*, model: str | None = None, group: str | None = None) -> dict[str, Declared]:
-    """The settings of all models and tasks that are options, by name; those of one, of a group."""
+def settings(
+    *, model: str | None = None, group: str | None = None, alone: bool = False
+) -> dict[str, Declared]:
+    """The settings of all models and tasks that are options, by name; those of one, of a group.
+
+    Of one model `alone`, without those of several that answer together.
+    """
     found: dict[str, Declared] = {}
     for (of, _), record in SETTINGS.items():
         if model in (None, of):
@@ -95,7 +121,9 @@ def settings(*, model: str | None = None, group: str | None = None) -> dict[str,
     return {
         name: setting
         for name, setting in found.items()
-        if setting.about.group is not None and group in (None, setting.about.group)
+        if setting.about.group is not None
+        and group in (None, setting.about.group)
+        and not (alone and name in _TOGETHER)
     }
 
 
@@ -125,16 +153,17 @@ def _parameter(setting: Declared) -> inspect.Parameter:
     """The option of a setting, as a parameter of a command."""
     kind, details = _kind(setting)
     tasks, models = tasks_of(setting.name), models_of(setting.name)
-    of_all = len(tasks) == len(TASKS) or "linoss" not in models
+    untrained = "oscillators" in models and setting.about.group == MODEL
+    of_all = len(tasks) == len(TASKS) or untrained or "linoss" not in models
     name = setting.about.option or setting.name
     help = setting.about.help
     if not of_all:
         help = f"{' and '.join(tasks).capitalize()}: {help[0].lower()}{help[1:]}"
     if kind == list[str]:
         help += " Repeat it for several."
-    if not of_all:
+    if not of_all and len(tasks) == 1:
         panel = ONE_TASK
-    elif "linoss" not in models:
+    elif untrained:
         panel = OSCILLATORS
     else:
         panel = setting.about.group if models == ["linoss"] else None
@@ -256,7 +285,7 @@ def chosen_model(task: TaskName, found: Iterable[str]) -> ModelName:
 
 
 def record(
-    model: ModelName, task: TaskName, found: dict[str, Any], label: str | None = None
+    model: ModelName, task: TaskName, found: dict[str, Any], roles: dict[str, Any] | None = None
 ) -> Any:
     """The settings of an estimator; refuses options of other tasks and other models."""
     if (model, task) not in SETTINGS:
@@ -271,9 +300,10 @@ def record(
         if model not in models:
             others = " and ".join(f"--model {each}" for each in models)
             raise typer.BadParameter(f"{_spelled(name)} is for {others}, not for --model {model}")
-    if label is not None and task == "forecasting":
+    for role in (roles or {}) if task == "forecasting" else ():
+        option = {"case": "id"}.get(role, role)
         raise typer.BadParameter(
-            "--label is for classification and regression, not for forecasting"
+            f"--{option} is for classification and regression, not for forecasting"
         )
     chosen = SETTINGS[model, task](**{n: value for n, value in found.items() if n not in MACHINES})
     with usage_errors():
@@ -289,16 +319,16 @@ def _spelled(name: str) -> str:
 
 
 def check(
-    model: ModelName, task: TaskName, found: dict[str, Any], label: str | None = None
+    model: ModelName, task: TaskName, found: dict[str, Any], roles: dict[str, Any] | None = None
 ) -> None:
     """Raise a usage error for options that no estimator would take, before data are read."""
     from linoss.training import TrainingConfig
 
-    chosen = record(model, task, found, label)
+    chosen = record(model, task, found, roles)
     if model == "linoss":
         model_of(task, chosen)
         with usage_errors():
-            TrainingConfig.from_settings(chosen, seed=0)
+            TrainingConfig.from_settings(chosen, seed=0, cases=_MANY)
 
 
 def model_of(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @options.with_settings(
     {
-        **options.settings(model="linoss", group=MODEL),
+        **options.settings(model="linoss", group=MODEL, alone=True),
         "batch_size": options.settings()["batch_size"],
     }
 )

@@ -8,8 +8,8 @@ import numpy as np
 import typer
 
 from linoss._files import write_text
-from linoss.cli._evaluate import Data, Label, RunArgument
-from linoss.cli._options import Json
+from linoss.cli._evaluate import Data, Drop, Id, Label, RunArgument
+from linoss.cli._options import Json, roles_of
 from linoss.cli._output import csv_text, show_json, show_line
 from linoss.cli._run_settings import load_run, read_column_names
 from linoss.cli._sources import check_there, read_unlabelled_cases
@@ -20,7 +20,13 @@ Out = Annotated[
 
 
 def predict(
-    run: RunArgument, data: Data, out: Out = None, label: Label = None, json: Json = False
+    run: RunArgument,
+    data: Data,
+    out: Out = None,
+    label: Label = None,
+    id: Id = None,
+    drop: Drop = None,
+    json: Json = False,
 ) -> None:
     """Answer for each sequence of data.
 
@@ -32,7 +38,8 @@ def predict(
     estimator = load_run(run)
     if estimator.task == "forecasting":
         raise ValueError(f"{run}: holds a forecaster; use linoss forecast")
-    cases = read_unlabelled_cases(data, label or read_column_names(run).label)
+    roles = {**read_column_names(run).roles, **roles_of(label, id, drop)}
+    cases = read_unlabelled_cases(data, roles)
     header, rows = _table(estimator, cases)
     if out is not None:
         write_text(out, csv_text([header, *rows]))

@@ -1,7 +1,7 @@
 """What commands read from and add to the directory of a run: settings and column names."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,10 @@ _CONFIG, _COLUMNS = "config.json", "columns.json"
 class ColumnNames:
     """Names in the data that a run was trained on."""
 
-    label: str | None = None
-    """The column of labels, if it was named by the user."""
     channels: tuple[str, ...] | None = None
     """Names of the channels, if they had any."""
+    roles: dict[str, Any] = field(default_factory=dict)
+    """Columns that are no channels, as the user named them: `label`, `case` and `drop`."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,14 @@ def read_column_names(run: Path) -> ColumnNames:
         record = without_checksum(dict(json.loads(path.read_text(encoding="utf-8"))))
         if record is None:
             raise ValueError("its content does not match its checksum")
-        label, channels = record["label"], record["channels"]
+        channels, roles = record["channels"], dict(record["roles"])
         names = None if channels is None else tuple(channels)
-        if not all(isinstance(name, str) for name in (*(names or ()), label or "")):
+        drop = list(roles.get("drop", []))
+        chosen = [*drop, *(column for role, column in roles.items() if role != "drop")]
+        if not all(isinstance(name, str) for name in (*(names or ()), *chosen)):
             raise TypeError("names are not text")
+        if not roles.keys() <= {"label", "case", "drop"}:
+            raise ValueError("a role is not known")
     except FileNotFoundError:
         return ColumnNames()
     except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
@@ -91,11 +95,11 @@ def read_column_names(run: Path) -> ColumnNames:
             f"{path}: cannot be understood ({error}); remove it, and name the column of labels "
             "with --label"
         ) from None
-    return ColumnNames(label, names)
+    return ColumnNames(names, roles)
 
 
 def write_column_names(run: Path, columns: ColumnNames) -> None:
     """Write column names into the directory of a run."""
     make_directory(run)
-    record = with_checksum({"label": columns.label, "channels": plain(columns.channels)})
+    record = with_checksum({"channels": plain(columns.channels), "roles": plain(columns.roles)})
     write_text(run / _COLUMNS, json_line(record))

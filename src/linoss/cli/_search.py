@@ -22,10 +22,10 @@ from linoss.cli._run_settings import (
     write_column_names,
 )
 from linoss.cli._scores import Score, score_of
-from linoss.cli._sources import check_there, read_cases, read_tables
+from linoss.cli._sources import check_there, read_labelled_cases, read_tables
 
 _SHOWN = 10
-_SETTINGS = options.settings(model="linoss")
+_SETTINGS = options.settings(model="linoss", alone=True)
 _SEARCHED = ", ".join(
     name for name, setting in _SETTINGS.items() if setting.about.search is not None
 )
@@ -77,6 +77,8 @@ def search(
     ] = None,
     json: options.Json = False,
     label: options.Label = None,
+    id: options.Id = None,
+    drop: options.Drop = None,
     **given: Any,
 ) -> None:
     """Find hyperparameters that do well on held-out cases.
@@ -86,14 +88,15 @@ def search(
     by an option are not searched. By default a fifth of the data is held out.
     """
     parameters = options.parameters(given)
-    options.record("linoss", task, parameters, label)
+    roles = options.roles_of(label, id, drop)
+    options.record("linoss", task, parameters, roles)
     check_there(data)
     options.refuse_foreign(parameters)
-    options.check("linoss", task, parameters, label)
+    options.check("linoss", task, parameters, roles)
     what = _what(task, range, grid, parameters)
     try:
         result, score = _searched(
-            data, out, task, label, parameters, what, trials,
+            data, out, task, roles, parameters, what, trials,
             {"storage": storage, "study": study, "prune": prune, "silence": silence},
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -129,7 +132,7 @@ def _searched(
     data: Path,
     out: Path,
     task: TaskName,
-    label: str | None,
+    roles: dict[str, Any],
     parameters: dict[str, Any],
     what: dict[str, Any],
     trials: int | None,
@@ -141,7 +144,9 @@ def _searched(
     from linoss.cli._report import write_report
     from linoss.cli._study_report import write_study_report
 
-    training, test = read_tables(data) if task == "forecasting" else read_cases(data, label)
+    training, test = (
+        read_tables(data) if task == "forecasting" else read_labelled_cases(data, roles)
+    )
     if task == "regression":
         _refuse_classes(training.labels)
     parameters = {**options.RUN_DEFAULTS, **parameters}
@@ -150,7 +155,7 @@ def _searched(
 
     def begin(run: Path) -> None:
         if task != "forecasting" and not holds_a_run(run):
-            write_column_names(run, ColumnNames(label, training.names))
+            write_column_names(run, ColumnNames(training.names, roles))
 
     def finish(trained: Any, run: Path) -> None:
         write_report(run / REPORT, trained, *score_of(trained, task, training, test))

@@ -13,40 +13,49 @@ def check_there(data: Path) -> None:
         raise DataError(f"{data}: there is no such file; check the path")
 
 
-def read_cases(data: Path, label: str | None) -> tuple[Any, Any]:
-    """Sequences for training and, if there are any, for the test."""
+def read_cases(data: Path, roles: dict[str, Any]) -> tuple[Any, Any]:
+    """Sequences for training and, if there are any, for the test; `roles` names columns."""
     from linoss.data import read_parts
 
-    return read_parts(data, label=label)
+    return read_parts(data, **roles)
 
 
-def read_test_cases(data: Path, label: str | None) -> Any:
+def read_labelled_cases(data: Path, roles: dict[str, Any]) -> tuple[Any, Any]:
+    """The same; refuses a training part without labels."""
+    parts = read_cases(data, roles)
+    if parts[0].labels is None:
+        from linoss.data import DataError
+
+        raise DataError(
+            f"{data}: has no labels, expected a column named label, class, target or y; if another "
+            "one holds them, name it with --label; for what has none there is --task forecasting"
+        )
+    return parts
+
+
+def read_test_cases(data: Path, roles: dict[str, Any]) -> Any:
     """The sequences of a file, or the test part of a directory."""
-    _, test = parts = read_cases(data, label)
+    _, test = parts = read_cases(data, roles)
     return _test_part(data, parts) if data.is_dir() else parts[0] if test is None else test
 
 
-def read_unlabelled_cases(data: Path, label: str | None) -> Any:
-    """The same, also without the column of labels."""
+def read_unlabelled_cases(data: Path, roles: dict[str, Any]) -> Any:
+    """The same, also where columns are missing that were no channels in the training."""
     from linoss.data import DataError
 
-    try:
-        return read_test_cases(data, label)
-    except DataError:
-        if label is None:
-            raise
+    attempts = [
+        {role: columns for role, columns in roles.items() if role not in absent} | label
+        for absent in ((), ("drop",), ("case",), ("drop", "case"))
+        for label in ({}, {"label": False})
+    ]
+    error: DataError | None = None
+    for attempt in attempts if roles else [roles]:
         try:
-            return _without_labels(data)
-        except DataError:
-            pass
-        raise
-
-
-def _without_labels(data: Path) -> Any:
-    from linoss.data import read_parts
-
-    parts = read_parts(data, label=False)
-    return _test_part(data, parts) if data.is_dir() else parts[0]
+            return read_test_cases(data, attempt)
+        except DataError as found:
+            error = error or found
+    assert error is not None
+    raise error
 
 
 def read_tables(data: Path) -> tuple[Any, Any]:

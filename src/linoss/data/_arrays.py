@@ -1,5 +1,6 @@
 """From arrays in memory to sequences: cases, labels and times, each checked."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from linoss.data._stored import StoredCases, as_case
 
 LONGEST_NAME = 1000
 """Characters of the longest name of a class."""
+_FEW_STEPS, _MANY_CHANNELS = 32, 10  # of so few steps, so many channels are likely to be steps
+_TURNED = 10  # and so many for each step
 _WIDE = 2**24  # bytes of an array in which all names are as wide as the longest
 
 
@@ -39,6 +42,11 @@ def sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
     - `times`: when samples were taken: (time,) for all cases, (cases, time), or a list with an
       array (length,) for each case. Must increase. Dates become seconds since the first of a case.
     """
+    return warn_if_turned("X", as_cases(X, y, times))
+
+
+def as_cases(X: Any, y: Any = None, times: Any = None) -> Sequences:
+    """The same without a look at the order of axes, for data like those of a fit."""
     values = _cases(X)
     lengths = values.lengths if isinstance(values, StoredCases) else [len(case) for case in values]
     return Sequences(
@@ -46,6 +54,21 @@ def sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
         None if y is None else as_labels("y", y, len(values)),
         None if times is None else _times(times, [int(length) for length in lengths]),
     )
+
+
+def warn_if_turned(source: str, cases: Sequences) -> Sequences:
+    """The same cases; warns if steps and channels seem to be exchanged, from which little is
+    learned, and in silence."""
+    channels, steps = cases.num_channels, int(cases.lengths.max())
+    few = steps <= _FEW_STEPS and channels >= _MANY_CHANNELS
+    if channels > steps and (few or channels >= _TURNED * steps > _TURNED):
+        warnings.warn(
+            f"{source} has {channels} channels of {steps} steps: is it (cases, time, channels)? "
+            "Expected is (cases, channels, time); if so, pass X.transpose(0, 2, 1), of a list "
+            "[case.T for case in X]",
+            stacklevel=4,
+        )
+    return cases
 
 
 def from_array(source: str, array: np.ndarray, *, stored: bool = False) -> Sequence[np.ndarray]:
@@ -87,7 +110,8 @@ def _cases(X: Any) -> Sequence[np.ndarray]:
         if case.shape[1] != channels:
             raise DataError(
                 f"X, case {i}: has {case.shape[1]} channels, expected {channels} as in case 0; "
-                "each case is an array (channels, length)"
+                "each case is an array (channels, length): of (length, channels) pass [case.T for "
+                "case in X]"
             )
     return cases
 

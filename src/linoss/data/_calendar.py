@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from linoss.data._errors import DataError, optional
+from linoss.data._times import shown_span, shown_time
 
 
 def fill_gaps(
@@ -26,8 +27,9 @@ def fill_gaps(
     if uneven.any():
         sample = int(np.argmax(uneven)) + 1
         raise DataError(
-            f"{where(sample)}: {index[sample]} comes after {index[sample - 1]}, where other times "
-            f"are {step} apart, expected a regular step; resample the series"
+            f"{where(sample)}: {shown_time(index[sample])} comes after "
+            f"{shown_time(index[sample - 1])}, where other times are {shown_span(step)} apart, "
+            "expected a regular step; resample the series"
         )
     positions = (distances // step).astype(np.int64)
     length = int(positions[-1]) + 1
@@ -35,9 +37,10 @@ def fill_gaps(
         return index, values
     if length > 2 * len(index):
         raise DataError(
-            f"{where(len(index) - 1)}: the times from {index[0]} to {index[-1]} have {length} "
-            f"steps of {step}, but only {len(index)} samples, expected at least half of them; "
-            "resample the series with a longer step"
+            f"{where(len(index) - 1)}: the times from {shown_time(index[0])} to "
+            f"{shown_time(index[-1])} have {length} steps of {shown_span(step)}, but only "
+            f"{len(index)} samples, expected at least half of them; resample the series with a "
+            "longer step"
         )
     filled = np.full((length, *values.shape[1:]), np.nan)
     filled[positions] = values
@@ -58,7 +61,9 @@ def go_on(where: str, index: np.ndarray, horizon: int) -> np.ndarray:
     try:
         dates = pandas.date_range(index[-1], periods=horizon + 1, freq=frequency)
     except (ValueError, OverflowError) as error:
-        raise DataError(f"{where}: {horizon} steps after {index[-1]} is no date: {error}") from None
+        raise DataError(
+            f"{where}: {horizon} steps after {shown_time(index[-1])} is no date: {error}"
+        ) from None
     return dates[1:].to_numpy()
 
 

@@ -11,10 +11,6 @@ from linoss.data._raw_files import shown
 ID_NAMES = ("case", "case_id", "id", "unique_id")
 TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")
 LABEL_NAMES = ("label", "class", "target", "y")
-NAMES_OF_TEXT = (
-    f"a column of labels is named {LABEL_NAMES[0]}, of cases {ID_NAMES[0]} or {ID_NAMES[-1]}, of "
-    f"times {TIME_NAMES[0]} or {TIME_NAMES[3]}"
-)
 
 Chooser = Callable[[tuple[str, ...]], Iterable[str]]
 """From the names of all columns, those that may hold other values than numbers."""
@@ -37,8 +33,11 @@ class Columns:
 
     def where(self, row: int | np.integer) -> str:
         """The place of a row, for errors."""
-        place = f"row {row}" if self.lines is None else f"line {self.lines[row]}"
-        return f"{self.source}, {place}"
+        return f"{self.source}, {self.row(row)}"
+
+    def row(self, row: int | np.integer) -> str:
+        """The same without the file."""
+        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
 
     def without_counter(self) -> "Columns":
         """Without a first column that has no name and counts the rows, as pandas writes it."""

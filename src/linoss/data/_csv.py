@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from linoss.data._columns import NAMES_OF_TEXT, Chooser, Columns, check_names
+from linoss.data._columns import Chooser, Columns, check_names
 from linoss.data._errors import DataError
 from linoss.data._raw_files import shown, text_lines
 
-_MISSING = ("", "nan", "na", "?")
+_WORDS = {"": np.nan, "nan": np.nan, "na": np.nan, "?": np.nan, "true": 1.0, "false": 0.0}
 
 
-def read_csv(path: Path, choose: Chooser) -> Columns:
+def read_csv(path: Path, choose: Chooser, hint: str) -> Columns:
     """The columns of a .csv file with a header.
 
-    Those that `choose` names stay text; in the others an empty cell, NaN, nan, NA or ? is missing.
+    Those that `choose` names stay text; in the others an empty cell, NaN, nan, NA or ? is missing,
+    and True and False are 1 and 0.
     """
     with closing(text_lines(path)) as text:
         reader = csv.reader(text, strict=True)
         try:
-            return _columns(path, reader, choose)
+            return _columns(path, reader, choose, hint)
         except csv.Error as error:
             raise DataError(
                 f"{path}, line {reader.line_num}: {error}, expected cells separated by commas; "
@@ -31,7 +32,7 @@ def read_csv(path: Path, choose: Chooser) -> Columns:
             ) from None
 
 
-def _columns(path: Path, reader: Any, choose: Chooser) -> Columns:
+def _columns(path: Path, reader: Any, choose: Chooser, hint: str) -> Columns:
     names = _header(path, reader)
     kept = {name: names.index(name) for name in choose(names)}
     numeric = [i for i, name in enumerate(names) if name not in kept]
@@ -50,7 +51,7 @@ def _columns(path: Path, reader: Any, choose: Chooser) -> Columns:
             numbers.extend([float(row[i]) for i in numeric])
         except ValueError:
             where = f"{path}, line {reader.line_num}"
-            numbers.extend([_number(where, names[i], row[i]) for i in numeric])
+            numbers.extend([_number(where, names[i], row[i], hint) for i in numeric])
         for name, position in kept.items():
             cell = row[position].strip()
             texts[name].append(known.setdefault(cell, cell))
@@ -80,13 +81,14 @@ def _header(path: Path, reader: Any) -> tuple[str, ...]:
     return names
 
 
-def _number(where: str, name: str, cell: str) -> float:
-    if cell.strip().lower() in _MISSING:
-        return np.nan
+def _number(where: str, name: str, cell: str, hint: str) -> float:
+    word = _WORDS.get(cell.strip().lower())
+    if word is not None:
+        return word
     try:
         return float(cell)
     except ValueError:
         raise DataError(
             f"{where}, column {shown(name)}: found {shown(cell)}, expected a number; leave the "
-            "cell empty for a missing value; " + NAMES_OF_TEXT
+            f"cell empty for a missing value; {hint.format(name)}"
         ) from None

@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from linoss.data._arrays import sequences
+import numpy as np
+
+from linoss.data._arrays import as_cases, warn_if_turned
+from linoss.data._errors import DataError
+from linoss.data._raw_files import shown
 from linoss.data._sequences import Sequences
 
 
@@ -30,20 +34,85 @@ def as_sequences(
     from sklearn.utils import check_array
     from sklearn.utils.validation import validate_data
 
+    _refuse_missing_labels(y)
     if isinstance(X, Sequences):
-        return X, y
+        return _refuse_empty(X) if reset else X, y
+    _refuse_frames(X)
     if not isinstance(X, list | tuple) or _is_table(X):
         allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
         validate: Any = validate_data  # its type hints do not include arrays
-        if y is None and getattr(X, "ndim", None) == 3:  # of any length
-            X = check_array(X, estimator=estimator, **allowed)
-        elif y is None:
-            X = validate(estimator, X, reset=reset, **allowed)
-        else:
-            X, y = validate(estimator, X, y, reset=reset, **allowed, **checks)
-    return sequences(X, times=times), y
+        try:
+            if y is None and getattr(X, "ndim", None) == 3:  # of any length
+                X = check_array(X, estimator=estimator, **allowed)
+            elif y is None:
+                X = validate(estimator, X, reset=reset, **allowed)
+            else:
+                X, y = validate(estimator, X, y, reset=reset, **allowed, **checks)
+        except OverflowError:
+            raise DataError(
+                "X holds a whole number above 1.8e308, which no float can be, expected numbers of "
+                "a float's range; scale the data, or put NaN for a missing value"
+            ) from None
+    cases = as_cases(X, times=times)
+    if not reset:
+        return cases, y
+    return _refuse_empty(warn_if_turned("X", cases)), y
 
 
 def _is_table(X: Any) -> bool:
     """Whether a list has a list for each case, and not an array."""
     return len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
+
+
+def _refuse_missing_labels(y: Any) -> None:
+    """Refuse None, which cannot be compared with classes, by the number of its case."""
+    labels: Any = y.astype(object).where(y.notna(), None) if hasattr(y, "notna") else y
+    if not isinstance(labels, list | tuple) and np.asarray(labels).dtype.kind != "O":
+        return
+    missing = [i for i, label in enumerate(() if y is None else labels) if label is None]
+    if missing:
+        raise DataError(
+            f"y, case {missing[0]}: the label is missing, in {len(missing)} of {len(labels)} "
+            "cases, expected a label for each case; leave out the cases without"
+        )
+
+
+def _refuse_frames(X: Any) -> None:
+    """Refuse frames that are not a row of numbers for each case; they would be read otherwise."""
+    if isinstance(X, list | tuple) and any(hasattr(case, "columns") for case in X):
+        raise DataError(
+            "X is a list of data frames, expected a list of arrays (channels, length); if each "
+            "frame has a row for each sample, pass [frame.to_numpy().T for frame in X]"
+        )
+    if not hasattr(X, "columns"):
+        return
+    frame: Any = X
+    index, columns = frame.index, frame.columns
+    if index.nlevels > 1:
+        raise DataError(
+            f"X is a frame with an index of {index.nlevels} levels, expected a row for each case; "
+            "if the first level is the case, and a row is a sample, pass "
+            "[case.to_numpy().T for _, case in X.groupby(level=0)]"
+        )
+    if columns.nlevels > 1:
+        raise DataError(
+            f"X is a frame with columns of {columns.nlevels} levels, expected a column for each "
+            "time point of one channel; for several channels pass an array (cases, channels, time)"
+        )
+    for place, name in enumerate(columns):
+        column = frame.iloc[:, place]
+        if getattr(column.dtype, "kind", "O") not in "biuf":
+            text = next((cell for cell in column if isinstance(cell, str)), None)
+            if text is not None:
+                raise DataError(
+                    f"X, column {shown(name)}: holds {shown(text)}, expected numbers, a column for "
+                    f"each time point; leave out what is none, X.drop(columns=[{name!r}])"
+                )
+
+
+def _refuse_empty(cases: Sequences) -> Sequences:
+    """The same cases; refuses one without any value, from which nothing is learned."""
+    empty = next((i for i, case in enumerate(cases.values) if np.isnan(case).all()), None)
+    if empty is not None:
+        raise DataError(f"case {empty} of X has no value at all; leave it out")
+    return cases

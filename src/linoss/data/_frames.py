@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from linoss.data._columns import NAMES_OF_TEXT, Chooser, Columns, check_names
+from linoss.data._columns import Chooser, Columns, check_names
 from linoss.data._errors import DataError, optional
 from linoss.data._raw_files import check_expansion, refusing, shown
 
@@ -13,7 +13,7 @@ _PANDAS_INDEX = "__index_level_0__"
 """What pandas calls an index without a name in a .parquet file."""
 
 
-def read_parquet(path: Path, choose: Chooser) -> Columns:
+def read_parquet(path: Path, choose: Chooser, hint: str) -> Columns:
     """The columns of a .parquet file; those that `choose` does not name must be numbers."""
     parquet = optional("pyarrow.parquet", "reading .parquet files")
     source = str(path)
@@ -27,7 +27,7 @@ def read_parquet(path: Path, choose: Chooser) -> Columns:
         kept = list(choose(names))
         numeric = tuple(name for name in names if name not in kept)
         for name in numeric:
-            _check_type(source, name, str(schema.field(stored.index(name)).type))
+            _check_type(source, name, str(schema.field(stored.index(name)).type), hint)
         with parquet.ParquetFile(path, read_dictionary=strings) as file:
             groups = range(file.metadata.num_row_groups)
             rows = sum(file.metadata.row_group(i).num_rows for i in groups)
@@ -42,7 +42,7 @@ def read_parquet(path: Path, choose: Chooser) -> Columns:
     return Columns(source, numeric, matrix, others)
 
 
-def columns_of_frame(source: str, frame: Any, choose: Chooser) -> Columns:
+def columns_of_frame(source: str, frame: Any, choose: Chooser, hint: str) -> Columns:
     """The columns of a pandas frame; those that `choose` does not name must be numbers."""
     names = tuple(str(name) for name in frame.columns)
     check_names(source, names)
@@ -58,18 +58,18 @@ def columns_of_frame(source: str, frame: Any, choose: Chooser) -> Columns:
             others[name] = cells.to_numpy()
             continue
         kind = getattr(column.dtype, "kind", "O")
-        _check_type(source, name, "double" if kind in "biuf" else str(column.dtype))
+        _check_type(source, name, "double" if kind in "biuf" else str(column.dtype), hint)
         numbers.append(column.to_numpy(dtype=float, na_value=np.nan))
         numeric.append(name)
     matrix = np.stack(numbers, axis=1) if numbers else np.zeros((len(frame), 0))
     return Columns(source, tuple(numeric), matrix, others)
 
 
-def _check_type(source: str, name: str, kind: str) -> None:
+def _check_type(source: str, name: str, kind: str, hint: str) -> None:
     if kind not in ("bool", "float", "double", "halffloat", "null") and "int" not in kind:
         raise DataError(
             f"{source}, column {shown(name)}: holds {kind}, expected numbers; convert it; "
-            + NAMES_OF_TEXT
+            f"{hint.format(name)}"
         )
 
 

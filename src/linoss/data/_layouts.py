@@ -17,6 +17,8 @@ time points is wide, with the names of its cases.
 """
 
 import re
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,39 +28,78 @@ from linoss.data._errors import DataError
 from linoss.data._raw_files import listed, shown
 from linoss.data._sequences import Sequences
 from linoss.data._stored import as_values
-from linoss.data._times import time_column
+from linoss.data._times import same_time, time_column
 
 _POINT = re.compile(r"(.*?)[ _.:\-]?(\d{1,9})")
 _FLOAT32 = float(np.finfo(np.float32).max)
 
 
-def label_name(source: str, names: tuple[str, ...], label: str | bool | None) -> str | None:
-    """The column of labels: `label`, none if that is False, or one with a usual name."""
-    if label is None:
-        return named(names, LABEL_NAMES)
-    if label is False:
-        return None
-    if label not in names:
-        raise DataError(f"{source}: has no column {shown(label)}, expected one of {listed(names)}")
-    return str(label)
+HINT = (
+    "if it holds labels, say --label {0}; names of cases, --id {0}; if it is no channel, --drop "
+    "{0} (label=, case= and drop= in Python)"
+)
+"""What to do with a column of text, whose name is to be filled in."""
 
 
-def other_names(
-    source: str, names: tuple[str, ...], label: str | bool | None
-) -> tuple[str | None, str | None, str | None]:
-    """The columns of cases, times (of long tables only) and labels."""
-    label_column = label_name(source, names, label)
-    rest = [name for name in names if name != label_column]
-    case_column = named(rest, ID_NAMES)
-    time_name = None if case_column is None else named(rest, TIME_NAMES)
-    return case_column, time_name, label_column
+@dataclass(frozen=True)
+class Roles:
+    """Columns that are no channels, as a caller names them: by name, or by position."""
+
+    label: str | int | None = None
+    """False for none; None for one with a usual name. So is `case`."""
+    case: str | int | None = None
+    drop: tuple[str | int, ...] = ()
+    time: str | None = None
+
+    def named(self, source: str, names: tuple[str, ...]) -> "Roles":
+        """The same by name; of times in long tables only."""
+        drop = tuple(_found(source, names, column, "--drop") for column in self.drop)
+        rest = [name for name in names if name not in drop]
+        label = _role(source, names, rest, self.label, LABEL_NAMES, "--label")
+        rest = [name for name in rest if name != label]
+        case = _role(source, names, rest, self.case, ID_NAMES, "--id")
+        time = None if case is None else named([n for n in rest if n != case], TIME_NAMES)
+        return Roles(label, case, drop, time)
+
+    def columns(self) -> list[Any]:
+        """Their names."""
+        found = [self.label, self.case, self.time, *self.drop]
+        return [name for name in found if name is not None]
 
 
-def sequences_of(columns: Columns, label: str | bool | None) -> Sequences:
-    """The sequences of a table in either layout."""
+def _role(
+    source: str,
+    names: tuple[str, ...],
+    rest: list[str],
+    asked: str | int | None,
+    usual: tuple[str, ...],
+    option: str,
+) -> str | None:
+    if asked is None:
+        return named(rest, usual)
+    return None if asked is False else _found(source, names, asked, option)
+
+
+def _found(source: str, names: tuple[str, ...], column: str | int, option: str) -> str:
+    """The name of a column that is given by its name or its position."""
+    if column in names:
+        return str(column)
+    try:
+        return names[int(column)]
+    except (ValueError, IndexError):
+        raise DataError(
+            f"{source}: {option} is {shown(column)}, expected the name of a column or its "
+            f"position, 0 for the first and -1 for the last; the columns are {listed(names)}"
+        ) from None
+
+
+def sequences_of(columns: Columns, roles: Roles) -> Sequences:
+    """The sequences of a table in either layout; of roles that are names."""
     columns = columns.without_counter()
     names = (*columns.others, *columns.number_names)
-    case_column, time_name, label_column = other_names(columns.source, names, label)
+    case_column: Any = roles.case
+    label_column: Any = roles.label
+    time_name = roles.time
     if not columns.number_names:
         raise DataError(
             f"{columns.source}: found the columns {listed(names)}, expected columns of numbers "
@@ -68,7 +109,8 @@ def sequences_of(columns: Columns, label: str | bool | None) -> Sequences:
     if case_column is None:
         return _wide(columns, label_column, None)
     ids = _ids(columns, case_column)
-    if time_name is None and len(set(ids)) == len(ids) and _points(columns.number_names):
+    alone = time_name is None and len(set(ids)) == len(ids)  # each case has one row
+    if alone and any(map(_POINT.fullmatch, columns.number_names)):
         return _wide(columns, label_column, ids)
     return _long(columns, ids, time_name, label_column)
 
@@ -79,7 +121,8 @@ def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | Non
         raise DataError(
             f"{columns.source}: found the columns {listed(columns.number_names)}, expected a "
             "column named case (a row a sample), or columns named by channel and time point (a row "
-            "a case), such as x_0, x_1, z_0, z_1, without gaps and as many for each channel"
+            "a case), such as x_0, x_1, z_0, z_1, without gaps and as many for each channel; "
+            f"{_odd_one(columns.number_names)}"
         )
     order = np.array([column for places in points.values() for column in places])
     shape = (len(columns.numbers), len(points), -1)
@@ -87,6 +130,14 @@ def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | Non
     labels = None if label_column is None else _labels(columns, label_column)
     names = None if "" in points else tuple(points)
     return Sequences(list(cases), labels, None, names, ids)
+
+
+def _odd_one(names: tuple[str, ...]) -> str:
+    """What to do, by the name of a column that is no time point."""
+    odd = next((name for name in names if _POINT.fullmatch(name) is None), None)
+    if odd is None:
+        return "leave out others with --drop NAME (drop= in Python)"
+    return f"as for the column {shown(odd)}, {HINT.format(odd)}"
 
 
 def _points(names: tuple[str, ...]) -> dict[str, list[int]] | None:
@@ -126,11 +177,9 @@ def _long(
         order = np.lexsort((times, codes))
         twice = (np.diff(codes[order]) == 0) & ~(times[order][1:] > times[order][:-1])
         if twice.any():
-            row = int(order[int(np.argmax(twice)) + 1])
-            raise DataError(
-                f"{columns.where(row)}: case {shown(ids[row])} has a second sample at "
-                f"{times[row]}, expected one for each time; remove it"
-            )
+            place = int(np.argmax(twice))
+            title = f", case {shown(ids[order[place]])}"
+            raise same_time(columns, title, time_name, order[place : place + 2])
     ends = np.cumsum(np.bincount(codes))
     rows = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
     return Sequences(
@@ -168,7 +217,7 @@ def _case_labels(
         raise DataError(
             f"{columns.where(row)}, column {shown(name)}: the label is {shown(labels[row])} after "
             f"{shown(firsts[codes[row]])} in the same case, expected one label a case; if this is "
-            "not the label, say which column is with label=, or label=False for none"
+            "not the label, say which column is with --label (label= in Python)"
         )
     return firsts
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from linoss.data._arrays import as_labels, case_times, from_array
+from linoss.data._arrays import as_labels, case_times, from_array, warn_if_turned
 from linoss.data._errors import DataError
 from linoss.data._raw_files import check_expansion, listed, refusing, regular_file
 from linoss.data._sequences import Sequences
@@ -30,10 +30,11 @@ def read_npy(path: Path) -> Sequences:
     values = from_array(str(path), array, stored=True)
     beside = path.with_name(f"{path.stem}.labels{path.suffix}")
     if not beside.exists():
-        return Sequences(values)
+        return warn_if_turned(str(path), Sequences(values))
     with regular_file(beside).open("rb") as file:
         labels = _read_array(str(beside), file, beside.stat().st_size)
-    return Sequences(values, as_labels(str(beside), labels, len(values)))
+    labels = as_labels(str(beside), labels, len(values))
+    return warn_if_turned(str(path), Sequences(values, labels))
 
 
 def read_npz(path: Path) -> Sequences:
@@ -59,7 +60,7 @@ def read_npz(path: Path) -> Sequences:
             case_times(f"{where}, case {i}", row[: len(case)], len(case))
             for i, (row, case) in enumerate(zip(rows, values, strict=True))
         ]
-    return Sequences(values, labels, times)
+    return warn_if_turned(str(path), Sequences(values, labels, times))
 
 
 def _read_members(path: Path) -> dict[str, tuple[str, np.ndarray]]:

@@ -1,7 +1,7 @@
 """Reading sequences from a file, or from a directory of a training and a test part."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from linoss.data._archive import read_arff, read_ts
@@ -9,7 +9,7 @@ from linoss.data._columns import Chooser, Columns
 from linoss.data._csv import read_csv
 from linoss.data._errors import DataError
 from linoss.data._frames import read_parquet
-from linoss.data._layouts import other_names, sequences_of
+from linoss.data._layouts import HINT, Roles, sequences_of
 from linoss.data._numpy import read_npy, read_npz
 from linoss.data._raw_files import listed, regular_file, shown
 from linoss.data._sequences import Sequences
@@ -20,13 +20,19 @@ ARRAYS: dict[str, Callable[[Path], Sequences]] = {
     ".npz": read_npz,
     ".npy": read_npy,
 }
-TABLES: dict[str, Callable[[Path, Chooser], Columns]] = {
+TABLES: dict[str, Callable[[Path, Chooser, str], Columns]] = {
     ".csv": read_csv,
     ".parquet": read_parquet,
 }
 
 
-def read(path: str | os.PathLike[str], *, label: str | bool | None = None) -> Sequences:
+def read(
+    path: str | os.PathLike[str],
+    *,
+    label: str | int | None = None,
+    case: str | int | None = None,
+    drop: Collection[str | int] = (),
+) -> Sequences:
     r"""Sequences from a file, by its suffix. What cannot be read is a [`linoss.data.DataError`][].
 
     ```python
@@ -50,33 +56,50 @@ def read(path: str | os.PathLike[str], *, label: str | bool | None = None) -> Se
       and sampling times `times`, (time,) or (cases, time), which may all be absent.
     - `.csv`, `.parquet`: wide, a row a case: columns `label, x_0, x_1, ..., z_0, z_1, ...`; or
       long, a row a sample: columns `case, time, label, x, z, ...`. The head of `data/_layouts.py`
-      has the details. In .csv files an empty cell, NaN, NA and ? are missing values.
+      has the details. In .csv files an empty cell, NaN, NA and ? are missing values, and True and
+      False are 1 and 0.
 
     **Arguments:**
 
     - `path`: the file.
-    - `label`: the column of labels in .csv and .parquet files. By default the first of `label`,
-      `class`, `target` and `y` that there is; False for none.
+    - `label`: the column of labels in .csv and .parquet files, by its name or its position: 0 is
+      the first, -1 the last. By default the first of `label`, `class`, `target` and `y` that there
+      is; False for none.
+    - `case`: likewise the column of the names of cases.
+    - `drop`: columns to leave out, likewise.
     """
+    roles = Roles(label, case, tuple(drop))
     file = regular_file(path)
     suffix = file.suffix.lower()
     if suffix in TABLES:
         source = str(file)
-        columns = TABLES[suffix](
-            file, lambda names: [n for n in other_names(source, names, label) if n is not None]
-        )
-        return sequences_of(columns, label)
+        found = roles
+
+        def choose(names: tuple[str, ...]) -> list[str]:
+            nonlocal found
+            found = roles.named(source, names)
+            return found.columns()
+
+        columns = TABLES[suffix](file, choose, HINT)
+        return sequences_of(columns, found)
     if suffix not in ARRAYS:
         raise DataError(
             f"{file}: the suffix is {shown(suffix)}, expected one of {listed([*ARRAYS, *TABLES])}"
         )
-    if label is not None:
-        raise DataError(f"{file}: label is {label!r}, expected None: {suffix} has no named columns")
+    for name, value in (("label", label), ("case", case), ("drop", tuple(drop) or None)):
+        if value is not None:
+            raise DataError(
+                f"{file}: {name} is {value!r}, expected None: {suffix} has no named columns"
+            )
     return ARRAYS[suffix](file)
 
 
 def read_parts(
-    path: str | os.PathLike[str], *, label: str | bool | None = None
+    path: str | os.PathLike[str],
+    *,
+    label: str | int | None = None,
+    case: str | int | None = None,
+    drop: Collection[str | int] = (),
 ) -> tuple[Sequences, Sequences | None]:
     r"""The training part and, where there is one, the test part.
 
@@ -99,13 +122,13 @@ def read_parts(
       `NAME_TEST.ts`, or `train.ts` and `test.ts`, or the same with another suffix of
       [`linoss.data.read`][]. Where there are several names, that of the directory is taken; where
       there are several suffixes, the first in the order of `read`.
-    - `label`: as for `read`.
+    - `label`, `case`, `drop`: as for `read`.
     """
-    folder = Path(path)
+    folder, roles = Path(path), {"label": label, "case": case, "drop": drop}
     if not folder.is_dir():
-        return read(folder, label=label), None
+        return read(folder, **roles), None
     train, test = find_parts(folder)
-    parts = read(train, label=label), None if test is None else read(test, label=label)
+    parts = read(train, **roles), None if test is None else read(test, **roles)
     if parts[1] is not None and parts[1].num_channels != parts[0].num_channels:
         raise DataError(
             f"{test}: has {parts[1].num_channels} channels, expected {parts[0].num_channels} as "

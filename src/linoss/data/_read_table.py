@@ -26,7 +26,12 @@ from linoss.data._frames import columns_of_frame
 from linoss.data._raw_files import listed, regular_file, shown
 from linoss.data._read import TABLES, find_parts
 from linoss.data._table import Table
-from linoss.data._times import time_column
+from linoss.data._times import same_time, time_column
+
+_HINT = (
+    f"a column of series is named {ID_NAMES[-1]}, of times {TIME_NAMES[0]} or {TIME_NAMES[3]}; "
+    "leave out what is no variable"
+)
 
 
 def read_table(path: str | os.PathLike[str]) -> Table:
@@ -54,7 +59,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     suffix = file.suffix.lower()
     if suffix not in TABLES:
         raise DataError(f"{file}: the suffix is {shown(suffix)}, expected {' or '.join(TABLES)}")
-    return _build(TABLES[suffix](file, _other_names))
+    return _build(TABLES[suffix](file, _other_names, _HINT))
 
 
 def read_table_parts(path: str | os.PathLike[str]) -> tuple[Table, Table | None]:
@@ -149,7 +154,7 @@ def _from_frame(frame: Any) -> Table:
             raise DataError("data has an index of several levels, expected them named, or columns")
         frame = frame.reset_index(names="")
     spelled = {str(name): name for name in frame.columns}
-    columns = columns_of_frame("data", frame, _other_names)
+    columns = columns_of_frame("data", frame, _other_names, _HINT)
     _, time_name = _id_and_time(tuple(spelled))
     zone = None if time_name is None else getattr(frame[spelled[time_name]].dtype, "tz", None)
     made = _build(columns, in_index=in_index, timezone=zone, spelled=spelled)
@@ -183,7 +188,11 @@ def _build(
     for code, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         rows = order[start:end]
         title = "" if ids is None else f", series {shown(ids[code])}"
-        _refuse_twice(columns, title, rows, times)
+        twice = times[rows][1:] <= times[rows][:-1]
+        if twice.any():
+            place = int(np.argmax(twice))
+            error = same_time(columns, title, time_name, rows[place : place + 2])
+            raise error if title else DataError(f"{error}, or name series in a column unique_id")
         filled = fill_gaps(
             lambda sample, rows=rows, title=title: columns.where(int(rows[sample])) + title,
             times[rows],
@@ -234,13 +243,3 @@ def _whole(columns: Columns, time_name: str) -> np.ndarray:
             "or whole numbers; number the samples, or leave the column out"
         )
     return times.astype(np.int64)
-
-
-def _refuse_twice(columns: Columns, title: str, rows: np.ndarray, times: np.ndarray) -> None:
-    twice = times[rows][1:] <= times[rows][:-1]
-    if twice.any():
-        row = int(rows[int(np.argmax(twice)) + 1])
-        raise DataError(
-            f"{columns.where(row)}{title}: has a second sample at {times[row]}, expected one for "
-            "each time; remove it, or name the series in a column unique_id"
-        )

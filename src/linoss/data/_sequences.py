@@ -38,6 +38,8 @@ class Batch:
     """(batch, time), float64; the padding goes on with the last time + 1, + 2, ..."""
     labels: np.ndarray | list | None = None
     """As in `Sequences`; a list only where the answers of the cases differ in number."""
+    weights: np.ndarray | None = None
+    """As in `Sequences`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +71,11 @@ class Sequences:
     """Names of the channels."""
     ids: tuple[str, ...] | None = None
     """Names of the cases."""
+    weights: np.ndarray | None = None
+    """(cases,), how much each counts in a loss; None if all count alike."""
 
     def __post_init__(self) -> None:
-        for name in ("labels", "times", "ids"):
+        for name in ("labels", "times", "ids", "weights"):
             field = getattr(self, name)
             if field is not None and len(field) != len(self.values):
                 raise DataError(
@@ -117,6 +121,7 @@ class Sequences:
             None if self.times is None else [self.times[i] for i in chosen],
             self.names,
             None if self.ids is None else tuple(self.ids[i] for i in chosen),
+            None if self.weights is None else self.weights[chosen],
         )
 
     def batch(self, indices: Any, length: int | None = None) -> Batch:
@@ -152,6 +157,7 @@ class Sequences:
             None if complete else observed,
             None if times is None else np.stack([_prolonged(t, length) for t in times]),
             labels,
+            None if self.weights is None else self.weights[chosen],
         )
 
     def _positions(self, indices: Any) -> np.ndarray:

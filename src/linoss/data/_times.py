@@ -58,6 +58,7 @@ def _compact_days(numbers: np.ndarray) -> np.ndarray | None:
     return None if days.isna().any() else days.to_numpy()
 
 
+_ZONE = re.compile(r"\d:\d{2}(:\d{2}(\.\d+)?)? ?(Z|[+-]\d{2}:?(\d{2})?)$")
 _YEAR_LAST = re.compile(
     r"\d{1,2}(?P<between>[/.-])\d{1,2}(?P=between)\d{4}(?P<time>( \d{1,2}:\d{2}(:\d{2})?)?)"
 )
@@ -83,6 +84,14 @@ def _year_last(columns: Columns, name: str, texts: np.ndarray, between: str, tim
 def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
     """Dates in text. Where the year comes last, a day above 12 must decide the order."""
     pandas = optional("pandas", "reading dates")
+    zoned = np.array([_ZONE.search(text) is not None for text in texts])
+    if zoned.any() and not zoned.all():
+        row, other = int(np.argmin(zoned)), int(np.argmax(zoned))
+        raise DataError(
+            f"{columns.where(row)}, column {shown(name)}: {shown(texts[row])} has no time zone, "
+            f"but {shown(texts[other])} has one, expected it in every row or in none; write all "
+            "times in UTC"
+        )
     with refusing(columns.source, f"expected dates in column {shown(name)}"):
         dates = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
         if dates.isna().any() and texts[0][:4].isdigit():
@@ -100,3 +109,36 @@ def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
             "number, or a date such as 2024-01-31 or 2024-01-31 12:00:00, as in the other rows"
         )
     return dates.tz_localize(None).to_numpy()
+
+
+def same_time(columns: Columns, title: str, name: str | None, rows: np.ndarray) -> DataError:
+    """The error for two rows of one series or case that have one time, as they are written."""
+    first, second = sorted(int(row) for row in rows)
+    cells = [str(columns.others[name][row]) if name else str(row) for row in (first, second)]
+    also = f", {shown(cells[0])}" if cells[0] != cells[1] else ""
+    return DataError(
+        f"{columns.where(second)}{title}: has a second sample at {shown(cells[1])}, which is the "
+        f"time of {columns.row(first)}{also}, expected one for each time; remove one"
+    )
+
+
+def shown_time(time: Any) -> str:
+    """A time for errors: a number, or a date without zeros at its end."""
+    if np.asarray(time).dtype.kind != "M":
+        return str(time)
+    return str(np.datetime_as_string(time, unit="auto")).replace("T", " ")
+
+
+_UNITS = {"day": 86400 * 10**9, "hour": 3600 * 10**9, "minute": 60 * 10**9, "second": 10**9}
+_UNITS |= {"millisecond": 10**6, "microsecond": 1000, "nanosecond": 1}
+
+
+def shown_span(span: Any) -> str:
+    """The time between two times for errors: a number, or such as 1 day 12 hours."""
+    if np.asarray(span).dtype.kind != "m":
+        return str(span)
+    rest, words = int(np.timedelta64(span, "ns").astype(np.int64)), []
+    for name, size in _UNITS.items():
+        count, rest = divmod(rest, size)
+        words += [f"{count} {name}{'s' * (count != 1)}"] if count else []
+    return " ".join(words)

@@ -116,7 +116,8 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         elif len(held_out) < _FEWEST:
             self.choice_ = _without_comparison(f"{len(cases)} cases are too few to compare with")
         else:
-            trained = {**shared_with(self, self._trained), **options, "random_state": seed}
+            alone = {"n_oscillators": None, "random_state": seed}
+            trained = {**shared_with(self, self._trained), "n_models": 1, **options, **alone}
             self.linoss_ = self._trained(**trained)
             rest = np.setdiff1d(np.arange(len(cases)), held_out)
             where = {} if folder is None else {"directory": folder / "linoss", "resume": resume}

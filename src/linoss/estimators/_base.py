@@ -2,9 +2,9 @@
 
 import os
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import jax
@@ -14,9 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from linoss._settings import ModelName, SequenceSettings
-from linoss.data import DataError, as_sequences
 from linoss.estimators._described import describe, described, understanding
-from linoss.estimators._listener import Listener, NotANumberWarning
+from linoss.estimators._listener import NotANumberWarning
 from linoss.nn import MIXERS, LinOSS, LinOSSConfig
 from linoss.training import (
     Cases,
@@ -25,10 +24,14 @@ from linoss.training import (
     Progress,
     ProgressLine,
     TrainingConfig,
+    TrainingResult,
+    TrainingStopped,
+    holds_files,
     load_model,
     make_mesh,
-    predict,
+    read_training,
     save_model,
+    together,
     train,
 )
 
@@ -52,6 +55,8 @@ class RunOptions:
     directory: str | os.PathLike[str] | None = None
     resume: bool = False
     on_progress: OnProgress | None = None
+    start: Callable[[LinOSS, Objective], LinOSS] | None = None
+    """The model to start from, made of a new one; None for the new one."""
 
 
 class SequenceEstimator(SequenceSettings, BaseEstimator):
@@ -68,7 +73,43 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         seed: int,
         run: RunOptions,
     ) -> None:
-        """Train a model and set the fitted attributes."""
+        """Train one model and set the fitted attributes."""
+        config = TrainingConfig.from_settings(self, seed, len(training_set))
+        try:
+            with self._shown(objective, run) as run:
+                result = self._run(inputs, objective, training_set, validation_set, config, run)
+        except TrainingStopped as stop:
+            self._take(inputs, objective, stop.result)
+            warn_of_stop(f"{stop.result.steps} of {config.steps} updates")
+            raise
+        self._take(inputs, objective, result)
+
+    def _take(self, inputs: Inputs, objective: Objective, result: TrainingResult) -> None:
+        """Set the fitted attributes of a model."""
+        self.model_, self.inputs_, self.objective_ = result.model, inputs, objective
+        self.history_, self.n_steps_ = result.history, result.steps
+        self.best_metric_ = result.best_metric
+
+    @contextmanager
+    def _shown(self, objective: Objective, run: RunOptions) -> Iterator[RunOptions]:
+        """Options with a callback that shows the progress, too, if it is to be shown."""
+        if not self.verbose:
+            yield run
+            return
+        with ProgressLine(objective.metric) as line:
+            report = run.on_progress
+            yield replace(run, on_progress=line if report is None else together(line, report))
+
+    def _run(
+        self,
+        inputs: Inputs,
+        objective: Objective,
+        training_set: Cases,
+        validation_set: Cases | None,
+        training: TrainingConfig,
+        run: RunOptions,
+    ) -> TrainingResult:
+        """Train a model."""
         config = LinOSSConfig.from_settings(
             self, in_size=inputs.in_size, out_size=objective.out_size, task=objective.task
         )
@@ -78,17 +119,17 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
                 f"times are not evenly spaced, but mixer is {config.mixer!r}, which counts "
                 f"samples; use one of {timed}, or leave out times and pass them as a channel"
             )
-        training = TrainingConfig.from_settings(self, seed)
         if self.patience is not None and validation_set is None:
             raise ValueError(
                 f"patience is {self.patience}, but nothing is held out to see an improvement by; "
                 "set validation_fraction, such as 0.2"
             )
-        line = ProgressLine(objective.metric) if self.verbose else nullcontext()
-        report = run.on_progress
-        with jax.enable_x64(False), line as shown:
-            result = train(
-                LinOSS(config, key=jax.random.key(seed)),
+        if run.resume and run.directory is not None and holds_files(run.directory):
+            training = self._lengthened(training, read_training(run.directory))
+        with jax.enable_x64(False):
+            model = LinOSS(config, key=jax.random.key(training.seed))
+            return train(
+                model if run.start is None else run.start(model, objective),
                 inputs,
                 objective,
                 training_set,
@@ -96,15 +137,19 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
                 training,
                 directory=run.directory,
                 resume=run.resume,
-                on_progress=shown if report is None else _both(report, shown),
+                on_progress=run.on_progress,
                 extra=self._extra(),
                 arrays=self._arrays(),
                 mesh=make_mesh(self.devices),
                 memory=self.memory,
             )
-        self.model_, self.inputs_, self.objective_ = result.model, inputs, objective
-        self.history_, self.n_steps_ = result.history, result.steps
-        self.best_metric_ = result.best_metric
+
+    def _lengthened(self, now: TrainingConfig, before: TrainingConfig | None) -> TrainingConfig:
+        """A training that makes a run longer, with what followed from the steps of the run."""
+        if before is None or now.schedule != "constant" or now.steps <= before.steps:
+            return now
+        names = [n for n in ("warmup", "evaluate_every") if getattr(self, n) is None]
+        return replace(now, **{name: getattr(before, name) for name in names})
 
     def _held_out(self, cases: int) -> int:
         """Number of cases to hold out for validation."""
@@ -113,63 +158,8 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
             fraction = 0.0 if cases < _FEW else 0.1
         return min(round(fraction * cases), cases - 1)
 
-    # ---- Data ----
-
-    def _sequences(self, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any) -> Any:
-        """Convert X to sequences, of as many channels as in fit."""
-        cases, y = as_sequences(self, X, y, times, reset=reset, **checks)
-        if not reset and cases.num_channels != self.inputs_.channels:
-            raise DataError(
-                f"X has {cases.num_channels} channels, expected {self.inputs_.channels}, as in fit"
-            )
-        return cases, y
-
-    def _answers(self, X: Any, times: Any) -> Any:
-        """Predict, in the units and shape of the targets."""
-        check_is_fitted(self)
-        cases, _ = self._sequences(X, None, times, reset=False)
-        if self.inputs_.ignores_times(cases):
-            raise DataError(
-                "times are not evenly spaced, but those of fit were, or there were none, so that "
-                "the model knows of no times; fit with such times"
-            )
-        if not self.inputs_.indicators and any(map(_partly_missing, cases.values)):
-            warnings.warn(
-                "X has steps where some of the channels are missing; fit had none, so that the "
-                "model takes these for the mean of their channel. Fit with such cases, too",
-                stacklevel=3,
-            )
-        with jax.enable_x64(False):
-            found = predict(self.model_, self.inputs_, cases)
-        warn_of_nan("case", found)
-        if isinstance(found, list):
-            return [self.objective_.decode(answers) for answers in found]
-        return self.objective_.decode(found)
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
-
-    def stream(self) -> Listener:
-        """Return a function that takes one sample at a time, in constant memory.
-
-        It returns the prediction for the sequence so far.
-
-        ```python
-        >>> import numpy as np
-        >>> from linoss import LinOSSClassifier
-        >>> waves = np.random.default_rng(0).normal(size=(20, 2, 50))
-        >>> settings = {"steps": 5, "hidden_size": 8, "state_size": 8, "num_blocks": 1}
-        >>> classifier = LinOSSClassifier(**settings).fit(waves, np.arange(20) % 2)
-        >>> listen = classifier.stream()
-        >>> for sample in waves[0].T:
-        ...     probabilities = listen(sample)
-        >>> bool(np.allclose(probabilities, classifier.predict_proba(waves[:1]), atol=1e-5))
-        True
-
-        ```
-        """
-        check_is_fitted(self)
-        return Listener(self)
 
     # ---- What commands ask of any estimator ----
 
@@ -262,18 +252,9 @@ def warn_of_nan(what: str, answers: Any) -> None:
         )
 
 
-def _both(report: OnProgress, shown: OnProgress | None) -> OnProgress:
-    """Combine two callbacks."""
-
-    def tell(progress: Progress) -> None:
-        if shown is not None:
-            shown(progress)
-        report(progress)
-
-    return tell
-
-
-def _partly_missing(case: Any) -> bool:
-    """Whether some channels are missing at a step, and others are not."""
-    missing = np.isnan(case)
-    return bool((missing.any(axis=-1) & ~missing.all(axis=-1)).any())
+def warn_of_stop(done: str) -> None:
+    """Warn that a fit was interrupted, and what of it is there."""
+    warnings.warn(
+        f"fit was interrupted after {done}; the estimator answers by what it has learned so far",
+        stacklevel=4,
+    )

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import train_test_split
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
@@ -14,13 +13,21 @@ from sklearn.utils.validation import column_or_1d
 from linoss._declare import check_settings, documented
 from linoss._settings import ClassifierSettings
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator, drawn_seed
-from linoss.training import Classification, Inputs
+from linoss.estimators._base import OnProgress, RunOptions
+from linoss.estimators._labelled import LabelledEstimator
+from linoss.estimators._oscillators import OscillatorClassifier
+from linoss.estimators._stack import FLOOR, fit_pool, logarithms, pool
+from linoss.training import Classification
 
 
 @documented
-class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
+class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
     """A scikit-learn classifier of sequences.
+
+    Trains `n_models` models, and fits a [`linoss.OscillatorClassifier`][] beside them, unless
+    `n_oscillators` is None. Of fewer than 1000 cases each model leaves out a part of its own,
+    otherwise all leave out the same. Answers for left-out cases decide how much both count in
+    `predict_proba`, and how sure it is, and give an honest accuracy, `left_out_score_`.
 
     ```python
     >>> import numpy as np
@@ -28,14 +35,20 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
     >>> labels = np.arange(60) % 2
     >>> waves = np.sin(np.outer(1 + labels, np.arange(50)) / 5)
     >>> waves += 0.1 * np.random.default_rng(0).normal(size=waves.shape)
-    >>> classifier = LinOSSClassifier(steps=60, hidden_size=16, state_size=16, random_state=0)
+    >>> settings = {"steps": 60, "hidden_size": 16, "state_size": 16, "n_oscillators": 256}
+    >>> classifier = LinOSSClassifier(**settings, random_state=0)
     >>> classifier.fit(waves[:40], labels[:40]).score(waves[40:], labels[40:])
+    1.0
+    >>> classifier.left_out_score_
     1.0
 
     ```
     """
 
-    task = "classification"
+    task, metric = "classification", "accuracy"
+    floor = FLOOR
+    """Added to the probabilities of a source before they are weighed."""
+    _untrained = OscillatorClassifier
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -49,9 +62,11 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
         y: Any = None,
         *,
         times: Any = None,
+        sample_weight: Any = None,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
         on_progress: OnProgress | None = None,
+        start_from: Any = None,
     ) -> "LinOSSClassifier":
         """Train on labelled sequences.
 
@@ -62,9 +77,16 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
         - `y`: a label for each case; None for the labels of [`linoss.data.Sequences`][].
         - `times`: sampling times, if the sampling is irregular: `(time,)`, `(cases, time)` or a
           list of `(length,)` arrays.
+        - `sample_weight`: a weight for each case; one of weight 0 is left out.
         - `directory`: directory of the run and its checkpoints; None to keep none.
         - `resume`: resume the run in `directory`.
         - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
+        - `start_from`: a fitted classifier, or the directory of one, whose weights the training
+          starts from. Parts that fit are kept: blocks of the same sizes, the encoder of as many
+          channels, the head of the same classes. With `verbose` it says which.
+
+        Ctrl-C leaves the estimator fitted by what it has learned so far, warns, and raises a
+        KeyboardInterrupt.
 
         Raises a `ValueError` that names the setting or the argument that is wrong.
         """
@@ -79,40 +101,39 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, SequenceEstimator):
         check_classification_targets(y)
         if len(y) != len(cases):
             raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
-        self.classes_ = np.unique(y)
-        cases = Sequences(cases.values, y, cases.times, cases.names, cases.ids)
-        seed = drawn_seed(self.random_state)
-        training_set, validation_set = self._split(cases, y, seed)
-        inputs = Inputs.from_sequences(training_set, time_channel=bool(self.time_channel))
+        cases = self._cases(X, cases, y, sample_weight)
+        labels = np.asarray(cases.labels)
+        self.classes_, groups = np.unique(labels, return_inverse=True)
         objective = Classification(
             classes=tuple(self.classes_.tolist()),
-            class_weights=self._class_weights(y),
+            class_weights=self._class_weights(labels),
             smoothing=self.label_smoothing,
         )
         run = RunOptions(directory, resume, on_progress)
-        self._train(inputs, objective, training_set, validation_set, seed, run)
+        self._fit(cases, groups, lambda _: objective, run, start_from)
         return self
-
-    def _split(
-        self, cases: Sequences, y: np.ndarray, seed: int
-    ) -> tuple[Sequences, Sequences | None]:
-        """Split into training and validation cases, stratified by class."""
-        held_out = self._held_out(len(cases))
-        _, counts = np.unique(y, return_counts=True)
-        held_out = max(held_out, len(counts)) if held_out else 0
-        if not held_out or held_out > len(cases) - len(counts):
-            return cases, None
-        stratify = y if counts.min() > 1 else None
-        first, second = train_test_split(
-            np.arange(len(cases)), test_size=held_out, random_state=seed, stratify=stratify
-        )
-        return cases.select(np.sort(first)), cases.select(np.sort(second))
 
     def _class_weights(self, y: np.ndarray) -> tuple[float, ...] | None:
         if self.class_weight is None:
             return None
         weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         return tuple(float(weight) for weight in weights)
+
+    def _heard(self, cases: Sequences) -> np.ndarray:
+        return self.oscillators_.predict_proba(cases)
+
+    def _weigh(
+        self, sources: list[np.ndarray], truth: Any, case_weights: np.ndarray | None
+    ) -> np.ndarray:
+        assert isinstance(self.objective_, Classification)
+        return fit_pool(list(map(logarithms, sources)), self.objective_.encode(truth), case_weights)
+
+    def _combine(self, sources: list[np.ndarray]) -> np.ndarray:
+        assert self.weights_ is not None
+        return pool(list(map(logarithms, sources)), self.weights_)
+
+    def _quality(self, answers: np.ndarray, truth: Any) -> float:
+        return float(accuracy_score(truth, self.classes_[answers.argmax(axis=1)]))
 
     def predict_proba(self, X: Any, *, times: Any = None) -> np.ndarray:
         """Probabilities `(cases, classes)`, in the order of `classes_`."""

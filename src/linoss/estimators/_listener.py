@@ -11,7 +11,8 @@ import numpy as np
 
 from linoss import _checks
 from linoss.data import Table
-from linoss.nn import Stream
+from linoss.nn import LinOSS, Stream
+from linoss.training import Inputs, Objective
 
 
 class NotANumberWarning(RuntimeWarning):
@@ -49,17 +50,41 @@ class FunctionListener(AbstractListener):
         return self._answer(sample, time)
 
 
-class Listener(AbstractListener):
-    """A stream of a classifier or a regressor. With `every` it still answers at each step."""
+class Together(AbstractListener):
+    """A stream of several that answer together."""
 
-    def __init__(self, estimator: Any):
-        self._inputs, self._objective = estimator.inputs_, estimator.objective_
+    def __init__(
+        self,
+        listeners: Sequence[AbstractListener],
+        combine: Callable[[list[np.ndarray]], np.ndarray],
+    ):
+        self._listeners, self._combine = listeners, combine
+
+    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
+        """Return what all say after one more sample."""
+        return self._combine([listener(sample, time)[None] for listener in self._listeners])[0]
+
+    def many(self, samples: np.ndarray, times: Sequence[float | None]) -> np.ndarray:
+        """Return the answer after each of several samples that are at hand."""
+        return self._combine([listener.many(samples, times) for listener in self._listeners])
+
+
+class Listener(AbstractListener):
+    """A stream of one model of a classifier or a regressor.
+
+    With `every` it still answers at each step.
+    """
+
+    def __init__(self, inputs: Inputs, objective: Objective, model: LinOSS):
+        self._inputs, self._objective = inputs, objective
         with jax.enable_x64(False):
-            self._stream = Stream(estimator.model_)
+            self._stream = Stream(model)
         self._steps = 0
         self._first: float | None = None
         self._before: float | None = None
         self._good = True
+        self._patch: list[np.ndarray] = []
+        self._seen = False
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return probabilities, or numbers in the units of the targets.
@@ -87,6 +112,25 @@ class Listener(AbstractListener):
         return self._objective.decode(np.stack(answers))
 
     def _answer(self, u: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
+        if self._inputs.patch > 1:
+            return self._answer_to_patch(u, present)
+        return self._step(u, interval, present)
+
+    def _answer_to_patch(self, u: np.ndarray, present: bool) -> np.ndarray:
+        """The answer after a patch that is filled with zeros, and forgotten until it is whole."""
+        self._patch.append(u)
+        self._seen = self._seen or present
+        state = self._stream.state
+        found = self._step(
+            self._inputs.patches(np.stack(self._patch)[None])[0, 0], None, self._seen
+        )
+        if len(self._patch) < self._inputs.patch:
+            self._stream.state = state
+        else:
+            self._patch, self._seen = [], False
+        return found
+
+    def _step(self, u: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
         self._steps += 1
         found = self._stream(u, interval=interval, present=present)
         good = bool(np.isfinite(found).all())

@@ -4,8 +4,6 @@ import os
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_sample_weight
@@ -21,6 +19,7 @@ from linoss.estimators._described import describe, described, understanding
 from linoss.estimators._evidence import Evidence, find_evidence
 from linoss.estimators._listener import FunctionListener
 from linoss.estimators._ridge import Ridge, fit_ridge
+from linoss.estimators._stack import fit_pool, pool
 from linoss.features import STATISTICS, OscillatorFeatures
 from linoss.training import load_arrays, save_arrays
 
@@ -42,10 +41,15 @@ def labelled_cases(
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
     if len(y) != len(cases):
         raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
-    empty = next((i for i, case in enumerate(cases.values) if np.isnan(case).all()), None)
-    if empty is not None:
-        raise DataError(f"case {empty} of X has no value at all; leave it out")
     return cases, y
+
+
+def checked_weights(X: Any, sample_weight: Any) -> np.ndarray:
+    """A weight for each case, at least one of them above 0."""
+    weights = check_sample_weight(sample_weight, X, dtype=np.float64)
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError("sample_weight has entries that are not finite and >= 0")
+    return weights
 
 
 class OscillatorEstimator(OscillatorSettings, BaseEstimator):
@@ -53,6 +57,8 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
 
     features_: OscillatorFeatures
     ridge_: Ridge
+    left_out_: tuple[np.ndarray, np.ndarray]
+    """After `fit`: cases, all or some of very many, and the answers for them by fits without."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -65,9 +71,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
     ) -> tuple[Sequences, np.ndarray, np.ndarray | None]:
         """Cases, answers and weights, without cases of weight 0."""
         if sample_weight is not None:
-            weights = check_sample_weight(sample_weight, X, dtype=np.float64)
-            if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-                raise ValueError("sample_weight has entries that are not finite and >= 0")
+            weights = checked_weights(X, sample_weight)
             used = weights > 0
             cases, y, sample_weight = cases.select(used), y[used], weights[used]
         if len(cases) < 2:
@@ -296,7 +300,8 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
         answers = np.where(place[:, None] == columns, 1.0, -1.0)
         left_out, decision = self._fit_readout(cases, answers, weights)
         truth = place[left_out]
-        self.sharpness_ = _sharpness(_two_sided(decision), truth)
+        self.sharpness_ = float(fit_pool([_two_sided(decision)], truth)[0])
+        self.left_out_ = left_out, self._answer(decision)
         self.left_out_score_ = float(np.mean(_two_sided(decision).argmax(axis=1) == truth))
         return self
 
@@ -325,7 +330,7 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
         return float(accuracy_score(y, self.predict(X, times=times), sample_weight=sample_weight))
 
     def _answer(self, decision: np.ndarray) -> np.ndarray:
-        return softmax(self.sharpness_ * _two_sided(decision), axis=1)
+        return pool([_two_sided(decision)], np.array([self.sharpness_]))
 
     def _fitted(self) -> dict[str, Any]:
         classes = {"classes": self.classes_.tolist(), "objects": self.classes_.dtype == object}
@@ -380,6 +385,7 @@ class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
         cases, answers, weights = self._weighted(X, cases, answers, sample_weight)
         answers = answers.reshape(len(answers), -1)
         left_out, found = self._fit_readout(cases, answers, weights)
+        self.left_out_ = left_out, self._answer(found)
         self.left_out_score_ = float(r2_score(answers[left_out], found))
         return self
 
@@ -413,19 +419,3 @@ def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _two_sided(decision: np.ndarray) -> np.ndarray:
     """A column for each of two classes."""
     return np.concatenate([-decision, decision], axis=1) if decision.shape[1] == 1 else decision
-
-
-def _sharpness(decision: np.ndarray, truth: np.ndarray) -> float:
-    """The factor t for which softmax(t decision) is likeliest for left-out cases.
-
-    One more case, of which all classes are true in equal parts, keeps it finite.
-    """
-    n, classes = decision.shape
-    target = np.full((n, classes), 1 / (classes * (n + 1)))
-    target[np.arange(n), truth] += n / (n + 1)
-
-    def loss(log_t: float) -> float:
-        return -float(np.sum(target * log_softmax(np.exp(log_t) * decision, axis=1)))
-
-    found: Any = minimize_scalar(loss, bounds=(-5, 7), method="bounded")
-    return float(np.exp(found.x))

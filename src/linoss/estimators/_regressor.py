@@ -6,21 +6,25 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.model_selection import train_test_split
 
 from linoss._declare import check_settings, documented
 from linoss._settings import RegressorSettings
 from linoss.data import DataError, Sequences
-from linoss.estimators._base import OnProgress, RunOptions, SequenceEstimator, drawn_seed
-from linoss.training import Inputs, Regression
+from linoss.estimators._base import OnProgress, RunOptions
+from linoss.estimators._labelled import LabelledEstimator
+from linoss.estimators._oscillators import OscillatorRegressor
+from linoss.estimators._stack import fit_mean
+from linoss.training import Regression
 
 
 @documented
-class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
+class LinOSSRegressor(RegressorMixin, RegressorSettings, LabelledEstimator):
     """A scikit-learn regressor of sequences.
 
-    With `every=k` it predicts targets at every k-th step, `(length // k,)` or `(length // k, n)`
-    for each case.
+    As [`linoss.LinOSSClassifier`][], with a [`linoss.OscillatorRegressor`][] beside the models.
+
+    With `every=k` the models alone predict targets at every k-th step, `(length // k,)` or
+    `(length // k, n)` for each case.
 
     ```python
     >>> import numpy as np
@@ -34,7 +38,8 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
     ```
     """
 
-    task = "regression"
+    task, metric = "regression", "R²"
+    _untrained = OscillatorRegressor
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -49,9 +54,11 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
         y: Any = None,
         *,
         times: Any = None,
+        sample_weight: Any = None,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
         on_progress: OnProgress | None = None,
+        start_from: Any = None,
     ) -> "LinOSSRegressor":
         """Train on sequences and their targets.
 
@@ -76,22 +83,35 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
             raise DataError(f"y has {len(y)} targets, expected {len(cases)}, one for each case")
         y = np.asarray(y, np.float64) if self.every is None else list(y)
         self.one_number_ = np.ndim(y[0]) == (0 if self.every is None else 1)
-        cases = Sequences(cases.values, y, cases.times, cases.names, cases.ids)
-        seed, held_out = drawn_seed(self.random_state), self._held_out(len(cases))
-        training_set, validation_set = cases, None
-        if held_out:
-            first, second = train_test_split(
-                np.arange(len(cases)), test_size=held_out, random_state=seed
-            )
-            training_set, validation_set = (
-                cases.select(np.sort(first)),
-                cases.select(np.sort(second)),
-            )
-        inputs = Inputs.from_sequences(training_set, time_channel=bool(self.time_channel))
-        objective = Regression.from_labels(training_set.labels, every=self.every)
+        cases = self._cases(X, cases, y, sample_weight)
         run = RunOptions(directory, resume, on_progress)
-        self._train(inputs, objective, training_set, validation_set, seed, run)
+        self._fit(cases, None, self._objective, run, start_from)
         return self
+
+    def _objective(self, cases: Sequences) -> Regression:
+        return Regression.from_labels(cases.labels, every=self.every)
+
+    def _heard(self, cases: Sequences) -> np.ndarray:
+        return self.oscillators_.predict(cases)
+
+    def _weigh(
+        self, sources: list[np.ndarray], truth: Any, case_weights: np.ndarray | None
+    ) -> np.ndarray | None:
+        if len(sources) == 1:
+            return None
+        return fit_mean(sources, truth.reshape(sources[0].shape), case_weights)
+
+    def _combine(self, sources: list[np.ndarray]) -> np.ndarray:
+        assert self.weights_ is not None
+        return np.tensordot(self.weights_, np.asarray(sources), 1)
+
+    def _quality(self, answers: Any, truth: Any) -> float:
+        """R² over all known targets."""
+        columns = self.objective_.out_size
+        truth = np.concatenate([np.reshape(np.asarray(t, float), (-1, columns)) for t in truth])
+        found = np.concatenate([np.reshape(a, (-1, columns)) for a in answers])
+        known = np.isfinite(truth).all(axis=1)
+        return float(r2_score(truth[known], found[known]))
 
     def predict(self, X: Any, *, times: Any = None) -> Any:
         """Targets in the shape that they had in `fit`; a list if their numbers differ."""
@@ -110,11 +130,7 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, SequenceEstimator):
             return float(r2_score(y, found, sample_weight=sample_weight))
         if sample_weight is not None:
             raise ValueError("sample_weight was given, but every is not None, expected None")
-        columns = 1 if self.one_number_ else self.objective_.out_size
-        truth = np.concatenate([np.asarray(case, float).reshape(-1, columns) for case in y])
-        found = np.concatenate([np.asarray(case).reshape(-1, columns) for case in found])
-        known = np.isfinite(truth).all(axis=1)
-        return float(r2_score(truth[known], found[known]))
+        return self._quality(found, y)
 
     def _fitted(self) -> dict[str, Any]:
         return {**super()._fitted(), "one_number": bool(self.one_number_)}

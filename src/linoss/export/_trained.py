@@ -9,9 +9,8 @@ from linoss.nn import LinOSS
 from linoss.training import Inputs
 
 
-def add_trained(forwards: Part, answer: Part, estimator: Any, label: str) -> Term:
-    """Add a fitted classifier, regressor or forecaster; returns its answer."""
-    model: LinOSS = estimator.model_
+def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, label: str) -> Term:
+    """Add a model of a fitted classifier, regressor or forecaster; returns its answer."""
     refuse(estimator)
     u, present = _inputs(forwards, estimator.inputs_, label, ahead=model.head.horizon is not None)
     hidden = forwards.affine(model.encoder.weight, u, model.encoder.bias)
@@ -35,6 +34,11 @@ def refuse(estimator: Any) -> None:
         raise ValueError(
             "the model reads irregular times, whose steps differ from sample to sample; only "
             "models of regular samples are exported"
+        )
+    if estimator.inputs_.patch > 1:
+        raise ValueError(
+            f"the model reads {estimator.inputs_.patch} samples as one; only models that read one "
+            "at a time are exported: fit with patch=1"
         )
     if config.bidirectional:
         raise ValueError(

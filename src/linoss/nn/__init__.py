@@ -11,7 +11,7 @@ from linoss.nn._mamba import MambaLayer
 from linoss.nn._mixer import AbstractMixer
 from linoss.nn._mixers import MIXERS
 from linoss.nn._model import LinOSS, ModelState
-from linoss.nn._parameters import count_parameters, trainable
+from linoss.nn._parameters import adopt, count_parameters, trainable
 from linoss.nn._recurrent import GRULayer, LSTMLayer
 from linoss.nn._s4d import S4DLayer
 from linoss.nn._s5 import S5Layer
@@ -43,6 +43,7 @@ __all__ = [
     "Samples",
     "Split",
     "Stream",
+    "adopt",
     "count_parameters",
     "kept_products",
     "trainable",

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from linoss._arrays import align, steps
 from linoss._settings import Pooling
+from linoss.nn._pooling import AbstractPooling, make_poolings
 from linoss.nn._samples import Samples
 from linoss.nn._split import WHOLE
 
@@ -87,25 +87,16 @@ class AbstractHead(eqx.Module):
         """The answer at each step of a piece, and the state after it."""
 
 
-class PooledState(eqx.Module):
-    """The sum of the features (or the last ones), and the number of samples."""
-
-    pooled: Float[Array, "*batch hidden"]
-    count: Int[Array, "*batch"]
-
-
 class PooledHead(AbstractHead):
-    """One answer a sequence, from its mean or its last features: classes, or numbers.
-
-    The features of a sequence without any sample are 0.
-    """
+    """One answer a sequence, from features that are pooled over time: classes, or numbers."""
 
     decoder: eqx.nn.Linear
+    poolings: tuple[AbstractPooling, ...]
     pooling: Pooling = eqx.field(static=True)
 
     def __init__(self, hidden_size: int, out_size: int, pooling: Pooling, *, key: PRNGKeyArray):
-        self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
-        self.pooling = pooling
+        self.poolings, self.pooling = make_poolings(pooling, hidden_size), pooling
+        self.decoder = eqx.nn.Linear(len(self.poolings) * hidden_size, out_size, key=key)
 
     @property
     def answers_along_time(self) -> bool:
@@ -128,62 +119,26 @@ class PooledHead(AbstractHead):
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch out"]:
         """The answer for each sequence."""
-        if self.pooling == "mean":
-            pooled = _mean(features, samples)
-        else:
-            pooled = _last(features.values, samples)
-        return affine(self.decoder, pooled)
+        found = [pool.whole(features.values, features.means, samples) for pool in self.poolings]
+        return affine(self.decoder, jnp.concatenate(found, axis=-1))
 
-    def init_state(self, batch_shape: tuple[int, ...]) -> PooledState:
+    def init_state(self, batch_shape: tuple[int, ...]) -> tuple[Any, ...]:
         """No samples seen."""
-        hidden_size, dtype = self.decoder.weight.shape[1], self.decoder.weight.dtype
-        return PooledState(
-            jnp.zeros((*batch_shape, hidden_size), dtype), jnp.zeros(batch_shape, jnp.int32)
-        )
+        hidden_size = self.decoder.weight.shape[1] // len(self.poolings)
+        dtype = self.decoder.weight.dtype
+        return tuple(pool.init_state(batch_shape, hidden_size, dtype) for pool in self.poolings)
 
     def run(
-        self, features: Features, samples: Samples, state: PooledState
-    ) -> tuple[Float[Array, "*batch time out"], PooledState]:
+        self, features: Features, samples: Samples, state: tuple[Any, ...]
+    ) -> tuple[Float[Array, "*batch time out"], tuple[Any, ...]]:
         """The answer after each step."""
         values = features.values
         present = jnp.ones(values.shape[:-1], bool) if samples.mask is None else samples.mask
-        count = state.count[..., None] + jnp.cumsum(present, axis=-1, dtype=jnp.int32)
-        if self.pooling == "mean":
-            added = jnp.cumsum(jnp.where(present[..., None], values, 0), axis=-2)
-            pooled = state.pooled[..., None, :] + added
-            means = pooled / jnp.maximum(count, 1)[..., None].astype(pooled.dtype)
-            answers = affine(self.decoder, means)
-        else:
-            known = jnp.concatenate([state.pooled[..., None, :], values], axis=-2)
-            index = jnp.where(present, 1 + steps(*present.shape), 0)
-            last = jax.lax.cummax(index, axis=index.ndim - 1)
-            pooled = jnp.take_along_axis(known, last[..., None], axis=-2)
-            answers = affine(self.decoder, pooled)
-        return answers, PooledState(pooled[..., -1, :], count[..., -1])
-
-
-def _mean(features: Features, samples: Samples) -> Float[Array, "*batch hidden"]:
-    """The mean features of each sequence."""
-    count, means = samples.count_along_time(), features.means
-    if means is None:
-        where = None if samples.mask is None else samples.mask[..., None]
-        total = jnp.sum(features.values, axis=-2, where=where)
-        means = total / jnp.maximum(count, 1)[..., None].astype(total.dtype)
-    return samples.split.time_means(means, count)
-
-
-def _last(
-    features: Float[Array, "*batch time hidden"], samples: Samples
-) -> Float[Array, "*batch hidden"]:
-    """The features of the last present sample."""
-    if samples.mask is None:
-        present, last = jnp.ones(features.shape[:-2], bool), features[..., -1, :]
-    else:
-        count = jnp.max(jnp.where(samples.mask, 1 + steps(*samples.mask.shape), 0), axis=-1)
-        index = jnp.maximum(count - 1, 0)[..., None, None]
-        present, last = count > 0, jnp.take_along_axis(features, index, axis=-2)[..., 0, :]
-    chosen = samples.split.is_last(present)
-    return samples.split.sum_over_time(jnp.where(chosen[..., None], last, 0))
+        pairs = zip(self.poolings, state, strict=True)
+        found, state = zip(
+            *(pool.run(values, present, before) for pool, before in pairs), strict=True
+        )
+        return affine(self.decoder, jnp.concatenate(found, axis=-1)), state
 
 
 class StepHead(AbstractHead):

@@ -32,6 +32,43 @@ def _is_inexact(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
+def adopt(model: Any, other: Any, *, head: bool = True) -> tuple[Any, list[str], list[str]]:
+    """A model with those parts of another one that fit: encoder, each block, and, if asked, head.
+
+    A part fits if all of its arrays have the same names and shapes. Also returns the names of the
+    parts that were taken, and of those that are new.
+
+    ```python
+    >>> import jax, linoss
+    >>> from linoss.nn import adopt
+    >>> sizes = {"in_size": 3, "hidden_size": 16, "state_size": 8, "num_blocks": 1}
+    >>> config = linoss.LinOSSConfig(**sizes, out_size=5)
+    >>> trained = linoss.LinOSS(config, key=jax.random.key(0))
+    >>> config = linoss.LinOSSConfig(**sizes, out_size=2)
+    >>> new = linoss.LinOSS(config, key=jax.random.key(1))
+    >>> adopt(new, trained)[1:]
+    (['encoder', 'block 1'], ['head'])
+
+    ```
+    """
+    parts = [("encoder", lambda m: m.encoder), ("head", lambda m: m.head)]
+    count = min(len(model.blocks), len(other.blocks))
+    blocks = [(f"block {i + 1}", lambda m, i=i: m.blocks[i]) for i in range(count)]
+    kept, new = [], [f"block {i + 1}" for i in range(count, len(model.blocks))]
+    for name, part in (parts[0], *blocks, parts[1]):
+        mine, theirs = part(model), part(other)
+        same = _shapes(mine) == _shapes(theirs) and (head or name != "head")
+        (kept if same else new).append(name)
+        if same:
+            model = eqx.tree_at(part, model, theirs)
+    return model, kept, new
+
+
+def _shapes(part: Any) -> Any:
+    leaves, structure = jax.tree.flatten(part)
+    return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
 def count_parameters(model: Any, *, buffers: bool = False) -> int:
     """The number of trained numbers of a model; with `buffers`, norms' statistics are included.
 

@@ -61,6 +61,15 @@ class Split(NamedTuple):
         """Sum over the shards of the same sequences."""
         return x if self.time is None else jax.lax.psum(x, self.time)
 
+    def max_over_time(self, x: Array) -> Array:
+        """The largest over the shards of the same sequences."""
+        if self.time is None:
+            return x
+        largest = jax.lax.pmax(jax.lax.stop_gradient(x), self.time)
+        here = (x == largest) & jnp.isfinite(x)  # where the gradient goes
+        zero = self.sum_over_time(jnp.where(here, x - jax.lax.stop_gradient(x), 0))
+        return largest + zero / jnp.maximum(self.sum_over_time(here.astype(x.dtype)), 1)
+
     def cut(self, tree: Any) -> Any:
         """This device's shard of arrays `(batch, time, ...)` that are whole along time."""
         if self.time is None:

@@ -24,7 +24,7 @@ class Stream:
 
     Computes the same as [`linoss.LinOSS.step`][], faster, for samples that come one at a time: by
     one call of a native kernel where there are kernels, else by a compiled program, as for double
-    precision and for schemes that weigh forces.
+    precision, for schemes that weigh forces, and for poolings other than mean and last.
 
     ```python
     >>> import jax, jax.numpy as jnp, linoss
@@ -55,6 +55,7 @@ class Stream:
             and model.blocks[0].is_fused(sample, samples)
             and mixer.native_scheme is not None
             and not mixer.weighs_forces
+            and model.head.on_a_stream.pooling in ("", "mean", "last")
         )
         self._way = (_ByKernel if native else _ByProgram)(model, state)
         self._shape, self._dtype = (*batch_shape, model.config.in_size), sample.dtype

@@ -21,11 +21,12 @@ from linoss.search._space import default_ranges, grid_points, make_space
 from linoss.search._storage import SILENCE, Storage
 from linoss.search._summary import Silence, StudyLine
 from linoss.search._worker import summary_of, work
-from linoss.training import CheckpointError, Progress, TrainingConfig
+from linoss.training import CheckpointError, Progress
 
 TRIALS, BEST, DATABASE = "trials", "best", "study.db"
 _NUMBER_OF_TRIALS = 30
-_HELD_OUT = 0.2
+_HELD_OUT, _STEPS = 0.2, 1000
+_ALONE = {"n_models": 1, "n_oscillators": None, "min_loss": 0.0}
 _METRICS = {
     "LinOSSClassifier": ("accuracy", True),
     "LinOSSRegressor": ("mse", False),
@@ -205,8 +206,17 @@ def _prepared(estimator: Any, seed: int) -> Any:
         changes["random_state"] = seed
     if given["validation_fraction"] is None:
         changes["validation_fraction"] = _HELD_OUT
+    if given["epochs"] is not None:
+        raise ValueError(
+            f"epochs is {given['epochs']}, but trials are compared by steps; set these"
+        )
+    if given["steps"] is None:
+        changes["steps"] = _STEPS
     if given["evaluate_every"] is None:
-        changes["evaluate_every"] = TrainingConfig.from_settings(estimator, seed).evaluate_every
+        changes["evaluate_every"] = max((given["steps"] or _STEPS) // 20, 1)
+    for name, value in _ALONE.items():  # one model, whose evaluations come while it learns
+        if name in given:
+            changes[name] = value
     return _changed_to(estimator, changes)
 
 

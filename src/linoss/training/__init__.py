@@ -3,7 +3,7 @@
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import make_mesh
 from linoss.training._distributed import join_processes, watched
-from linoss.training._errors import CheckpointError, TrainingError
+from linoss.training._errors import CheckpointError, TrainingError, TrainingStopped
 from linoss.training._gather import from_first
 from linoss.training._gradients import Attribution, integrated_gradients
 from linoss.training._inputs import Cases, Inputs, usual_interval
@@ -17,6 +17,7 @@ from linoss.training._saved import (
     load_arrays,
     load_model,
     read_extra,
+    read_training,
     save_arrays,
     save_model,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "TrainingConfig",
     "TrainingError",
     "TrainingResult",
+    "TrainingStopped",
     "Watcher",
     "WindowBatch",
     "Windows",
@@ -56,6 +58,7 @@ __all__ = [
     "make_mesh",
     "predict",
     "read_extra",
+    "read_training",
     "save_arrays",
     "save_model",
     "together",

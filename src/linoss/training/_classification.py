@@ -10,7 +10,7 @@ import numpy as np
 from linoss import _checks
 from linoss.nn import LinOSSConfig
 from linoss.training._inputs import AnyBatch, Cases
-from linoss.training._loss import Loss, check_sizes, labels_of
+from linoss.training._loss import Loss, case_weights, check_sizes, labels_of
 
 Label = str | int | float | bool
 
@@ -103,10 +103,10 @@ class Classification:
 
     def targets(self, batch: AnyBatch, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
         """Targets and weights of a batch."""
-        places = self.encode(batch.labels)
-        if self.class_weights is None:
-            return places, np.ones(places.shape, dtype)
-        return places, np.asarray(self.class_weights, dtype)[places]
+        places, weights = self.encode(batch.labels), np.ones(len(batch.lengths))
+        if self.class_weights is not None:
+            weights *= np.asarray(self.class_weights)[places]
+        return places, case_weights(batch, weights).astype(dtype)
 
     def score(
         self, answers: np.ndarray, targets: np.ndarray, weights: np.ndarray

@@ -1,5 +1,6 @@
 """The settings of a training run: a plain record that can be written down."""
 
+import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -7,6 +8,8 @@ import numpy as np
 
 from linoss import _settings as settings
 from linoss._declare import check_settings, documented, shared_with
+
+_UPDATES, _FEWEST = 30, 100  # updates for n cases: 30 sqrt(n), at least 100
 
 
 @documented
@@ -32,6 +35,7 @@ class TrainingConfig:
     clip_norm: settings.ClipNorm | None = 1.0
     evaluate_every: settings.EvaluateEvery = 100
     patience: settings.Patience | None = None
+    min_loss: settings.MinLoss = 0.0
     minutes: settings.Minutes | None = None
     seed: settings.Seed = 0
 
@@ -43,23 +47,39 @@ class TrainingConfig:
             )
 
     @classmethod
-    def from_settings(cls, chosen: settings.SequenceSettings, seed: int) -> "TrainingConfig":
-        """The training of an estimator's settings.
+    def from_settings(
+        cls, chosen: settings.SequenceSettings, seed: int, cases: int
+    ) -> "TrainingConfig":
+        """The training of an estimator's settings, on so many cases.
 
         ```python
         >>> from linoss._settings import ClassifierSettings
         >>> from linoss.training import TrainingConfig
-        >>> TrainingConfig.from_settings(ClassifierSettings(steps=500), seed=0).warmup
-        50
+        >>> TrainingConfig.from_settings(ClassifierSettings(epochs=10), seed=0, cases=320).steps
+        100
+        >>> TrainingConfig.from_settings(ClassifierSettings(), seed=0, cases=10_000).steps
+        3000
 
         ```
         """
         check_settings(chosen)
         values = shared_with(chosen, cls)
+        devices = chosen.devices[0] if isinstance(chosen.devices, tuple) else chosen.devices or 1
+        batch = min(values["batch_size"], max(cases - cases % devices, 1))
+        values["batch_size"] = batch
+        if chosen.epochs is not None:
+            if chosen.steps is not None:
+                raise ValueError(
+                    f"epochs is {chosen.epochs}, but steps is {chosen.steps}; set one of them"
+                )
+            values["steps"] = max(round(chosen.epochs * (cases // batch)), 1)
+        elif chosen.steps is None:
+            values["steps"] = max(round(_UPDATES * math.sqrt(cases)), _FEWEST)
+        steps = values["steps"]
         if chosen.warmup is None:
-            values["warmup"] = min(100, chosen.steps // 10)
+            values["warmup"] = min(100, steps // 10)
         if chosen.evaluate_every is None:
-            values["evaluate_every"] = max(chosen.steps // 20, 1)
+            values["evaluate_every"] = max(steps // 20, 1)
         return cls(**values, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:

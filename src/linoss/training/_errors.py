@@ -19,6 +19,22 @@ class TrainingError(RuntimeError):
         self.result = result
 
 
+class TrainingStopped(KeyboardInterrupt):
+    """Ctrl-C has stopped a training. `result` holds its state, as `train` would return it.
+
+    ```python
+    >>> from linoss.training import TrainingStopped
+    >>> issubclass(TrainingStopped, KeyboardInterrupt)
+    True
+
+    ```
+    """
+
+    def __init__(self, result: Any):
+        super().__init__(f"training was stopped after {result.steps} updates")
+        self.result = result
+
+
 class CheckpointError(ValueError):
     """A directory or a file of a model or a run cannot be used.
 

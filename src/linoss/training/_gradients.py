@@ -10,6 +10,7 @@ Gauss-Legendre sum, with twice as many nodes until that holds. What is missing s
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +76,7 @@ def integrated_gradients(
     given = inputs(cases.batch([0], inputs.padded_length(length)), dtype=dtype)
     given = {name: x for name, x in given.items() if name != "future" and x is not None}
     u = given.pop("u")
-    each = u.reshape(1, -1, inputs.in_size)  # samples
+    each = u.reshape(1, -1, inputs.in_size // inputs.patch)  # samples
     direction = np.zeros_like(each)
     direction[..., inputs.of_values] = each[..., inputs.of_values]
     direction = direction.reshape(u.shape)
@@ -107,7 +108,7 @@ def integrated_gradients(
 
 @partial(jax.jit, static_argnames=("engine",))
 def _slopes(
-    model: LinOSS, u: Array, given: dict[str, Array], weights: Array, *, engine: str
+    model: LinOSS, u: Array, given: dict[str, Any], weights: Array, *, engine: str
 ) -> tuple[Array, Array]:
     """Of each answer the gradients at several inputs, summed with weights; and the answers."""
     answers, pull = jax.vjp(lambda u: model(u, **given, engine=engine), u)

@@ -49,7 +49,8 @@ class Inputs:
 
     The channels of the model are, in this order: time (if `time_channel`), the data's channels,
     and one for each of them that is 1 where its value is missing (if `indicators`). A value that
-    is missing is 0 after scaling; a sample of which nothing is there is masked out.
+    is missing is 0 after scaling; a sample of which nothing is there is masked out. With `patch`
+    the model reads so many samples as one; the last patch of a case is filled with zeros.
 
     ```python
     >>> import numpy as np
@@ -77,6 +78,8 @@ class Inputs:
     """With a first channel t / L: time since the first sample by the longest training length."""
     interval: int | float | None = None
     """The usual time between samples, for irregular sampling; None where it is regular."""
+    patch: int = 1
+    """Samples that the model reads as one."""
 
     def __post_init__(self) -> None:
         _checks.positive_integer("channels", self.channels)
@@ -85,8 +88,13 @@ class Inputs:
         _checks.number("lengths[1]", longest, "a number >= lengths[0]", lambda x: x >= shortest)
         _checks.boolean_option("indicators", self.indicators)
         _checks.boolean_option("time_channel", self.time_channel)
+        _checks.positive_integer("patch", self.patch)
         if self.interval is not None:
             _checks.positive_number("interval", self.interval)
+            if self.patch > 1:
+                raise ValueError(
+                    f"patch is {self.patch}, but the times are not evenly spaced; use patch=1"
+                )
         if self.scaling is not None:
             _checks.shape("scaling.mean", self.scaling.mean, (self.channels,))
 
@@ -99,6 +107,7 @@ class Inputs:
         indicators: bool | None = None,
         time_channel: bool = False,
         irregular: bool | None = None,
+        patch: int = 1,
     ) -> "Inputs":
         """Inputs for training cases, which are read one at a time.
 
@@ -109,6 +118,7 @@ class Inputs:
         - `indicators`: by default, if a value is missing in them.
         - `time_channel`: see above.
         - `irregular`: by default, if they have times that are not evenly spaced.
+        - `patch`: see above.
         """
         if not len(cases):
             raise ValueError("cases is empty, expected at least one")
@@ -129,11 +139,17 @@ class Inputs:
             indicators=indicators,
             time_channel=time_channel,
             interval=interval,
+            patch=patch,
         )
 
     @property
     def in_size(self) -> int:
         """Channels of the model's input."""
+        return self.patch * self._width
+
+    @property
+    def _width(self) -> int:
+        """Numbers of one sample."""
         return self.channels * (1 + self.indicators) + self.time_channel
 
     @property
@@ -175,9 +191,10 @@ class Inputs:
     ) -> dict[str, np.ndarray | None]:
         """The arguments of the model for a batch; without lengths and mask if not `masked`."""
         _checks.shape("batch.values", batch.values, ("cases", "time", self.channels))
-        there = np.arange(batch.values.shape[1]) < batch.lengths[:, None]
+        inside = np.arange(batch.values.shape[1]) < batch.lengths[:, None]
+        there = inside
         if batch.observed is not None:
-            there &= batch.observed.any(axis=-1)
+            there = inside & batch.observed.any(axis=-1)
         observed = there[..., None] if batch.observed is None else batch.observed
         time, intervals = np.arange(batch.values.shape[1])[None], None
         if self.interval is not None:
@@ -187,15 +204,28 @@ class Inputs:
             intervals = _intervals(time, there).astype(dtype)
         future = None
         if isinstance(batch, WindowBatch):
+            if self.patch > 1:
+                raise ValueError(f"patch is {self.patch}, expected 1 for forecasts")
             ahead = batch.lengths[:, None] + np.arange(batch.future.shape[1])
             future = self.arrange(batch.future, batch.future_observed, ahead, dtype)
+        u = self.arrange(batch.values, observed, time, dtype)
+        if self.patch > 1:
+            u[~inside] = 0
         return {
-            "u": self.arrange(batch.values, observed, time, dtype),
-            "lengths": batch.lengths if masked else None,
-            "mask": there if masked else None,
+            "u": self.patches(u),
+            "lengths": -(-batch.lengths // self.patch) if masked else None,
+            "mask": np.asarray(self.patches(there[..., None]).any(axis=-1)) if masked else None,
             "intervals": intervals,
             "future": future,
         }
+
+    def patches(self, samples: np.ndarray) -> np.ndarray:
+        """Samples `(cases, time, n)` as patches `(cases, time / patch, patch n)`."""
+        if self.patch == 1:
+            return samples
+        cases, time, n = samples.shape
+        filled = np.pad(samples, ((0, 0), (0, -time % self.patch), (0, 0)))
+        return filled.reshape(cases, -1, self.patch * n)
 
     def arrange(
         self, values: np.ndarray, observed: np.ndarray, time: np.ndarray, dtype: Any = np.float32
@@ -205,7 +235,7 @@ class Inputs:
         `time` is since the first sample, in usual intervals.
         """
         scaled = values if self.scaling is None else self.scaling.apply(values)
-        u = np.empty((*values.shape[:2], self.in_size), dtype)
+        u = np.empty((*values.shape[:2], self._width), dtype)
         if self.time_channel:
             u[..., 0] = time / self.lengths[1]
         with np.errstate(over="ignore"):  # an overflow shows in the loss
@@ -228,6 +258,7 @@ class Inputs:
             "indicators": bool(self.indicators),
             "time_channel": bool(self.time_channel),
             "interval": self.interval,
+            "patch": self.patch,
         }
 
     @classmethod
@@ -241,6 +272,7 @@ class Inputs:
             indicators=plain["indicators"],
             time_channel=plain["time_channel"],
             interval=plain["interval"],
+            patch=plain["patch"],
         )
 
 

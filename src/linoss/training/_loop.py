@@ -91,7 +91,7 @@ class Loop:
                 self._record()
                 saved = looked = time.monotonic()
                 self._report(first)
-            if self.place >= config.steps or self._is_out_of_patience():
+            if self.place >= config.steps or self._gains_nothing():
                 self._warn_if_useless()
                 return self.result(self.state)
             before = self.state.carry
@@ -187,8 +187,11 @@ class Loop:
     def _last_record(self) -> Record | None:
         return self.history[self.state.records - 1] if self.state.records else None
 
-    def _is_out_of_patience(self) -> bool:
-        return self.config.patience is not None and self.state.stale >= self.config.patience
+    def _gains_nothing(self) -> bool:
+        """Whether patience is at its end, or nearly nothing is left of the loss."""
+        patience, last = self.config.patience, self._last_record()
+        learned = last is not None and last["loss"] < self.config.min_loss
+        return learned or (patience is not None and self.state.stale >= patience)
 
     def _record(self) -> None:
         """Evaluate, append to the history, and write a checkpoint."""
@@ -236,7 +239,7 @@ class Loop:
             best_step=state.best_step,
             best_metric=state.best_metric,
             steps=state.step,
-            stopped_early=self._is_out_of_patience(),
+            stopped_early=self._gains_nothing(),
         )
 
     def _report(self, first: tuple[int, float] | None) -> None:
@@ -261,6 +264,7 @@ class Loop:
                 metric,
                 state.best_metric,
                 eta,
+                self.order.batches_per_epoch,
                 learning_rate=self.rates(self.last_place),
                 gradient_norm=float(self.gradient_norm),
                 cases_per_second=pace,
@@ -314,6 +318,7 @@ class Loop:
         arguments = self.inputs(batch, dtype=np.float64)
         u = arguments["u"]
         assert u is not None
+        u = u.reshape(len(u), -1, u.shape[-1] // self.inputs.patch)
         case, when, channel = np.unravel_index(np.argmax(np.abs(u)), u.shape)
         value = u[case, when, channel]
         if np.isfinite(value) and abs(value) < _HUGE:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from linoss import _checks
 from linoss.nn import LinOSSConfig
-from linoss.training._inputs import Cases
+from linoss.training._inputs import AnyBatch, Cases
 from linoss.training._scaling import Scaling
 
 
@@ -61,6 +61,12 @@ def scaled_targets(
     there = ~np.isnan(targets)
     scaled = targets if scaling is None else scaling.apply(targets)
     return np.where(there, scaled, 0).astype(dtype), there.astype(dtype)
+
+
+def case_weights(batch: AnyBatch, weights: np.ndarray) -> np.ndarray:
+    """Weights of targets `(cases, ...)`, times those of the cases."""
+    own = getattr(batch, "weights", None)
+    return weights if own is None else weights * own.reshape(-1, *[1] * (weights.ndim - 1))
 
 
 def sum_of_errors(errors: np.ndarray, weights: np.ndarray) -> tuple[float, float]:

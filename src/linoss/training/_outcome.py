@@ -24,4 +24,4 @@ class TrainingResult:
     steps: int
     """Updates made."""
     stopped_early: bool
-    """Whether patience ended the run."""
+    """Whether the run ended because nothing more was to be gained."""

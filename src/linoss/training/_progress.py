@@ -15,8 +15,8 @@ class Progress:
 
     ```python
     >>> from linoss.training import Progress
-    >>> Progress(step=50, steps=100, loss=0.5, metric=0.9, best=0.9, eta=61.0).text("accuracy")
-    'step 50/100  loss 0.5  accuracy 0.9  best 0.9  ETA 1 min 01 s'
+    >>> Progress(50, 100, loss=0.5, metric=0.9, best=0.9, eta=61.0, epoch=20).text("accuracy")
+    'step 50/100  epoch 2.5/5  loss 0.5  validation accuracy 0.9  best 0.9  ETA 1 min 01 s'
 
     ```
     """
@@ -33,6 +33,12 @@ class Progress:
     """The best so far."""
     eta: float | None
     """Seconds left, if it runs to the end; None while unknown."""
+    epoch: int = 1
+    """Updates of one pass over the training cases."""
+    model: int = 1
+    """Which of several models this is."""
+    models: int = 1
+    """Number of models that are trained in turn."""
     learning_rate: float | None = None
     """That of the last update."""
     gradient_norm: float | None = None
@@ -41,10 +47,14 @@ class Progress:
     """Cases in updates, with evaluations and checkpoints between them; None while unknown."""
 
     def text(self, metric: str) -> str:
-        """One line, in which the metric has this name."""
-        parts = [f"step {self.step}/{self.steps}", f"loss {self.loss:.4g}"]
+        """One line, in which the metric, that of held-out cases, has this name."""
+        parts = [f"model {self.model}/{self.models}"] if self.models > 1 else []
+        parts.append(f"step {self.step}/{self.steps}")
+        if self.epoch > 1:
+            parts.append(f"epoch {self.step / self.epoch:.3g}/{self.steps / self.epoch:.3g}")
+        parts.append(f"loss {self.loss:.4g}")
         if self.metric is not None:
-            parts += [f"{metric} {self.metric:.4g}", f"best {self.best:.4g}"]
+            parts += [f"validation {metric} {self.metric:.4g}", f"best {self.best:.4g}"]
         if self.eta is not None and self.step < self.steps:
             parts.append(f"ETA {duration(self.eta)}")
         return "  ".join(parts)
@@ -83,6 +93,8 @@ class ProgressLine:
         text = progress.text(self._metric)
         if self._line.is_live:
             self._line.show(text)
-        elif progress.step >= self._next:
-            self._next = progress.step + progress.steps / _LINES
+            return
+        done = (progress.model - 1) * progress.steps + progress.step
+        if done >= self._next:
+            self._next = done + progress.models * progress.steps / _LINES
             self._line.keep(text)

@@ -8,7 +8,14 @@ import numpy as np
 from linoss import _checks
 from linoss.nn import LinOSSConfig
 from linoss.training._inputs import AnyBatch, Cases
-from linoss.training._loss import Loss, check_sizes, labels_of, scaled_targets, sum_of_errors
+from linoss.training._loss import (
+    Loss,
+    case_weights,
+    check_sizes,
+    labels_of,
+    scaled_targets,
+    sum_of_errors,
+)
 from linoss.training._scaling import Scaling
 
 
@@ -80,7 +87,8 @@ class Regression:
             for row, label in enumerate(batch.labels):
                 answers = int(batch.lengths[row]) // self.every
                 targets[row, :answers] = _columns("labels", label)
-        return scaled_targets(targets, self.scaling, dtype)
+        scaled, there = scaled_targets(targets, self.scaling, dtype)
+        return scaled, case_weights(batch, there).astype(dtype)
 
     def score(
         self, answers: np.ndarray, targets: np.ndarray, weights: np.ndarray

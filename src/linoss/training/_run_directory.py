@@ -115,6 +115,7 @@ class RunDirectory:
         longer = TrainingConfig.from_dict(training).goes_on(before.get("training"))
         if longer:
             before["training"] = training
+            _lengthen(before, description)
         _check_same(config, before, description)
         state, digest = self._read_state(fresh)
         history = self._cut_history(state.records, digest)
@@ -185,6 +186,13 @@ class RunDirectory:
         return [json.loads(line) for line in lines]
 
 
+def _lengthen(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Let the settings of an estimator that was saved with a run say how long it is now."""
+    saved, found = (part.get("extra", {}).get("parameters") for part in (before, now))
+    if isinstance(saved, dict) and isinstance(found, dict):
+        saved.update({name: found[name] for name in ("steps", "epochs") if name in found})
+
+
 def _line(record: Record) -> bytes:
     return json.dumps(record, allow_nan=False).encode() + b"\n"
 
@@ -194,8 +202,28 @@ def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None
     parts = ("model", "inputs", "objective", "training", "data", "extra", "arrays")
     before = {part: before.get(part) for part in parts}
     found = first_difference(before, {part: now[part] for part in parts})
-    if found is not None:
-        raise CheckpointError(
-            f"{path}: {'.'.join(found.path)} is {found.before!r} in the run, but {found.now!r} "
-            "now; resume with the settings of the run, or train in another directory"
+    if found is None:
+        return
+    if found.path == ("training", "steps"):
+        rate = before["training"].get("schedule")
+        why = (
+            "its learning rate falls to 0 there; only a run at a constant learning rate "
+            "(schedule='constant') can be made longer"
+            if rate == "cosine"
+            else "it can only be made longer, and only where it was evaluated at its end"
         )
+        raise CheckpointError(
+            f"{path}: the run has {found.before} updates, and {found.now} were asked for, but "
+            f"{why}. To learn more from what it has learned, begin another one: start_from, or "
+            "linoss fit --from"
+        )
+    differs = f"{'.'.join(found.path)} is {found.before!r} in the run, but {found.now!r} now"
+    if found.path[0] in ("inputs", "data"):
+        differs = differs if isinstance(found.now, int) else f"{found.path[1]} differs"
+        raise CheckpointError(
+            f"{path}: the data are not those of the run ({differs}); resume with the same data, or "
+            "train in another directory"
+        )
+    raise CheckpointError(
+        f"{path}: {differs}; resume with the settings of the run, or train in another directory"
+    )

@@ -218,6 +218,27 @@ def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
     return extra
 
 
+def read_training(directory: str | os.PathLike[str]) -> TrainingConfig | None:
+    """The settings of the training in a directory; None if a model was only saved there.
+
+    ```python
+    >>> from linoss.training import CheckpointError, read_training
+    >>> try:
+    ...     read_training("no/such/directory")
+    ... except CheckpointError as error:
+    ...     print(error)
+    no/such/directory/config.json: not there, expected a directory that save_model or train wrote
+
+    ```
+    """
+    path = Path(directory) / CONFIG
+    training = read_json(path, _FORMAT).get("training")
+    try:
+        return None if training is None else TrainingConfig.from_dict(training)
+    except NOT_UNDERSTOOD as error:
+        raise CheckpointError(f"{path}: cannot be understood: {error!r}") from None
+
+
 def holds_files(directory: str | os.PathLike[str]) -> bool:
     """Whether a model, an estimator or a run was written into a directory, or begun there.
 

@@ -16,6 +16,7 @@ from linoss.dynamics import SCHEMES
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import Devices
+from linoss.training._errors import TrainingStopped
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._loop import Loop
 from linoss.training._objectives import Objective
@@ -75,7 +76,8 @@ def train(
       of blocks, instead of computing them again. Results do not depend on it.
 
     A loss that is not finite ends the run with a [`linoss.training.TrainingError`][]; its `result`
-    and `directory` hold the last good state. Ctrl-C leaves a checkpoint in `directory`.
+    and `directory` hold the last good state. Ctrl-C leaves a checkpoint in `directory` and raises a
+    [`linoss.training.TrainingStopped`][], a KeyboardInterrupt, whose `result` is what there is.
 
     ```python
     >>> import jax, linoss, numpy as np
@@ -119,7 +121,7 @@ def train(
     if directory is None:
         if resume:
             raise ValueError("resume is True, but directory is None; pass the directory of the run")
-        return loop.run(save_every)
+        return _stoppable(loop, save_every)
     data = {"training": _facts(training_set), "validation": _facts(validation_set)}
     description = describe(model, inputs, objective, extra, arrays, config, data)
     if not devices.writes:
@@ -131,10 +133,20 @@ def train(
         else:
             loop.files.create(description, loop.state)
         try:
-            return loop.run(save_every)
+            return _stoppable(loop, save_every)
         except (KeyboardInterrupt, SystemExit):
             loop.save_if_good()
             raise
+
+
+def _stoppable(loop: Loop, save_every: int | float | None) -> TrainingResult:
+    """Run it; an interrupt carries what there is."""
+    try:
+        return loop.run(save_every)
+    except KeyboardInterrupt:
+        if int(loop.state.carry.bad_step) >= 0 or loop.state.step == 0:
+            raise
+        raise TrainingStopped(loop.result(loop.state)) from None
 
 
 def _warn_of_cut_steps(model: LinOSS, inputs: Inputs) -> None:

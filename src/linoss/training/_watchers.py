@@ -19,7 +19,7 @@ from linoss.training._progress import Progress
 class Watcher(Protocol):
     """Is called with the progress of a training, a few times a second at most."""
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Progress, /) -> None:
         """Take note of it. What it raises ends the training."""
         ...
 

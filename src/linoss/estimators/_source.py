@@ -1,0 +1,44 @@
+"""Models to start a training from."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from linoss._stderr import say
+from linoss.nn import LinOSS, adopt
+from linoss.training import Objective
+
+
+@dataclass(frozen=True)
+class Source:
+    """A fitted estimator whose models others start from."""
+
+    estimator: Any
+    verbose: int | bool
+
+    @classmethod
+    def of(cls, start_from: Any, kind: type[Any], verbose: int | bool) -> "Source":
+        """From a fitted estimator, or the directory of one of this kind."""
+        if isinstance(start_from, str | os.PathLike):
+            start_from = kind.load(start_from)
+        if not hasattr(start_from, "models_"):
+            raise ValueError(
+                f"start_from is {start_from!r}, expected the directory of a run, or a fitted "
+                f"{kind.__name__}"
+            )
+        return cls(start_from, verbose)
+
+    def __call__(self, k: int, model: LinOSS, objective: Objective) -> LinOSS:
+        """The k-th new model with all parts of the k-th model of the source that fit."""
+        models, before = self.estimator.models_, self.estimator.objective_
+        same = getattr(before, "classes", None) == getattr(objective, "classes", None)
+        started, kept, new = adopt(model, models[k % len(models)], head=same)
+        if not kept:
+            raise ValueError(
+                "nothing of the model of start_from fits: its settings are "
+                f"{models[0].config}, now they are {model.config}"
+            )
+        if self.verbose and k == 0:
+            say(f"Kept of the model that it starts from: {', '.join(kept)}")
+            say(f"New: {', '.join(new) or 'nothing'}")
+        return started

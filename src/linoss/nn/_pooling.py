@@ -1,0 +1,204 @@
+"""Pooling: from the features of all samples to those of a whole sequence.
+
+| | features of a sequence |
+|---|---|
+| `mean` | their mean |
+| `last` | those of the last sample |
+| `max` | the largest of each |
+| `attention` | Σ aₙ xₙ / Σ aₙ with aₙ = exp(w·xₙ), weights that are learned |
+
+Several, such as `"mean+max"`, stand side by side. Those of a sequence without any sample are 0.
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from linoss._arrays import steps
+from linoss.nn._samples import Samples
+
+Values = Float[Array, "*batch time hidden"]
+Pooled = Float[Array, "*batch hidden"]
+
+
+class PooledState(eqx.Module):
+    """What is known of the features so far, and the number of samples."""
+
+    pooled: Float[Array, "*batch hidden"]
+    count: Int[Array, "*batch"]
+
+
+class AbstractPooling(eqx.Module):
+    """One way of pooling."""
+
+    @abc.abstractmethod
+    def whole(self, values: Values, means: Pooled | None, samples: Samples) -> Pooled:
+        """The features of each sequence; `means` are over this device's samples, if known."""
+
+    def init_state(self, batch_shape: tuple[int, ...], hidden: int, dtype: Any) -> Any:
+        """The state before the first sample."""
+        return PooledState(
+            jnp.zeros((*batch_shape, hidden), dtype), jnp.zeros(batch_shape, jnp.int32)
+        )
+
+    @abc.abstractmethod
+    def run(self, values: Values, present: Bool[Array, "*batch time"], state: Any) -> Any:
+        """The features of the samples up to each one of a piece, and the state after it."""
+
+
+class Mean(AbstractPooling):
+    """The mean."""
+
+    def whole(self, values: Values, means: Pooled | None, samples: Samples) -> Pooled:
+        """The mean of all present samples."""
+        count = samples.count_along_time()
+        if means is None:
+            where = None if samples.mask is None else samples.mask[..., None]
+            total = jnp.sum(values, axis=-2, where=where)
+            means = total / jnp.maximum(count, 1)[..., None].astype(total.dtype)
+        return samples.split.time_means(means, count)
+
+    def run(
+        self, values: Values, present: Bool[Array, "*batch time"], state: PooledState
+    ) -> tuple[Values, PooledState]:
+        """By a sum so far."""
+        count = _counted(present, state.count)
+        added = jnp.cumsum(jnp.where(present[..., None], values, 0), axis=-2)
+        total = state.pooled[..., None, :] + added
+        means = total / jnp.maximum(count, 1)[..., None].astype(total.dtype)
+        return means, PooledState(total[..., -1, :], count[..., -1])
+
+
+class Last(AbstractPooling):
+    """The last sample."""
+
+    def whole(self, values: Values, means: Pooled | None, samples: Samples) -> Pooled:
+        """The features of the last present sample."""
+        if samples.mask is None:
+            present, last = jnp.ones(values.shape[:-2], bool), values[..., -1, :]
+        else:
+            count = jnp.max(jnp.where(samples.mask, 1 + steps(*samples.mask.shape), 0), axis=-1)
+            index = jnp.maximum(count - 1, 0)[..., None, None]
+            present, last = count > 0, jnp.take_along_axis(values, index, axis=-2)[..., 0, :]
+        chosen = samples.split.is_last(present)
+        return samples.split.sum_over_time(jnp.where(chosen[..., None], last, 0))
+
+    def run(
+        self, values: Values, present: Bool[Array, "*batch time"], state: PooledState
+    ) -> tuple[Values, PooledState]:
+        """By the last one so far."""
+        known = jnp.concatenate([state.pooled[..., None, :], values], axis=-2)
+        index = jnp.where(present, 1 + steps(*present.shape), 0)
+        last = jax.lax.cummax(index, axis=index.ndim - 1)
+        found = jnp.take_along_axis(known, last[..., None], axis=-2)
+        return found, PooledState(found[..., -1, :], _counted(present, state.count)[..., -1])
+
+
+class Max(AbstractPooling):
+    """The largest of each feature."""
+
+    def whole(self, values: Values, means: Pooled | None, samples: Samples) -> Pooled:
+        """The largest of all present samples."""
+        if samples.mask is not None:
+            values = jnp.where(samples.mask[..., None], values, -jnp.inf)
+        largest = samples.split.max_over_time(jnp.max(values, axis=-2))
+        return jnp.where(jnp.isneginf(largest), 0, largest)
+
+    def run(
+        self, values: Values, present: Bool[Array, "*batch time"], state: PooledState
+    ) -> tuple[Values, PooledState]:
+        """By the largest so far."""
+        before = jnp.where(state.count[..., None] > 0, state.pooled, -jnp.inf)[..., None, :]
+        known = jnp.where(present[..., None], values, -jnp.inf)
+        largest = jnp.maximum(jax.lax.cummax(known, axis=known.ndim - 2), before)
+        largest = jnp.where(jnp.isneginf(largest), 0, largest)
+        return largest, PooledState(largest[..., -1, :], _counted(present, state.count)[..., -1])
+
+
+class AttentionState(eqx.Module):
+    """Of the samples so far: the largest exponent t, Σ exp(w·xₙ - t) and Σ exp(w·xₙ - t) xₙ."""
+
+    top: Float[Array, "*batch"]
+    total: Float[Array, "*batch"]
+    pooled: Float[Array, "*batch hidden"]
+
+
+class Attention(AbstractPooling):
+    """A mean whose weights are learned: at first, that of all samples."""
+
+    query: Float[Array, " hidden"]
+
+    def whole(self, values: Values, means: Pooled | None, samples: Samples) -> Pooled:
+        """Σ aₙ xₙ / Σ aₙ."""
+        score, split = values @ self.query, samples.split
+        if samples.mask is not None:
+            score = jnp.where(samples.mask, score, -jnp.inf)
+        top = split.max_over_time(jnp.max(jax.lax.stop_gradient(score), axis=-1))
+        share = jnp.exp(score - jnp.where(jnp.isneginf(top), 0, top)[..., None])
+        if samples.mask is not None:
+            values = jnp.where(samples.mask[..., None], values, 0)
+        total = split.sum_over_time(jnp.sum(share, axis=-1))
+        pooled = split.sum_over_time(jnp.einsum("...t,...th->...h", share, values))
+        return pooled / jnp.where(total > 0, total, 1)[..., None]
+
+    def init_state(self, batch_shape: tuple[int, ...], hidden: int, dtype: Any) -> AttentionState:
+        """No samples seen."""
+        none = jnp.zeros(batch_shape, dtype)
+        return AttentionState(none, none, jnp.zeros((*batch_shape, hidden), dtype))
+
+    def run(
+        self, values: Values, present: Bool[Array, "*batch time"], state: AttentionState
+    ) -> tuple[Values, AttentionState]:
+        """By sums so far, which are scaled down where the largest exponent rises."""
+        there = present.astype(values.dtype)
+        pieces = AttentionState(values @ self.query, there, values * there[..., None])
+        all_pieces = jax.tree.map(
+            lambda before, piece: jnp.concatenate(
+                [jnp.expand_dims(before, present.ndim - 1), piece], axis=present.ndim - 1
+            ),
+            state,
+            pieces,
+        )
+        found = jax.lax.associative_scan(_joined, all_pieces, axis=present.ndim - 1)
+        found = jax.tree.map(
+            lambda x: jax.lax.slice_in_dim(x, 1, None, axis=present.ndim - 1), found
+        )
+        pooled = found.pooled / jnp.where(found.total > 0, found.total, 1)[..., None]
+        last = jax.tree.map(
+            lambda x: jax.lax.index_in_dim(x, -1, axis=present.ndim - 1, keepdims=False), found
+        )
+        return pooled, last
+
+
+def _joined(one: AttentionState, two: AttentionState) -> AttentionState:
+    """The state after the samples of both; one without samples has no say in the exponent."""
+    top = jnp.where(
+        one.total == 0, two.top, jnp.where(two.total == 0, one.top, jnp.maximum(one.top, two.top))
+    )
+    first = jnp.where(one.total == 0, 0, jnp.exp(jnp.minimum(one.top - top, 0)))
+    second = jnp.where(two.total == 0, 0, jnp.exp(jnp.minimum(two.top - top, 0)))
+    return AttentionState(
+        top,
+        first * one.total + second * two.total,
+        first[..., None] * one.pooled + second[..., None] * two.pooled,
+    )
+
+
+def _counted(present: Bool[Array, "*batch time"], before: Int[Array, "*batch"]) -> Array:
+    return before[..., None] + jnp.cumsum(present, axis=-1, dtype=before.dtype)
+
+
+def make_poolings(name: str, hidden: int) -> tuple[AbstractPooling, ...]:
+    """The ways of pooling that a name stands for."""
+    kinds: dict[str, Any] = {
+        "mean": Mean,
+        "last": Last,
+        "max": Max,
+        "attention": lambda: Attention(jnp.zeros(hidden)),
+    }
+    return tuple(kinds[way]() for way in name.split("+"))

@@ -1,0 +1,75 @@
+"""How much each of several sources counts: against searches and least squares."""
+
+import numpy as np
+from scipy.special import softmax
+
+from linoss.estimators._stack import fit_mean, fit_pool, logarithms, pool
+
+
+def sources(sharpness, n=300, seed=0):
+    """Log-probabilities of two sources, and the places of the true classes."""
+    random = np.random.default_rng(seed)
+    truth = random.integers(3, size=n)
+    clues = np.eye(3)[truth] + random.normal(size=(2, n, 3)) * np.array([0.6, 1.2])[:, None, None]
+    return np.log(softmax(clues * np.array(sharpness)[:, None, None], axis=-1)), truth
+
+
+def loss(logs, truth, weights):
+    """Of n cases, and one more of which all classes are true in equal parts; written out."""
+    said, n = np.log(pool(logs, np.asarray(weights))), len(truth)
+    right = said[np.arange(n), truth]
+    return -np.mean(n / (n + 1) * right + said.mean(axis=1) / (n + 1))
+
+
+def test_no_other_weights_are_likelier():
+    logs, truth = sources((2.0, 1.0))
+    found = fit_pool(logs, truth)
+    best = loss(logs, truth, found)
+    for change in np.random.default_rng(1).normal(size=(200, 2)) * 0.3:
+        assert loss(logs, truth, np.maximum(found + change, 0)) >= best - 1e-9
+    assert found[0] > 0
+
+
+def test_a_source_that_is_too_sure_is_calmed():
+    logs, truth = sources((2.0, 1.0))
+    calm = fit_pool(logs[:1], truth)
+    sure = fit_pool(5 * logs[:1], truth)
+    np.testing.assert_allclose(pool(logs[:1], calm), pool(5 * logs[:1], sure), atol=1e-4)
+
+
+def test_noise_does_not_count():
+    logs, truth = sources((2.0, 1.0))
+    noise = np.log(softmax(np.random.default_rng(2).normal(size=logs[0].shape), axis=-1))
+    assert fit_pool([logs[0], noise], truth)[1] < 0.1 * fit_pool([logs[0], noise], truth)[0]
+
+
+def test_weights_stay_finite_where_all_answers_are_right():
+    truth = np.arange(30) % 3
+    found = fit_pool([np.eye(3)[truth]], truth)
+    assert 1 < found[0] < 20
+
+
+def test_a_case_that_counts_twice_is_as_two():
+    logs, truth = sources((2.0, 1.0))
+    counts = np.where(np.arange(300) < 100, 2.0, 1.0)
+    twice = np.r_[np.arange(300), np.arange(100)]
+    np.testing.assert_allclose(
+        fit_pool(logs, truth, counts), fit_pool(logs[:, twice], truth[twice]), rtol=0.02
+    )
+
+
+def test_a_certain_answer_is_not_infinitely_sure():
+    assert np.isfinite(logarithms(np.array([1.0, 0.0]))).all()
+
+
+def test_numbers_by_least_squares():
+    random = np.random.default_rng(0)
+    truth = random.normal(size=(200, 2)) * [1, 10]
+    first, second = truth + random.normal(size=(2, 200, 2)) * np.array([1.0, 2.0])[:, None, None]
+    scale = truth.std(axis=0)
+    slope = np.linalg.lstsq(
+        ((first - second) / scale).reshape(-1, 1), ((truth - second) / scale).ravel()
+    )[0][0]
+    np.testing.assert_allclose(fit_mean([first, second], truth), [slope, 1 - slope])
+    assert fit_mean([first, first], truth).tolist() == [0.5, 0.5]
+    assert fit_mean([truth, 3 * truth], truth).tolist() == [1, 0]
