@@ -33,7 +33,7 @@ def main() -> None:
 
     speed = 1 + np.arange(64) % 2
     waves = np.sin(np.outer(speed, np.arange(300)) / 9)[:, None] + random.normal(size=(64, 2, 300))
-    small = {"hidden_size": 16, "state_size": 16, "steps": 100}
+    small = {"hidden_size": 16, "state_size": 16, "steps": 100, "n_models": 1}
     for classifier in (
         linoss.OscillatorClassifier(random_state=0),
         linoss.LinOSSClassifier(**small, random_state=0),
