@@ -11,11 +11,21 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import aeon.datasets
 import numpy as np
-from accuracy import SETS
 
 from linoss import LinOSSClassifier
 from linoss.export import write
+
+SETS: dict[str, Any] = {
+    "BasicMotions": aeon.datasets.load_basic_motions,
+    "GunPoint": aeon.datasets.load_gunpoint,
+    "ItalyPowerDemand": aeon.datasets.load_italy_power_demand,
+    "ArrowHead": aeon.datasets.load_arrow_head,
+}
+"""Those that come inside aeon, with their official test parts."""
+
+ALONE: dict[str, Any] = {"n_models": 1, "n_oscillators": None, "patch": 1, "steps": 1000}
 
 MAIN = """
 #include <stdint.h>
@@ -48,7 +58,7 @@ def in_c(folder: Path, cases: list[np.ndarray]) -> np.ndarray:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=["BasicMotions", "GunPoint"])
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--hidden-size", type=int, default=16)
     parser.add_argument("--state-size", type=int, default=16)
     options = parser.parse_args()
@@ -56,8 +66,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     sizes: dict[str, Any] = {"hidden_size": options.hidden_size, "state_size": options.state_size}
     for name in options.sets:
-        X, y, test, labels = SETS[name]()
-        classifier = LinOSSClassifier(**sizes, random_state=0).fit(X, y)
+        (X, y), (test, labels) = (SETS[name](split=part) for part in ("train", "test"))
+        classifier = LinOSSClassifier(**sizes, **ALONE, random_state=0).fit(X, y)
         expected = classifier.predict_proba(test)
         cases = [np.ascontiguousarray(np.atleast_2d(case).T, np.float32) for case in test]
         for kind, int8 in (("float32", False), ("int8", True)):

@@ -61,9 +61,9 @@ SECTIONS = ["Score", "Learning curves", "Oscillators", "Settings", "Environment"
 
 def test_of_a_classifier(run):
     page = page_of(run)
-    for title in [*SECTIONS, "Confusion", "Classes"]:
+    for title in [*SECTIONS, "Confusion", "Classes", "What each value adds"]:
         assert title in page.text
-    assert page.tags.count("svg") == 2
+    assert page.tags.count("svg") == 4
     assert "test accuracy" in page.text
     assert "linoss predict RUN DATA --out predictions.csv" in page.text
 
@@ -71,7 +71,7 @@ def test_of_a_classifier(run):
 def test_of_a_regressor(regressor):
     page = page_of(regressor)
     assert all(title in page.text for title in [*SECTIONS, "Predicted against true", "R²"])
-    assert page.tags.count("svg") == 3
+    assert page.tags.count("svg") == 5
 
 
 def test_of_a_forecaster(forecaster):
@@ -85,7 +85,7 @@ def test_of_a_forecaster(forecaster):
 def test_nothing_is_fetched_and_nothing_runs(kind, request):
     directory = request.getfixturevalue(kind)
     page = page_of(directory)
-    assert all(link.startswith("#") for link in page.links)
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
     assert not {"script", "link", "iframe", "object", "img"} & set(page.tags)
     assert "url(" not in re.sub(r"url\(#", "", (directory / "report.html").read_text())
 

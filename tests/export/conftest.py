@@ -1,5 +1,6 @@
 """Estimators with drawn weights, ready to be exported without a training."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -54,6 +55,7 @@ def classifier(missing=0.0, **options):
     inputs = Inputs.from_sequences(
         sequences(cases(0, 8, missing=missing)), time_channel=bool(estimator.time_channel)
     )
+    inputs = replace(inputs, patch=estimator.patch or 1)
     estimator.classes_ = np.array(["high", "low", "très"])
     return _drawn(estimator, inputs, Classification(classes=("high", "low", "très")))
 

@@ -54,10 +54,11 @@ def heard(estimator, samples):
     "options",
     [
         {"missing": 0.2, "time_channel": True},
+        {"missing": 0.2, "time_channel": True, "patch": 5, "pooling": "mean+attention"},
         pytest.param({"norm": "layer"}, marks=pytest.mark.integration),
         pytest.param({"mixer": "s5"}, marks=pytest.mark.integration),
     ],
-    ids=["missing values", "layer norm", "s5"],
+    ids=["missing values", "patches", "layer norm", "s5"],
 )
 def test_a_stream_equals_the_library(estimators, tmp_path, options):
     classifier = estimators.classifier(**options)

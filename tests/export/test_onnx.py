@@ -56,6 +56,8 @@ CLASSIFIERS = {
             "feedthrough": "dense", "bias": True, "complex_projections": False, "glu_bias": False,
         },
     },
+    "patches": {"missing": 0.2, "time_channel": True, "patch": 5, "pooling": "mean+attention"},
+    "largest": {"missing": 0.2, "pooling": "last+max"},
     "lru": {"mixer": "lru"},
     "s5": {"mixer": "s5"},
 }  # fmt: skip
@@ -64,8 +66,8 @@ CLASSIFIERS = {
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(options, id=name, marks=[] if i == 0 else integration)
-        for i, (name, options) in enumerate(CLASSIFIERS.items())
+        pytest.param(options, id=name, marks=[] if name == "missing values, time" else integration)
+        for name, options in CLASSIFIERS.items()
     ],
 )
 def test_classification_equals_the_library(estimators, tmp_path, options):

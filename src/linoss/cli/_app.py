@@ -43,6 +43,10 @@ _COMMANDS = {
         "Show a run's size, scheme and spectrum.",
         "linoss inspect runs/bells --plot spectrum.png",
     ),
+    "explain": (
+        "Show what in a sequence speaks for a run's answers.",
+        "linoss explain runs/bells Bells --out pictures",
+    ),
     "export": (
         "Write a run as ONNX, C or StableHLO, for other programs.",
         "linoss export runs/bells bells.onnx",

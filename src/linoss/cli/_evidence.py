@@ -1,4 +1,4 @@
-"""What speaks for each class, on average over some of its cases: for the report."""
+"""What speaks for answers: of each class on average, and in some cases value by value."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 _CASES, _CLASSES, _PARTS = 6, 6, 48  # at most; cases are of each class
+_EXPLAINED, _LONGEST = 3, 10_000  # cases, and samples of them, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,41 @@ def average_evidence(estimator: Any, cases: Any) -> list[AverageEvidence]:
                 _average(estimator, cases, chosen, str(name), answer, partial(np.multiply, sign))
             )
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedCase:
+    """What each value of a case adds to the answer for it."""
+
+    name: str
+    values: np.ndarray
+    """(channels, samples)"""
+    found: Any
+    answer: int
+    """Which of its answers."""
+
+
+def explained_case(estimator: Any, member: Any, case: Any, name: str) -> ExplainedCase:
+    """Explain one case by a trained member of an estimator."""
+    answer, classes = estimator.predict(case)[0], getattr(estimator, "classes_", None)
+    place = 0 if classes is None else classes.tolist().index(answer)
+    text = format(float(np.ravel(answer)[0]), ".4g") if classes is None else answer
+    values = np.asarray(case.values[0], float).T
+    return ExplainedCase(f"{name}: {text}", values, member.explain(case), place)
+
+
+def explained_cases(estimator: Any, cases: Any) -> list[ExplainedCase]:
+    """The first case of some labels, if there are trained models with one answer a sequence."""
+    member = estimator.members_.get("linoss")
+    if member is None or estimator.task == "forecasting" or getattr(member, "every", None):
+        return []
+    labels = np.asarray(cases.labels).reshape(len(cases), -1)[:, 0]
+    _, first = np.unique(labels, return_index=True)
+    short = [int(i) for i in np.sort(first) if cases.lengths[i] <= _LONGEST]
+    return [
+        explained_case(estimator, member, cases.select([i]), f"training case {i}")
+        for i in short[:_EXPLAINED]
+    ]
 
 
 def _average(

@@ -219,12 +219,13 @@ def finish(
     estimator: Any, out: Path, score: Score | None, forecasts: list[Any], cases: Any, *, json: bool
 ) -> None:
     """Write the report, which explains answers for some training cases, and print the outcome."""
-    from linoss.cli._evidence import average_evidence
+    from linoss.cli._evidence import average_evidence, explained_cases
     from linoss.cli._report import write_report
 
     untrained = estimator.members_.get("oscillators")
     evidence = [] if untrained is None else average_evidence(untrained, cases)
-    write_report(out / REPORT, estimator, score, forecasts, evidence)
+    explained = explained_cases(estimator, cases)
+    write_report(out / REPORT, estimator, score, forecasts, evidence, explained)
     if json:
         record = {
             "run": str(out),

@@ -18,7 +18,7 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from linoss._files import write_file
-from linoss.cli._evidence import AverageEvidence
+from linoss.cli._evidence import AverageEvidence, ExplainedCase
 from linoss.cli._scores import Forecast, NumberScore
 from linoss.cli._spectrum import BlockSpectrum
 
@@ -106,11 +106,8 @@ def evidence_plot(found: Sequence[AverageEvidence]) -> Figure:
         figure = Figure(figsize=(8, 0.4 + 2.4 * rows), layout="constrained")
         panels = figure.subplots(rows, min(len(found), 2), squeeze=False, sharey=True)
         for axes, one in zip(panels.flat, found, strict=False):
-            strength = one.evidence / max(np.abs(one.evidence).max(), 1e-30)
-            colors = np.where(strength[..., None] > 0, to_rgb(_LINES[0]), to_rgb(_LINES[1]))
-            picture = np.concatenate([colors, np.abs(strength)[..., None]], axis=-1)
             parts = np.linspace(0, 100, one.evidence.shape[1] + 1)
-            axes.pcolormesh(parts, one.periods, picture, rasterized=True)
+            axes.pcolormesh(parts, one.periods, _for_and_against(one.evidence), rasterized=True)
             axes.set_yscale("log")
             _plain_logarithm(axes.yaxis)
             axes.set_title(_short(one.name, 30))
@@ -121,6 +118,52 @@ def evidence_plot(found: Sequence[AverageEvidence]) -> Figure:
         for axes in panels[:, 0]:
             axes.set_ylabel("period")
     return figure
+
+
+def evidence_of_case(found: Any, evidence: np.ndarray, title: str) -> Figure:
+    """By period and time, what speaks for an answer in one sequence."""
+    with rc_context({**_RC, "axes.grid": False}):
+        figure = Figure(figsize=(8, 3.2), layout="constrained")
+        axes = figure.subplots()
+        axes.pcolormesh(found.times, found.periods, _for_and_against(evidence), rasterized=True)
+        axes.set_yscale("log")
+        _plain_logarithm(axes.yaxis)
+        axes.set(title=_short(title, 60), xlabel="time", ylabel="period")
+    return figure
+
+
+def contributions_plot(shown: ExplainedCase, names: Sequence[str], most: int = 6) -> Figure:
+    """The channels that say most, on what each of their values adds to an answer."""
+    values, found = shown.values, shown.found
+    evidence = found.evidence[shown.answer]
+    loudest = np.sort(np.argsort(-np.abs(evidence).sum(axis=1), kind="stable")[:most])
+    steps = np.diff(found.times) / 2 if len(found.times) > 1 else np.array([0.5])
+    middle = found.times[:-1] + steps if len(found.times) > 1 else np.zeros(0)
+    edges = np.r_[found.times[0] - steps[0], middle, found.times[-1] + steps[-1]]
+    colors = _for_and_against(evidence)
+    with rc_context({**_RC, "axes.grid": False}):
+        figure = Figure(figsize=(8, 0.9 + 1.5 * len(loudest)), layout="constrained")
+        panels = figure.subplots(len(loudest), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, channel in zip(panels, loudest, strict=True):
+            series = values[channel]
+            known = series[np.isfinite(series)]
+            low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
+            margin = 0.08 * (high - low) or 1.0
+            heights = (low - margin, high + margin)
+            axes.pcolormesh(edges, heights, colors[channel][None], rasterized=True)
+            axes.plot(found.times, series, color=_INK, linewidth=0.9)
+            total = evidence[channel].sum()
+            axes.set_title(f"{_short(names[int(channel)], 40)}: {total:+.3g}")
+        panels[-1].set_xlabel("time")
+        figure.suptitle(_short(shown.name, 60), fontweight="bold", x=0.01, ha="left")
+    return figure
+
+
+def _for_and_against(evidence: np.ndarray) -> np.ndarray:
+    """Colours: blue for an answer, orange against it, stronger for more."""
+    strength = evidence / max(np.abs(evidence).max(), 1e-30)
+    colors = np.where(strength[..., None] > 0, to_rgb(_LINES[0]), to_rgb(_LINES[1]))
+    return np.concatenate([colors, np.abs(strength)[..., None]], axis=-1)
 
 
 def forecast_plot(forecasts: Sequence[Forecast]) -> Figure:

@@ -10,7 +10,7 @@ import numpy as np
 
 from linoss._files import write_text
 from linoss.cli import _pictures as pictures
-from linoss.cli._evidence import AverageEvidence
+from linoss.cli._evidence import AverageEvidence, ExplainedCase
 from linoss.cli._output import number
 from linoss.cli._scores import ClassScore, Forecast, ForecastScore, NumberScore, Score
 from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
@@ -57,9 +57,10 @@ def write_report(
     score: Score | None,
     forecasts: Sequence[Forecast] = (),
     evidence: Sequence[AverageEvidence] = (),
+    explained: Sequence[ExplainedCase] = (),
 ) -> None:
     """Write the report of a fitted estimator; `score` is that of a test part."""
-    write_text(path, report(estimator, score, forecasts, evidence))
+    write_text(path, report(estimator, score, forecasts, evidence, explained))
 
 
 def report(
@@ -67,6 +68,7 @@ def report(
     score: Score | None,
     forecasts: Sequence[Forecast] = (),
     evidence: Sequence[AverageEvidence] = (),
+    explained: Sequence[ExplainedCase] = (),
 ) -> str:
     """The page."""
     members = estimator.members_
@@ -77,6 +79,8 @@ def report(
     sections += _answers(score, forecasts)
     if evidence:
         sections.append(_section("What speaks for an answer", _evidence(evidence)))
+    if explained:
+        sections.append(_section("What each value adds", _explained(explained)))
     if untrained is not None:
         sections.append(_section("Oscillators without training", _untrained(untrained)))
     if trained is not None and (found := banks(trained.model_)):
@@ -246,6 +250,19 @@ def _evidence(found: Sequence[AverageEvidence]) -> str:
     header = ("evidence through", *(f"channel {i}" for i in loudest))
     rows = [(one.name, *(number(float(one.channels[i]), 2) for i in loudest)) for one in found]
     return content + _table(header, rows)
+
+
+def _explained(found: Sequence[ExplainedCase]) -> str:
+    """Pictures of what each value of some cases adds to the answer."""
+    note = (
+        '<p class="soft">What each value adds to the answer of the trained models, from channels '
+        "at their mean: blue speaks for it, orange against it. Of each channel, the sum.</p>"
+    )
+    names = [f"channel {i}" for i in range(len(found[0].values))]
+    return note + "".join(
+        pictures.svg(pictures.contributions_plot(one, names, most=2), "What each value adds")
+        for one in found
+    )
 
 
 def _untrained(estimator: Any) -> str:

@@ -3,6 +3,7 @@
 from linoss._programs import keep_programs
 from linoss.estimators._auto import AutoClassifier, AutoRegressor, Choice
 from linoss.estimators._classifier import LinOSSClassifier
+from linoss.estimators._contributions import Contributions
 from linoss.estimators._forecaster import LinOSSForecaster
 from linoss.estimators._listener import NotANumberWarning
 from linoss.estimators._load import load
@@ -15,6 +16,7 @@ __all__ = [
     "AutoClassifier",
     "AutoRegressor",
     "Choice",
+    "Contributions",
     "LinOSSClassifier",
     "LinOSSForecaster",
     "LinOSSRegressor",

@@ -30,6 +30,7 @@ from linoss.estimators._base import (
     warn_of_nan,
     warn_of_stop,
 )
+from linoss.estimators._contributions import Contributions, find_contributions
 from linoss.estimators._described import understanding
 from linoss.estimators._listener import AbstractListener, Listener, Together
 from linoss.estimators._oscillators import checked_weights
@@ -310,6 +311,29 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         untrained = [] if self.oscillators_ is None else [self.oscillators_.stream()]
         trained = [Listener(self.inputs_, self.objective_, model) for model in self.models_]
         return Together([*trained, *untrained], self._together)
+
+    def explain(self, X: Any, *, times: Any = None) -> Contributions:
+        """Return what each value of the only case of X adds to the answers of the trained models.
+
+        By integrated gradients from channels at their mean, of which the sum accounts for the
+        answers. What untrained oscillators beside them hear, `oscillators_.explain` tells.
+
+        ```python
+        >>> import numpy as np
+        >>> from linoss import LinOSSClassifier
+        >>> waves = np.random.default_rng(0).normal(size=(20, 2, 50))
+        >>> waves[::2, 0] += np.sin(np.arange(50))
+        >>> settings = {"steps": 20, "hidden_size": 8, "state_size": 8, "num_blocks": 1}
+        >>> classifier = LinOSSClassifier(**settings, n_models=1, n_oscillators=None)
+        >>> found = classifier.fit(waves, np.arange(20) % 2).explain(waves[:1])
+        >>> found.evidence.shape, bool(found.error < 1e-3)
+        ((2, 2, 50), True)
+
+        ```
+        """
+        check_is_fitted(self)
+        cases, _ = self._sequences(X, None, times, reset=False)
+        return find_contributions(self.models_, self.inputs_, self.objective_, cases)
 
     # ---- What commands ask of any estimator ----
 

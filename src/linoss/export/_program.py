@@ -33,6 +33,7 @@ OPERATIONS = {
     "either": Operation("Or", "{0} || {1}", jnp.logical_or),
     "where": Operation("Where", "{0} ? {1} : {2}", jnp.where),
     "isnan": Operation("IsNaN", "isnan({0})", jnp.isnan),
+    "exp": Operation("Exp", "expf({0})", jnp.exp),
     "log": Operation("Log", "logf({0})", jnp.log),
     "sqrt": Operation("Sqrt", "sqrtf({0})", jnp.sqrt),
     "tanh": Operation("Tanh", "tanhf({0})", jnp.tanh),

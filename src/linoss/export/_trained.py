@@ -1,6 +1,7 @@
 """A trained model as part of a program: inputs, encoder, blocks, head."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,15 +10,50 @@ from linoss.nn import LinOSS
 from linoss.training import Inputs
 
 
+class _Walk(NamedTuple):
+    """What all of a model needs to know of a step."""
+
+    part: Part
+    label: str
+    present: Term
+    """Whether there is a sample, or one of a patch."""
+    whole: Term | None
+    """Whether a patch is whole; before, states are moved on for an answer, and forgotten."""
+
+    def state(self, name: str, size: int) -> Term:
+        """A state as it is before the sample."""
+        return self.part.input(self.label + name, size)
+
+    def chosen(self, condition: Term, yes: Any, no: Any) -> Term:
+        """One or the other."""
+        return self.part.apply("where", condition, yes, no)
+
+    def move(self, name: str, after: Term) -> Term:
+        """Move a state on if there is a sample; returns what it is for an answer now."""
+        before = self.state(name, after.size)
+        after = self.chosen(self.present, after, before)
+        kept = after if self.whole is None else self.chosen(self.whole, after, before)
+        self.part.outputs[self.label + name] = kept
+        return after
+
+
 def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, label: str) -> Term:
     """Add a model of a fitted classifier, regressor or forecaster; returns its answer."""
     refuse(estimator)
-    u, present = _inputs(forwards, estimator.inputs_, label, ahead=model.head.horizon is not None)
+    head: Any = model.head
+    ahead = head.horizon is not None
+    u, walk = _inputs(forwards, estimator.inputs_, label, ahead=ahead)
     hidden = forwards.affine(model.encoder.weight, u, model.encoder.bias)
     for i, block in enumerate(model.blocks, 1):
-        hidden = _block(forwards, block, hidden, present, f"{label}block{i}")
-    decoder, pooling, squash = model.head.on_a_stream
-    pooled = _pooled(forwards, answer, pooling, hidden, present, label)
+        hidden = _block(walk, block, hidden, f"block{i}")
+    decoder, pooling, squash = head.on_a_stream
+    if pooling:
+        ways, hand = pooling.split("+"), _handed(walk, answer)
+        pools = zip(ways, head.poolings, strict=True)
+        pooled = answer.join([_POOLINGS[way](walk, hand, pool, hidden) for way, pool in pools])
+    else:
+        forwards.outputs[f"{label}features"] = hidden
+        pooled = answer.input(f"{label}features", hidden.size)
     found = answer.affine(decoder.weight, pooled, decoder.bias)
     found = answer.apply("tanh", found) if squash else found
     objective = estimator.objective_
@@ -35,11 +71,6 @@ def refuse(estimator: Any) -> None:
             "the model reads irregular times, whose steps differ from sample to sample; only "
             "models of regular samples are exported"
         )
-    if estimator.inputs_.patch > 1:
-        raise ValueError(
-            f"the model reads {estimator.inputs_.patch} samples as one; only models that read one "
-            "at a time are exported: fit with patch=1"
-        )
     if config.bidirectional:
         raise ValueError(
             "bidirectional is True, expected False: a model that reads backwards is not exported"
@@ -51,8 +82,8 @@ def refuse(estimator: Any) -> None:
         )
 
 
-def _inputs(part: Part, inputs: Inputs, label: str, *, ahead: bool) -> tuple[Term, Term]:
-    """The model's channels, and whether there is a sample."""
+def _inputs(part: Part, inputs: Inputs, label: str, *, ahead: bool) -> tuple[Term, _Walk]:
+    """What the model reads, and whether there is any of it."""
     sample = part.input("sample", inputs.channels)
     missing = part.apply("isnan", sample)
     scaling = inputs.scaling
@@ -67,13 +98,32 @@ def _inputs(part: Part, inputs: Inputs, label: str, *, ahead: bool) -> tuple[Ter
         channels.insert(0, steps / float(inputs.lengths[1]))
     if inputs.indicators:
         channels.append(part.apply("where", missing, 1.0, 0.0))
-    return part.apply("where", present, part.join(channels), 0.0), present
+    u, whole = part.join(channels), None
+    if inputs.patch > 1:
+        u, present, whole = _patched(part, u, present, inputs.patch, label)
+    return part.apply("where", present, u, 0.0), _Walk(part, label, present, whole)
 
 
-def _block(part: Part, block: Any, u: Term, present: Term, label: str) -> Term:
+def _patched(part: Part, u: Term, present: Term, size: int, label: str) -> tuple[Term, Term, Term]:
+    """The patch so far, filled with zeros; whether any of its samples is there; whether it is
+    whole."""
+    filled, seen = part.input(f"{label}filled", 1), part.input(f"{label}seen", 1)
+    patch = part.input(f"{label}patch", size * u.size)
+    place = part.constant(np.repeat(np.arange(size), u.size))
+    here = part.take(u, np.tile(np.arange(u.size), size))
+    patch = part.apply("where", place > filled - 0.5, here, patch)
+    patch = part.apply("where", place > filled + 0.5, 0.0, patch)
+    seen, whole = part.apply("either", present, seen > 0.0), filled > size - 1.5
+    part.outputs[f"{label}patch"] = patch
+    part.outputs[f"{label}filled"] = part.apply("where", whole, 0.0, filled + 1.0)
+    now = part.apply("where", seen, 1.0, 0.0)
+    part.outputs[f"{label}seen"] = part.apply("where", whole, 0.0, now)
+    return patch, seen, whole
+
+
+def _block(walk: _Walk, block: Any, u: Term, label: str) -> Term:
     """u + GLU(GELU(mixer(norm(u))))."""
-    weights = block.weights()
-    recurrence = weights.recurrence
+    part, weights = walk.part, block.weights()
     mean, scale = (np.asarray(x, np.float64) for x in (weights.mean, weights.scale))
     epsilon = block.norm.epsilon_over_channels
     if epsilon:
@@ -82,53 +132,85 @@ def _block(part: Part, block: Any, u: Term, present: Term, label: str) -> Term:
         x = away / deviation * scale + mean
     else:
         x = u * scale - mean * scale
-    y = part.apply("erf", (z := _mixed(part, recurrence, x, present, label)) * 0.5**0.5)
-    both = part.affine(weights.glu_weight, z * 0.5 * (y + 1.0), weights.glu_bias)
+    y = _mixed(walk, weights.recurrence, x, label)
+    gelu = y * 0.5 * (part.apply("erf", y * 0.5**0.5) + 1.0)
+    both = part.affine(weights.glu_weight, gelu, weights.glu_bias)
     gate, value = both[: u.size], both[u.size :]
     return u + part.apply("sigmoid", gate) * value
 
 
-def _mixed(part: Part, recurrence: Any, u: Term, present: Term, label: str) -> Term:
+def _mixed(walk: _Walk, recurrence: Any, u: Term, label: str) -> Term:
     """C x_n + D u_n, and the new states z and y."""
-    names = (f"{label}_velocity", f"{label}_position")
-    size = recurrence.matrix.shape[1]
-    z, y = (part.input(name, size) for name in names)
+    part, size = walk.part, recurrence.matrix.shape[1]
+    z, y = (walk.state(f"{label}_{name}", size) for name in ("velocity", "position"))
     force = part.affine(recurrence.input_weight, u, recurrence.bias)
     if recurrence.first_weight != 1:
-        seen = f"{label}_seen"
-        begun = part.input(seen, 1)
-        force = force * part.apply("where", begun > 0.0, 1.0, recurrence.first_weight)
-        part.outputs[seen] = part.apply("where", present, 1.0, begun)
+        begun = walk.state(f"{label}_begun", 1) > 0.0
+        force = force * walk.chosen(begun, 1.0, recurrence.first_weight)
+        walk.move(f"{label}_begun", part.constant(1.0))
     zz, zy, yz, yy = np.asarray(recurrence.matrix)
     fz, fy = np.asarray(recurrence.forcing)
-    after = (
-        z * zz + y * zy + force[:size] * fz,
-        z * yz + y * yy + force[force.size - size :] * fy,
-    )
-    z, y = (part.apply("where", present, new, old) for new, old in zip(after, (z, y), strict=True))
-    part.outputs |= dict(zip(names, (z, y), strict=True))
+    new_z = z * zz + y * zy + force[:size] * fz
+    new_y = z * yz + y * yy + force[force.size - size :] * fy
+    z, y = walk.move(f"{label}_velocity", new_z), walk.move(f"{label}_position", new_y)
     read = y if recurrence.output_weight.shape[1] == size else part.join([z, y])
     through = np.asarray(recurrence.feedthrough)
     direct = u * through if through.ndim == 1 else part.matmul(through, u)
     return part.matmul(recurrence.output_weight, read) + direct
 
 
-def _pooled(
-    part: Part, answer: Part, pooling: str, hidden: Term, present: Term, label: str
-) -> Term:
-    """The features that the decoder reads."""
-    name, size = f"{label}features", hidden.size
-    if not pooling:
-        part.outputs[name] = hidden
-        return answer.input(name, size)
-    before = part.input(name, size)
-    if pooling == "last":
-        part.outputs[name] = part.apply("where", present, hidden, before)
-        return answer.input(name, size)
-    if pooling != "mean":
-        raise ValueError(f"pooling is {pooling!r}, expected 'mean' or 'last' for an export")
-    counted, count = f"{label}samples", part.input(f"{label}samples", 1)
-    part.outputs[name] = part.apply("where", present, before + hidden, before)
-    part.outputs[counted] = count + part.apply("where", present, 1.0, 0.0)
-    number = answer.apply("maximum", answer.input(counted, 1), 1.0)
-    return answer.input(name, size) / number
+# ---- Pooling ----
+
+_Handed = Callable[[str, Term], Term]
+"""Moves a state of the step on, and hands it over to the answer."""
+
+
+def _handed(walk: _Walk, answer: Part) -> _Handed:
+    def hand(name: str, after: Term) -> Term:
+        now, name = walk.move(name, after), walk.label + name
+        if walk.whole is not None:  # what is kept may be that of the patch before
+            name = f"{name}_shown"
+            walk.part.outputs[name] = now
+        return answer.input(name, after.size)
+
+    return hand
+
+
+def _mean(walk: _Walk, hand: _Handed, pool: Any, x: Term) -> Term:
+    total = hand("sum", walk.state("sum", x.size) + x)
+    count = hand("samples", walk.state("samples", 1) + 1.0)
+    return total / count.part.apply("maximum", count, 1.0)
+
+
+def _last(walk: _Walk, hand: _Handed, pool: Any, x: Term) -> Term:
+    return hand("last", x)
+
+
+def _max(walk: _Walk, hand: _Handed, pool: Any, x: Term) -> Term:
+    """The largest so far; that of the first sample is its own."""
+    begun = walk.state("begun", 1) > 0.0
+    walk.move("begun", walk.part.constant(1.0))
+    before = walk.chosen(begun, walk.state("largest", x.size), x)
+    return hand("largest", walk.part.apply("maximum", x, before))
+
+
+def _attention(walk: _Walk, hand: _Handed, pool: Any, x: Term) -> Term:
+    """Sums of exp(w.x - t) and exp(w.x - t) x, where t is the largest w.x so far."""
+    part, total = walk.part, walk.state("total", 1)
+    score, top = part.matmul(pool.query[None], x), walk.state("top", 1)
+    highest = walk.chosen(total > 0.0, part.apply("maximum", top, score), score)
+    less = walk.chosen(total > 0.0, part.apply("exp", top - highest), 0.0)
+    share = part.apply("exp", score - highest)
+    walk.move("top", highest)
+    shares = hand("total", total * less + share)
+    attended = hand("attended", walk.state("attended", x.size) * less + x * share)
+    return attended / shares.part.apply("where", shares > 0.0, shares, 1.0)
+
+
+_POOLINGS: dict[str, Callable[[_Walk, _Handed, Any, Term], Term]] = {
+    "mean": _mean,
+    "last": _last,
+    "max": _max,
+    "attention": _attention,
+}
+"""By the names that settings have for them."""

@@ -119,17 +119,18 @@ class TensorBoard:
         self.close()
 
     def __call__(self, progress: Progress) -> None:
-        """Write each of its numbers that is known, under its name."""
+        """Write each of its numbers that is known, under its name; of several models apart."""
+        prefix = f"model {progress.model}/" if progress.models > 1 else ""
         for name, value in _numbers(progress).items():
             if value is not None and name not in _FIXED:
-                self._writer.add_scalar(name, value, progress.step)
+                self._writer.add_scalar(prefix + name, value, progress.step)
 
     def close(self) -> None:
         """Write what is left, and close the file."""
         self._writer.close()
 
 
-_FIXED = {"step", "steps"}
+_FIXED = {"step", "steps", "epoch", "model", "models"}
 
 
 def _numbers(progress: Progress) -> dict[str, Any]:

@@ -1,0 +1,106 @@
+"""`linoss explain`: what in a sequence speaks for a run's answers, in pictures."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from linoss._files import make_directory, write_text
+from linoss.cli._evaluate import Data, Drop, Id, Label, RunArgument
+from linoss.cli._options import Json, roles_of
+from linoss.cli._output import json_line, show_json, show_line
+from linoss.cli._run_settings import load_run, read_column_names
+from linoss.cli._sources import check_there, read_unlabelled_cases
+
+_MOST = 6  # cases by default
+_SUMMARY = "evidence.json"
+
+
+def explain(
+    run: RunArgument,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Directory for the pictures.")],
+    case: Annotated[
+        list[str] | None,
+        typer.Option(help="Name or number of a case; may be given again.", show_default="some"),
+    ] = None,
+    label: Label = None,
+    id: Id = None,
+    drop: Drop = None,
+    json: Json = False,
+) -> None:
+    """Show what in a sequence speaks for a run's answers.
+
+    Draws for each case, by default for one of each answer, the sequence on what each of its values
+    adds to the answer of trained models (integrated gradients), and, of oscillators that nobody
+    trained, by period and time. Blue speaks for the answer, orange against it. evidence.json has
+    the sums by channel and what they leave unaccounted for.
+    """
+    check_there(data)
+    estimator = load_run(run)
+    if estimator.task == "forecasting":
+        raise ValueError(f"{run}: holds a forecaster, expected classes or numbers to explain")
+    columns = read_column_names(run)
+    cases = read_unlabelled_cases(data, {**columns.roles, **roles_of(label, id, drop)})
+    chosen = _some(estimator, cases) if case is None else [_find(cases, name) for name in case]
+    numbered = [f"channel {i}" for i in range(estimator.n_channels_)]
+    names = [str(name) for name in columns.channels or numbered]
+    make_directory(out)
+    records = [_explain_one(estimator, cases, i, names, out) for i in chosen]
+    write_text(out / _SUMMARY, json_line(records))
+    if json:
+        show_json({"out": str(out), "cases": records})
+        return
+    for record in records:
+        files = " and ".join(record["pictures"])
+        show_line(f"Case {record['case']}, answer {record['answer']}: {files}")
+    show_line(f"The pictures are in {out}")
+
+
+def _some(estimator: Any, cases: Any) -> list[int]:
+    """The first case of each answer, or of numbers those from the lowest to the highest."""
+    answers = np.asarray(estimator.predict(cases))
+    if hasattr(estimator, "classes_"):
+        return sorted(np.unique(answers, return_index=True)[1].tolist())[:_MOST]
+    order = np.argsort(answers.reshape(len(cases), -1)[:, 0], kind="stable")
+    places = np.linspace(0, len(order) - 1, min(len(order), _MOST)).astype(int)
+    return order[places].tolist()
+
+
+def _find(cases: Any, name: str) -> int:
+    """The place of a case by its name, or by its number."""
+    if cases.ids is not None:
+        ids = [str(i) for i in cases.ids]
+        if name in ids:
+            return ids.index(name)
+    if name.isdigit() and int(name) < len(cases):
+        return int(name)
+    raise ValueError(f"--case is {name}, expected the name of a case, or 0 to {len(cases) - 1}")
+
+
+def _explain_one(estimator: Any, cases: Any, i: int, names: list[str], out: Path) -> dict[str, Any]:
+    """Draw one case; returns what is known of it."""
+    from linoss.cli import _pictures as pictures
+    from linoss.cli._evidence import explained_case
+
+    one = cases.select([i])
+    case = str(i if cases.ids is None else cases.ids[i])
+    classes = getattr(estimator, "classes_", None)
+    record: dict[str, Any] = {"case": case, "answer": estimator.predict(one)[0], "pictures": []}
+    for kind, member in estimator.members_.items():
+        explained = explained_case(estimator, member, one, f"case {case}")
+        found, row = explained.found, min(explained.answer, len(explained.found.evidence) - 1)
+        only = len(found.evidence) == 1 and classes is not None  # that of the second class
+        sign = -1.0 if only and explained.answer == 0 else 1.0
+        if kind == "linoss":
+            figure = pictures.contributions_plot(explained, names)
+            record["unaccounted_for"] = found.error
+        else:
+            figure = pictures.evidence_of_case(found, sign * found.evidence[row], explained.name)
+        file = f"case-{i}-{kind}.png"
+        pictures.save(figure, out / file)
+        record["pictures"].append(file)
+        sums = (sign * found.channels[row]).tolist()
+        record[f"channels_{kind}"] = dict(zip(names, sums, strict=True))
+    return record
