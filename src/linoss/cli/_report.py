@@ -11,11 +11,13 @@ from linoss._files import write_text
 from linoss.cli import _pictures as pictures
 from linoss.cli._data_report import About, answer_sections, data_section, summary
 from linoss.cli._evidence import AverageEvidence, ExplainedCase
+from linoss.cli._forecast_report import forecast_sections
+from linoss.cli._forecast_scores import Forecast, ForecastScore
 from linoss.cli._html import section as _section
 from linoss.cli._html import table as _table
 from linoss.cli._html import text as _text
 from linoss.cli._output import number
-from linoss.cli._scores import ClassScore, Forecast, ForecastScore, NumberScore, Score
+from linoss.cli._scores import ClassScore, NumberScore, Score
 from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
 
 _MOST_CLASSES, _MOST_CHANNELS = 20, 8
@@ -84,7 +86,7 @@ def report(
     sections = [_section("Score", summary(estimator, about) + _facts(estimator, score, about))]
     sections += data_section(about)
     sections += answer_sections(about)
-    sections += _forecast(forecasts)
+    sections += [_section(*each) for each in forecast_sections(estimator, score, forecasts)]
     if trained is not None:
         sections.append(_section("Learning curves", _curves(trained)))
     if evidence:
@@ -194,17 +196,6 @@ def _curves(estimator: Any) -> str:
         return "<p>There was no evaluation.</p>"
     figure = pictures.learning_curves(estimator.history_, estimator.objective_.metric)
     return pictures.svg(figure, "Learning curves")
-
-
-# ---- Answers ----
-
-
-def _forecast(forecasts: Sequence[Forecast]) -> list[str]:
-    if not forecasts:
-        return []
-    text = "<p>The last steps of the data, forecast from those before them.</p>"
-    picture = pictures.svg(pictures.forecast_plot(forecasts), "Forecast")
-    return [_section("Forecast", text + picture)]
 
 
 # ---- Model ----
