@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 
 import numpy as np
 import pytest
@@ -48,7 +49,10 @@ def test_with_nothing_held_out_it_says_so(tmp_path, data, small, good):
     printed = good(
         f"fit {data / 'Waves_TRAIN.csv'} --task classification --out {out} {small} --steps 2"
     )
-    assert "No score: nothing was held out. Use --validation-fraction 0.2" in printed
+    assert re.search(
+        r"Training accuracy [\d.]+: of cases that the model has seen; expect worse", printed
+    )
+    assert "Use --validation-fraction 0.2" in printed
 
 
 def test_without_a_test_part_the_score_is_that_of_validation(tmp_path, data, small, good):
@@ -206,7 +210,8 @@ def test_a_directory_of_tables_for_forecasting(tmp_path, load, small_forecaster,
     out = tmp_path / "run"
     options = f"--horizon 6 --past 24 --known hour {small_forecaster} --steps 3"
     found = good_json(f"fit {directory} --task forecasting --out {out} {options}")
-    assert found["test"]["mae"] > 0
+    assert found["test"]["mean_scaled_mae"] > 0
+    assert found["backtest"]["of"] == "Windows of the test part"
     again = good_json(f"evaluate {out} {directory}")
     assert again["mae"] == pytest.approx(found["test"]["mae"])
 

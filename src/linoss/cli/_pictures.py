@@ -7,6 +7,7 @@ import io
 import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from linoss._files import write_file
 from linoss.cli._evidence import AverageEvidence, ExplainedCase
-from linoss.cli._scores import Forecast, NumberScore
+from linoss.cli._scores import NumberScore
 from linoss.cli._spectrum import BlockSpectrum
 
 _INK, _FAINT = "#1c1f26", "#c9ced6"
 _LINES = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")
 _DARK = ("#5aa9f5", "#f58a55", "#52c78a", "#b08df0", "#dcae3c", "#ec7aad", "#4cc4d3", "#a9afb8")
 _MOST_POINTS = 2000
+_MOST_CHANNELS = 4  # of a series with a wrong answer
 _RC: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "linoss",
@@ -99,6 +101,35 @@ def predicted_against_true(score: NumberScore) -> Figure:
     return figure
 
 
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """A wrong answer, and the series it is for, `(time, channels)`."""
+
+    name: str
+    truth: str
+    answer: str
+    share: float
+    values: np.ndarray
+
+
+def mistakes_plot(found: Sequence[Mistake]) -> Figure:
+    """Series with wrong answers; of many channels the first ones, of long series some samples."""
+    rows = -(-len(found) // 2)
+    with rc_context(_RC):
+        figure = Figure(figsize=(8, 0.3 + 1.9 * rows), layout="constrained")
+        panels = figure.subplots(rows, min(len(found), 2), squeeze=False)
+        for axes, one in zip(panels.flat, found, strict=False):
+            places = np.unique(np.linspace(0, len(one.values) - 1, _MOST_POINTS).astype(int))
+            for channel in range(min(one.values.shape[1], _MOST_CHANNELS)):
+                color = _LINES[channel % len(_LINES)]
+                axes.plot(places, one.values[places, channel], color=color, linewidth=1)
+            answer = f"answered {_short(one.answer, 16)} ({one.share:.0%})"
+            axes.set_title(f"{_short(one.name, 14)}: {_short(one.truth, 16)}, {answer}", fontsize=9)
+        for axes in panels.flat[len(found) :]:
+            axes.set_visible(False)
+    return figure
+
+
 def evidence_plot(found: Sequence[AverageEvidence]) -> Figure:
     """For each answer, by period and time, what speaks for it (blue) and against it (orange)."""
     rows = -(-len(found) // 2)
@@ -164,26 +195,6 @@ def _for_and_against(evidence: np.ndarray) -> np.ndarray:
     strength = evidence / max(np.abs(evidence).max(), 1e-30)
     colors = np.where(strength[..., None] > 0, to_rgb(_LINES[0]), to_rgb(_LINES[1]))
     return np.concatenate([colors, np.abs(strength)[..., None]], axis=-1)
-
-
-def forecast_plot(forecasts: Sequence[Forecast]) -> Figure:
-    """For each variable the end of its past, what came, and what was forecast."""
-    with rc_context(_RC):
-        figure = Figure(figsize=(8, 0.6 + 1.9 * len(forecasts)), layout="constrained")
-        panels = figure.subplots(len(forecasts), 1, squeeze=False, sharex=True)[:, 0]
-        for axes, shown in zip(panels, forecasts, strict=True):
-            horizon = len(shown.truth)
-            past = shown.past[-4 * horizon :]
-            ahead = np.arange(1, horizon + 1)
-            axes.plot(np.arange(-len(past) + 1, 1), past, color=_INK, linewidth=1, label="past")
-            axes.plot(ahead, shown.truth, color=_LINES[0], linewidth=1.2, label="what came")
-            axes.plot(ahead, shown.forecast, color=_LINES[1], linewidth=1.6, label="forecast")
-            axes.axvline(0.5, color=_FAINT, linewidth=1)
-            axes.set_title(_short(shown.name, 60))
-        panels[-1].set_xlabel("steps from the last one that was read")
-        handles, names = panels[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=3)
-    return figure
 
 
 def spectrum(banks: Sequence[BlockSpectrum]) -> Figure:
