@@ -297,7 +297,9 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
         cases, y, weights = self._weighted(X, cases, y, sample_weight)
         self.classes_, place = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}, expected at least two")
+            raise ValueError(
+                f"y has one class, {self.classes_.tolist()[0]!r}, expected at least two"
+            )
         if self.class_weight is not None:
             balance = compute_sample_weight(self.class_weight, y)
             weights = balance if weights is None else weights * balance
