@@ -4,7 +4,8 @@
     python benchmarks/forecasts.py --set weather       # WTH.csv in LINOSS_DATA, the paper's split
 
 Each set is cut into a training and a test part. The forecaster is fitted once, to the training
-part; the others, which are fitted in seconds, again at each time that forecasts begin at. are the defaults but for --steps and the sizes. Needs `pip install ".[benchmark]"`.
+part; the others again at each time that forecasts begin at. Settings are the defaults but for
+--steps and the sizes. Needs `pip install ".[benchmark]"`.
 """
 
 import argparse
