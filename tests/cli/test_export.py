@@ -32,7 +32,7 @@ def test_c_tells_flash_and_ram(run, tmp_path, good, good_json):
 def test_channels_are_named(forecaster, tmp_path, good):
     good(f"export {forecaster} {tmp_path}/load.onnx")
     model = onnxruntime.InferenceSession(f"{tmp_path}/load.onnx")
-    assert model.get_modelmeta().custom_metadata_map["channels"] == "load,heat,hour"
+    assert model.get_modelmeta().custom_metadata_map["channels"] == '["load", "heat", "hour"]'
     assert [given.name for given in model.get_inputs()] == ["samples", "future"]
 
 

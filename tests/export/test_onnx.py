@@ -192,5 +192,6 @@ def test_facts_are_in_the_model(estimators, tmp_path):
     write(estimators.classifier(), path, names=("left", "right"))
     facts = {prop.key: prop.value for prop in onnx.load(path).metadata_props}
     assert facts == {
-        "task": "classification", "channels": "left,right", "classes": "high,low,très",
+        "task": "classification", "channels": '["left", "right"]',
+        "classes": '["high", "low", "très"]',
     }  # fmt: skip

@@ -1,5 +1,6 @@
 """A program as ONNX: a graph of whole sequences, and one of a single sample."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -176,9 +177,9 @@ class _Graph:
             graph, opset_imports=opsets, ir_version=_IR, producer_name="linoss",
             producer_version=__version__, doc_string=f"{program.task}, {what}",
         )  # fmt: skip
-        facts = {"task": program.task, "channels": ",".join(program.names)}
-        facts["classes"] = ",".join(str(label) for label in program.classes)
-        helper.set_model_props(model, {key: text for key, text in facts.items() if text})
+        lists = {"channels": program.names, "classes": program.classes}
+        facts = {name: json.dumps(x, ensure_ascii=False) for name, x in lists.items() if x}
+        helper.set_model_props(model, {"task": program.task, **facts})
         self.onnx.checker.check_model(model, full_check=True)
         return model.SerializeToString()
 
