@@ -40,8 +40,13 @@ inline bool any(vl mask) {
 #pragma GCC unroll 4
   for (int half = D / 2; half > 0; half /= 2) {
     vl other;
+#ifdef __clang__  // which has no such function
+    for (int i = 0; i < D; ++i) other[i] = mask[(i + half) % D];
+    mask |= other;
+#else
     for (int i = 0; i < D; ++i) other[i] = (i + half) % D;
     mask |= __builtin_shuffle(mask, other);
+#endif
   }
   return mask[0];
 }

@@ -1,5 +1,6 @@
 """What README and guide print as code runs as printed."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 from linoss.experiments import write_page
 
 ROOT = Path(__file__).parent.parent
+_spec = importlib.util.spec_from_file_location("tutorials", ROOT / "docs/_site/tutorials.py")
+tutorials = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(tutorials)
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 COMPARED = ("Along the way", "| set | model |  | step |", "The learning curves that were published")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -21,6 +25,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
         "README.md",
         "docs/guide.md",
         "docs/estimators.md",
+        "docs/forecasts.md",
         "docs/oscillators.md",
         "docs/ecosystem.md",
         "docs/derivation.md",
@@ -31,6 +36,14 @@ def test_python_blocks_run(page):
     blocks = BLOCK.findall((ROOT / page).read_text())
     assert blocks
     exec(compile("\n".join(blocks), page, "exec"), {})
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("single_precision")
+@pytest.mark.parametrize("page", tutorials.PAGES, ids=lambda page: page.stem)
+def test_tutorials_run_and_make_their_pictures(page, tmp_path):
+    pictures = tutorials.run(page, tmp_path)
+    assert all((page.parent / picture).exists() for picture in pictures)
 
 
 def test_the_page_of_results_is_made_of_its_files(tmp_path):
@@ -54,10 +67,12 @@ def test_readme_example_has_a_dozen_lines():
         "README.md",
         "docs/guide.md",
         "docs/estimators.md",
+        "docs/forecasts.md",
         "docs/oscillators.md",
         "docs/export.md",
         "docs/ecosystem.md",
         "docs/derivation.md",
+        "docs/install.md",
         "docs/paper.md",
         "docs/cli.md",
         "docs/scaling.md",

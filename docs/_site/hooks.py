@@ -42,5 +42,5 @@ def _within(text: str) -> str:
     """Links to pages of the root as on the site; source files, which it has not, as text."""
     text = SOURCE.sub(r"\1", text)
     for name, page in PAGES.items():
-        text = text.replace(f"](../{name}", f"]({page}").replace(f"]({name}", f"]({page}")
+        text = re.sub(rf"\]\((?:\.\./)?((?:\.\./)*){name}", rf"](\1{page}", text)
     return text

@@ -338,7 +338,7 @@ class SequenceSettings:
             "Share of the cases, or of each series' end, held out to choose the best weights.",
             within="[0, 1)",
             none="0.1, but 0 of fewer than 500 cases; several models of fewer than 1000 each leave "
-            "out a part of their own",
+            "out a part of their own; 0.2 for forecasts",
         ),
     ] = None
     evaluate_every: EvaluateEvery | None = None
@@ -429,6 +429,47 @@ class ForecasterSettings(SequenceSettings):
             option="known",
         ),
     ] = ()
+    base: Annotated[
+        bool,
+        _training(
+            "Stand on trend, seasons and a linear answer, fitted in closed form; without, the "
+            "trained model forecasts alone, as in the paper."
+        ),
+    ] = True
+    levels: Annotated[
+        Collection[Any],
+        _training(
+            "Intervals to learn, in percent; a forecast may ask for others that are not wider.",
+            other="numbers between 0 and 100",
+        ),
+    ] = (50, 80, 95)
+    calendar: Annotated[
+        bool | Literal["auto"],
+        _training("Expect years, weeks and days; auto for data with dates."),
+    ] = "auto"
+    season: Annotated[
+        int | None,
+        _training(
+            "Steps of a season that the calendar does not have.",
+            within="[2, inf)",
+            none="what the data repeat, if they have no dates",
+        ),
+    ] = None
+    trend: Annotated[
+        bool | Literal["auto"],
+        _training("Expect a trend that goes on for a while; auto if held-out steps agree."),
+    ] = "auto"
+    logarithm: Annotated[
+        bool | Literal["auto"],
+        _training("Forecast the logarithm of each variable; auto if held-out steps agree."),
+    ] = "auto"
+    normalize: Annotated[
+        Literal["auto", "none", "level", "deviation", "difference"],
+        _training(
+            "What a window is read relative to: nothing, its last value, its mean and deviation, "
+            "or the step before; auto for none or level, as held-out steps say."
+        ),
+    ] = "auto"
 
 
 # ---- Oscillators without training ----

@@ -70,12 +70,32 @@ def test_errors_of_numbers(regressor, numbers, good_json, good):
 
 def test_errors_of_forecasts(forecaster, load, good_json, good):
     estimator, table = load_estimator(forecaster), linoss.data.read_table(load)
-    assert good_json(f"evaluate {forecaster} {load}")["mae"] == pytest.approx(
-        estimator.score(table)
-    )
-    scaled = good_json(f"evaluate {forecaster} {load} --scaled --stride 7")
-    assert scaled["mae_scaled"] == pytest.approx(estimator.score(table, scaled=True, stride=7))
-    assert "MAE" in good(f"evaluate {forecaster} {load} --stride 50")
+    found = good_json(f"evaluate {forecaster} {load}")
+    assert found["mae"] == pytest.approx(estimator.errors_by_variable(table))
+    assert np.mean(list(found["mae"].values())) == pytest.approx(estimator.score(table))
+    found = good_json(f"evaluate {forecaster} {load} --stride 7")
+    assert found["mean_scaled_mae"] == pytest.approx(estimator.score(table, scaled=True, stride=7))
+    assert "MAE, in its unit" in good(f"evaluate {forecaster} {load} --stride 50")
+
+
+def test_intervals_and_sample_paths(forecaster, future, good, failing):
+    command = f"forecast {forecaster} --future {future} --horizon 2"
+    head = good(f"{command} --level 80 --level 50").splitlines()[0]
+    assert head.split(",")[1:6] == ["load", "load-lo-80", "load-hi-80", "load-lo-50", "load-hi-50"]
+    assert "load-sample-2" in good(f"{command} --samples 2")
+    assert "level is 120.0, expected numbers between 0 and 100" in failing(f"{command} --level 120")
+
+
+def test_backtests(forecaster, load, tmp_path, good, good_json, failing, run):
+    text = good(f"backtest {forecaster} {load} --windows 4 --out {tmp_path / 'steps.csv'}")
+    assert all(name in text for name in ("seasonal naive", "drift", "MASE", "4 windows of 6 steps"))
+    steps = (tmp_path / "steps.csv").read_text().splitlines()
+    assert steps[0].startswith("variable,model,step,mae,rmse,mase,pinball")
+    found = good_json(f"backtest {forecaster} {load} --windows 4 --stride 2")
+    estimator, table = load_estimator(forecaster), linoss.data.read_table(load)
+    again = estimator.backtest(table, windows=4, stride=2)
+    assert found["errors"][0]["mae"] == pytest.approx(again.error("mae", variable="load"))
+    assert "holds a" in failing(f"backtest {run} {load}")
 
 
 def test_labels_that_the_training_did_not_have(tmp_path, run, waves, write_cases, failing):

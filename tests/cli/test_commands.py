@@ -35,8 +35,8 @@ def place(tmp_path_factory, data, load):
 
 
 def test_every_command_is_there():
-    first, second = COMMANDS[:7], COMMANDS[7:]
-    assert " ".join(first) == "fit search evaluate predict forecast stream inspect"
+    first, second = COMMANDS[:8], COMMANDS[8:]
+    assert " ".join(first) == "fit search evaluate predict forecast backtest stream inspect"
     assert " ".join(second) == "explain export plan demo reproduce doctor"
 
 

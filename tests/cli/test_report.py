@@ -10,9 +10,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from linoss.cli._forecast_scores import last_forecasts
 from linoss.cli._pictures import learning_curves, predicted_against_true, spectrum, svg
 from linoss.cli._report import report
-from linoss.cli._scores import ClassScore, NumberScore, last_forecasts
+from linoss.cli._scores import ClassScore, NumberScore
 from linoss.cli._spectrum import BlockSpectrum, banks
 from linoss.data import read_table
 from linoss.estimators import load as load_estimator
@@ -76,9 +77,11 @@ def test_of_a_regressor(regressor):
 
 def test_of_a_forecaster(forecaster):
     page = page_of(forecaster)
-    assert all(title in page.text for title in [*SECTIONS, "Forecast", "what came", "heat"])
+    titles = ["Forecast", "what came", "heat", "Errors by horizon", "Worst windows"]
+    titles += ["seasonal naive", "in 80 %", "Variables known in advance", "in the unit of the"]
+    assert all(title in page.text for title in [*SECTIONS, *titles])
     assert "linoss forecast RUN --horizon 6 --out forecast.csv" in page.text
-    assert page.tags.count("svg") == 3
+    assert page.tags.count("svg") == 4
 
 
 @pytest.mark.parametrize("kind", ["run", "regressor", "forecaster"])

@@ -52,7 +52,7 @@ def test_score_is_the_mean_absolute_error_of_all_windows(fitted, tide):
         np.abs(fitted.predict(data=tail[:end]) - tail[end : end + 8]) for end in range(32, 43)
     ]
     np.testing.assert_allclose(fitted.score(tail), np.mean(errors), rtol=1e-6)
-    deviation = fitted.objective_.scaling.deviation
+    deviation = fitted.deviation_
     np.testing.assert_allclose(
         fitted.score(tail, scaled=True), np.mean(np.array(errors) / deviation), rtol=1e-6
     )
@@ -158,3 +158,127 @@ def test_columns_of_an_array_may_be_known_in_advance(tide):
 def test_series_in_the_place_of_the_horizon_are_named(fitted, tide):
     with pytest.raises(ValueError, match=r"horizon has shape \(.*pass series as data="):
         fitted.predict(tide)
+
+
+@pytest.fixture(scope="module")
+def noisy(small):
+    """A daily wave with noise, and its forecaster."""
+    hours = pandas.date_range("2024-01-01", periods=2400, freq="h")
+    random = np.random.default_rng(0)
+    load = 50 + 10 * np.sin(2 * np.pi * np.arange(2400) / 24) + random.normal(size=2400)
+    frame = pandas.DataFrame({"load": load}, index=hours)
+    forecaster = LinOSSForecaster(horizon=8, past=32, **small).fit(frame[:1800])
+    return forecaster, frame
+
+
+class TestIntervals:
+    def test_columns_and_order(self, noisy):
+        found = noisy[0].predict(5, level=[80, 95])
+        assert found.columns.tolist() == [
+            "load", "load-lo-80", "load-hi-80", "load-lo-95", "load-hi-95",
+        ]  # fmt: skip
+        order = ["load-lo-95", "load-lo-80", "load", "load-hi-80", "load-hi-95"]
+        assert (np.diff(found[order].to_numpy(), axis=1) >= 0).all()
+        assert found["load"].equals(noisy[0].predict(5)["load"])
+
+    def test_coverage_on_later_data(self, noisy):
+        forecaster, frame = noisy
+        found = forecaster.backtest(frame[1750:], windows=600, stride=1)
+        for level in (80, 95):
+            assert abs(found.coverage(level).mean() - level / 100) < 0.06
+        assert found.error("mae") < 1.0  # noise alone has 0.8
+
+    def test_sample_paths(self, noisy):
+        paths = noisy[0].predict(8, samples=300)
+        assert paths.columns[0] == "load-sample-1"
+        ends = noisy[0].predict(8, level=[80])
+        low, high = np.quantile(paths.to_numpy(), [0.1, 0.9], axis=1)
+        np.testing.assert_allclose(high - low, ends["load-hi-80"] - ends["load-lo-80"], rtol=0.35)
+        assert paths.equals(noisy[0].predict(8, samples=300))
+
+    def test_they_are_saved(self, noisy, tmp_path):
+        noisy[0].save(tmp_path / "saved")
+        assert load(tmp_path / "saved").predict(level=80).equals(noisy[0].predict(level=80))
+
+    def test_seasons_expect_the_day(self, noisy):
+        found = noisy[0].backtest(noisy[1], windows=5)
+        assert found.error("mae", of="seasons") < 1.5
+        assert found.season == 24
+
+    @pytest.mark.usefixtures("unchecked")
+    @pytest.mark.parametrize(
+        ("asked", "message"),
+        [
+            ({"level": 100}, "level is 100, expected numbers between 0 and 100"),
+            ({"level": [80, -5]}, "level is -5, expected numbers between 0 and 100"),
+            ({"level": []}, "level is empty"),
+            ({"level": "wide"}, "level is 'wide', expected numbers"),
+            ({"level": 99}, r"level has 99, expected at most 95.*fit with levels=\[50, 80, 95, 99"),
+            ({"horizon": 9, "level": 80}, "horizon is 9, but level is calibrated for 8 steps only"),
+            ({"horizon": 9, "samples": 3}, "horizon is 9, but samples is calibrated for 8 steps"),
+            ({"samples": 0}, "samples is 0, expected a whole number"),
+            ({"samples": 3, "level": 80}, "level and samples were given"),
+        ],
+    )
+    def test_what_is_not_known_is_refused(self, noisy, asked, message):
+        with pytest.raises(ValueError, match=message):
+            noisy[0].predict(**asked)
+
+    def test_without_held_out_steps_there_are_none(self, small, tide):
+        forecaster = LinOSSForecaster(**OPTIONS, **small, validation_fraction=0).fit(tide[:100])
+        with pytest.raises(ValueError, match="nothing was held out to calibrate intervals by"):
+            forecaster.predict(level=80)
+
+    @pytest.mark.usefixtures("unchecked")
+    @pytest.mark.parametrize("levels", [(0,), (50, 100), ()])
+    def test_levels_to_learn(self, small, tide, levels):
+        with pytest.raises(ValueError, match=r"levels is .*expected numbers between 0 and 100"):
+            LinOSSForecaster(**OPTIONS, **small, levels=levels).fit(tide)
+
+
+@pytest.mark.integration
+class TestSeriesOfAllKinds:
+    """What is forecast of series that say little."""
+
+    def test_without_variation(self, small):
+        forecaster = LinOSSForecaster(**OPTIONS, **small).fit(np.full((200, 1), 7.0))
+        np.testing.assert_allclose(forecaster.predict(), 7, atol=1e-6)
+        np.testing.assert_allclose(forecaster.predict(level=80), 7, atol=0.1)
+
+    def test_mostly_missing(self, small, tide):
+        few = np.where(np.random.default_rng(0).random(tide.shape) < 0.9, np.nan, tide)
+        assert np.isfinite(LinOSSForecaster(**OPTIONS, **small).fit(few).predict(level=80)).all()
+
+    def test_three_points(self, small):
+        forecaster = LinOSSForecaster(horizon=1, **small).fit(np.array([[1.0], [2], [4]]))
+        assert 0 < forecaster.predict().item() < 8
+        with pytest.raises(ValueError, match="10 held-out steps to calibrate, but there are 1"):
+            forecaster.predict(level=80)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("normalize", ["level", "deviation", "difference"])
+def test_series_that_wander_are_followed(small, normalize):
+    """A shift of all that is read shifts the forecast and its interval."""
+    walk = np.cumsum(np.random.default_rng(0).normal(size=(500, 1)), axis=0)
+    forecaster = LinOSSForecaster(**OPTIONS, **small, normalize=normalize).fit(walk)
+    plain = forecaster.predict(data=walk[:100], level=80)
+    shifted = forecaster.predict(data=walk[:100] + 1000, level=80)
+    np.testing.assert_allclose(shifted, plain + 1000, atol=1e-2)
+    assert np.abs(plain[0, 0, 0] - walk[99]) < 5
+
+
+@pytest.mark.integration
+def test_logarithms_make_growth_a_line(small):
+    months = pandas.date_range("2000-01-01", periods=144, freq="MS")
+    sales = 100 * np.exp(0.01 * np.arange(144)) * (1.5 + np.sin(2 * np.pi * np.arange(144) / 12))
+    frame = pandas.DataFrame({"sales": sales}, index=months)
+    forecaster = LinOSSForecaster(horizon=12, **small).fit(frame[:-12])
+    assert forecaster.foundation_.adjustment.logarithm == (True,)
+    found = forecaster.predict(level=95)
+    np.testing.assert_allclose(found["sales"], frame["sales"][-12:], rtol=0.05)
+    assert (found["sales-lo-95"] > 0).all()
+    with pytest.raises(ValueError, match="logarithm is True, but the series has -1"):
+        LinOSSForecaster(horizon=12, **small, logarithm=True).fit(frame.assign(sales=-1.0))
+    with pytest.raises(ValueError, match="calendar is True, but the data have no dates"):
+        LinOSSForecaster(horizon=12, **small, calendar=True).fit(sales)

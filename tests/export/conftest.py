@@ -16,7 +16,9 @@ from linoss import (
     OscillatorClassifier,
     OscillatorRegressor,
 )
-from linoss.data import sequences
+from linoss.data import sequences, table
+from linoss.estimators._adjustment import Adjustment
+from linoss.estimators._foundation import Foundation
 from linoss.training import Classification, Forecasting, Inputs, Regression, Windows
 
 SIZES = {"hidden_size": 8, "state_size": 6, "num_blocks": 2}
@@ -70,14 +72,18 @@ def regressor(every=None, **options):
 
 
 def forecaster(known=(), **options):
-    estimator = LinOSSForecaster(**SIZES, horizon=4, past=16, **options)
+    estimator = LinOSSForecaster(**SIZES, horizon=4, past=16, base=False, **options)
     random = np.random.default_rng(4)
     series = 2 + random.normal(size=(60, CHANNELS)).cumsum(axis=0)
     series[::7, 0] = np.nan
     windows = Windows([series], past=16, horizon=4, known=known)
     estimator.names_, estimator.known_, estimator.past_ = ("0", "1"), known, 16
     inputs = Inputs.from_sequences(windows, time_channel=bool(estimator.time_channel))
-    return _drawn(estimator, inputs, Forecasting.from_windows(windows, inputs))
+    data = table(series)
+    estimator.foundation_ = Foundation(Adjustment.none(data, known), "none", 16, 4)
+    estimator.calibration_, estimator._levels = None, (0.1, 0.5, 0.9)
+    estimator.context_ = data
+    return _drawn(estimator, inputs, Forecasting.from_windows(windows, inputs, (0.1, 0.5, 0.9)))
 
 
 @pytest.fixture(scope="session")

@@ -24,13 +24,13 @@ LONG = (
 
 
 def checks():
-    """All of sktime's checks of all estimators; long ones are slow."""
+    """All of sktime's checks of all estimators; slow are long ones, and those of a classifier whose
+    fits take long and which is held to aeon's checks, too."""
     for estimator, check in parametrize_with_checks([face(**face.small) for face in FACES]).args[1]:
-        marks = [pytest.mark.slow] if check in LONG else []
+        name = type(estimator).__name__
+        marks = [pytest.mark.slow] if check in LONG or name == "LinOSSClassifier" else []
         if check != ELSEWHERE:
-            yield pytest.param(
-                estimator, check, marks=marks, id=f"{type(estimator).__name__}-{check}"
-            )
+            yield pytest.param(estimator, check, marks=marks, id=f"{name}-{check}")
 
 
 @pytest.mark.integration

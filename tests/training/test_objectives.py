@@ -152,7 +152,7 @@ def test_a_batch_without_any_target_has_no_loss():
 def test_absolute_error_of_forecasts():
     answers, targets = np.random.default_rng(0).normal(size=(2, 3, 4, 2))
     weights = np.ones((3, 4, 2))
-    found = Loss("absolute")(*map(jnp.asarray, (answers, targets, weights)))
+    found = Loss("pinball")(*map(jnp.asarray, (answers, targets, weights)))
     np.testing.assert_allclose(found, np.abs(answers - targets).mean())
     total, count = Forecasting(out_size=2, horizon=4).score(answers, targets, weights)
     np.testing.assert_allclose(total / count, found)

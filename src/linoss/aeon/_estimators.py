@@ -19,9 +19,8 @@ from linoss._settings import (
     RegressorSettings,
 )
 
-_SMALL = {"hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4}
 _FEW = {"n_oscillators": 16}
-_SMALL |= {"n_models": 1, **_FEW}
+_SMALL = {"hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4, "n_models": 1, **_FEW}
 
 
 class AeonFace(FaceOfCases):
@@ -46,7 +45,8 @@ class LinOSSClassifier(AeonFace, ClassifierSettings, BaseClassifier):
     ```python
     >>> from aeon.datasets import load_unit_test
     >>> from linoss.aeon import LinOSSClassifier
-    >>> classifier = LinOSSClassifier(steps=100, hidden_size=16, state_size=16, random_state=0)
+    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1, "n_oscillators": 512}
+    >>> classifier = LinOSSClassifier(steps=100, **small, random_state=0)
     >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.7
     True
 
@@ -62,10 +62,12 @@ class LinOSSRegressor(AeonFace, RegressorSettings, BaseRegressor):
     """[`linoss.LinOSSRegressor`][] as a regressor of aeon; `estimator_` is what it fitted.
 
     ```python
-    >>>     >>> from linoss.aeon import LinOSSRegressor
+    >>> import numpy as np
+    >>> from linoss.aeon import LinOSSRegressor
     >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
     >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
-    >>> regressor = LinOSSRegressor(steps=100, hidden_size=16, state_size=16, random_state=0)
+    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1, "n_oscillators": 512}
+    >>> regressor = LinOSSRegressor(steps=100, **small, random_state=0)
     >>> bool(regressor.fit(waves[:40], speed[:40]).score(waves[40:], speed[40:]) > 0.9)
     True
 
@@ -99,7 +101,8 @@ class OscillatorRegressor(AeonFace, OscillatorSettings, BaseRegressor):
     """[`linoss.OscillatorRegressor`][] as a regressor of aeon; `estimator_` is what it fitted.
 
     ```python
-    >>>     >>> from linoss.aeon import OscillatorRegressor
+    >>> import numpy as np
+    >>> from linoss.aeon import OscillatorRegressor
     >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
     >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
     >>> regressor = OscillatorRegressor(n_oscillators=512, random_state=0)

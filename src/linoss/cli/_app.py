@@ -34,6 +34,11 @@ _COMMANDS = {
     "forecast": (
         "Forecast what comes next, in a table like that of the data, with its times going on.",
         "linoss forecast runs/load --horizon 48 --out forecast.csv",
+        "linoss forecast runs/load --level 80 --level 95",
+    ),
+    "backtest": (
+        "Forecast from times of the past, and compare with what came.",
+        "linoss backtest runs/load later.csv --windows 30",
     ),
     "stream": (
         "Answer after each sample of a stream, in constant memory.",

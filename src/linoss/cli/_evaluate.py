@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from linoss.cli._forecast_scores import score_table
 from linoss.cli._options import Json, roles_of
 from linoss.cli._output import number, show_json, show_line, show_table
 from linoss.cli._run_settings import load_run, read_column_names
-from linoss.cli._scores import ClassScore, NumberScore, Score, score_cases, score_table
+from linoss.cli._scores import ClassScore, NumberScore, Score, score_cases
 from linoss.cli._sources import check_there, read_test_cases, read_test_table
 
 RunArgument = Annotated[
@@ -47,7 +48,8 @@ def evaluate(
     """Compare a run's answers with the labels of data.
 
     Prints accuracy and recall of each class; or mean absolute error, R² and RMSE; or the mean
-    absolute error of forecasts. Of a directory the test part is taken.
+    absolute error of forecasts, of each variable in its unit and by its deviation. Of a directory
+    the test part is taken.
     """
     check_there(data)
     estimator = load_run(run)
@@ -77,3 +79,4 @@ def show_score(score: Any) -> None:
         )
     else:
         show_line(f"{name} {number(value)} over {score.horizon} steps ahead")
+        show_table(None, ("variable", "MAE, in its unit", "scaled MAE"), score.rows())

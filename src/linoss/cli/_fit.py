@@ -11,6 +11,7 @@ from linoss._settings import MixerName, ModelName, TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._evaluate import show_score
+from linoss.cli._forecast_scores import backtest_of, show_backtest
 from linoss.cli._guard import INTERRUPTED
 from linoss.cli._machines import join_machines
 from linoss.cli._output import number, show_json, show_line
@@ -234,6 +235,9 @@ def finish(
             **_outcome(estimator),
             "test": None if score is None else score.record(),
         }
+        where, backtest = backtest_of(estimator, score)
+        if backtest is not None:
+            record["backtest"] = {"of": where, "errors": backtest.rows()}
         show_json(record)
         return
     choice = getattr(estimator, "choice_", None)
@@ -251,6 +255,10 @@ def finish(
             "No score: nothing was held out. Use --validation-fraction 0.2, or linoss evaluate "
             "with other data"
         )
+    where, found = backtest_of(estimator, score)
+    if found is not None:
+        show_line(f"{where}:")
+        show_backtest(found)
     show_line(f"The run is in {out}; look at {out / REPORT}")
 
 

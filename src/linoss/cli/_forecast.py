@@ -13,6 +13,21 @@ from linoss.cli._output import csv_cell, show_json, show_line
 from linoss.cli._predict import Out
 from linoss.cli._run_settings import load_run
 
+Levels = Annotated[
+    list[float] | None,
+    typer.Option(
+        help="Interval in percent, such as 80. Repeat it for several.", show_default=False
+    ),
+]
+
+
+def forecaster_of(run: Path) -> Any:
+    """The forecaster in a directory."""
+    estimator = load_run(run)
+    if estimator.task != "forecasting":
+        raise ValueError(f"{run}: holds a {type(estimator).__name__}; use linoss predict")
+    return estimator
+
 
 def forecast(
     run: RunArgument,
@@ -28,19 +43,25 @@ def forecast(
         Path | None,
         typer.Option(help="Table of the variables that are known in advance (--known of fit)."),
     ] = None,
+    level: Levels = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of sample paths instead.", show_default=False),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Forecast what comes next, in a table like that of the data, with its times going on."""
+    """Forecast what comes next, in a table like that of the data, with its times going on.
+
+    With --level 80 there are columns NAME-lo-80 and NAME-hi-80 beside each forecast.
+    """
     from linoss.data import read_table
 
-    estimator = load_run(run)
-    if estimator.task != "forecasting":
-        raise ValueError(f"{run}: holds a {type(estimator).__name__}; use linoss predict")
+    estimator = forecaster_of(run)
     table = None if data is None else read_table(data)
     context = estimator.context_ if table is None else table
     steps = estimator.horizon if horizon is None else horizon
     ahead = None if future is None else _ahead(future, read_table(future), context, steps)
-    frame = estimator.predict(steps, data=table, future=ahead)
+    frame = estimator.predict(steps, data=table, future=ahead, level=level or None, samples=samples)
     if context.in_index:
         frame = frame.rename_axis(context.time_name or "step").reset_index()
     shown = frame.rename(columns=csv_cell)

@@ -176,11 +176,12 @@ def _parameter(setting: Declared) -> inspect.Parameter:
 
 def _kind(setting: Declared) -> tuple[Any, dict[str, Any]]:
     """The type of an option for Typer, and how its text is read."""
-    if bool in setting.kinds:
+    if bool in setting.kinds and not setting.choices:
         return bool, {}
     if not setting.choices and not {int, float, str} & set(setting.kinds):
         return list[str], {"metavar": "NAME=VALUE" if setting.optional else "NAME"}
     words = setting.choices or ("float" if float in setting.kinds else "int",)
+    words = ("yes", "no", *words) if bool in setting.kinds else words
     metavar = f"<{'|'.join([*words, 'none'] if setting.optional else words)}>"
 
     def read(text: str) -> Any:
@@ -223,6 +224,12 @@ def parameters(given: dict[str, Any]) -> dict[str, Any]:
     if "known_in_advance" in found:
         names = [part.strip() for text in found["known_in_advance"] for part in text.split(",")]
         found["known_in_advance"] = [name for name in names if name]
+    if "levels" in found:
+        parts = [part for text in found["levels"] for part in text.split(",")]
+        try:
+            found["levels"] = [float(part) for part in parts]
+        except ValueError:
+            raise typer.BadParameter(f"--levels is {','.join(parts)}, expected numbers") from None
     if "model_options" in found:
         found["model_options"] = dict(map(_model_option, found["model_options"]))
     return found

@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from linoss._files import write_file
 from linoss.cli._evidence import AverageEvidence, ExplainedCase
-from linoss.cli._scores import Forecast, NumberScore
+from linoss.cli._scores import NumberScore
 from linoss.cli._spectrum import BlockSpectrum
 
 _INK, _FAINT = "#1c1f26", "#c9ced6"
@@ -164,26 +164,6 @@ def _for_and_against(evidence: np.ndarray) -> np.ndarray:
     strength = evidence / max(np.abs(evidence).max(), 1e-30)
     colors = np.where(strength[..., None] > 0, to_rgb(_LINES[0]), to_rgb(_LINES[1]))
     return np.concatenate([colors, np.abs(strength)[..., None]], axis=-1)
-
-
-def forecast_plot(forecasts: Sequence[Forecast]) -> Figure:
-    """For each variable the end of its past, what came, and what was forecast."""
-    with rc_context(_RC):
-        figure = Figure(figsize=(8, 0.6 + 1.9 * len(forecasts)), layout="constrained")
-        panels = figure.subplots(len(forecasts), 1, squeeze=False, sharex=True)[:, 0]
-        for axes, shown in zip(panels, forecasts, strict=True):
-            horizon = len(shown.truth)
-            past = shown.past[-4 * horizon :]
-            ahead = np.arange(1, horizon + 1)
-            axes.plot(np.arange(-len(past) + 1, 1), past, color=_INK, linewidth=1, label="past")
-            axes.plot(ahead, shown.truth, color=_LINES[0], linewidth=1.2, label="what came")
-            axes.plot(ahead, shown.forecast, color=_LINES[1], linewidth=1.6, label="forecast")
-            axes.axvline(0.5, color=_FAINT, linewidth=1)
-            axes.set_title(_short(shown.name, 60))
-        panels[-1].set_xlabel("steps from the last one that was read")
-        handles, names = panels[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=3)
-    return figure
 
 
 def spectrum(banks: Sequence[BlockSpectrum]) -> Figure:

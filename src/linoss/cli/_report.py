@@ -1,6 +1,5 @@
 """report.html: a self-contained page about a run."""
 
-import html
 import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,8 +10,13 @@ import numpy as np
 from linoss._files import write_text
 from linoss.cli import _pictures as pictures
 from linoss.cli._evidence import AverageEvidence, ExplainedCase
+from linoss.cli._forecast_report import forecast_sections
+from linoss.cli._forecast_scores import Forecast, ForecastScore
+from linoss.cli._html import section as _section
+from linoss.cli._html import table as _table
+from linoss.cli._html import text as _text
 from linoss.cli._output import number
-from linoss.cli._scores import ClassScore, Forecast, ForecastScore, NumberScore, Score
+from linoss.cli._scores import ClassScore, NumberScore, Score
 from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
 
 _MOST_CLASSES, _MOST_CHANNELS = 20, 8
@@ -76,7 +80,8 @@ def report(
     sections = [_section("Score", _facts(estimator, score))]
     if trained is not None:
         sections.append(_section("Learning curves", _curves(trained)))
-    sections += _answers(score, forecasts)
+    sections += _answers(score)
+    sections += [_section(*each) for each in forecast_sections(estimator, score, forecasts)]
     if evidence:
         sections.append(_section("What speaks for an answer", _evidence(evidence)))
     if explained:
@@ -110,10 +115,6 @@ def page(title: str, subtitle: str, sections: Iterable[str]) -> str:
     )
 
 
-def _section(title: str, content: str) -> str:
-    return f"<section>\n<h2>{title}</h2>\n{content}\n</section>"
-
-
 def _subtitle(estimator: Any) -> str:
     trained, untrained = (estimator.members_.get(name) for name in ("linoss", "oscillators"))
     parts = []
@@ -126,18 +127,6 @@ def _subtitle(estimator: Any) -> str:
         of = of if config.mixer == "linoss" else config.mixer
         parts.append(f"{blocks} of {of}, {trained.n_steps_} training steps")
     return _text("; and ".join(parts))
-
-
-def _text(value: Any) -> str:
-    return html.escape(str(value))
-
-
-def _table(header: Sequence[Any], rows: Iterable[Sequence[Any]], style: str = "") -> str:
-    """A table of text."""
-    head = "".join(f'<th class="name">{_text(cell)}</th>' for cell in header)
-    lines = ["".join(f'<td class="name">{_text(cell)}</td>' for cell in row) for row in rows]
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<table class="{style}">{f"<tr>{head}</tr>" if header else ""}{body}</table>'
 
 
 # ---- Score ----
@@ -190,17 +179,13 @@ def _curves(estimator: Any) -> str:
 # ---- Answers ----
 
 
-def _answers(score: Score | None, forecasts: Sequence[Forecast]) -> list[str]:
+def _answers(score: Score | None) -> list[str]:
     if isinstance(score, ClassScore):
         parts = (_section("Confusion", _confusion(score)), _section("Classes", _recall(score)))
         return ['<div class="columns">', *parts, "</div>"] if len(score.classes) < 8 else [*parts]
     if isinstance(score, NumberScore):
         picture = pictures.svg(pictures.predicted_against_true(score), "Predicted against true")
         return [_section("Answers", picture.replace("<svg", '<svg class="small"', 1))]
-    if forecasts:
-        text = "<p>The last steps of the data, forecast from those before them.</p>"
-        picture = pictures.svg(pictures.forecast_plot(forecasts), "Forecast")
-        return [_section("Forecast", text + picture)]
     return []
 
 

@@ -1,11 +1,11 @@
 """Scores of a trained estimator on labelled data."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-_MOST_SHOWN = 4  # variables in the picture of a forecast
+from linoss.cli._forecast_scores import Forecast, ForecastScore, score_forecasts
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,36 +93,15 @@ class NumberScore:
         return {"mae": self.headline[1], "r2": self.r2, "rmse": self.rmse, "cases": self.cases}
 
 
-@dataclass(frozen=True, eq=False)
-class ForecastScore:
-    """The score of a forecaster."""
-
-    mae: float
-    series: int
-    horizon: int
-    scaled: bool = False
-
-    @property
-    def headline(self) -> tuple[str, float]:
-        """The name and value of the main metric."""
-        return "MAE (in deviations)" if self.scaled else "MAE", self.mae
-
-    def record(self) -> dict[str, Any]:
-        """For JSON."""
-        name = "mae_scaled" if self.scaled else "mae"
-        return {name: self.mae, "horizon": self.horizon, "series": self.series}
-
-
 Score = ClassScore | NumberScore | ForecastScore
 
 
 def score_of(
     estimator: Any, task: str, training: Any, test: Any
-) -> tuple[Score | None, list["Forecast"]]:
+) -> tuple[Score | None, list[Forecast]]:
     """The score on the test part, if there is one, and forecasts to show."""
     if task == "forecasting":
-        score = None if test is None else score_table(estimator, test)
-        return score, last_forecasts(estimator, training if test is None else test)
+        return score_forecasts(estimator, training, test)
     return None if test is None else score_cases(estimator, test), []
 
 
@@ -172,52 +151,3 @@ def _score_numbers(estimator: Any, cases: Any) -> NumberScore:
     if not np.isfinite(score.truth).any():
         raise DataError("no label is known, expected some to compare with")
     return score
-
-
-def score_table(
-    estimator: Any, table: Any, *, stride: int = 1, scaled: bool = False
-) -> ForecastScore:
-    """Score a forecaster over the windows of a table."""
-    error = estimator.score(table, stride=stride, scaled=scaled)
-    return ForecastScore(error, len(table.series), estimator.horizon, scaled)
-
-
-@dataclass(frozen=True, eq=False)
-class Forecast:
-    """The end of a variable, and its forecast."""
-
-    name: str
-    past: np.ndarray
-    truth: np.ndarray
-    forecast: np.ndarray
-
-
-def last_forecasts(estimator: Any, table: Any) -> list[Forecast]:
-    """The last steps of the first series that is long enough, forecast from those before them."""
-    horizon = estimator.horizon
-    chosen = next((i for i, s in enumerate(table.series) if len(s) > horizon), None)
-    if chosen is None:
-        return []
-    series, index = table.series[chosen], table.index[chosen]
-    ids = None if table.ids is None else (table.ids[chosen],)
-    before = replace(table, series=[series[:-horizon]], index=[index[:-horizon]], ids=ids)
-    known = list(estimator.known_)
-    future = None
-    if known:
-        import pandas
-
-        names = pandas.Index([table.names[i] for i in known])
-        future = pandas.DataFrame(series[-horizon:, known], columns=names)
-        if ids is not None:
-            future[table.id_name], future[table.time_name] = ids[0], np.arange(horizon)
-    found = estimator.predict(data=before, future=future)
-    targets = [i for i in range(len(table.names)) if i not in known]
-    return [
-        Forecast(
-            str(table.names[i]),
-            series[-horizon - estimator.past_ : -horizon, i],
-            series[-horizon:, i],
-            np.asarray(found[table.names[i]], np.float64),
-        )
-        for i in targets[:_MOST_SHOWN]
-    ]

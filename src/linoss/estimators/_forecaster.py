@@ -1,17 +1,22 @@
-"""Forecasts of series."""
+"""Forecasts of series, with intervals."""
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from linoss import _checks
 from linoss._declare import check_settings, documented
 from linoss._settings import ForecasterSettings
 from linoss.data import DataError, Table, table
+from linoss.estimators._adjustment import Adjustment
+from linoss.estimators._asked import Asked, quantile_levels
+from linoss.estimators._backtest import Backtest, Origins, compare
 from linoss.estimators._base import (
     OnProgress,
     RunOptions,
@@ -19,19 +24,40 @@ from linoss.estimators._base import (
     drawn_seed,
     warn_of_nan,
 )
+from linoss.estimators._conformal import Calibration
+from linoss.estimators._forecast_context import (
+    context_arrays,
+    context_facts,
+    future_of,
+    last_of,
+    restored_context,
+)
+from linoss.estimators._foundation import (
+    Foundation,
+    choose_options,
+    cut,
+    divide,
+    divisions,
+    refuse_short,
+)
 from linoss.estimators._listener import ForecastListener
-from linoss.training import Forecasting, Inputs, Windows, predict
+from linoss.estimators._seasons import Clock, strongest_period
+from linoss.training import Forecasting, Inputs, Scaling, Windows, predict, replace_arrays
 
 _VALIDATION_WINDOWS = 256
+_CALIBRATION_WINDOWS, _CALIBRATION_NUMBERS = 512, 2 * 10**6
 _AT_ONCE = 256  # windows of a score
+_LONGEST_SEASON = 400
 
 
 @documented
 class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
-    """A forecaster of one series of several variables, or of many series.
+    """A forecaster of one series of several variables, or of many series, with intervals.
 
-    As in the paper, the model reads the past and then `horizon` steps without values, for which it
-    answers. Variables are scaled by their mean and deviation, which are saved with the model.
+    It stands on what can be fitted in closed form: trend and seasons of each series, and a linear
+    answer from the end of a window. The trained model reads, as in the paper, the past and then
+    `horizon` steps without values, and answers with quantiles of what is left. How much of each
+    part is used, and how wide intervals are, is decided on held-out steps, the end of each series.
 
     ```python
     >>> import numpy as np
@@ -41,13 +67,17 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
     ...     horizon=12, past=48, steps=100, hidden_size=16, state_size=16, random_state=0
     ... )
     >>> forecast = forecaster.fit(wave[:-12]).predict(12)
-    >>> bool(np.abs(forecast - wave[-12:]).mean() < 0.3)
+    >>> bool(np.abs(forecast - wave[-12:]).mean() < 0.1)
     True
+    >>> forecaster.predict(12, level=[80, 95]).shape  # the forecast, and both ends for each level
+    (12, 1, 5)
 
     ```
     """
 
     task = "forecasting"
+
+    # ---- Fitting ----
 
     def fit(
         self,
@@ -64,7 +94,8 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
 
         - `data`: an array `(time, variables)`, a wide pandas frame (a column for each variable), a
           long one (`unique_id`, `ds`, `y`, and variables known in advance), or
-          [`linoss.data.Table`][]. NaN means missing.
+          [`linoss.data.Table`][]. NaN means missing. An array has no times, so that a season of it
+          is only known from the past that a window has.
         - `y`: not used.
         - `directory`: directory of the run and its checkpoints; None to keep none.
         - `resume`: resume the run in `directory`.
@@ -73,26 +104,81 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         Raises a `ValueError` that names the setting or the argument that is wrong.
         """
         check_settings(self)
+        levels = quantile_levels(self.levels)
         data = data if isinstance(data, Table) else table(data)
         self.names_ = data.names
         known = self.known_in_advance
         known = [known] if isinstance(known, str) else known
         self.known_ = tuple(self._column(name, data) for name in known)
         self.past_ = self._past(data)
-        self.context_ = _last(data, self.past_)
-        training, validation = self._split(data)
-        windows = self._windows(training)
+        self.context_ = last_of(data, self.past_)
+        sizes, clock = (self.past_, self.horizon), self._clock(data)
+        parts = divide(data, *sizes, self.validation_fraction)
+        if self.base:
+            asked = {name: getattr(self, name) for name in ("logarithm", "trend", "normalize")}
+            several = divisions(data, *sizes, self.validation_fraction)
+            options = choose_options(data, several, clock, self.known_, sizes, asked)
+            before, choice = Foundation.fit(parts, clock, self.known_, sizes, options)
+            self.foundation_ = Foundation.again(data, clock, self.known_, sizes, options, choice)
+        else:
+            self.foundation_ = before = Foundation(
+                Adjustment.none(data, self.known_), "none", *sizes
+            )
+        self.deviation_ = _deviations(data, self._targets)
+        self.calibration_ = self.held_out_ = None
+
+        windows = before.windows(parts[0])
         inputs = Inputs.from_sequences(windows, time_channel=bool(self.time_channel))
-        objective = Forecasting.from_windows(windows, inputs)
-        held_out = None
-        if validation is not None:
-            every = self._windows(validation)
-            held_out = replace(every, stride=max(1, len(every) // _VALIDATION_WINDOWS))
+        objective = Forecasting.from_windows(windows, inputs, levels)
+        held_out = None if parts[1] is None else _thinned(before.windows(parts[1]))
+        self._levels = objective.levels
         run = RunOptions(directory, resume, on_progress)
         self._train(inputs, objective, windows, held_out, drawn_seed(self.random_state), run)
+        if parts[1] is not None and jax.process_index() == 0:
+            self._calibrate(before, parts[1])
+            if directory is not None:
+                replace_arrays(directory, self._arrays())
         return self
 
-    def predict(self, horizon: int | None = None, *, data: Any = None, future: Any = None) -> Any:
+    def _clock(self, data: Table) -> Clock:
+        """The clock of the longest series; seasons need times, which an array does not have."""
+        longest = int(np.argmax([len(array) for array in data.series]))
+        index, values = data.index[longest], data.series[longest]
+        dated = index.dtype.kind == "M"
+        if self.calendar is True and not dated:
+            raise DataError("calendar is True, but the data have no dates; use calendar='auto'")
+        season = self.season
+        if season is None and not dated:
+            season = strongest_period(values[:, self._targets[0]], _LONGEST_SEASON)
+        clock = Clock.of(index, season, calendar=dated and self.calendar is not False)
+        self.season_ = clock.season
+        return replace(clock, periods=()) if data.kind == "array" or not self.base else clock
+
+    def _calibrate(self, before: Foundation, held_out: Table) -> None:
+        """Compare quantiles with what was held out, by the closed-form part that did not see it."""
+        most = _CALIBRATION_NUMBERS // (self.horizon * len(self._targets))
+        windows = before.windows(held_out)
+        windows = _thinned(windows, max(1, min(_CALIBRATION_WINDOWS, most)))
+        found = list(self._relative(windows, np.arange(len(windows))))
+        quantiles = np.concatenate([quantiles for _, quantiles in found])
+        truth = np.concatenate([windows.batch(chosen).labels for chosen, _ in found])
+        self.calibration_ = Calibration.fit(self._levels, quantiles, truth, whole=not self.base)
+        origins = Origins(*windows.locate(np.arange(len(windows))), self.horizon, self._targets)
+        asked = Asked.usual(self)
+        found = self._at_origins(before, held_out, origins, asked)
+        self.held_out_ = compare(self.season_, held_out, origins, *found, asked.percent)
+
+    # ---- Forecasts ----
+
+    def predict(
+        self,
+        horizon: int | None = None,
+        *,
+        data: Any = None,
+        future: Any = None,
+        level: Any = None,
+        samples: int | None = None,
+    ) -> Any:
         """Forecast, as an array or as a frame whose index continues that of the data.
 
         **Arguments:**
@@ -102,6 +188,12 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         - `data`: the series to continue, of the same kind as in `fit`; by default those of `fit`.
         - `future`: the variables known in advance at each of these steps: `(horizon, variables)`
           or a frame with their columns.
+        - `level`: intervals in percent, such as 80 or `[80, 95]`: frames get the columns
+          `NAME-lo-80` and `NAME-hi-80` beside the forecast; arrays a further axis with the
+          forecast, then both ends of each interval.
+        - `samples`: number of paths instead of a forecast, for sums over the horizon and other
+          questions of several steps: columns `NAME-sample-1`, ..., or a further axis. The same
+          `random_state` draws the same.
         """
         check_is_fitted(self)
         horizon = self.horizon if horizon is None else horizon
@@ -109,23 +201,81 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             shape = np.shape(horizon)
             raise ValueError(f"horizon has shape {shape}, expected a number; pass series as data=")
         _checks.positive_integer("horizon", horizon)
-        context = self.context_ if data is None else _last(self._table(data), self.past_)
-        given = self._future(context, future, horizon)
-        series = [
-            np.concatenate([past, np.full((horizon, past.shape[1]), np.nan)])
-            for past in context.series
-        ]
-        for array, known in zip(series, given, strict=True):
-            array[-horizon:, list(self.known_)] = known
-        lengths = [len(array) - horizon for array in series]
-        targets = [i for i in range(len(self.names_)) if i not in self.known_]
-        for done in range(0, horizon, self.horizon):
-            answers = self._ahead(series, lengths, done)
-            for array, length, ahead in zip(series, lengths, answers, strict=True):
-                rows = slice(length + done, min(length + done + self.horizon, len(array)))
-                array[rows, targets] = ahead[: rows.stop - rows.start]
-        names = [self.names_[i] for i in targets]
-        return context.restore([array[-horizon:, targets] for array in series], names)
+        asked = Asked.checked(self, horizon, level, samples)
+        context = self.context_ if data is None else last_of(self._table(data), self.past_)
+        given = future_of(context, future, [self.names_[i] for i in self.known_], horizon)
+        values = self._values(context, given, horizon, asked)
+        if context.kind == "array":
+            return values[0]
+        names = asked.names([self.names_[i] for i in self._targets])
+        return context.restore([each.reshape(horizon, -1) for each in values], names)
+
+    def _continued(self, context: Table, given: list[np.ndarray], steps: int) -> Table:
+        """The series with `steps` ahead, of which only known variables are there."""
+        series = []
+        for past, known in zip(context.series, given, strict=True):
+            after = np.full((steps, past.shape[1]), np.nan)
+            after[: len(known), list(self.known_)] = known
+            series.append(np.concatenate([past, after]))
+        if len(context.series) == 1 and len(context.index[0]) == 1:  # its step is that of the fit
+            own = self.context_.index[0]
+            step = own[-1] - own[-2] if len(own) > 1 else 1
+            after = [context.index[0][-1] + step * np.arange(1, steps + 1)]
+        else:
+            after = context.continued(steps)
+        index = [np.concatenate(parts) for parts in zip(context.index, after, strict=True)]
+        return replace(context, series=series, index=index)
+
+    def _values(
+        self, context: Table, given: list[np.ndarray], horizon: int, asked: Asked
+    ) -> np.ndarray:
+        """Forecasts `(series, horizon, targets)`, or with a further axis of what is asked."""
+        rounds = -(-horizon // self.horizon)
+        ahead, found = self._continued(context, given, rounds * self.horizon), []
+        for done in range(rounds):
+            lacking = (rounds - 1 - done) * self.horizon
+            rows = [slice(0, len(array) - lacking) for array in ahead.series]
+            current = cut(ahead, range(len(rows)), rows)
+            windows = self.foundation_.windows(current, only_last=True)
+            part = np.concatenate(
+                [
+                    self.foundation_.restore(current, windows, *self._answered(each, asked))
+                    for each in self._relative(windows, np.arange(len(windows)))
+                ]
+            )
+            warn_of_nan("series", part)
+            if rounds > 1:  # later rounds read it
+                for array, values, row in zip(ahead.series, part, rows, strict=True):
+                    array[row.stop - self.horizon : row.stop, self._targets] = values
+            found.append(part)
+        return np.concatenate(found, axis=1)[:, :horizon]
+
+    def _answered(
+        self, answers: tuple[np.ndarray, np.ndarray], asked: Asked
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Windows, and what is asked of their quantiles."""
+        chosen, quantiles = answers
+        if self.calibration_ is None:
+            return chosen, quantiles[..., len(self._levels) // 2]
+        if asked.samples is not None:
+            seed = drawn_seed(self.random_state)
+            return chosen, self.calibration_.samples(quantiles, asked.samples, seed)
+        if asked.percent is not None:
+            return chosen, self.calibration_.intervals(quantiles, asked.percent)
+        return chosen, self.calibration_.forecast(quantiles)
+
+    def _relative(
+        self, windows: Windows, chosen: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Some windows at a time, and their quantiles, relative to what windows know."""
+        assert isinstance(self.objective_, Forecasting)
+        for start in range(0, len(chosen), _AT_ONCE):
+            some = chosen[start : start + _AT_ONCE]
+            with jax.enable_x64(False):
+                answers = predict(self.model_, self.inputs_, windows.some(some))
+            yield some, self.objective_.quantiles(np.asarray(answers))
+
+    # ---- Scores ----
 
     def score(self, data: Any, y: None = None, *, scaled: bool = False, stride: int = 1) -> float:
         """Mean absolute error over all windows of `data`; lower is better.
@@ -140,31 +290,137 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         - `scaled`: divide errors by the deviation of each variable in training.
         - `stride`: number of steps from one window to the next.
         """
+        total, count = self._sum_of_errors(data, stride)
+        total = total / self.deviation_ if scaled else total
+        return float(total.sum() / count.sum()) if count.any() else float("nan")
+
+    def errors_by_variable(self, data: Any, *, stride: int = 1) -> dict[Any, float]:
+        """Mean absolute error of each variable, in its unit, over all windows of `data`."""
+        total, count = self._sum_of_errors(data, stride)
+        errors = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return {self.names_[i]: float(e) for i, e in zip(self._targets, errors, strict=True)}
+
+    def _sum_of_errors(self, data: Any, stride: int) -> tuple[np.ndarray, np.ndarray]:
+        """(targets,), of absolute errors of all windows, and their number."""
         check_is_fitted(self)
-        windows = replace(self._windows(self._table(data)), stride=stride)
-        assert isinstance(self.objective_, Forecasting)
-        assert self.objective_.scaling is not None
-        deviation = self.objective_.scaling.deviation
-        total = count = 0.0
-        with jax.enable_x64(False):
-            for start in range(0, len(windows), _AT_ONCE):
-                some = _Some(windows, np.arange(start, min(start + _AT_ONCE, len(windows))))
-                answers = predict(self.model_, self.inputs_, some)
-                warn_of_nan("window", answers)
-                truth = some.batch(np.arange(len(some))).labels
-                errors = np.abs(self.objective_.decode(np.asarray(answers)) - truth)
-                errors = errors / deviation if scaled else errors
-                known = ~np.isnan(truth)
-                total += float(np.sum(errors, where=known))
-                count += float(np.sum(known))
-        return total / count if count else float("nan")
+        data = self._table(data)
+        windows = replace(self.foundation_.windows(data), stride=stride)
+        total, count = np.zeros((2, len(self._targets)))
+        for each in self._relative(windows, np.arange(len(windows))):
+            chosen, relative = self._answered(each, Asked())
+            found = self.foundation_.restore(data, windows, chosen, relative)
+            warn_of_nan("window", found)
+            truth = self.foundation_.restore(data, windows, chosen, windows.batch(chosen).labels)
+            known = ~np.isnan(truth)
+            total += np.sum(np.abs(found - truth), axis=(0, 1), where=known)
+            count += known.sum(axis=(0, 1))
+        return total, count
+
+    def known_effects(self) -> dict[Any, dict[Any, float]]:
+        """What each variable known in advance adds to each target: its deviation in training.
+
+        In the unit of the target; of one whose logarithm is forecast, as a share of it.
+        """
+        check_is_fitted(self)
+        targets = [self.names_[i] for i in self._targets]
+        return {
+            self.names_[i]: dict(zip(targets, row.tolist(), strict=True))
+            for i, row in zip(self.known_, self.foundation_.adjustment.effects, strict=True)
+        }
+
+    def backtest(
+        self,
+        data: Any,
+        *,
+        windows: int = 20,
+        stride: int | None = None,
+        refit: bool = False,
+        level: Any = None,
+    ) -> Backtest:
+        """Forecast from several times of the past, and compare with what came.
+
+        Naive, seasonal naive and drift forecasts, and trend and seasons alone, are scored on the
+        same windows.
+
+        **Arguments:**
+
+        - `data`: as in `fit`, with the steps that are forecast and those before them.
+        - `windows`: number of times to forecast from, in each series, the last ones that fit.
+        - `stride`: steps from one to the next; by default the horizon.
+        - `refit`: fit again before each, on the data up to it, instead of using this fit. Without,
+          windows within the data of the fit are scored too well.
+        - `level`: intervals whose coverage is counted, in percent; by default 80 and 95, as far as
+          they are calibrated.
+        """
+        check_is_fitted(self)
+        data = self._table(data)
+        _checks.positive_integer("windows", windows)
+        stride = self.horizon if stride is None else stride
+        _checks.positive_integer("stride", stride)
+        asked = Asked.usual(self)
+        if level is not None:
+            asked = Asked.checked(self, self.horizon, level, None)
+        sizes = (self.past_, self.horizon)
+        origins = Origins.last(data, self._targets, sizes, windows, stride)
+        if not refit:
+            found, expected = self._at_origins(self.foundation_, data, origins, asked)
+            return compare(self.season_, data, origins, found, expected, asked.percent)
+        parts = []
+        for time in np.unique(origins.times(data)):
+            fitted: Any = clone(self)  # pyright: ignore[reportAssignmentType]
+            fitted.fit(origins.known_at(data, time))
+            if fitted.calibration_ is None:
+                asked = Asked()
+            chosen = np.flatnonzero(origins.times(data) == time)
+            found = fitted._at_origins(fitted.foundation_, data, origins.only(chosen), asked)
+            parts.append((chosen, *found))
+        order = np.argsort(np.concatenate([chosen for chosen, _, _ in parts]))
+        width = 1 if asked.percent is None else 1 + 2 * len(asked.percent)
+        found = np.concatenate([each[..., :width] for _, each, _ in parts])[order]
+        expected = np.concatenate([each for _, _, each in parts])[order]
+        return compare(self.season_, data, origins, found, expected, asked.percent)
+
+    def _at_origins(
+        self, foundation: Foundation, data: Table, origins: Origins, asked: Asked
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Forecasts `(windows, horizon, targets, 1 + 2 levels)`, and what seasons alone expect."""
+        windows = foundation.windows(data)
+        parts, expected = [], []
+        for each in self._relative(windows, windows.find(origins.series, origins.ends)):
+            chosen, relative = self._answered(each, asked)
+            relative = relative if asked.percent is not None else relative[..., None]
+            parts.append(foundation.restore(data, windows, chosen, relative))
+            expected.append(foundation.expected(data, windows, chosen))
+        return np.concatenate(parts), np.concatenate(expected)
 
     def stream(self) -> ForecastListener:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return a function that takes one sample at a time and returns a forecast after each."""
+        """Return a function that takes one sample at a time and returns a forecast after each.
+
+        Samples go on where the data of `fit` end.
+        """
         check_is_fitted(self)
         return ForecastListener(self)
 
     # ---- Series ----
+
+    @property
+    def n_outputs_(self) -> int:
+        """Number of variables that are forecast."""
+        return len(self._targets)
+
+    @property
+    def n_channels_(self) -> int:
+        """Number of variables of the data."""
+        return len(self.names_)
+
+    @property
+    def timed_(self) -> bool:
+        """Whether each sample needs a time: where seasons are known by it."""
+        return bool(self.foundation_.adjustment.clock.periods)
+
+    @property
+    def _targets(self) -> list[int]:
+        return [i for i in range(len(self.names_)) if i not in self.known_]
 
     def _column(self, name: Any, data: Table) -> int:
         if name in data.names:
@@ -175,42 +431,10 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         raise ValueError(f"known_in_advance has {name!r}, expected variables of the data: {known}")
 
     def _past(self, data: Table) -> int:
-        longest = max(len(array) for array in data.series)
-        if longest <= self.horizon:
-            raise DataError(
-                f"the longest series has {longest} steps, expected more than horizon, "
-                f"{self.horizon}; make horizon smaller"
-            )
+        longest = refuse_short(data, self.horizon)
         if self.past is None:
             return max(1, min(max(3 * self.horizon, 96), (longest - self.horizon) // 2))
         return self.past
-
-    def _windows(self, data: Table) -> Windows:
-        return Windows(
-            data.series,
-            past=self.past_,
-            horizon=self.horizon,
-            known=self.known_,
-            min_past=1,
-            names=data.names,
-        )
-
-    def _split(self, data: Table) -> tuple[Table, Table | None]:
-        """Split off the end of each series for validation, with the past that it needs."""
-        fraction = 0.1 if self.validation_fraction is None else self.validation_fraction
-        if fraction == 0:
-            return data, None
-        first, second = [], []
-        for array in data.series:
-            part = max(round(fraction * len(array)), self.horizon)
-            if len(array) < 2 * part + self.past_:  # too short to be divided
-                first.append(array)
-                continue
-            first.append(array[:-part])
-            second.append(array[-part - self.past_ :])
-        if not second:
-            return data, None
-        return replace(data, series=first), replace(data, series=second)
 
     def _table(self, data: Any) -> Table:
         data = data if isinstance(data, Table) else table(data)
@@ -221,138 +445,54 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             )
         return data
 
-    def _ahead(self, series: list[np.ndarray], lengths: list[int], done: int) -> list[np.ndarray]:
-        """Forecast each series once more, after `done` steps."""
-        rows = []
-        for array, length in zip(series, lengths, strict=True):
-            until = length + done + self.horizon
-            lacking = np.full((max(until - len(array), 0), array.shape[1]), np.nan)
-            rows.append(np.concatenate([array[:until], lacking]))
-        windows = Windows(
-            rows,
-            past=self.past_,
-            horizon=self.horizon,
-            known=self.known_,
-            min_past=1,
-            only_last=True,
-        )
-        with jax.enable_x64(False):
-            answers = predict(self.model_, self.inputs_, windows)
-        warn_of_nan("series", answers)
-        return [self.objective_.decode(answer) for answer in answers]
-
-    def _future(self, context: Table, future: Any, horizon: int) -> list[np.ndarray]:
-        """Variables known in advance, `(horizon, variables)` for each series."""
-        names = [self.names_[i] for i in self.known_]
-        if not names:
-            if future is not None:
-                raise ValueError("future was given, but known_in_advance is empty")
-            return [np.zeros((horizon, 0))] * len(context.series)
-        if future is None:
-            raise ValueError(
-                f"future is None, expected the variables known in advance, {names}, for "
-                f"{horizon} steps"
-            )
-        if isinstance(future, np.ndarray | list | tuple):
-            parts = [np.asarray(future, float)] * len(context.series)
-        elif context.ids is None:
-            parts = [_columns(future, names)]
-        else:
-            if context.id_name not in future:
-                raise DataError(f"future has no column {context.id_name!r}, expected one")
-            groups = dict(list(future.groupby(context.id_name, sort=False)))
-            missing = [name for name in context.ids if name not in groups]
-            if missing:
-                raise DataError(f"future has no rows for series {missing[0]!r}")
-            parts = [
-                _columns(groups[name].sort_values(context.time_name), names) for name in context.ids
-            ]
-        for part in parts:
-            _checks.shape("future", part, (horizon, len(names)))
-        return parts
-
     # ---- Files ----
 
     def _fitted(self) -> dict[str, Any]:
-        context = self.context_
         return {
             **super()._fitted(),
+            **context_facts(self.context_),
             "past": self.past_,
-            "names": list(context.names),
             "known": list(self.known_),
-            "kind": context.kind,
-            "ids": None if context.ids is None else list(context.ids),
-            "time_name": context.time_name,
-            "id_name": context.id_name,
-            "in_index": context.in_index,
-            "index": context.index[0].dtype.str,
-            "timezone": None if context.timezone is None else str(context.timezone),
+            "season": self.season_,
+            "foundation": self.foundation_.facts(),
         }
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Return the end of each series, which a forecast continues."""
-        arrays = {f"series.{i}": array for i, array in enumerate(self.context_.series)}
-        for i, index in enumerate(self.context_.index):
-            arrays[f"index.{i}"] = index.astype(np.int64)
-        return arrays
+        """Return the end of each series, closed-form parts, and the calibration.
+
+        As long as there is no calibration, arrays of its shape hold its place in the files.
+        """
+        found = self.calibration_
+        if found is None:
+            found = Calibration.empty(self._levels, self.horizon, len(self._targets))
+        return {
+            **context_arrays(self.context_),
+            **self.foundation_.arrays(),
+            **found.arrays(),
+            "deviation": self.deviation_,
+        }
 
     def _restore(self, fitted: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         super()._restore(fitted, arrays)
         self.past_, self.known_ = int(fitted["past"]), tuple(fitted["known"])
-        self.names_ = tuple(fitted["names"])
-        series = [arrays[f"series.{i}"] for i in range(len(arrays) // 2)]
-        index = [arrays[f"index.{i}"].astype(fitted["index"]) for i in range(len(series))]
-        ids = fitted["ids"]
-        self.context_ = Table(
-            series=series,
-            index=index,
-            names=self.names_,
-            kind=fitted["kind"],
-            ids=None if ids is None else tuple(ids),
-            time_name=fitted["time_name"],
-            id_name=fitted["id_name"],
-            in_index=fitted["in_index"],
-            timezone=fitted["timezone"],
+        self.season_ = int(fitted["season"])
+        self.context_ = restored_context(fitted, arrays)
+        self.names_ = self.context_.names
+        assert isinstance(self.objective_, Forecasting)
+        self._levels, targets = self.objective_.levels, tuple(self._targets)
+        self.deviation_ = arrays["deviation"]
+        _checks.shape("deviation", self.deviation_, (len(targets),))
+        sizes, columns = (self.past_, self.horizon), (targets, self.known_)
+        self.foundation_ = Foundation.restored(
+            fitted["foundation"], arrays, sizes, columns, self.context_.ids
         )
+        self.calibration_ = Calibration.restored(self._levels, self.horizon, len(targets), arrays)
 
 
-@dataclass(frozen=True, eq=False)
-class _Some:
-    """A subset of windows."""
-
-    windows: Windows
-    chosen: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return self.windows.lengths[self.chosen]
-
-    @property
-    def num_channels(self) -> int:
-        return self.windows.num_channels
-
-    @property
-    def values(self) -> Any:
-        return self.windows.values
-
-    def batch(self, indices: Any, length: int | None = None) -> Any:
-        return self.windows.batch(self.chosen[np.asarray(indices)], length)
+def _thinned(windows: Windows, most: int = _VALIDATION_WINDOWS) -> Windows:
+    return replace(windows, stride=max(1, -(-len(windows) // most)))
 
 
-def _last(data: Table, past: int) -> Table:
-    """Keep the last `past` steps of each series."""
-    return replace(
-        data,
-        series=[array[-past:] for array in data.series],
-        index=[index[-past:] for index in data.index],
-    )
-
-
-def _columns(frame: Any, names: list[Any]) -> np.ndarray:
-    missing = [name for name in names if name not in frame]
-    if missing:
-        raise DataError(f"future has no column {missing[0]!r}, expected {names}")
-    return frame[names].to_numpy(float)
+def _deviations(data: Table, targets: list[int]) -> np.ndarray:
+    """(targets,), of all series together; 1 for a variable that does not vary."""
+    return Scaling.from_sequences([array[:, targets] for array in data.series]).deviation

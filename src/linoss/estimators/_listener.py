@@ -2,15 +2,14 @@
 
 import abc
 import warnings
-from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
 from linoss import _checks
-from linoss.data import Table
 from linoss.nn import LinOSS, Stream
 from linoss.training import Inputs, Objective
 
@@ -187,13 +186,34 @@ class ForecastListener(AbstractListener):
                 "linoss forecast, or predict(..., future=...)"
             )
         self._forecaster = forecaster
-        self._seen: deque[np.ndarray] = deque(maxlen=forecaster.past_)
+        context = forecaster.context_
+        self._table = replace(
+            context,
+            series=[context.series[0][:0]],
+            index=context.index[:1],
+            ids=None if context.ids is None else context.ids[:1],
+            kind="array",
+        )
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
-        """Return the forecast after this sample, `(horizon, variables)`, in units of the data."""
+        """Return the forecast after this sample, `(horizon, variables)`, in units of the data.
+
+        Without a `time` (a number, or the seconds of a date) it comes a step after the last one,
+        the first sample a step after the data of `fit`.
+        """
         names = self._forecaster.names_
         values = np.asarray(sample, np.float64)
         _checks.shape("sample", values, (len(names),))
-        self._seen.append(values)
-        series = np.stack(self._seen)
-        return self._forecaster.predict(data=Table([series], [np.arange(len(series))], names))
+        past, (index,) = self._forecaster.past_, self._table.index
+        index = np.concatenate([index, self._when(time)])[-past - 1 :]
+        series = np.concatenate([self._table.series[0], values[None]])[-past:]
+        self._table = replace(self._table, series=[series], index=[index])
+        return self._forecaster.predict(data=replace(self._table, index=[index[-len(series) :]]))
+
+    def _when(self, time: float | None) -> np.ndarray:
+        """The time of the next sample: as given, or a step after the last."""
+        if time is None:
+            return self._table.continued(1)[0]
+        if self._table.index[0].dtype.kind == "M":
+            return np.array([round(time * 1e6)]).astype("datetime64[us]")
+        return np.array([round(time)])

@@ -54,9 +54,13 @@ def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, lab
     else:
         forwards.outputs[f"{label}features"] = hidden
         pooled = answer.input(f"{label}features", hidden.size)
-    found = answer.affine(decoder.weight, pooled, decoder.bias)
-    found = answer.apply("tanh", found) if squash else found
     objective = estimator.objective_
+    rows = slice(None)
+    if objective.task == "forecasting":  # of the quantiles of each variable, the median
+        rows = slice(len(objective.levels) // 2, None, len(objective.levels))
+    assert decoder.bias is not None
+    found = answer.affine(decoder.weight[rows], pooled, decoder.bias[rows])
+    found = answer.apply("tanh", found) if squash else found
     if objective.task == "classification":
         return answer.softmax(found)
     scaling = objective.scaling
@@ -66,6 +70,11 @@ def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, lab
 def refuse(estimator: Any) -> None:
     """Raise for a model that has no such form."""
     config = estimator.model_.config
+    if getattr(estimator, "base", False):
+        raise ValueError(
+            "the forecaster stands on trend, seasons and a linear answer, of which an exported "
+            "model knows nothing; fit it with base=False (--no-base)"
+        )
     if estimator.timed_:
         raise ValueError(
             "the model reads irregular times, whose steps differ from sample to sample; only "

@@ -55,7 +55,8 @@ class LinOSSClassifier(SktimeClassifier, ClassifierSettings, BaseClassifier):
     ```python
     >>> from sktime.datasets import load_unit_test
     >>> from linoss.sktime import LinOSSClassifier
-    >>> classifier = LinOSSClassifier(steps=100, hidden_size=16, state_size=16, random_state=0)
+    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1, "n_oscillators": 512}
+    >>> classifier = LinOSSClassifier(steps=100, **small, random_state=0)
     >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.7
     True
 
@@ -63,7 +64,10 @@ class LinOSSClassifier(SktimeClassifier, ClassifierSettings, BaseClassifier):
     """
 
     inside = estimators.LinOSSClassifier
-    small: ClassVar = {"hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4}
+    small: ClassVar = {
+        "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4, "n_models": 1,
+        "n_oscillators": 16,
+    }  # fmt: skip
 
 
 @face

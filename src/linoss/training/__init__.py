@@ -18,13 +18,14 @@ from linoss.training._saved import (
     load_model,
     read_extra,
     read_training,
+    replace_arrays,
     save_arrays,
     save_model,
 )
 from linoss.training._scaling import Scaling
 from linoss.training._train import train
 from linoss.training._watchers import JsonLines, TensorBoard, Watcher, together
-from linoss.training._windows import WindowBatch, Windows
+from linoss.training._windows import Normalization, WindowBatch, Windows
 
 __all__ = [
     "Attribution",
@@ -34,6 +35,7 @@ __all__ = [
     "Forecasting",
     "Inputs",
     "JsonLines",
+    "Normalization",
     "Objective",
     "Progress",
     "ProgressLine",
@@ -59,6 +61,7 @@ __all__ = [
     "predict",
     "read_extra",
     "read_training",
+    "replace_arrays",
     "save_arrays",
     "save_model",
     "together",

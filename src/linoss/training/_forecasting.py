@@ -8,14 +8,19 @@ import numpy as np
 from linoss import _checks
 from linoss.nn import LinOSSConfig
 from linoss.training._inputs import AnyBatch, Cases, Inputs
-from linoss.training._loss import Loss, check_sizes, scaled_targets, sum_of_errors
+from linoss.training._loss import Loss, check_sizes, quantiles, scaled_targets, sum_of_errors
 from linoss.training._scaling import Scaling
 from linoss.training._windows import Windows
+
+_LEAST = 0.01  # share of a variable's deviation; what is smaller is not worth an answer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecasting:
-    """The mean absolute error over all variables and steps ahead, on the scale of the inputs.
+    """Quantiles of all variables and steps ahead, by the pinball loss.
+
+    The metric is the mean absolute error of the median. Both are on the scale of the targets, in
+    which each variable has a deviation of about 1.
 
     ```python
     >>> import numpy as np
@@ -28,38 +33,66 @@ class Forecasting:
     """
 
     task: ClassVar[str] = "forecasting"
-    metric: ClassVar[str] = "mae"
+    metric: ClassVar[str] = "scaled mae"
     higher_is_better: ClassVar[bool] = False
 
     out_size: int
-    """Variables."""
+    """Answers at a step: a quantile of each level for each variable."""
     horizon: int
     """Steps ahead."""
     scaling: Scaling | None = None
     """Of each variable; None to take targets as they are."""
+    levels: tuple[float, ...] = (0.5,)
+    """Of the quantiles, increasing, the median in the middle."""
 
     def __post_init__(self) -> None:
         _checks.positive_integer("out_size", self.out_size)
         _checks.positive_integer("horizon", self.horizon)
+        inside = np.all(np.diff([0.0, *self.levels, 1.0]) > 0)
+        if len(self.levels) % 2 == 0 or self.levels[len(self.levels) // 2] != 0.5 or not inside:
+            raise ValueError(
+                f"levels is {self.levels!r}, expected increasing numbers between 0 and 1, with 0.5 "
+                "in the middle"
+            )
+        if self.out_size % len(self.levels):
+            raise ValueError(
+                f"out_size is {self.out_size}, expected a multiple of the {len(self.levels)} levels"
+            )
         if self.scaling is not None:
-            _checks.shape("scaling.mean", self.scaling.mean, (self.out_size,))
+            _checks.shape("scaling.mean", self.scaling.mean, (self.variables,))
 
     @classmethod
-    def from_windows(cls, windows: Windows, inputs: Inputs) -> "Forecasting":
-        """The objective for the target columns of windows, scaled as in the inputs."""
+    def from_windows(
+        cls, windows: Windows, inputs: Inputs, levels: tuple[float, ...] = (0.5,)
+    ) -> "Forecasting":
+        """The objective for the target columns of windows.
+
+        Targets are scaled as in the inputs, but by their own deviation where windows take them
+        relative to what is known of them.
+        """
         columns = windows.target_columns
         scaling = None if inputs.scaling is None else inputs.scaling.pick(columns)
-        return cls(out_size=len(columns), horizon=windows.horizon, scaling=scaling)
+        if scaling is not None and windows.relative:
+            rest = np.nan_to_num(windows.some_labels()).std(axis=0)
+            deviation = np.maximum(rest, _LEAST * scaling.deviation)
+            scaling = Scaling(np.zeros(len(columns)), deviation)
+        size = len(columns) * len(levels)
+        return cls(out_size=size, horizon=windows.horizon, scaling=scaling, levels=levels)
+
+    @property
+    def variables(self) -> int:
+        """Number of variables that are forecast."""
+        return self.out_size // len(self.levels)
 
     @property
     def loss(self) -> Loss:
         """The compiled part."""
-        return Loss("absolute")
+        return Loss("pinball", levels=self.levels)
 
     @property
     def constant_loss(self) -> float | None:
         """The loss, at most, of the mean as the answer; None if targets are not scaled."""
-        return None if self.scaling is None else 1.0
+        return None if self.scaling is None or len(self.levels) > 1 else 1.0
 
     def targets(self, batch: AnyBatch, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
         """Targets and weights of a batch."""
@@ -69,12 +102,19 @@ class Forecasting:
         self, answers: np.ndarray, targets: np.ndarray, weights: np.ndarray
     ) -> tuple[float, float]:
         """The sum of absolute errors, and how many there are."""
-        return sum_of_errors(np.abs(answers.astype(np.float64) - targets), weights)
+        median = answers[..., len(self.levels) // 2 :: len(self.levels)]
+        return sum_of_errors(np.abs(median.astype(np.float64) - targets), weights)
 
     def decode(self, answers: np.ndarray) -> np.ndarray:
-        """Forecasts in the units of the data, in double precision."""
-        answers = answers.astype(np.float64)
-        return answers if self.scaling is None else self.scaling.undo(answers)
+        """Medians `(..., variables)` in the units of the data, in double precision."""
+        return self.quantiles(answers)[..., len(self.levels) // 2]
+
+    def quantiles(self, answers: np.ndarray) -> np.ndarray:
+        """Quantiles `(..., variables, levels)` in the units of the data, which never cross."""
+        found = quantiles(answers.astype(np.float64), len(self.levels))
+        if self.scaling is None:
+            return found
+        return found * self.scaling.deviation[:, None] + self.scaling.mean[:, None]
 
     def check(self, config: LinOSSConfig, cases: Cases, name: str = "cases") -> None:
         """Refuse a model or cases that do not fit."""
@@ -84,10 +124,10 @@ class Forecasting:
         if not isinstance(cases, Windows):
             raise ValueError(f"{name} is a {type(cases).__name__}, expected Windows to forecast")
         found = (cases.horizon, len(cases.target_columns))
-        if found != (self.horizon, self.out_size):
+        if found != (self.horizon, self.variables):
             raise ValueError(
                 f"{name} has (steps ahead, targets) {found}, expected "
-                f"{(self.horizon, self.out_size)}"
+                f"{(self.horizon, self.variables)}"
             )
         columns = list(cases.target_columns)
         if all(np.isnan(array[:, columns]).all() for array in cases.series):
@@ -101,4 +141,5 @@ class Forecasting:
             "out_size": self.out_size,
             "horizon": self.horizon,
             "scaling": scaling,
+            "levels": list(self.levels),
         }

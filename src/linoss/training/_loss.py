@@ -25,10 +25,12 @@ from linoss.training._scaling import Scaling
 class Loss:
     """The compiled part of an objective: a mean over all targets, by weight."""
 
-    kind: Literal["cross-entropy", "squared", "absolute"]
+    kind: Literal["cross-entropy", "squared", "pinball"]
     smoothing: float = 0.0
     floor: float = 0.0
     """Added to each probability before its logarithm."""
+    levels: tuple[float, ...] = (0.5,)
+    """Of quantiles, with 0.5 in the middle."""
 
     def __call__(
         self, answers: Float[Array, "..."], targets: Array, weights: Float[Array, "..."]
@@ -40,11 +42,34 @@ class Loss:
             if self.floor:  # log(p + floor), without the rounding of a probability near 1
                 logs = jnp.logaddexp(logs, math.log(self.floor))
             errors = -jnp.sum(optax.smooth_labels(classes, self.smoothing) * logs, axis=-1)
+        elif self.kind == "squared":
+            errors = (answers - targets) ** 2
         else:
-            difference = answers - targets
-            errors = difference**2 if self.kind == "squared" else jnp.abs(difference)
+            errors = _pinball(answers, targets, self.levels)
         total = jnp.sum(weights)
         return jnp.sum(weights * errors) / jnp.where(total > 0, total, 1)
+
+
+def _pinball(answers: Array, targets: Array, levels: tuple[float, ...]) -> Array:
+    """Twice the pinball loss, the mean over levels; for the median alone, the absolute error."""
+    short = targets[..., None] - quantiles(answers, len(levels), jnp)
+    share = jnp.asarray(levels, short.dtype).reshape((1,) * (short.ndim - 1) + (-1,))
+    return jnp.mean(2 * jnp.maximum(share * short, (share - 1) * short), axis=-1)
+
+
+def quantiles(answers: Any, count: int, numbers: Any = np) -> Any:
+    """Quantiles `(..., variables, count)` of answers `(..., variables * count)`; they never cross.
+
+    The answer in the middle is the median. From it outwards each next quantile is further away by
+    the softplus of its answer. `numbers` is the module of arrays, NumPy or JAX.
+    """
+    parts = answers.reshape((*answers.shape[:-1], -1, count))
+    middle = count // 2
+    distance = numbers.logaddexp(parts, 0)
+    median = parts[..., middle : middle + 1]
+    below = median - numbers.cumsum(distance[..., middle - 1 :: -1], axis=-1)[..., ::-1]
+    above = median + numbers.cumsum(distance[..., middle + 1 :], axis=-1)
+    return numbers.concatenate([below, median, above] if middle else [median], axis=-1)
 
 
 def labels_of(cases: Cases, name: str) -> Any:

@@ -18,7 +18,7 @@ def objective_from_dict(plain: dict[str, Any]) -> Objective:
     settings = {name: value for name, value in plain.items() if name != "task"}
     if settings.get("scaling") is not None:
         settings["scaling"] = Scaling.from_dict(settings["scaling"])
-    for name in ("classes", "class_weights"):
+    for name in ("classes", "class_weights", "levels"):
         if settings.get(name) is not None:
             settings[name] = tuple(settings[name])
     return kinds[plain["task"]](**settings)

@@ -198,6 +198,28 @@ def load_arrays(
         raise CheckpointError(f"{folder / CONFIG}: cannot be understood: {error!r}") from None
 
 
+def replace_arrays(directory: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
+    """Replace the arrays of a model or a run by others, of the same names and shapes.
+
+    ```python
+    >>> import numpy as np, tempfile
+    >>> from linoss.training import load_arrays, replace_arrays, save_arrays
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     save_arrays(directory, {}, {"ones": np.ones(3)})
+    ...     replace_arrays(directory, {"ones": np.full(3, 1.5)})
+    ...     load_arrays(directory)
+    ({}, {'ones': array([1.5, 1.5, 1.5])})
+
+    ```
+    """
+    folder = Path(directory)
+    declared = read_json(folder / CONFIG, _FORMAT)["arrays"]
+    shapes = {name: list(array.shape) for name, array in arrays.items()}
+    if shapes != declared:
+        raise ValueError(f"arrays have shapes {shapes}, expected {declared}, as {CONFIG} says")
+    write_arrays(folder, arrays)
+
+
 def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """The `extra` that a model or a run was saved with; of a run also before it has weights.
 

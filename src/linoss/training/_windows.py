@@ -1,13 +1,16 @@
 """Windows of long series for forecasting, cut out on access."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from linoss import _checks
+
+Normalization = Literal["none", "level", "deviation", "difference"]
+_SOME, _SOME_NUMBERS = 512, 10**7  # windows that deviations are taken of, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +28,11 @@ class WindowBatch:
     future_observed: np.ndarray
     """(batch, horizon, columns), False where not known in advance."""
     labels: np.ndarray
-    """(batch, horizon, targets), NaN where not known."""
+    """(batch, horizon, targets), NaN where not known; relative to `known`, in units of `unit`."""
+    known: np.ndarray
+    """(batch, horizon, targets), what is known of the future before the model answers."""
+    unit: np.ndarray
+    """(batch, 1, targets)"""
     times: None = None
     """Steps are taken as evenly spaced."""
 
@@ -67,8 +74,16 @@ class Windows:
     """Only the last window of each series."""
     names: tuple[Any, ...] | None = None
     """Names of the columns, for messages."""
+    normalize: Normalization = "none"
+    """How targets are taken in each window: as they are; relative to their last value (`"level"`),
+    also as differences from step to step (`"difference"`); or relative to their mean, in units of
+    their deviation (`"deviation"`)."""
+    first: Callable[[np.ndarray], np.ndarray] | None = None
+    """A first answer `(batch, horizon, targets)` for pasts `(batch, past, columns)`, NaN where
+    missing, to which labels are relative."""
 
     def __post_init__(self) -> None:
+        _checks.one_of("normalize", self.normalize, get_args(Normalization))
         for name in ("past", "horizon", "stride"):
             _checks.positive_integer(name, getattr(self, name))
         if self.min_past is not None:
@@ -112,8 +127,31 @@ class Windows:
 
     @property
     def values(self) -> Sequence[np.ndarray]:
-        """The series."""
-        return self.series
+        """The series; where windows are normalised, some of their pasts."""
+        return self.series if self.normalize == "none" else self._some_pasts
+
+    @property
+    def relative(self) -> bool:
+        """Whether labels are relative to what is known before the model answers."""
+        return self.normalize != "none" or self.first is not None
+
+    def some_labels(self) -> np.ndarray:
+        """`(steps, targets)`, the labels of some windows, one after another."""
+        labels = self.batch(self._some).labels
+        return labels.reshape(-1, labels.shape[-1])
+
+    @property
+    def _some(self) -> np.ndarray:
+        most = max(1, min(_SOME, _SOME_NUMBERS // (self.horizon * self.num_channels)))
+        return np.unique(np.linspace(0, len(self) - 1, most).astype(int))
+
+    @cached_property
+    def _some_pasts(self) -> Sequence[np.ndarray]:
+        batch = self.batch(self._some)
+        there = np.arange(batch.values.shape[1]) < batch.lengths[:, None]
+        observed = there[..., None] if batch.observed is None else batch.observed
+        pasts = np.where(observed, batch.values, np.nan)
+        return [past[:steps] for past, steps in zip(pasts, batch.lengths, strict=True)]
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -147,6 +185,21 @@ class Windows:
         which = np.searchsorted(before, indices, side="right") - 1
         return which, first[which] + (indices - before[which]) * self.stride
 
+    def find(self, series: Any, ends: Any) -> np.ndarray:
+        """The inverse of `locate`: windows by their series, and where their future begins."""
+        before, first, counts = self._ends
+        series, ends = np.asarray(series), np.asarray(ends)
+        places, rest = np.divmod(ends - first[series], self.stride)
+        absent = (places < 0) | (places >= counts[series]) | (rest != 0)
+        if absent.any():
+            where = int(np.argmax(absent))
+            raise ValueError(f"no window of series {series[where]} begins at step {ends[where]}")
+        return before[series] + places
+
+    def some(self, chosen: np.ndarray) -> "SomeWindows":
+        """Some of the windows, as cases."""
+        return SomeWindows(self, chosen)
+
     def batch(self, indices: Any, length: int | None = None) -> WindowBatch:
         """The windows at `indices`, their pasts padded at the end to `length`."""
         which, ends = self.locate(indices)
@@ -158,6 +211,7 @@ class Windows:
         for row, (i, end, steps) in enumerate(zip(which, ends, lengths, strict=True)):
             past[row, :steps] = self.series[i][end - steps : end]
             future[row] = self.series[i][end : end + self.horizon]
+        known, unit = self._relate(past, lengths)
         observed, there = ~np.isnan(past), np.arange(length) < lengths[:, None]
         complete = np.array_equal(observed, np.broadcast_to(there[..., None], observed.shape))
         given = np.zeros(future.shape, bool)
@@ -169,5 +223,71 @@ class Windows:
             observed=None if complete else observed,
             future=np.where(given, future, 0),
             future_observed=given,
-            labels=future[..., list(self.target_columns)],
+            labels=(future[..., list(self.target_columns)] - known) / unit,
+            known=known,
+            unit=unit,
         )
+
+    def _relate(self, past: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Normalise targets of pasts in place; what is then known of the future, and its unit."""
+        columns = list(self.target_columns)
+        offset = np.zeros((len(past), 1, len(columns)), past.dtype)
+        unit = np.ones_like(offset)
+        targets = past[..., columns]
+        if self.normalize == "deviation":
+            observed = ~np.isnan(targets)
+            count = np.maximum(observed.sum(axis=1, keepdims=True), 1)
+            offset = np.nansum(targets, axis=1, keepdims=True) / count
+            squares = np.nansum((targets - offset) ** 2, axis=1, keepdims=True) / count
+            floor = 1e-6 * (1 + np.abs(offset))
+            unit = np.where(squares > floor**2, np.sqrt(squares), 1).astype(past.dtype)
+        elif self.normalize != "none":
+            offset = _last_values(targets)
+        if self.normalize == "difference":
+            targets = np.diff(targets, axis=1, prepend=targets[:, :1])
+        else:
+            targets = (targets - offset) / unit
+        past[..., columns] = targets
+        if self.first is None:
+            return np.broadcast_to(offset, (len(past), self.horizon, len(columns))), unit
+        aligned = np.full((len(past), self.past, past.shape[-1]), np.nan, past.dtype)
+        for row, steps in enumerate(lengths):
+            aligned[row, self.past - steps :] = past[row, :steps]
+        return offset + unit * self.first(aligned), unit
+
+
+@dataclass(frozen=True, eq=False)
+class SomeWindows:
+    """Some of the windows, as cases to predict."""
+
+    windows: Windows
+    chosen: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(windows,), steps of past."""
+        return self.windows.lengths[self.chosen]
+
+    @property
+    def num_channels(self) -> int:
+        """Columns of every series."""
+        return self.windows.num_channels
+
+    @property
+    def values(self) -> Any:
+        """The series."""
+        return self.windows.values
+
+    def batch(self, indices: Any, length: int | None = None) -> WindowBatch:
+        """The windows at `indices` of the chosen ones."""
+        return self.windows.batch(self.chosen[np.asarray(indices)], length)
+
+
+def _last_values(targets: np.ndarray) -> np.ndarray:
+    """(batch, 1, targets), the last value that is not missing; 0 if all are."""
+    there = ~np.isnan(targets)
+    last = np.max(np.where(there, np.arange(targets.shape[1])[:, None], 0), axis=1, keepdims=True)
+    return np.nan_to_num(np.take_along_axis(targets, last, axis=1))

@@ -1,0 +1,57 @@
+"""`linoss backtest`: how good forecasts would have been."""
+
+from typing import Annotated
+
+import typer
+
+from linoss._files import write_text
+from linoss.cli._evaluate import Data, RunArgument
+from linoss.cli._forecast import Levels, forecaster_of
+from linoss.cli._forecast_scores import show_backtest
+from linoss.cli._options import Json
+from linoss.cli._output import csv_cell, show_json, show_line
+from linoss.cli._predict import Out
+from linoss.cli._sources import check_there, read_test_table
+
+
+def backtest(
+    run: RunArgument,
+    data: Data,
+    windows: Annotated[
+        int, typer.Option(min=1, help="Number of times to forecast from, in each series.")
+    ] = 20,
+    stride: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps from one to the next.", show_default="the horizon"),
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit again before each, on the data up to it.")
+    ] = False,
+    level: Levels = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Forecast from times of the past, and compare with what came.
+
+    Prints errors of each variable in its unit, beside those of naive, seasonal naive and drift
+    forecasts and of trend and seasons alone, on the same windows, and how many values intervals
+    cover. --out gets them for each step ahead. Without --refit, use data that the run was not
+    fitted to.
+    """
+    check_there(data)
+    estimator = forecaster_of(run)
+    table = read_test_table(data)
+    found = estimator.backtest(
+        table, windows=windows, stride=stride, refit=refit, level=level or None
+    )
+    if out is not None:
+        frame = found.frame("step")
+        frame["variable"] = frame["variable"].map(csv_cell)
+        write_text(out, frame.to_csv(index=False, lineterminator="\n"))
+    if json:
+        units = {"mae": "variable", "rmse": "variable", "pinball": "variable", "mase": "none"}
+        show_json({"windows": len(found.truth), "units": units, "errors": found.rows()})
+        return
+    show_backtest(found)
+    if out is not None:
+        show_line(f"Errors of each step ahead are in {out}")

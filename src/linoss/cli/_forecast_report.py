@@ -1,0 +1,139 @@
+"""The part of a report that is about forecasts."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+
+from linoss.cli._forecast_scores import Forecast, backtest_of, backtest_rows
+from linoss.cli._html import table
+from linoss.cli._output import number
+from linoss.cli._pictures import _INK, _LINES, _RC, _short, svg
+
+_CYCLES = 4  # horizons of past in a picture
+_WORST = 3
+_MOST_VARIABLES = 12  # in tables
+
+
+def forecast_sections(
+    estimator: Any, score: Any, forecasts: Sequence[Forecast]
+) -> Iterator[tuple[str, str]]:
+    """Title and content of each section; none for other tasks."""
+    if estimator.task != "forecasting":
+        return
+    if forecasts:
+        note = "<p>The last steps of the data, forecast from those before them"
+        note += ", with intervals of 80 and 95 %.</p>" if forecasts[0].intervals else ".</p>"
+        yield "Forecast", note + svg(forecast_plot(forecasts), "Forecast")
+    where, found = backtest_of(estimator, score)
+    if found is not None:
+        yield "Errors", _errors(where, found)
+        yield "Errors by horizon", _by_horizon(found)
+        yield "Worst windows", _worst(found)
+    if estimator.known_:
+        yield "Variables known in advance", _effects(estimator.known_effects())
+
+
+def forecast_plot(forecasts: Sequence[Forecast]) -> Figure:
+    """For each variable the end of its past, what came, the forecast and its intervals."""
+    with rc_context(_RC):
+        figure = Figure(figsize=(8, 0.6 + 1.9 * len(forecasts)), layout="constrained")
+        panels = figure.subplots(len(forecasts), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, shown in zip(panels, forecasts, strict=True):
+            horizon = len(shown.truth)
+            before = min(_CYCLES * horizon, len(shown.past))
+            past, ahead = shown.times[-horizon - before : -horizon], shown.times[-horizon:]
+            blue, orange = _LINES[:2]
+            for i, (level, ends) in enumerate(sorted(shown.intervals.items(), reverse=True)):
+                look: Any = {"color": orange, "alpha": 0.15 + 0.15 * i, "linewidth": 0}
+                axes.fill_between(ahead, *ends.T, label=f"{level:g} %", **look)
+            axes.plot(past, shown.past[-before:], color=_INK, linewidth=1, label="past")
+            axes.plot(ahead, shown.truth, color=blue, linewidth=1.2, label="what came")
+            axes.plot(ahead, shown.forecast, color=orange, linewidth=1.6, label="forecast")
+            axes.set_title(_short(shown.name, 60))
+        if forecasts[0].times.dtype.kind == "M":
+            locator = AutoDateLocator(maxticks=8)
+            panels[-1].xaxis.set_major_locator(locator)
+            panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        else:
+            panels[-1].set_xlabel("steps from the last one that was read")
+        handles, names = panels[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=5)
+    return figure
+
+
+def _errors(where: str, found: Any) -> str:
+    header, rows = backtest_rows(found)
+    shown = _MOST_VARIABLES * len(found.forecasts)
+    more = len(found.names) - _MOST_VARIABLES
+    rest = f" {more} more variables are left out." if more > 0 else ""
+    note = (
+        f'<p class="soft">{where}: {len(found.truth)} of {found.horizon} steps. MAE, RMSE and '
+        "pinball are in the unit of the variable; MASE, without a unit, is the MAE by that of the "
+        f"value {found.season} steps before.{rest}</p>"
+    )
+    return note + table(header, rows[:shown])
+
+
+def _by_horizon(found: Any) -> str:
+    """MASE of all forecasts and coverage, over the steps ahead."""
+    with rc_context(_RC):
+        figure = Figure(figsize=(8, 2.9), layout="constrained")
+        panels = figure.subplots(1, 2 if found.intervals else 1, squeeze=False)[0]
+        ahead = np.arange(1, found.horizon + 1)
+        mark = "o" if found.horizon <= 40 else ""
+        for i, of in enumerate(found.forecasts):
+            errors = _over_variables(found.errors("mase", of))
+            name = "this model" if of == "forecast" else of
+            width = 2 if of == "forecast" else 1
+            look: Any = {"color": _LINES[i], "linewidth": width, "markersize": 3}
+            panels[0].plot(ahead, errors, label=name, marker=mark if width == 2 else "", **look)
+        panels[0].set(title="MASE, the mean over variables", xlabel="steps ahead")
+        panels[0].set_ylim(bottom=0)
+        panels[0].legend(fontsize=8)
+        for i, level in enumerate(found.intervals):
+            color = _LINES[i]
+            covered = 100 * _over_variables(found.coverage(level))
+            panels[1].plot(ahead, covered, color=color, marker=mark, markersize=3)
+            panels[1].axhline(level, color=color, linestyle="--", linewidth=0.8)
+            panels[1].set(title="Values in intervals of 80 and 95 %", xlabel="steps ahead")
+            panels[1].set_ylim(0, 103)
+    return svg(figure, "Errors by horizon")
+
+
+def _worst(found: Any) -> str:
+    """The windows with the largest errors: after when, of which series."""
+    header = ("after", *(() if found.ids is None else ("series",)), "MASE", "MASE of all")
+    mean = number(found.error("mase"))
+    rows = []
+    for place in found.worst(_WORST):
+        errors = np.abs(found.forecasts["forecast"] - found.truth)[place] / found.scale[place]
+        value = float(np.nanmean(errors)) if np.isfinite(errors).any() else float("nan")
+        name = () if found.ids is None else (found.ids[place],)
+        rows.append((_time(found.times[place]), *name, number(value), mean))
+    return table(header, rows)
+
+
+def _effects(effects: dict[Any, dict[Any, float]]) -> str:
+    targets = list(next(iter(effects.values())))[:_MOST_VARIABLES]
+    rows = [(name, *(number(row[each], 3) for each in targets)) for name, row in effects.items()]
+    note = (
+        '<p class="soft">How much of each forecast moves with a variable, by the linear part: the '
+        "deviation of what it adds, in the unit of the target.</p>"
+    )
+    return note + table(("known", *targets), rows)
+
+
+def _over_variables(values: np.ndarray) -> np.ndarray:
+    there = np.isfinite(values)
+    total = np.where(there, values, 0).sum(axis=1)
+    return np.where(there.any(axis=1), total / np.maximum(there.sum(axis=1), 1), np.nan)
+
+
+def _time(value: Any) -> str:
+    if np.asarray(value).dtype.kind != "M":
+        return str(value)
+    return str(np.datetime_as_string(value, unit="m")).replace("T", " ")

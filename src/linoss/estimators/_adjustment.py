@@ -1,0 +1,244 @@
+"""What is taken off series before a model reads them, and put back on its forecasts.
+
+Of each variable y of a series the model sees z = (f(y) - e(t)) / d: f is the identity or the
+logarithm, e trend and seasons, d the deviation of f(y) - e(t). After the variables come, for dates,
+the sine and cosine of the calendar's periods.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from linoss.data import DataError, Table
+from linoss.estimators._known import known_mean
+from linoss.estimators._seasons import Clock, Seasons
+
+
+@dataclass(frozen=True, eq=False)
+class Adjustment:
+    """The adjustment of all series of a table."""
+
+    clock: Clock
+    logarithm: tuple[bool, ...]
+    """Of each target, whether its logarithm is taken."""
+    trend: bool
+    targets: tuple[int, ...]
+    known: tuple[int, ...]
+    ids: tuple[Any, ...] | None
+    seasons: Sequence[Seasons]
+    """Of each series."""
+    deviation: np.ndarray
+    """(series, targets)"""
+    effects: np.ndarray
+    """(known, targets): the deviation of what each known variable adds, the mean over series."""
+
+    @classmethod
+    def fit(
+        cls,
+        data: Table,
+        clock: Clock,
+        known: tuple[int, ...],
+        *,
+        logarithm: tuple[bool, ...],
+        trend: bool,
+    ) -> "Adjustment":
+        """Fit to all series of a table."""
+        targets = tuple(i for i in range(len(data.names)) if i not in known)
+        made = cls(clock, logarithm, trend, targets, known, data.ids, (), np.ones(0), np.ones(0))
+        seasons, deviations, effects = [], [], []
+        for values, index in zip(data.series, data.index, strict=True):
+            fitted, deviation = made._of_one(values, index)
+            seasons.append(fitted)
+            deviations.append(deviation)
+            last = fitted.coefficients[len(fitted.coefficients) - len(known) :]
+            there = values[:, list(known)]
+            spread = np.sqrt(known_mean((there - known_mean(there, 0)) ** 2, 0))
+            effects.append(np.abs(last) * np.nan_to_num(spread)[:, None])
+        effects = np.mean(effects, axis=0)
+        return replace(made, seasons=seasons, deviation=np.stack(deviations), effects=effects)
+
+    @classmethod
+    def none(cls, data: Table, known: tuple[int, ...]) -> "Adjustment":
+        """What changes nothing."""
+        targets = tuple(i for i in range(len(data.names)) if i not in known)
+        count, clock = len(data.series), Clock("steps", 1.0)
+        flat = Seasons(clock, 0.0, 1.0, False, (), False, np.zeros((1 + len(known), len(targets))))
+        numbers = np.ones((count, len(targets))), np.zeros((len(known), len(targets)))
+        logarithm = (False,) * len(targets)
+        return cls(clock, logarithm, False, targets, known, data.ids, [flat] * count, *numbers)
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to take off."""
+        return any(each.coefficients.any() for each in self.seasons) or any(self.logarithm)
+
+    def _of_one(self, values: np.ndarray, index: np.ndarray) -> tuple[Seasons, np.ndarray]:
+        known, plain = values[:, list(self.known)], self.transform(values[:, list(self.targets)])
+        fitted = Seasons.fit(self.clock, index, plain, known, trend=self.trend)
+        rest = plain - fitted(index, known)
+        return fitted, _deviation(rest, plain)
+
+    @property
+    def channels(self) -> int:
+        """Channels of adjusted series."""
+        return len(self.targets) + len(self.known) + 2 * len(self.clock.periods)
+
+    @property
+    def known_channels(self) -> tuple[int, ...]:
+        """Those known in advance."""
+        return (*self.known, *range(len(self.targets) + len(self.known), self.channels))
+
+    def transform(self, values: np.ndarray) -> np.ndarray:
+        """f, with NaN where a logarithm does not exist."""
+        values = values.astype(np.float64, copy=True)
+        for column, taken in enumerate(self.logarithm):
+            if taken:
+                positive = values[:, column] > 0
+                values[:, column] = np.log(np.where(positive, values[:, column], np.nan))
+        return values
+
+    def place(self, data: Table) -> list[tuple[Seasons, np.ndarray]]:
+        """Seasons and deviation of each series of a table; those of a new series are its own."""
+        if self.ids is None or data.ids is None:
+            return [(self.seasons[0], self.deviation[0])] * len(data.series)
+        places = {name: i for i, name in enumerate(self.ids)}
+        found = []
+        for i, name in enumerate(data.ids):
+            if name in places or not self.changes:
+                place = places.get(name, 0)
+                found.append((self.seasons[place], self.deviation[place]))
+            else:
+                found.append(self._of_one(data.series[i], data.index[i]))
+        return found
+
+    def apply(
+        self,
+        where: tuple[Seasons, np.ndarray],
+        values: np.ndarray,
+        index: np.ndarray,
+    ) -> np.ndarray:
+        """(time, channels): variables in their order, targets adjusted, then the calendar."""
+        seasons, deviation = where
+        known = values[:, list(self.known)]
+        rest = self.transform(values[:, list(self.targets)]) - seasons(index, known)
+        calendar = self.clock.channels(index) if self.clock.periods else np.zeros((len(index), 0))
+        adjusted = values.astype(np.float64)
+        adjusted[:, list(self.targets)] = rest / deviation
+        return np.concatenate([adjusted, calendar], axis=1)
+
+    def undo(self, deviation: np.ndarray, adjusted: np.ndarray, expected: np.ndarray) -> np.ndarray:
+        """Values (time, targets, ...) of adjusted ones where e(t) is `expected`.
+
+        The inverse of f is monotone, so that a quantile stays one.
+        """
+        more = (...,) + (None,) * (adjusted.ndim - 2)
+        found = adjusted * deviation[more] + expected[more]
+        for column, taken in enumerate(self.logarithm):
+            if taken:
+                with np.errstate(over="ignore"):
+                    found[:, column] = np.exp(found[:, column])
+        return found
+
+    # ---- Files ----
+
+    def facts(self) -> dict[str, Any]:
+        """All but arrays, as plain values."""
+        return {
+            "unit": self.clock.unit,
+            "step": self.clock.step,
+            "periods": list(self.clock.periods),
+            "logarithm": list(self.logarithm),
+            "trend": self.trend,
+            "seasons": [each.facts() for each in self.seasons],
+        }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Coefficients and deviations."""
+        most = max(len(each.coefficients) for each in self.seasons)
+        padded = np.zeros((len(self.seasons), most, len(self.targets)))
+        for i, each in enumerate(self.seasons):
+            padded[i, : len(each.coefficients)] = each.coefficients
+        return {
+            "adjustment.coefficients": padded,
+            "adjustment.deviation": self.deviation,
+            "adjustment.effects": self.effects,
+        }
+
+    @classmethod
+    def restored(
+        cls,
+        facts: dict[str, Any],
+        arrays: dict[str, np.ndarray],
+        targets: tuple[int, ...],
+        known: tuple[int, ...],
+        ids: tuple[Any, ...] | None,
+    ) -> "Adjustment":
+        """From what `facts` and `arrays` gave; refuses what does not fit."""
+        clock = Clock(str(facts["unit"]), float(facts["step"]), tuple(map(float, facts["periods"])))
+        if clock.unit not in ("seconds", "months", "steps") or not clock.step > 0:
+            raise ValueError(
+                f"unit {clock.unit!r} and step {clock.step!r} are not those of a clock"
+            )
+        if not all(period > 0 for period in clock.periods) or len(clock.periods) > 8:
+            raise ValueError("periods are not positive numbers")
+        logarithm = tuple(bool(x) for x in facts["logarithm"])
+        count = 1 if ids is None else len(ids)
+        table, deviation = arrays["adjustment.coefficients"], arrays["adjustment.deviation"]
+        shapes = (len(facts["seasons"]), len(table), deviation.shape, len(logarithm))
+        if shapes != (count, count, (count, len(targets)), len(targets)):
+            raise ValueError("the adjustment does not fit the series")
+        effects = arrays["adjustment.effects"]
+        if effects.shape != (len(known), len(targets)):
+            raise ValueError("the effects do not fit the known variables")
+        if not np.isfinite(table).all() or not (deviation > 0).all():
+            raise ValueError("the adjustment has numbers that are not finite")
+        seasons = []
+        for each, coefficients in zip(facts["seasons"], table, strict=True):
+            counts = tuple(int(c) for c in each["counts"])
+            if len(counts) != len(clock.periods) or not all(0 <= c <= 1000 for c in counts):
+                raise ValueError("the harmonics do not fit the periods")
+            made = Seasons(
+                clock,
+                float(each["start"]),
+                float(each["span"]),
+                bool(each["trend"]),
+                counts,
+                bool(each["products"]),
+                coefficients,
+            )
+            terms = made.terms(np.zeros(1, np.int64), np.zeros((1, len(known)))).shape[1]
+            if terms > len(coefficients) or coefficients.shape[1] != len(targets):
+                raise ValueError("the coefficients do not fit the seasons")
+            seasons.append(replace(made, coefficients=coefficients[:terms]))
+        return cls(
+            clock,
+            logarithm,
+            bool(facts["trend"]),
+            targets,
+            known,
+            ids,
+            seasons,
+            deviation,
+            effects,
+        )
+
+
+def _deviation(rest: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """(variables,), 1 for one that does not vary."""
+    found = np.nan_to_num(np.sqrt(known_mean((rest - known_mean(rest, 0)) ** 2, 0)))
+    size = np.max(np.nan_to_num(np.abs(values)), axis=0, initial=0)
+    return np.where(found > 1e-9 * size, found, 1.0)
+
+
+def refuse_logarithm(data: Table, targets: Sequence[int]) -> None:
+    """Refuse logarithms of values that are not above 0."""
+    for i, values in enumerate(data.series):
+        for column in targets:
+            wrong = values[:, column] <= 0
+            if wrong.any():
+                raise DataError(
+                    f"logarithm is True, but {data.title(i)} has {values[wrong, column][0]:g} in "
+                    f"{data.names[column]!r}, expected numbers above 0; use logarithm=False"
+                )

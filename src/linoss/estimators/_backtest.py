@@ -1,0 +1,289 @@
+"""Backtests: forecasts from times of the past beside simple ones, and their errors.
+
+Errors of a variable are in its own unit (`mae`, `rmse`, `pinball`) or in units of the mean absolute
+error, before the first window, of forecasting each value by that a season earlier (`mase`), which
+has no unit and can be averaged over variables.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from linoss.data import DataError, Table, optional
+from linoss.estimators._foundation import cut
+from linoss.estimators._known import known_mean
+
+METRICS = ("mae", "rmse", "mase", "pinball")
+
+
+@dataclass(frozen=True, eq=False)
+class Origins:
+    """Where forecasts begin: a series and a step of it for each window."""
+
+    series: np.ndarray
+    ends: np.ndarray
+    horizon: int
+    targets: list[int]
+
+    @classmethod
+    def last(
+        cls, data: Table, targets: list[int], sizes: tuple[int, int], windows: int, stride: int
+    ) -> "Origins":
+        """The last so many of each series with a whole past and horizon (the `sizes`) around them.
+
+        A series that is too short for both has one, with a shorter past.
+        """
+        past, horizon = sizes
+        series, ends = [], []
+        for i, array in enumerate(data.series):
+            last = len(array) - horizon
+            found = np.arange(last, max(min(past, last), 1) - 1, -stride)[:windows][::-1]
+            series.append(np.full(len(found), i))
+            ends.append(found)
+        made = cls(np.concatenate(series), np.concatenate(ends), horizon, targets)
+        if not len(made.ends):
+            longest = max(len(array) for array in data.series)
+            raise DataError(
+                f"the longest series has {longest} steps, expected more than the horizon, {horizon}"
+            )
+        return made
+
+    def only(self, chosen: np.ndarray) -> "Origins":
+        """Some of them."""
+        return replace(self, series=self.series[chosen], ends=self.ends[chosen])
+
+    def times(self, data: Table) -> np.ndarray:
+        """(windows,): the time of the last step before each."""
+        pairs = zip(self.series.tolist(), self.ends.tolist(), strict=True)
+        return np.array([data.index[i][end - 1] for i, end in pairs])
+
+    def known_at(self, data: Table, time: Any) -> Table:
+        """The data that are known at a time: those of all series up to it."""
+        counts = [int(np.searchsorted(index, time, side="right")) for index in data.index]
+        kept = [i for i, count in enumerate(counts) if count]
+        return cut(data, kept, [slice(0, counts[i]) for i in kept])
+
+    def truth(self, data: Table) -> np.ndarray:
+        """(windows, horizon, targets)"""
+        return np.stack([self._rows(data, k)[1] for k in range(len(self.ends))])
+
+    def past(self, data: Table, place: int) -> np.ndarray:
+        """The values before one of them."""
+        return self._rows(data, place)[0]
+
+    def _rows(self, data: Table, place: int) -> tuple[np.ndarray, np.ndarray]:
+        values = data.series[int(self.series[place])][:, self.targets]
+        end = int(self.ends[place])
+        return values[:end], values[end : end + self.horizon]
+
+
+@dataclass(frozen=True, eq=False)
+class Backtest:
+    """Forecasts from several times of the past, and their errors.
+
+    ```python
+    >>> import numpy as np
+    >>> from linoss import LinOSSForecaster
+    >>> wave = np.sin(np.arange(400)[:, None] / 5)
+    >>> forecaster = LinOSSForecaster(
+    ...     horizon=12, past=48, steps=50, hidden_size=16, state_size=16, random_state=0
+    ... ).fit(wave[:300])
+    >>> found = forecaster.backtest(wave, windows=5)
+    >>> found.truth.shape
+    (5, 12, 1)
+    >>> found.error("mae") < found.error("mae", of="naive")
+    True
+
+    ```
+    """
+
+    names: tuple[Any, ...]
+    """Of the variables."""
+    forecasts: dict[str, np.ndarray]
+    """By name (`"forecast"`, `"naive"`, `"seasonal naive"`, `"drift"`, and `"seasons"`, trend and
+    seasons alone): (windows, horizon, variables), in the units of the data."""
+    truth: np.ndarray
+    """(windows, horizon, variables), NaN where missing."""
+    intervals: dict[float, np.ndarray]
+    """By level in percent: (windows, horizon, variables, 2), both ends."""
+    scale: np.ndarray
+    """(windows, variables): what a MASE is in units of."""
+    season: int
+    """Steps of a season."""
+    times: np.ndarray
+    """(windows,): the time of the last step before each."""
+    ids: tuple[Any, ...] | None = None
+    """The series of each window, of several."""
+
+    @property
+    def horizon(self) -> int:
+        """Steps ahead."""
+        return self.truth.shape[1]
+
+    def errors(self, metric: str, of: str = "forecast") -> np.ndarray:
+        """(horizon, variables): a metric at each step, over windows.
+
+        **Arguments:**
+
+        - `metric`: `"mae"`, `"rmse"` or `"pinball"` (the mean over the median and both ends of each
+          interval), in the unit of the variable, or `"mase"`.
+        - `of`: which of `forecasts`.
+        """
+        return (
+            np.sqrt(self._means(metric, of, 0)) if metric == "rmse" else self._means(metric, of, 0)
+        )
+
+    def error(self, metric: str, of: str = "forecast", variable: Any = None) -> float:
+        """A metric over windows, steps and variables; of one variable, if it is named."""
+        chosen = slice(None) if variable is None else [self.names.index(variable)]
+        found = self._all(metric, of)[..., chosen]
+        mean = float(known_mean(found))
+        return float(np.sqrt(mean)) if metric == "rmse" else mean
+
+    def coverage(self, level: float) -> np.ndarray:
+        """(horizon, variables): the share of windows whose value lies in an interval."""
+        inside = self._inside(level)
+        return known_mean(inside, 0)
+
+    def worst(self, count: int = 3) -> list[int]:
+        """The windows with the largest MASE, the worst first."""
+        errors = known_mean(self._all("mase", "forecast").reshape(len(self.truth), -1), 1)
+        return np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[:count].tolist()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For each variable and each forecast its metrics, and the coverage of intervals."""
+        found = []
+        for place, name in enumerate(self.names):
+            for of in self.forecasts:
+                row: dict[str, Any] = {"variable": name, "model": of}
+                row |= {m: self.error(m, of, name) for m in METRICS if self._has(m, of)}
+                if of == "forecast":
+                    for level in self.intervals:
+                        covered = self._inside(level)[..., place]
+                        row[f"coverage-{level:g}"] = float(known_mean(covered.ravel(), 0))
+                found.append(row)
+        return found
+
+    def frame(self, by: str = "variable") -> Any:
+        """A pandas frame of the metrics: of each variable, or also of each `"step"` ahead."""
+        pandas = optional("pandas", "a frame of errors")
+        if by == "variable":
+            return pandas.DataFrame(self.rows())
+        if by != "step":
+            raise ValueError(f"by is {by!r}, expected 'variable' or 'step'")
+        rows = []
+        for of in self.forecasts:
+            metrics = {m: self.errors(m, of) for m in METRICS if self._has(m, of)}
+            if of == "forecast":
+                metrics |= {f"coverage-{each:g}": self.coverage(each) for each in self.intervals}
+            for place, name in enumerate(self.names):
+                for step in range(self.horizon):
+                    row = {"variable": name, "model": of, "step": step + 1}
+                    rows.append(row | {m: float(v[step, place]) for m, v in metrics.items()})
+        return pandas.DataFrame(rows)
+
+    def _has(self, metric: str, of: str) -> bool:
+        return metric != "pinball" or (of == "forecast" and bool(self.intervals))
+
+    def _means(self, metric: str, of: str, axis: int) -> np.ndarray:
+        return known_mean(self._all(metric, of), axis)
+
+    def _all(self, metric: str, of: str) -> np.ndarray:
+        """(windows, horizon, variables): what a metric is the mean of."""
+        if metric not in METRICS:
+            raise ValueError(f"metric is {metric!r}, expected one of {', '.join(METRICS)}")
+        if of not in self.forecasts:
+            raise ValueError(f"of is {of!r}, expected one of {', '.join(self.forecasts)}")
+        errors = np.abs(self.forecasts[of] - self.truth)
+        if metric == "rmse":
+            return errors**2
+        if metric == "mase":
+            return errors / self.scale[:, None]
+        if metric == "pinball":
+            return self._pinball()
+        return errors
+
+    def _pinball(self) -> np.ndarray:
+        """Twice the pinball loss, so that the median's part is its absolute error."""
+        parts = [np.abs(self.forecasts["forecast"] - self.truth)]
+        for level, ends in self.intervals.items():
+            for side, share in ((0, 0.5 - level / 200), (1, 0.5 + level / 200)):
+                short = self.truth - ends[..., side]
+                parts.append(2 * np.maximum(share * short, (share - 1) * short))
+        return np.mean(parts, axis=0)
+
+    def _inside(self, level: float) -> np.ndarray:
+        if level not in self.intervals:
+            known = ", ".join(f"{each:g}" for each in self.intervals) or "none"
+            raise ValueError(f"level is {level!r}, expected one of {known}")
+        ends = self.intervals[level]
+        inside = (self.truth >= ends[..., 0]) & (self.truth <= ends[..., 1])
+        return np.where(np.isnan(self.truth), np.nan, inside)
+
+
+def compare(
+    season: int,
+    data: Table,
+    origins: Origins,
+    found: np.ndarray,
+    expected: np.ndarray,
+    percent: list[float] | None,
+) -> Backtest:
+    """Forecasts `(windows, horizon, targets, 1 + 2 levels)` beside simple ones."""
+    simple = {"naive": [], "seasonal naive": [], "drift": []}
+    scales = []
+    for place in range(len(origins.ends)):
+        past = origins.past(data, place)
+        for name, values in simple_forecasts(past, origins.horizon, season).items():
+            simple[name].append(values)
+        scales.append(season_error(past, season))
+    ends = {level: found[..., 1 + 2 * i : 3 + 2 * i] for i, level in enumerate(percent or ())}
+    which = origins.series.tolist()
+    return Backtest(
+        names=tuple(data.names[i] for i in origins.targets),
+        forecasts={
+            "forecast": found[..., 0],
+            **{name: np.stack(values) for name, values in simple.items()},
+            "seasons": expected,
+        },
+        truth=origins.truth(data),
+        intervals=ends,
+        scale=np.stack(scales),
+        season=season,
+        times=origins.times(data),
+        ids=None if data.ids is None else tuple(data.ids[i] for i in which),
+    )
+
+
+def simple_forecasts(past: np.ndarray, horizon: int, season: int) -> dict[str, np.ndarray]:
+    """The last value, the last season, and the line through the first and the last value.
+
+    Missing values are those before them.
+    """
+    filled = _forward(past)
+    last = filled[-1]
+    ahead = np.arange(1, horizon + 1)[:, None]
+    season = min(season, len(filled))
+    slope = (last - _forward(past[::-1])[-1]) / max(len(past) - 1, 1)
+    return {
+        "naive": np.repeat(last[None], horizon, axis=0),
+        "seasonal naive": filled[len(filled) - season + np.arange(horizon) % season],
+        "drift": last + slope * ahead,
+    }
+
+
+def season_error(past: np.ndarray, season: int) -> np.ndarray:
+    """(variables,): the mean absolute difference from a season before; NaN if it is 0."""
+    season = season if len(past) > season else 1
+    found = known_mean(np.abs(past[season:] - past[:-season]), 0)
+    return np.where(found > 0, found, np.nan)
+
+
+def _forward(values: np.ndarray) -> np.ndarray:
+    """Missing values by the last before them; at the start, by the first that is there."""
+    there = ~np.isnan(values)
+    rows = np.arange(len(values))[:, None]
+    last = np.maximum.accumulate(np.where(there, rows, -1), axis=0)
+    first = np.where(there.any(axis=0), np.argmax(there, axis=0), 0)
+    return np.take_along_axis(values, np.where(last < 0, first, last), axis=0)

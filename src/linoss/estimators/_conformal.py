@@ -1,0 +1,187 @@
+"""Intervals that hold what they say, by split conformal prediction.
+
+A model gives quantiles; how far they are from its median is a guess at how sure it is. On held-out
+windows the distance of the truth from the median, in units of that guess, is known. The interval of
+a level takes, on each side, the guess times the value that the right share of these stays below:
+with n values and a share a outside, the ceil((n + 1)(1 - a))-th smallest. That is done for each
+step ahead and variable; with few windows, for several steps together.
+
+Sample paths are the errors of held-out windows along the whole horizon, in the same units.
+"""
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from linoss.estimators._direct import absolute_error, parts_of
+
+_SHARES = np.linspace(0, 1, 11)
+_WORTH = 0.01
+_NARROWEST = 1e-4  # of distances, in deviations of the series
+_PATHS, _PATH_NUMBERS = 256, 2 * 10**6
+_SCORES = 200  # that a quantile is taken of, at least, where there are so many
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What held-out windows say of a trained model's quantiles."""
+
+    levels: tuple[float, ...]
+    """Of the quantiles."""
+    share: np.ndarray
+    """(horizon, targets): of the trained model's median that is used."""
+    factors: np.ndarray
+    """(horizon, targets, levels): what distances from the median are multiplied by."""
+    paths: np.ndarray
+    """(windows, horizon, targets): errors in units of the widths of the middle interval."""
+    windows: int
+
+    @classmethod
+    def fit(
+        cls,
+        levels: tuple[float, ...],
+        quantiles: np.ndarray,
+        truth: np.ndarray,
+        *,
+        whole: bool = False,
+    ) -> "Calibration":
+        """Fit to `quantiles` (windows, horizon, targets, levels) and what was seen then.
+
+        `whole`: use all of the median, whatever windows say.
+        """
+        count, horizon, targets = truth.shape
+        middle = len(levels) // 2
+        median = quantiles[..., middle]
+        share = np.full((horizon, targets), float(whole))
+        for rows, columns in () if whole else parts_of(count, horizon, targets):
+            seen, answer = truth[:, rows][..., columns], median[:, rows][..., columns]
+            errors = np.array([absolute_error(seen, s * answer) for s in _SHARES])
+            if np.isfinite(errors).all() and errors.min() < (1 - _WORTH) * errors[0]:
+                share[rows, columns] = _SHARES[int(np.argmin(errors))]
+        errors = truth - share * median
+        widths = _widths(quantiles)
+        factors = np.zeros((horizon, targets, len(levels)))
+        for level in range(len(levels)):
+            if level != middle:
+                side = np.sign(level - middle)
+                scores = side * errors / widths[..., level]
+                inside = levels[level] if level > middle else 1 - levels[level]
+                factors[..., level] = _conformal(scores, inside)
+        made = cls(levels, share, np.maximum(factors, 0), np.zeros((0, horizon, targets)), count)
+        low, high = made._sides(widths)
+        units = np.where(errors < 0, low, high)
+        paths = np.nan_to_num(errors / np.maximum(units, 1e-12))
+        kept = np.linspace(0, count - 1, _paths(horizon, targets)).astype(int)
+        return cls(levels, share, made.factors, paths[kept].astype(np.float32), count)
+
+    def _sides(self, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distance from the median to both ends of the middle one of the intervals."""
+        middle = len(self.levels) // 2
+        place = middle - (middle + 1) // 2
+        scaled = widths * self.factors
+        return scaled[..., place], scaled[..., len(self.levels) - 1 - place]
+
+    def forecast(self, quantiles: np.ndarray) -> np.ndarray:
+        """Medians (..., horizon, targets) of the model's quantiles."""
+        return self.share * quantiles[..., len(self.levels) // 2]
+
+    def intervals(self, quantiles: np.ndarray, level: list[float]) -> np.ndarray:
+        """(..., horizon, targets, 1 + 2 levels): median, then both ends for each level in percent.
+
+        Between levels that are calibrated, distances are interpolated over normal quantiles.
+        """
+        median = self.forecast(quantiles)
+        middle = len(self.levels) // 2
+        distances = _widths(quantiles) * self.factors
+        places = np.array([NormalDist().inv_cdf(each) for each in self.levels])
+        found = [median]
+        for percent in level:
+            z = NormalDist().inv_cdf(0.5 + percent / 200)
+            for side, outward in ((-1, slice(middle, None, -1)), (1, slice(middle, None))):
+                grown = np.maximum.accumulate(distances[..., outward], axis=-1)
+                found.append(median + side * _between(z, np.abs(places[outward]), grown))
+        return np.stack(found, axis=-1)
+
+    def samples(self, quantiles: np.ndarray, count: int, seed: int) -> np.ndarray:
+        """(..., horizon, targets, count): paths that held-out errors would make."""
+        median = self.forecast(quantiles)
+        low, high = self._sides(_widths(quantiles))
+        drawn = np.random.default_rng(seed).integers(len(self.paths), size=count)
+        errors = np.moveaxis(self.paths[drawn].astype(np.float64), 0, -1)
+        return median[..., None] + errors * np.where(errors < 0, low[..., None], high[..., None])
+
+    @property
+    def highest(self) -> float:
+        """The widest level that is calibrated, in percent."""
+        return 100 * (2 * self.levels[-1] - 1)
+
+    # ---- Files ----
+
+    @classmethod
+    def empty(cls, levels: tuple[float, ...], horizon: int, targets: int) -> "Calibration":
+        """Of no windows, to hold the place of one in files."""
+        share, factors = np.zeros((horizon, targets)), np.zeros((horizon, targets, len(levels)))
+        paths = np.zeros((_paths(horizon, targets), horizon, targets), np.float32)
+        return cls(levels, share, factors, paths, 0)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """As arrays."""
+        return {
+            "calibration.share": self.share,
+            "calibration.factors": self.factors,
+            "calibration.paths": self.paths,
+            "calibration.windows": np.array([self.windows], np.int64),
+        }
+
+    @classmethod
+    def restored(
+        cls, levels: tuple[float, ...], horizon: int, targets: int, arrays: dict[str, np.ndarray]
+    ) -> "Calibration | None":
+        """From what `arrays` gave; None if the run ended before there was one."""
+        share, factors = arrays["calibration.share"], arrays["calibration.factors"]
+        paths, windows = arrays["calibration.paths"], int(arrays["calibration.windows"][0])
+        shapes = (share.shape, factors.shape, paths.shape[1:])
+        if shapes != ((horizon, targets), (horizon, targets, len(levels)), (horizon, targets)):
+            raise ValueError(f"the calibration has shapes {shapes}, which do not fit the model")
+        if windows == 0:
+            return None
+        numbers: Any = (share, factors, paths)
+        if not all(np.isfinite(each).all() for each in numbers) or (factors < 0).any():
+            raise ValueError("the calibration has numbers that are not finite, or below 0")
+        return cls(levels, share, factors, paths, windows)
+
+
+def _paths(horizon: int, targets: int) -> int:
+    """How many errors along the horizon are kept; of fewer windows some are there twice."""
+    return max(1, min(_PATHS, _PATH_NUMBERS // (horizon * targets)))
+
+
+def _widths(quantiles: np.ndarray) -> np.ndarray:
+    """Distances from the median, at least a little."""
+    median = quantiles[..., quantiles.shape[-1] // 2, None]
+    return np.maximum(np.abs(quantiles - median), _NARROWEST)
+
+
+def _between(z: float, places: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Distances (..., places) at z, interpolated; places increase from 0."""
+    right = int(np.clip(np.searchsorted(places, z - 1e-9), 1, len(places) - 1))
+    share = (z - places[right - 1]) / (places[right] - places[right - 1])
+    return (1 - share) * distances[..., right - 1] + share * distances[..., right]
+
+
+def _conformal(scores: np.ndarray, inside: float) -> np.ndarray:
+    """The conformal quantile of scores (windows, horizon, targets) for each step and target."""
+    count, horizon, targets = scores.shape
+    around = min(horizon - 1, max(0, -(-_SCORES // max(count, 1)) // 2))
+    found = np.zeros((horizon, targets))
+    for step in range(horizon):
+        start = max(0, min(step - around, horizon - 1 - 2 * around))
+        near = scores[:, start : min(horizon, start + 2 * around + 1)].reshape(-1, targets)
+        for target in range(targets):
+            known = np.sort(near[~np.isnan(near[:, target]), target])
+            if len(known):
+                rank = int(np.ceil((len(known) + 1) * inside))
+                found[step, target] = known[min(rank, len(known)) - 1]
+    return found

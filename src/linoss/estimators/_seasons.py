@@ -1,0 +1,208 @@
+"""Trend and seasons of a series, fitted to its median.
+
+The expected value at time t is linear in its coefficients:
+
+    b_0 + b_1 s(t) + sum_P sum_k a_Pk sin(2 pi k t / P) + c_Pk cos(2 pi k t / P) + products + d x(t)
+
+with periods P of the calendar (year, week, day) or of the data, products of the harmonics of the
+two most different periods (a summer's day is not a winter's), and variables x known in advance. s
+is a straight line over the data that levels off after them. Coefficients minimise the sum of
+absolute errors, by least squares with weights 1 / |error|, again and again.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+YEAR, WEEK, DAY = 365.2425 * 86400.0, 7 * 86400.0, 86400.0
+_HARMONICS = {YEAR: 3, WEEK: 3, DAY: 4}
+_MOST_HARMONICS = 6  # of a period of few samples
+_PRODUCTS = 3  # harmonics of each of two periods
+_FEW_SAMPLES = 32  # of a period that gets as many harmonics as it has
+_STEPS_OF_FIT = 8
+_MOST_SAMPLES = 10_000  # of a fit; of more, every second or third, and so on
+_SAMPLES_OF_A_TERM = 4
+_PENALTY = 1e-4
+_FLATTENING = 0.5  # of the span of the data, in which a trend levels off
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How an index becomes numbers, and the periods to expect in these units."""
+
+    unit: str
+    """`"seconds"`, `"months"` (for steps of months or longer), or `"steps"`."""
+    step: float
+    """The usual distance of two samples."""
+    periods: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, index: np.ndarray, season: int | None, *, calendar: bool) -> "Clock":
+        """The clock of an index; `season` is a period in steps."""
+        unit = "steps"
+        if index.dtype.kind == "M":
+            days = np.diff(index) / np.timedelta64(1, "D")
+            unit = "months" if len(days) and np.median(days) >= 28 else "seconds"
+        times = cls(unit, 1.0).numbers(index)
+        step = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+        periods = {"seconds": (YEAR, WEEK, DAY), "months": (12.0,), "steps": ()}[unit]
+        periods = periods if calendar else ()
+        if season is not None and season > 1:
+            own = season * step
+            periods = (*tuple(p for p in periods if abs(p - own) > 0.01 * own), own)
+        kept = tuple(sorted((p for p in periods if p >= 2 * step), reverse=True))
+        return cls(unit, step, kept)
+
+    def numbers(self, index: np.ndarray) -> np.ndarray:
+        """Times as numbers, float64."""
+        if self.unit == "steps" or index.dtype.kind != "M":
+            return index.astype(np.float64)
+        if self.unit == "seconds":
+            return (index - np.datetime64(0, "s")) / np.timedelta64(1, "s")
+        months = index.astype("datetime64[M]")
+        share = (index - months) / np.timedelta64(1, "D") / 30.4369
+        return months.astype(np.int64) + share
+
+    @property
+    def season(self) -> int:
+        """Steps of the shortest period that is longer than a step; 1 without any."""
+        steps = [round(p / self.step) for p in self.periods]
+        return min((s for s in steps if s > 1), default=1)
+
+    def channels(self, index: np.ndarray) -> np.ndarray:
+        """Sine and cosine of each period, (times, 2 periods)."""
+        angles = 2 * np.pi * self.numbers(index)[:, None] / np.array(self.periods)
+        return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Seasons:
+    """The fitted trend and seasons of one series."""
+
+    clock: Clock
+    start: float
+    span: float
+    """Of the data, in the clock's units."""
+    trend: bool
+    counts: tuple[int, ...]
+    """Harmonics of each period of the clock."""
+    products: bool
+    coefficients: np.ndarray
+    """(terms, variables)"""
+
+    @classmethod
+    def fit(
+        cls, clock: Clock, index: np.ndarray, values: np.ndarray, known: np.ndarray, *, trend: bool
+    ) -> "Seasons":
+        """Fit `values` (time, variables) at an index, with variables `known` in advance."""
+        times = clock.numbers(index)
+        span = max(float(times[-1] - times[0]), clock.step)
+        most = np.count_nonzero(~np.isnan(values), axis=0).max(initial=0) // _SAMPLES_OF_A_TERM
+        left = most - 1 - trend - known.shape[1]
+        counts = []
+        for period in clock.periods:
+            samples = period / clock.step
+            wanted = _HARMONICS.get(period, _MOST_HARMONICS)
+            wanted = _MOST_HARMONICS if samples <= _FEW_SAMPLES else wanted
+            wanted = min(wanted, int(samples) // 2, max(left, 0) // 2)
+            counts.append(wanted if span >= 2 * period else 0)
+            left -= 2 * counts[-1]
+        products = len(counts) > 1 and left >= 4 * _PRODUCTS**2
+        made = cls(clock, float(times[0]), span, trend, tuple(counts), products, np.zeros((0, 0)))
+        some = slice(None, None, -(-len(index) // _MOST_SAMPLES))
+        terms = made.terms(index[some], known[some])
+        columns = [_median_fit(terms, column) for column in values[some].T]
+        return cls(clock, made.start, span, trend, made.counts, products, np.stack(columns, axis=1))
+
+    def terms(self, index: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """(time, terms): what coefficients multiply."""
+        times = self.clock.numbers(index)
+        parts = [np.ones((len(times), 1))]
+        if self.trend:
+            past = (times - self.start) / self.span
+            after = _FLATTENING * -np.expm1(-np.maximum(past - 1, 0) / _FLATTENING)
+            parts.append((np.minimum(past, 1) + after)[:, None] - 0.5)
+        waves = []
+        for period, count in zip(self.clock.periods, self.counts, strict=True):
+            angles = 2 * np.pi * times[:, None] / period * np.arange(1, count + 1)
+            waves.append(np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(times), -1))
+        parts += waves
+        if self.products:
+            long, short = (wave[:, : 2 * _PRODUCTS] for wave in (waves[0], waves[-1]))
+            parts.append((long[:, :, None] * short[:, None, :]).reshape(len(times), -1))
+        return np.concatenate([*parts, np.nan_to_num(known)], axis=1)
+
+    def __call__(self, index: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """(time, variables): the expected values."""
+        return self.terms(index, known) @ self.coefficients
+
+    def facts(self) -> dict[str, Any]:
+        """All but the coefficients, as plain values."""
+        return {
+            "start": self.start,
+            "span": self.span,
+            "trend": self.trend,
+            "counts": list(self.counts),
+            "products": self.products,
+        }
+
+
+def _median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Coefficients of least absolute errors; NaN is ignored."""
+    there = ~np.isnan(values)
+    found = np.zeros(terms.shape[1])
+    if not there.any():
+        return found
+    terms, values = terms[there], values[there]
+    center = np.median(values)
+    deviation = np.abs(values - center).mean()
+    if deviation <= 1e-12 * abs(center):
+        found[0] = center
+        return found
+    scaled, weights = (values - center) / deviation, np.ones(len(values))
+    size = np.sqrt(np.mean(terms**2, axis=0))
+    size[size == 0] = 1
+    terms = terms / size
+    penalty = _PENALTY * np.eye(terms.shape[1])
+    penalty[0] = 0
+    for _ in range(_STEPS_OF_FIT):
+        weighted = terms * weights[:, None]
+        matrix = weighted.T @ terms / len(values) + penalty
+        found = np.linalg.lstsq(matrix, weighted.T @ scaled / len(values), rcond=1e-10)[0]
+        weights = 1 / np.maximum(np.abs(scaled - terms @ found), 0.02)
+        weights /= weights.mean()
+    found *= deviation / size
+    found[0] += center
+    return found
+
+
+def strongest_period(values: np.ndarray, most: int) -> int | None:
+    """The period in steps at which a series is most like itself; None if it is not.
+
+    It is the highest peak of the autocorrelation of what is left after a straight line.
+    """
+    values = np.asarray(values, np.float64)
+    there = ~np.isnan(values)
+    count = len(values)
+    if np.count_nonzero(there) < 8:
+        return None
+    time = np.arange(count)
+    line = np.polyfit(time[there], values[there], 1)
+    rest = np.where(there, values - np.polyval(line, time), 0)
+    size = 1 << (2 * count - 1).bit_length()
+    power = np.abs(np.fft.rfft(rest, size)) ** 2
+    both = np.abs(np.fft.rfft(there.astype(float), size)) ** 2
+    lags = min(most, count // 3)
+    pairs = np.fft.irfft(both, size)[: lags + 2]
+    likeness = np.fft.irfft(power, size)[: lags + 2] / np.maximum(pairs, 1)
+    if lags < 2 or likeness[0] <= 1e-12 * (1 + np.abs(values[there]).max()) ** 2:
+        return None
+    likeness = likeness / likeness[0]
+    inner = likeness[1:-1]
+    peaks = np.flatnonzero((inner > likeness[:-2]) & (inner >= likeness[2:])) + 1
+    peaks = peaks[(peaks > 1) & (likeness[peaks] > max(0.3, 2 / np.sqrt(count)))]
+    if not len(peaks):
+        return None
+    best = likeness[peaks].max()
+    return int(peaks[likeness[peaks] >= 0.9 * best][0])

@@ -1,0 +1,84 @@
+"""Calibrated intervals: coverage of new data, order, levels between, sample paths."""
+
+import numpy as np
+import pytest
+
+from linoss.estimators._conformal import Calibration
+
+LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)
+
+
+def skewed(windows, seed):
+    """Truths of a skewed law whose spread differs by window and step, and bad quantiles."""
+    random = np.random.default_rng(seed)
+    spread = np.exp(random.normal(size=(windows, 1, 1))) * np.arange(1, 5)[:, None]
+    truth = spread * (random.exponential(size=(windows, 4, 2)) - np.log(2))
+    quantiles = spread[..., None] * np.array([-0.2, -0.1, 0.0, 0.1, 0.2])
+    return np.broadcast_to(quantiles, (windows, 4, 2, 5)), truth
+
+
+def test_intervals_cover_new_values():
+    calibration = Calibration.fit(LEVELS, *skewed(2000, 0))
+    quantiles, truth = skewed(5000, 1)
+    found = calibration.intervals(quantiles, [80.0, 95.0, 90.0])
+    for place, share in enumerate((0.8, 0.95, 0.9)):
+        low, high = found[..., 1 + 2 * place], found[..., 2 + 2 * place]
+        inside = ((truth >= low) & (truth <= high)).mean(axis=0)
+        np.testing.assert_allclose(inside, share, atol=0.035)
+    assert (found[..., 3] <= found[..., 1]).all()
+    assert (found[..., 4] >= found[..., 2]).all()
+
+
+def test_a_median_that_does_not_help_is_not_used():
+    random = np.random.default_rng(0)
+    truth = random.normal(size=(400, 3, 1))
+    noise = random.normal(size=(400, 3, 1))
+    offsets = np.array([-2, -1, 0, 1, 2.0])
+    off = Calibration.fit(LEVELS, noise[..., None] + offsets, truth)
+    assert not off.share.any()
+    on = Calibration.fit(LEVELS, truth[..., None] + offsets, truth)
+    assert (on.share == 1).all()
+
+
+def test_the_quantile_is_the_conformal_one():
+    """The ceil((n + 1) q)-th smallest, by hand."""
+    truth = np.arange(1.0, 20.0).reshape(19, 1, 1)
+    quantiles = np.broadcast_to(np.array([-1, -0.5, 0, 0.5, 1.0]), (19, 1, 1, 5))
+    found = Calibration.fit(LEVELS, quantiles, truth)
+    assert found.factors[0, 0, 3] == pytest.approx(18 / 0.5)  # ceil(20 * 0.9) = 18
+    assert found.factors[0, 0, 4] == pytest.approx(19)  # ceil(19.5) is more than there are
+
+
+def test_paths_spread_as_intervals_do_and_keep_dependence():
+    random = np.random.default_rng(0)
+    walk = np.cumsum(random.normal(size=(600, 10, 1)), axis=1)
+    quantiles = np.broadcast_to(np.array([-2, -1, 0, 1, 2.0]), (600, 10, 1, 5))
+    calibration = Calibration.fit(LEVELS, quantiles, walk)
+    paths = calibration.samples(quantiles[:1], 4000, 0)[0, :, 0]
+    assert paths.shape == (10, 4000)
+    total = walk.sum(axis=1).std()
+    assert paths.sum(axis=0).std() == pytest.approx(total, rel=0.15)
+    assert np.array_equal(
+        calibration.samples(quantiles[:1], 5, 0), calibration.samples(quantiles[:1], 5, 0)
+    )
+
+
+def test_missing_truths_are_left_out():
+    quantiles, truth = skewed(300, 0)
+    truth[::2, 0] = np.nan
+    truth[:, 1, 1] = np.nan
+    found = Calibration.fit(LEVELS, quantiles, truth)
+    assert np.isfinite(found.factors).all()
+    assert np.isfinite(found.samples(quantiles[:2], 3, 0)).all()
+
+
+@pytest.mark.parametrize("name", ["share", "factors", "paths"])
+def test_a_calibration_that_does_not_fit_is_refused(name):
+    arrays = Calibration.fit(LEVELS, *skewed(50, 0)).arrays()
+    assert Calibration.restored(LEVELS, 4, 2, arrays) is not None
+    wrong = {**arrays, f"calibration.{name}": arrays[f"calibration.{name}"] * np.nan}
+    with pytest.raises(ValueError, match="not finite"):
+        Calibration.restored(LEVELS, 4, 2, wrong)
+    with pytest.raises(ValueError, match="do not fit"):
+        Calibration.restored(LEVELS, 3, 2, arrays)
+    assert Calibration.restored(LEVELS, 4, 2, Calibration.empty(LEVELS, 4, 2).arrays()) is None

@@ -1,0 +1,96 @@
+"""Trend and seasons: fits to the median, clocks, periods of the data."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from linoss.estimators._seasons import DAY, WEEK, YEAR, Clock, Seasons, strongest_period
+
+
+def hours(count, start="2024-01-01"):
+    return np.datetime64(start, "h") + np.arange(count)
+
+
+def none(count):
+    return np.zeros((count, 0))
+
+
+def test_coefficients_have_the_least_absolute_error():
+    """Against a linear program: min sum u + v with terms b + u - v = y."""
+    random = np.random.default_rng(0)
+    index = hours(24 * 10)
+    values = np.sin(2 * np.pi * np.arange(240) / 24) + random.exponential(size=240)
+    fitted = Seasons.fit(
+        Clock.of(index, None, calendar=True), index, values[:, None], none(240), trend=False
+    )
+    terms = fitted.terms(index, none(240))
+    ones = np.eye(240)
+    cost = np.concatenate([np.zeros(terms.shape[1]), np.ones(480)])
+    bounds = [(None, None)] * terms.shape[1] + [(0, None)] * 480
+    best = linprog(cost, A_eq=np.hstack([terms, ones, -ones]), b_eq=values, bounds=bounds).fun
+    found = np.abs(values - fitted(index, none(240))[:, 0]).sum()
+    assert best <= found < 1.005 * best
+    squares = np.linalg.lstsq(terms, values, rcond=None)[0]
+    assert found < np.abs(values - terms @ squares).sum()
+
+
+def test_a_wave_of_the_calendar_goes_on():
+    index = hours(24 * 7 * 6)
+    time = np.arange(len(index))
+    wave = 5 + 2 * np.sin(2 * np.pi * time / 24 + 1) + np.cos(2 * np.pi * time / 168)
+    fitted = Seasons.fit(
+        Clock.of(index, None, calendar=True), index[:840], wave[:840, None], none(840), trend=False
+    )
+    assert fitted.counts[0] == 0  # of the year, of which there is no second one
+    np.testing.assert_allclose(fitted(index[840:], none(168))[:, 0], wave[840:], atol=0.02)
+
+
+def test_missing_values_are_left_out():
+    index = hours(24 * 20)
+    wave = np.sin(2 * np.pi * np.arange(480) / 24)[:, None]
+    holes = np.where(np.random.default_rng(0).random((480, 1)) < 0.9, np.nan, wave)
+    clock = Clock.of(index, None, calendar=True)
+    fitted = Seasons.fit(clock, index, holes, none(480), trend=False)
+    np.testing.assert_allclose(fitted(index, none(480)), wave, atol=0.05)
+    empty = Seasons.fit(clock, index, np.full((480, 1), np.nan), none(480), trend=True)
+    assert not empty(index, none(480)).any()
+
+
+def test_a_trend_levels_off():
+    index = np.arange(100)
+    line = 3 + 0.5 * index[:, None]
+    fitted = Seasons.fit(Clock("steps", 1.0), index, line, none(100), trend=True)
+    found = fitted(np.arange(1000), none(1000))[:, 0]
+    np.testing.assert_allclose(found[:100], line[:, 0], rtol=1e-3)
+    assert found[100] - found[99] == pytest.approx(0.5, rel=0.05)
+    assert found[-1] < line[-1, 0] + 0.6 * 0.5 * 99
+
+
+def test_known_variables_are_terms():
+    index = np.arange(200)
+    known = np.random.default_rng(0).normal(size=(200, 1)) * 1000
+    values = 2 - 0.003 * known
+    fitted = Seasons.fit(Clock("steps", 1.0), index, values, known, trend=False)
+    np.testing.assert_allclose(fitted(index, known), values, rtol=1e-2, atol=1e-2)
+
+
+def test_clocks():
+    assert Clock.of(hours(50), None, calendar=True).periods == (YEAR, WEEK, DAY)
+    months = np.arange("2010-01", "2014-01", dtype="datetime64[M]")
+    clock = Clock.of(months.astype("datetime64[ns]"), None, calendar=True)
+    assert (clock.unit, clock.periods, clock.season) == ("months", (12.0,), 12)
+    np.testing.assert_array_equal(np.diff(clock.numbers(months.astype("datetime64[D]"))), 1)
+    days = np.arange("2010-01-01", "2010-03-01", dtype="datetime64[D]")
+    assert Clock.of(days, None, calendar=True).season == 7
+    assert Clock.of(np.arange(10), 4, calendar=False).periods == (4.0,)
+    assert Clock.of(np.arange(10), None, calendar=False).season == 1
+
+
+def test_periods_of_data():
+    random = np.random.default_rng(0)
+    time = np.arange(300)
+    wave = np.sin(2 * np.pi * time / 17) + 0.02 * time + 0.2 * random.normal(size=300)
+    assert strongest_period(wave, 100) == 17
+    assert strongest_period(random.normal(size=300), 100) is None
+    assert strongest_period(np.ones(300), 100) is None
+    assert strongest_period(np.arange(5.0), 100) is None
