@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 
 import numpy as np
 import pytest
@@ -48,7 +49,10 @@ def test_with_nothing_held_out_it_says_so(tmp_path, data, small, good):
     printed = good(
         f"fit {data / 'Waves_TRAIN.csv'} --task classification --out {out} {small} --steps 2"
     )
-    assert "No score: nothing was held out. Use --validation-fraction 0.2" in printed
+    assert re.search(
+        r"Training accuracy [\d.]+: of cases that the model has seen; expect worse", printed
+    )
+    assert "Use --validation-fraction 0.2" in printed
 
 
 def test_without_a_test_part_the_score_is_that_of_validation(tmp_path, data, small, good):

@@ -158,11 +158,11 @@ def test_inspect_shows_the_bank(untrained, good, good_json, failing, tmp_path):
     assert "holds no trained oscillators" in message
 
 
-def test_the_report_begins_with_the_score_of_cases_left_out(untrained):
+def test_the_report_begins_with_scores_and_ends_with_settings(untrained):
     text = (untrained[0] / "report.html").read_text()
     places = [
         text.index(words)
-        for words in ("left-out accuracy", "test accuracy", "Oscillators without", "Settings")
+        for words in ("test accuracy", "left-out accuracy", "Oscillators without", "Settings")
     ]
     assert places == sorted(places)
     assert "Learning curves" not in text

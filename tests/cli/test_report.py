@@ -10,12 +10,13 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from linoss.cli._data_report import About, answer_sections
 from linoss.cli._forecast_scores import last_forecasts
 from linoss.cli._pictures import learning_curves, predicted_against_true, spectrum, svg
 from linoss.cli._report import report
 from linoss.cli._scores import ClassScore, NumberScore
 from linoss.cli._spectrum import BlockSpectrum, banks
-from linoss.data import read_table
+from linoss.data import read_table, sequences
 from linoss.estimators import load as load_estimator
 
 HOSTILE = '<script>alert("x")</script>&<img src=x onerror=alert(1)> $\\frac{1$ "quoted" 日本語'
@@ -265,3 +266,46 @@ def test_a_browser_draws_it(tmp_path, run):
     pixels = imread(picture)[..., :3]
     assert pixels.shape == (2000, 1000, 3)
     assert len(np.unique((pixels.reshape(-1, 3) * 255).astype(int), axis=0)) > 50
+
+
+# ---- Data, answers and mistakes ----
+
+
+def test_data_and_honest_answers(tmp_path, waves, good, good_json):
+    """Without a test part: what is shown are answers of fits without the case."""
+    values, labels = waves(24)
+    values = np.array(values) + np.random.default_rng(0).normal(size=np.shape(values))
+    values[3, 0, 5] = np.nan
+    path, out = tmp_path / "Noisy.npz", tmp_path / "run"
+    np.savez(path, X=values, y=np.array(["quick", "slow"])[labels])
+    settings = "--task classification --model oscillators --n-oscillators 16"
+    found = good_json(f"fit {path} {settings} --out {out}")
+    accuracy = found["left_out"]["accuracy"]
+    text, right = page_of(out).text, round(24 * accuracy)
+    assert 0 < right < 24  # noisy enough for mistakes
+    assert f"{right} of 24 answers for cases that were left out of the training are right" in text
+    for fact in ("file Noisy.npz", "cases 24", f"length {values.shape[2]}", "missing values 1 of"):
+        assert fact in text
+    assert f"quick {np.sum(labels == 0)}" in text
+    assert f"Of {24 - right} wrong answers" in text
+    evaluated = tmp_path / "evaluated.html"
+    again = good_json(f"evaluate {out} {path} --report {evaluated}")
+    page = Page(evaluated.read_text(encoding="utf-8"))
+    right = round(24 * again["accuracy"])
+    assert f"{right} of 24 answers for the test part are right" in page.text
+    confusion = np.array(again["confusion"])
+    shares = [again["precision"][name] for name in ("quick", "slow")]
+    np.testing.assert_allclose(shares, np.diag(confusion) / confusion.sum(axis=0))
+
+
+def test_the_most_confident_mistakes_are_shown(waves):
+    """Of answers made up here, against a sort of them."""
+    values, _ = waves(12)
+    shares = np.random.default_rng(0).dirichlet([1, 1], size=12)
+    truth = 1 - np.argmax(shares, axis=1)  # all are wrong
+    score = ClassScore(("a", "b"), np.array([[0, 6], [6, 0]]), np.zeros(2, int), truth, shares)
+    cases = sequences(values)
+    text = Page("".join(answer_sections(About(None, cases, score, answered=cases)))).text
+    order = np.argsort(-shares.max(axis=1))
+    assert all(f"case {i}:" in text for i in order[:6])
+    assert not any(f"case {i}:" in text for i in order[6:])

@@ -34,6 +34,7 @@ def checks():
 
 
 @pytest.mark.integration
+@pytest.mark.filterwarnings("ignore:Forecasters' predict_proba requires skpro")
 @pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_sktimes_own_checks(estimator, check):
     check_estimator(estimator, tests_to_run=check, raise_exceptions=True, verbose=False)
@@ -76,14 +77,26 @@ def fitted(series):
 
 
 @pytest.mark.integration
-def test_forecast_is_that_of_the_one_inside(series, fitted):
+def test_forecast_and_intervals_are_those_of_the_one_inside(series, fitted):
     y, X = series
-    inside = linoss.LinOSSForecaster(**{**fitted.get_params(), "known_in_advance": ["known"]})
-    inside.fit(pd.concat([y, X], axis=1)[:40].reset_index(drop=True))
-    expected = inside.predict(5, future=X[40:45].to_numpy())
-    forecast = fitted.predict(fh=[1, 3, 5], X=X[40:45])
+    inside = linoss.LinOSSForecaster(**{**fitted.get_params(), "known_in_advance": [2]})
+    inside.fit(np.hstack([y, X])[:40])
+    expected = inside.predict(5, future=X[40:45].to_numpy(), level=[50, 90])[[0, 2, 4]]
+    asked = {"fh": [1, 3, 5], "X": X[40:45]}
+    forecast = fitted.predict(**asked)
     assert forecast.index.astype(str).tolist() == ["2003-05", "2003-07", "2003-09"]
-    np.testing.assert_allclose(forecast, expected.iloc[[0, 2, 4]], rtol=1e-6)
+    np.testing.assert_allclose(forecast, expected[..., 0], rtol=1e-6)
+
+    intervals = fitted.predict_interval(**asked, coverage=[0.5, 0.9])
+    for place, name in enumerate(["a", "b"]):
+        for column, share in enumerate((0.5, 0.9)):
+            ends = expected[:, place, 2 * column + 1 : 2 * column + 3]
+            np.testing.assert_allclose(intervals[name][share], ends, rtol=1e-6)
+
+    quantiles = fitted.predict_quantiles(**asked, alpha=[0.05, 0.5, 0.75])
+    np.testing.assert_allclose(quantiles["b"][0.05], expected[:, 1, 3], rtol=1e-6)
+    np.testing.assert_allclose(quantiles["b"][0.5], expected[:, 1, 0], rtol=1e-4)
+    np.testing.assert_allclose(quantiles["b"][0.75], expected[:, 1, 2], rtol=1e-6)
 
 
 @pytest.mark.integration

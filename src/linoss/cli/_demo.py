@@ -98,7 +98,10 @@ def demo(
     if not json:
         _show(classifier, test, struck)
     if out is not None:
-        finish(classifier, out, score, [], training, json=json)
+        from linoss.cli._data_report import About
+
+        about = About(None, training, score, answered=test)
+        finish(classifier, out, score, [], about, json=json)
     elif json:
         from linoss.cli._output import show_json
 

@@ -9,7 +9,7 @@ from linoss.cli._forecast_scores import score_table
 from linoss.cli._options import Json, roles_of
 from linoss.cli._output import number, show_json, show_line, show_table
 from linoss.cli._run_settings import load_run, read_column_names
-from linoss.cli._scores import ClassScore, NumberScore, Score, score_cases
+from linoss.cli._scores import CLASS_COLUMNS, ClassScore, NumberScore, Score, score_cases
 from linoss.cli._sources import check_there, read_test_cases, read_test_table
 
 RunArgument = Annotated[
@@ -43,6 +43,10 @@ def evaluate(
     scaled: Annotated[
         bool, typer.Option(help="Forecasting: in deviations of each variable in training.")
     ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write a page with confusions, recall and the worst mistakes."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare a run's answers with the labels of data.
@@ -56,14 +60,22 @@ def evaluate(
     score: Score
     if estimator.task == "forecasting":
         table = read_test_table(data)
-        score = score_table(estimator, table, stride=stride, scaled=scaled)
+        score, cases = score_table(estimator, table, stride=stride, scaled=scaled), table
     else:
         roles = {**read_column_names(run).roles, **roles_of(label, id, drop)}
-        score = score_cases(estimator, read_test_cases(data, roles))
+        cases = read_test_cases(data, roles)
+        score = score_cases(estimator, cases)
+    if report is not None:
+        from linoss.cli._data_report import About
+        from linoss.cli._report import write_evaluation
+
+        write_evaluation(report, estimator, About(data, cases, score, answered=cases))
     if json:
-        show_json(score.record())
-    else:
-        show_score(score)
+        show_json(score.record() | ({} if report is None else {"report": str(report)}))
+        return
+    show_score(score)
+    if report is not None:
+        show_line(f"Look at {report}")
 
 
 def show_score(score: Any) -> None:
@@ -71,7 +83,7 @@ def show_score(score: Any) -> None:
     name, value = score.headline
     if isinstance(score, ClassScore):
         show_line(f"{name} {value:.4f} on {int(score.cases.sum())} cases")
-        show_table(None, ("class", "recall", "cases"), score.rows())
+        show_table(None, CLASS_COLUMNS, score.rows())
     elif isinstance(score, NumberScore):
         show_line(
             f"{name} {number(value)}, R² {number(score.r2)}, RMSE {number(score.rmse)} "

@@ -1,9 +1,10 @@
 """`linoss fit`: fit a model to data, score, and write a report."""
 
 import shlex
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -24,8 +25,11 @@ from linoss.cli._run_settings import (
     read_settings,
     write_column_names,
 )
-from linoss.cli._scores import Score, score_of
+from linoss.cli._scores import Score, own_score, score_of
 from linoss.cli._sources import check_there, read_labelled_cases, read_tables
+
+if TYPE_CHECKING:
+    from linoss.cli._data_report import About
 
 
 @options.with_settings(options.settings())
@@ -198,6 +202,7 @@ def fitted(
 ) -> None:
     """Read, train, score, report; with several processes, only one scores and reports."""
     import linoss.estimators
+    from linoss.cli._data_report import About
 
     training, test = (
         read_tables(data) if task == "forecasting" else read_labelled_cases(data, roles)
@@ -207,26 +212,38 @@ def fitted(
     estimator = getattr(linoss.estimators, ESTIMATORS[model, task])(**parameters)
     if task != "forecasting" and speaks and not holds_a_run(out):
         write_column_names(out, ColumnNames(training.names, roles))
+    begun = time.monotonic()
     if model == "oscillators":
         estimator.fit(training).save(out)
     else:
         further = {} if start is None else {"start_from": start}
         estimator.fit(training, directory=out, resume=resume, **further)
     if speaks:
-        finish(estimator, out, *score_of(estimator, task, training, test), training, json=json)
+        score, forecasts = score_of(estimator, task, training, test)
+        about = About(data, training, score, answered=test, seconds=time.monotonic() - begun)
+        finish(estimator, out, score, forecasts, about, json=json)
 
 
 def finish(
-    estimator: Any, out: Path, score: Score | None, forecasts: list[Any], cases: Any, *, json: bool
+    estimator: Any,
+    out: Path,
+    score: Score | None,
+    forecasts: list[Any],
+    about: "About",
+    *,
+    json: bool,
 ) -> None:
     """Write the report, which explains answers for some training cases, and print the outcome."""
     from linoss.cli._evidence import average_evidence, explained_cases
     from linoss.cli._report import write_report
 
+    if score is None and estimator.task != "forecasting":
+        kind, own_answers, answered = own_score(estimator, about.cases)
+        about = replace(about, score=own_answers, kind=kind, answered=answered)
     untrained = estimator.members_.get("oscillators")
-    evidence = [] if untrained is None else average_evidence(untrained, cases)
-    explained = explained_cases(estimator, cases)
-    write_report(out / REPORT, estimator, score, forecasts, evidence, explained)
+    evidence = [] if untrained is None else average_evidence(untrained, about.cases)
+    explained = explained_cases(estimator, about.cases)
+    write_report(out / REPORT, estimator, score, forecasts, evidence, explained, about)
     if json:
         record = {
             "run": str(out),
@@ -250,6 +267,12 @@ def finish(
     if score is not None:
         show_line("Test:")
         show_score(score)
+    elif about.kind == "training" and about.score is not None:
+        name, value = about.score.headline
+        show_line(
+            f"Training {name} {number(value)}: of cases that the model has seen; expect worse for "
+            "new ones. Use --validation-fraction 0.2, or linoss evaluate with other data"
+        )
     elif not estimator.own_scores_:
         show_line(
             "No score: nothing was held out. Use --validation-fraction 0.2, or linoss evaluate "

@@ -7,6 +7,7 @@ import io
 import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ _INK, _FAINT = "#1c1f26", "#c9ced6"
 _LINES = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")
 _DARK = ("#5aa9f5", "#f58a55", "#52c78a", "#b08df0", "#dcae3c", "#ec7aad", "#4cc4d3", "#a9afb8")
 _MOST_POINTS = 2000
+_MOST_CHANNELS = 4  # of a series with a wrong answer
 _RC: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "linoss",
@@ -96,6 +98,35 @@ def predicted_against_true(score: NumberScore) -> Figure:
         axes.plot(ends, ends, color=_INK, linewidth=0.8, linestyle="--")
         axes.plot(truth, found, "o", color=_LINES[0], markersize=4, alpha=0.6, markeredgewidth=0)
         axes.set(title="Predicted against true", xlabel="true", ylabel="predicted")
+    return figure
+
+
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """A wrong answer, and the series it is for, `(time, channels)`."""
+
+    name: str
+    truth: str
+    answer: str
+    share: float
+    values: np.ndarray
+
+
+def mistakes_plot(found: Sequence[Mistake]) -> Figure:
+    """Series with wrong answers; of many channels the first ones, of long series some samples."""
+    rows = -(-len(found) // 2)
+    with rc_context(_RC):
+        figure = Figure(figsize=(8, 0.3 + 1.9 * rows), layout="constrained")
+        panels = figure.subplots(rows, min(len(found), 2), squeeze=False)
+        for axes, one in zip(panels.flat, found, strict=False):
+            places = np.unique(np.linspace(0, len(one.values) - 1, _MOST_POINTS).astype(int))
+            for channel in range(min(one.values.shape[1], _MOST_CHANNELS)):
+                color = _LINES[channel % len(_LINES)]
+                axes.plot(places, one.values[places, channel], color=color, linewidth=1)
+            answer = f"answered {_short(one.answer, 16)} ({one.share:.0%})"
+            axes.set_title(f"{_short(one.name, 14)}: {_short(one.truth, 16)}, {answer}", fontsize=9)
+        for axes in panels.flat[len(found) :]:
+            axes.set_visible(False)
     return figure
 
 

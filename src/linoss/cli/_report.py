@@ -9,6 +9,7 @@ import numpy as np
 
 from linoss._files import write_text
 from linoss.cli import _pictures as pictures
+from linoss.cli._data_report import About, answer_sections, data_section, summary
 from linoss.cli._evidence import AverageEvidence, ExplainedCase
 from linoss.cli._forecast_report import forecast_sections
 from linoss.cli._forecast_scores import Forecast, ForecastScore
@@ -37,8 +38,9 @@ section { background: var(--card); border: 1px solid var(--faint); border-radius
 .facts div { min-width: 7rem; } .facts dt { color: var(--soft); }
 .facts dd { margin: 0; font-size: 1.35rem; font-weight: 600; }
 .facts .main dd { font-size: 2.2rem; line-height: 1.2; }
-svg { display: block; width: 100%; height: auto; max-width: 54rem; margin: 0 auto; }
-svg.small { max-width: 30rem; }
+svg { display: block; width: 100%; min-width: 32rem; height: auto; max-width: 54rem;
+  margin: 0 auto; }
+svg.small { min-width: 18rem; max-width: 30rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--faint); }
 th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
@@ -47,7 +49,8 @@ th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
 .why .name { max-width: none; } .why td { text-align: left; }
 .confusion td, .confusion th + th { text-align: center; }
 .confusion td { border: 1px solid var(--faint); min-width: 3rem; }
-.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem; }
+.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr));
+  gap: 1rem; }
 .columns { margin-top: 1rem; align-items: start; } .columns > section { margin-top: 0; }
 .columns > div > section:first-child { margin-top: 0; }
 pre { margin: 0; padding: .8rem 1rem; border-radius: .4rem; background: var(--page);
@@ -62,9 +65,10 @@ def write_report(
     forecasts: Sequence[Forecast] = (),
     evidence: Sequence[AverageEvidence] = (),
     explained: Sequence[ExplainedCase] = (),
+    about: About | None = None,
 ) -> None:
     """Write the report of a fitted estimator; `score` is that of a test part."""
-    write_text(path, report(estimator, score, forecasts, evidence, explained))
+    write_text(path, report(estimator, score, forecasts, evidence, explained, about))
 
 
 def report(
@@ -73,15 +77,18 @@ def report(
     forecasts: Sequence[Forecast] = (),
     evidence: Sequence[AverageEvidence] = (),
     explained: Sequence[ExplainedCase] = (),
+    about: About | None = None,
 ) -> str:
-    """The page."""
+    """The page: what a reader asks first comes first, the model's inside last."""
     members = estimator.members_
     trained, untrained = members.get("linoss"), members.get("oscillators")
-    sections = [_section("Score", _facts(estimator, score))]
+    about = about or About(score=score, kind="test")
+    sections = [_section("Score", summary(estimator, about) + _facts(estimator, score, about))]
+    sections += data_section(about)
+    sections += answer_sections(about)
+    sections += [_section(*each) for each in forecast_sections(estimator, score, forecasts)]
     if trained is not None:
         sections.append(_section("Learning curves", _curves(trained)))
-    sections += _answers(score)
-    sections += [_section(*each) for each in forecast_sections(estimator, score, forecasts)]
     if evidence:
         sections.append(_section("What speaks for an answer", _evidence(evidence)))
     if explained:
@@ -99,6 +106,18 @@ def report(
         "</div></div>",
     ]
     return page(f"linoss: {estimator.task}", _subtitle(estimator), sections)
+
+
+def write_evaluation(path: Path, estimator: Any, about: About) -> None:
+    """Write a page about the answers for other data than those of the training."""
+    assert about.score is not None
+    name, value = about.score.headline
+    fact = f"<dt>{_text(name)}</dt><dd>{number(value)}</dd>"
+    head = f'<dl class="facts"><div class="main">{fact}</div></dl>'
+    sections = [_section("Score", summary(estimator, about) + head)]
+    sections += [*data_section(about), *answer_sections(about)]
+    sections.append(_section("Environment", _table((), environment())))
+    write_text(path, page(f"linoss: {estimator.task}, evaluated", _subtitle(estimator), sections))
 
 
 def page(title: str, subtitle: str, sections: Iterable[str]) -> str:
@@ -132,12 +151,12 @@ def _subtitle(estimator: Any) -> str:
 # ---- Score ----
 
 
-def _facts(estimator: Any, score: Score | None) -> str:
+def _facts(estimator: Any, score: Score | None, about: About) -> str:
     from linoss.nn import count_parameters
 
     trained, choice = estimator.members_.get("linoss"), getattr(estimator, "choice_", None)
     own = [(_spelled(name), number(value)) for name, value in estimator.own_scores_.items()]
-    facts = list(own) if "oscillators" in estimator.members_ else []
+    facts = []
     if score is not None:
         name, value = score.headline
         facts.append((f"test {name}", number(value)))
@@ -149,6 +168,9 @@ def _facts(estimator: Any, score: Score | None) -> str:
     elif isinstance(score, ForecastScore):
         facts.append(("steps ahead", str(score.horizon)))
     facts += [fact for fact in own if fact not in facts]
+    if not facts and about.score is not None:
+        name, value = about.score.headline
+        facts.append((f"{about.kind} {name}", number(value)))
     if not facts and trained is not None and trained.history_:
         facts.append(("last training loss", number(trained.history_[-1]["loss"])))
     if trained is not None:
@@ -174,48 +196,6 @@ def _curves(estimator: Any) -> str:
         return "<p>There was no evaluation.</p>"
     figure = pictures.learning_curves(estimator.history_, estimator.objective_.metric)
     return pictures.svg(figure, "Learning curves")
-
-
-# ---- Answers ----
-
-
-def _answers(score: Score | None) -> list[str]:
-    if isinstance(score, ClassScore):
-        parts = (_section("Confusion", _confusion(score)), _section("Classes", _recall(score)))
-        return ['<div class="columns">', *parts, "</div>"] if len(score.classes) < 8 else [*parts]
-    if isinstance(score, NumberScore):
-        picture = pictures.svg(pictures.predicted_against_true(score), "Predicted against true")
-        return [_section("Answers", picture.replace("<svg", '<svg class="small"', 1))]
-    return []
-
-
-def _confusion(score: ClassScore) -> str:
-    """The confusion matrix; of many classes, the most frequent confusions."""
-    if len(score.classes) > _MOST_CLASSES:
-        wrong = score.confusion - np.diag(np.diag(score.confusion))
-        places = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CLASSES]
-        pairs = [np.unravel_index(place, wrong.shape) for place in places if wrong.flat[place]]
-        rows = [(score.classes[i], score.classes[j], wrong[i, j]) for i, j in pairs]
-        return _table(("true", "predicted", "cases"), rows)
-    total = np.maximum(score.confusion.sum(axis=1, keepdims=True), 1)
-    head = "".join(f'<th class="name">{_text(name)}</th>' for name in score.classes)
-    rows = []
-    for name, counts, shares in zip(
-        score.classes, score.confusion, score.confusion / total, strict=True
-    ):
-        cells = "".join(
-            f'<td style="background: rgba(var(--mark), {0.55 * share:.3f})">{count}</td>'
-            for count, share in zip(counts, shares, strict=True)
-        )
-        rows.append(f'<tr><th class="name">{_text(name)}</th>{cells}</tr>')
-    return (
-        '<p class="soft">Rows are true classes, columns predicted ones.</p>'
-        f'<table class="confusion"><tr><th></th>{head}</tr>{"".join(rows)}</table>'
-    )
-
-
-def _recall(score: ClassScore) -> str:
-    return _table(("class", "recall", "cases"), score.rows())
 
 
 # ---- Model ----

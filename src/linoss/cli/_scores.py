@@ -17,6 +17,10 @@ class ClassScore:
     """(classes, classes): cases by true class (rows) and predicted class (columns)."""
     unanswered: np.ndarray
     """(classes,): cases whose answer is not a number, by true class."""
+    truth: np.ndarray | None = None
+    """(cases,): the place of the true class of each case."""
+    shares: np.ndarray | None = None
+    """(cases, classes): probabilities; both None if only counts are known."""
 
     @property
     def cases(self) -> np.ndarray:
@@ -34,11 +38,18 @@ class ClassScore:
         found = np.diag(self.confusion) / np.maximum(self.cases, 1)
         return np.where(self.cases, found, np.nan)
 
+    @property
+    def precision(self) -> np.ndarray:
+        """(classes,), the share of answers of each class that are right; NaN without answers."""
+        answers = self.confusion.sum(axis=0)
+        return np.where(answers, np.diag(self.confusion) / np.maximum(answers, 1), np.nan)
+
     def record(self) -> dict[str, Any]:
         """For JSON."""
         name, value = self.headline
         return {
             name: value,
+            "precision": dict(zip(self.classes, self.precision, strict=True)),
             "recall": dict(zip(self.classes, self.recall, strict=True)),
             "confusion": self.confusion,
             "unanswered": int(self.unanswered.sum()),
@@ -47,10 +58,15 @@ class ClassScore:
 
     def rows(self) -> list[tuple[str, ...]]:
         """Rows of a table of classes."""
-        return [
-            (name, f"{recall:.4f}" if n else "–", str(n))
-            for name, recall, n in zip(self.classes, self.recall, self.cases, strict=True)
-        ]
+        columns = zip(self.classes, self.precision, self.recall, self.cases, strict=True)
+        return [(name, *map(_share, shares), str(n)) for name, *shares, n in columns]
+
+
+CLASS_COLUMNS = ("class", "precision", "recall", "cases")
+
+
+def _share(share: float) -> str:
+    return "–" if np.isnan(share) else f"{share:.4f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +127,33 @@ def score_cases(estimator: Any, cases: Any) -> ClassScore | NumberScore:
 
     if cases.labels is None:
         raise DataError("the data have no labels, expected some to compare with; see --label")
+    classes = hasattr(estimator, "classes_")
+    return _compared(
+        estimator, cases, (estimator.predict_proba if classes else estimator.predict)(cases)
+    )
+
+
+def own_score(estimator: Any, cases: Any) -> tuple[str, ClassScore | NumberScore, Any]:
+    """The score without a test part: its kind, itself, and the cases it is of.
+
+    By answers for training cases that were left out; where there are none, by those for all, of
+    which the kind tells.
+    """
+    if getattr(estimator, "left_out_", None) is None:
+        return "training", score_cases(estimator, cases), cases
+    places, answers = estimator.left_out_
+    cases = cases.select(places)
+    kind = "left-out" if getattr(estimator, "crossed_", True) else "validation"
+    return kind, _compared(estimator, cases, answers), cases
+
+
+def _compared(estimator: Any, cases: Any, answers: Any) -> ClassScore | NumberScore:
     if hasattr(estimator, "classes_"):
-        return _score_classes(estimator, cases)
-    return _score_numbers(estimator, cases)
+        return _score_classes(estimator, cases, answers)
+    return _score_numbers(estimator, cases, answers)
 
 
-def _score_classes(estimator: Any, cases: Any) -> ClassScore:
+def _score_classes(estimator: Any, cases: Any, shares: np.ndarray) -> ClassScore:
     from linoss.data import DataError
 
     names = tuple(str(name) for name in estimator.classes_.tolist())
@@ -126,19 +163,19 @@ def _score_classes(estimator: Any, cases: Any) -> ClassScore:
     if unknown is not None:
         known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         raise DataError(f"a label is {unknown[:80]!r}, expected one of the training's: {known}")
-    shares = estimator.predict_proba(cases)
     found = np.argmax(shares, axis=1)
     found[np.isnan(shares).any(axis=1)] = len(names)
+    truth = np.array([places[label] for label in labels])
     counts = np.zeros((len(names), len(names) + 1), int)
-    np.add.at(counts, ([places[label] for label in labels], found), 1)
-    return ClassScore(names, counts[:, :-1], counts[:, -1])
+    np.add.at(counts, (truth, found), 1)
+    return ClassScore(names, counts[:, :-1], counts[:, -1], truth, shares)
 
 
-def _score_numbers(estimator: Any, cases: Any) -> NumberScore:
+def _score_numbers(estimator: Any, cases: Any, answers: Any) -> NumberScore:
     from linoss.data import DataError
 
     outputs = estimator.n_outputs_
-    found = [np.asarray(a, np.float64).reshape(-1, outputs) for a in estimator.predict(cases)]
+    found = [np.asarray(a, np.float64).reshape(-1, outputs) for a in answers]
     truth = []
     for i, (label, answer) in enumerate(zip(cases.labels, found, strict=True)):
         try:

@@ -67,6 +67,8 @@ class AutoEstimator(AutoSettings, BaseEstimator):
     """Base class of both: fits the untrained model, trains the other one, and compares them."""
 
     choice_: Choice
+    left_out_: tuple[np.ndarray, np.ndarray]
+    """After `fit`: left-out cases, and the answers for them of what is kept."""
     left_out_score_: float
     n_features_in_: int
     task: str
@@ -104,6 +106,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         untrained = {**shared_with(self, self._untrained), "random_state": seed}
         self.oscillators_ = self._untrained(**untrained).fit(cases)
         self.left_out_score_ = self.oscillators_.left_out_score_
+        self.left_out_ = self.oscillators_.left_out_
         if self.verbose:
             took = duration(time.monotonic() - begun)
             say(
@@ -127,11 +130,11 @@ class AutoEstimator(AutoSettings, BaseEstimator):
                 self.choice_ = _without_comparison(f"the training failed: {error}")
             else:
                 rival = self._untrained(**untrained).fit(cases.select(rest))
-                self.choice_ = self._compared(rival, cases.select(held_out))
+                self.choice_ = self._compared(rival, cases.select(held_out), held_out)
         if folder is not None:
             self._write(folder, {"oscillators"})
 
-    def _compared(self, rival: Any, held_out: Sequences) -> Choice:
+    def _compared(self, rival: Any, held_out: Sequences, places: np.ndarray) -> Choice:
         """Compare the trained model and a rival on cases that neither has seen.
 
         The simplest is kept that is not worse than the best by more than a standard error of the
@@ -147,6 +150,8 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         scores = {name: float(np.mean(score)) for name, score in by_case.items()}
         best = max(scores, key=lambda name: scores[name])
         kept = next(n for n in _MEMBERS if n in scores and _as_good(by_case[n], by_case[best]))
+        if kept != "oscillators":  # for which there are answers for all cases
+            self.left_out_ = places, answers[kept]
         others = [f"{scores[name]:.4g} of {_NAMES[name]}" for name in scores if name != kept]
         return Choice(
             kept,

@@ -69,6 +69,8 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
     """The fitted estimator of untrained oscillators; None without."""
     weights_: np.ndarray | None
     """How much the trained models and the oscillators count; None for one source as it is."""
+    left_out_: tuple[np.ndarray, np.ndarray]
+    """After `fit`, if there were any: left-out cases, and the answers for them."""
     left_out_score_: float | None
     """Accuracy or R² of the answers for left-out cases; None if there were none."""
 
@@ -207,6 +209,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         self.weights_ = self._weigh(sources, chosen.labels, chosen.weights)
         answers = answers if self.weights_ is None else self._combine(sources)
         self.left_out_score_ = self._quality(answers, chosen.labels)
+        self.left_out_ = part, answers
 
     # ---- Answers ----
 

@@ -38,7 +38,7 @@ class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
 
     inside = estimators.LinOSSForecaster
     small: ClassVar = {
-        "horizon": 3, "past": 8, "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 2,
+        "horizon": 5, "past": 8, "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 2,
     }  # fmt: skip
     _tags: ClassVar[dict[str, Any]] = {
         "authors": "The linoss developers",
@@ -50,6 +50,8 @@ class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
         "capability:missing_values": True,
         "capability:update": True,
         "capability:insample": False,
+        "capability:pred_int": True,
+        "capability:pred_int:insample": False,
         "capability:non_contiguous_X": False,
         "capability:categorical_in_X": False,
         "capability:random_state": True,
@@ -74,12 +76,25 @@ class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
         return self
 
     def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
+        return self._frame(fh, self._ahead(fh, X), self._get_columns())
+
+    def _predict_quantiles(self, fh: Any, X: Any, alpha: Any) -> pd.DataFrame:
+        shares = np.array(alpha)  # below each, as far from the middle as the end of an interval
+        found = self._ahead(fh, X, level=100 * np.maximum(np.abs(2 * shares - 1), 1e-9))
+        ends = found[..., 1 + 2 * np.arange(len(shares)) + (shares >= 0.5)]
+        columns = self._get_columns(method="predict_quantiles", alpha=alpha)
+        return self._frame(fh, ends.reshape(len(ends), -1), columns)
+
+    def _ahead(self, fh: Any, X: Any, level: Any = None) -> np.ndarray:
+        """The forecast at the steps of fh, `(steps, variables)`, or with the ends of intervals."""
         steps = np.asarray(fh.to_relative(self.cutoff).to_pandas(), int)
         whole = ForecastingHorizon(np.arange(1, steps.max() + 1))
         future = None if X is None else X.loc[whole.to_absolute_index(self.cutoff)].to_numpy(float)
-        forecast = self.estimator_.predict(int(steps.max()), data=self._data(), future=future)
-        index = fh.to_absolute_index(self.cutoff)
-        return pd.DataFrame(forecast[steps - 1], index=index, columns=self._get_columns())
+        asked = {"data": self._data(), "future": future, "level": level}
+        return self.estimator_.predict(int(steps.max()), **asked)[steps - 1]
+
+    def _frame(self, fh: Any, values: np.ndarray, columns: Any) -> pd.DataFrame:
+        return pd.DataFrame(values, index=fh.to_absolute_index(self.cutoff), columns=columns)
 
     def _data(self) -> np.ndarray:
         """What is forecast and what is known in advance, `(time, variables)`."""
