@@ -282,3 +282,12 @@ def test_logarithms_make_growth_a_line(small):
         LinOSSForecaster(horizon=12, **small, logarithm=True).fit(frame.assign(sales=-1.0))
     with pytest.raises(ValueError, match="calendar is True, but the data have no dates"):
         LinOSSForecaster(horizon=12, **small, calendar=True).fit(sales)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_arguments_that_would_be_ignored(small):
+    tide = np.sin(np.arange(40.0))
+    with pytest.raises(ValueError, match="y was given, but a forecaster learns from data alone"):
+        LinOSSForecaster(horizon=4, **small).fit(tide, np.arange(40))
+    with pytest.warns(UserWarning, match="past is 500, but the longest series has 40 steps"):
+        LinOSSForecaster(horizon=4, past=500, **small).fit(tide)
