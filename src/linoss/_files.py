@@ -5,7 +5,8 @@ import os
 import re
 import secrets
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _REMAINS = re.compile(r".+(\.[0-9a-f]{16}|\.jsonl?|\.safetensors)\.tmp")
@@ -62,21 +63,33 @@ def make_directory(path: Path) -> None:
         raise _cannot_write(path, error) from error
 
 
-def copy_directory(source: Path, target: Path) -> None:
-    """Replace a directory by a copy of another one; `target` never holds a part of it.
+@contextmanager
+def replaced_directory(target: Path) -> Iterator[Path]:
+    """The name of a directory to write, which then takes the place of `target`.
 
-    One process at a time.
+    `target` never holds a part of it, and stays as it is if writing fails. One process at a time.
     """
     temporary, old = _temporary(target), _temporary(target)
     try:
-        shutil.copytree(source, temporary)
+        yield temporary
         if target.exists() or target.is_symlink():
             os.replace(target, old)
-        os.replace(temporary, target)
+        try:
+            os.replace(temporary, target)
+        except BaseException:
+            if old.exists():
+                os.replace(old, target)
+            raise
     except (OSError, shutil.Error) as error:
         raise _cannot_write(target, error) from error
     finally:
         remove_remains(target.parent, target.name)
+
+
+def copy_directory(source: Path, target: Path) -> None:
+    """Replace a directory by a copy of another one, as `replaced_directory` does."""
+    with replaced_directory(target) as temporary:
+        shutil.copytree(source, temporary)
 
 
 def remove_file(path: Path) -> None:

@@ -253,7 +253,10 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, waves):
         ({"n_oscillators": 0}, "n_oscillators is 0, expected a whole number of at least 1"),
         ({"linoss_options": {"colour": 3}}, "linoss_options has 'colour', expected settings of"),
         ({"linoss_options": {"minutes": 3}}, "linoss_options has 'minutes', expected settings of"),
-        ({"linoss_options": {"steps": 0}}, "steps is 0, expected a whole number of at least 1"),
+        (
+            {"linoss_options": {"steps": 0}},
+            "steps is 0, expected None or a whole number of at least 1",
+        ),
     ],
 )
 def test_settings_that_are_wrong(waves, settings, message):

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from linoss import LinOSSClassifier
+from linoss import LinOSSClassifier, OscillatorClassifier
 from linoss.data import DataError, sequences
 from linoss.estimators import load
 from linoss.training import CheckpointError
@@ -196,3 +196,27 @@ class TestErrors:
         path.write_text(json.dumps(record).replace('"hidden_size"', '"__class__"'))
         with pytest.raises(CheckpointError):
             LinOSSClassifier.load(tmp_path / "model")
+
+
+def test_saving_again(tmp_path, monkeypatch):
+    """The old one is there until the new one is whole, and as a whole after a failure."""
+    waves = np.random.default_rng(0).normal(size=(12, 20))
+    first, second = (
+        OscillatorClassifier(n_oscillators=n, random_state=0).fit(waves, np.arange(12) % 2)
+        for n in (16, 32)
+    )
+    first.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="is there already, and nothing is overwritten"):
+        second.save(tmp_path / "model")
+    second.save(tmp_path / "model", overwrite=True)
+    assert OscillatorClassifier.load(tmp_path / "model").n_oscillators == 32
+    monkeypatch.setattr(first, "_fitted", lambda: {"not plain": object()})
+    with pytest.raises(TypeError):
+        first.save(tmp_path / "model", overwrite=True)
+    assert OscillatorClassifier.load(tmp_path / "model").n_oscillators == 32
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_labels_of_one_class():
+    with pytest.raises(ValueError, match="y has one class, 'a', expected at least two"):
+        LinOSSClassifier(steps=1).fit(np.zeros((6, 10)), np.array(["a"] * 6))

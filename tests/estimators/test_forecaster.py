@@ -321,3 +321,12 @@ class TestTimes:
     def test_one_of_both(self, noisy):
         with pytest.raises(ValueError, match="at was given, but horizon was given, too"):
             noisy[0].predict(4, at=["2024-03-16 01:00"])
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_arguments_that_would_be_ignored(small):
+    tide = np.sin(np.arange(40.0))
+    with pytest.raises(ValueError, match="y was given, but a forecaster learns from data alone"):
+        LinOSSForecaster(horizon=4, **small).fit(tide, np.arange(40))
+    with pytest.warns(UserWarning, match="past is 500, but the longest series has 40 steps"):
+        LinOSSForecaster(horizon=4, past=500, **small).fit(tide)

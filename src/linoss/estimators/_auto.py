@@ -18,7 +18,7 @@ from linoss._stderr import duration, say
 from linoss.data import Sequences, as_sequences
 from linoss.estimators._base import OnProgress, drawn_seed
 from linoss.estimators._classifier import LinOSSClassifier
-from linoss.estimators._described import describe, described, understanding
+from linoss.estimators._described import describe, described, saved_into, understanding
 from linoss.estimators._listener import FunctionListener
 from linoss.estimators._oscillators import (
     OscillatorClassifier,
@@ -134,7 +134,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         if folder is not None:
             self._write(folder, {"oscillators"})
 
-    def _compared(self, rival: Any, held_out: Sequences, places: np.ndarray) -> Choice:
+    def _compared(self, rival: Any, held_out: Sequences, places: Any = None) -> Choice:
         """Compare the trained model and a rival on cases that neither has seen.
 
         The simplest is kept that is not worse than the best by more than a standard error of the
@@ -150,7 +150,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         scores = {name: float(np.mean(score)) for name, score in by_case.items()}
         best = max(scores, key=lambda name: scores[name])
         kept = next(n for n in _MEMBERS if n in scores and _as_good(by_case[n], by_case[best]))
-        if kept != "oscillators":  # for which there are answers for all cases
+        if kept != "oscillators" and places is not None:  # they have answers for all cases
             self.left_out_ = places, answers[kept]
         others = [f"{scores[name]:.4g} of {_NAMES[name]}" for name in scores if name != kept]
         return Choice(
@@ -296,12 +296,16 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         }
         save_arrays(folder, describe(self, fitted), {}, replace=True)
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a new directory, as JSON and safetensors."""
+    def save(self, directory: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted estimator to a directory, as JSON and safetensors.
+
+        One that holds an estimator or a run is refused; with `overwrite` it is replaced as a whole,
+        once the new one is there.
+        """
         check_is_fitted(self)
-        folder = Path(directory)
-        save_arrays(folder, describe(self, {"choice": None}), {})
-        self._write(folder, set(self.members_))
+        with saved_into(directory, overwrite) as folder:
+            save_arrays(folder, describe(self, {"choice": None}), {})
+            self._write(folder, set(self.members_))
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -14,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from linoss._settings import ModelName, SequenceSettings
-from linoss.estimators._described import describe, described, understanding
+from linoss.estimators._described import describe, described, saved_into, understanding
 from linoss.estimators._listener import NotANumberWarning
 from linoss.nn import MIXERS, LinOSS, LinOSSConfig
 from linoss.training import (
@@ -220,11 +221,19 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         if fitted["n_features_in"] is not None:
             self.n_features_in_ = fitted["n_features_in"]
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a new directory, as JSON and safetensors."""
+    def save(self, directory: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted estimator to a directory, as JSON and safetensors.
+
+        One that holds an estimator or a run is refused; with `overwrite` it is replaced as a whole,
+        once the new one is there.
+        """
         check_is_fitted(self)
+        with saved_into(directory, overwrite) as folder:
+            self._save(folder)
+
+    def _save(self, folder: Path) -> None:
         model = (self.model_, self.inputs_, self.objective_)
-        save_model(directory, *model, extra=self._extra(), arrays=self._arrays())
+        save_model(folder, *model, extra=self._extra(), arrays=self._arrays())
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:

@@ -104,6 +104,10 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
         cases = self._cases(X, cases, y, sample_weight)
         labels = np.asarray(cases.labels)
         self.classes_, groups = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y has one class, {self.classes_.tolist()[0]!r}, expected at least two"
+            )
         objective = Classification(
             classes=tuple(self.classes_.tolist()),
             class_weights=self._class_weights(labels),

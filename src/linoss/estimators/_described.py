@@ -3,13 +3,15 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from linoss._files import replaced_directory
 from linoss._plain import plain
-from linoss.training import CheckpointError
+from linoss.training import CheckpointError, holds_files
 
 AnyEstimator = TypeVar("AnyEstimator", bound=BaseEstimator)
 
@@ -23,6 +25,17 @@ def describe(estimator: BaseEstimator, fitted: dict[str, Any]) -> dict[str, Any]
         parameters["random_state"] = None  # its state has changed
     name = type(estimator).__name__
     return {"estimator": name, "parameters": plain(parameters), "fitted": plain(fitted)}
+
+
+@contextmanager
+def saved_into(directory: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
+    """The directory to save into; with `overwrite` it takes the place of a saved one in the end."""
+    folder = Path(directory)
+    if not overwrite or not holds_files(folder):
+        yield folder
+        return
+    with replaced_directory(folder.absolute()) as fresh:
+        yield fresh
 
 
 def described(

@@ -1,6 +1,7 @@
 """Forecasts of series, with intervals."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -97,7 +98,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
           long one (`unique_id`, `ds`, `y`, and variables known in advance), or
           [`linoss.data.Table`][]. NaN means missing. An array has no times, so that a season of it
           is only known from the past that a window has.
-        - `y`: not used.
+        - `y`: None; what to forecast are the variables of `data`.
         - `directory`: directory of the run and its checkpoints; None to keep none.
         - `resume`: resume the run in `directory`.
         - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
@@ -105,6 +106,11 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         Raises a `ValueError` that names the setting or the argument that is wrong.
         """
         check_settings(self)
+        if y is not None:
+            raise ValueError(
+                "y was given, but a forecaster learns from data alone, expected None; what shall "
+                "be forecast is a column of data"
+            )
         levels = quantile_levels(self.levels)
         data = data if isinstance(data, Table) else table(data)
         self.names_ = data.names
@@ -463,6 +469,13 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         longest = refuse_short(data, self.horizon)
         if self.past is None:
             return max(1, min(max(3 * self.horizon, 96), (longest - self.horizon) // 2))
+        if self.past > longest - self.horizon:
+            warnings.warn(
+                f"past is {self.past}, but the longest series has {longest} steps, of which "
+                f"{self.horizon} are forecast: the rest of a window is empty; set past to at most "
+                f"{longest - self.horizon}",
+                stacklevel=3,
+            )
         return self.past
 
     def _table(self, data: Any) -> Table:

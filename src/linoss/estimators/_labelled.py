@@ -381,13 +381,12 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         }
         save_arrays(folder / _STACK, record, {}, replace=True)
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a new directory, as JSON and safetensors."""
-        super().save(directory)
+    def _save(self, folder: Path) -> None:
+        super()._save(folder)
         for k, model in enumerate(self.models_[1:], 2):
-            folder = Path(directory) / f"model-{k}"
-            save_model(folder, model, self.inputs_, self.objective_, extra=self._extra())
-        self._write(Path(directory))
+            below = folder / f"model-{k}"
+            save_model(below, model, self.inputs_, self.objective_, extra=self._extra())
+        self._write(folder)
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:

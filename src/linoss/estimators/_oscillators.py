@@ -15,7 +15,7 @@ from linoss import _checks
 from linoss._declare import check_settings, documented
 from linoss._settings import ModelName, OscillatorClassifierSettings, OscillatorSettings
 from linoss.data import DataError, Sequences, as_sequences
-from linoss.estimators._described import describe, described, understanding
+from linoss.estimators._described import describe, described, saved_into, understanding
 from linoss.estimators._evidence import Evidence, find_evidence
 from linoss.estimators._listener import FunctionListener
 from linoss.estimators._ridge import Ridge, fit_ridge
@@ -217,12 +217,17 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         if fitted["n_features_in"] is not None:
             self.n_features_in_ = int(fitted["n_features_in"])
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a new directory, as JSON and safetensors."""
+    def save(self, directory: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted estimator to a directory, as JSON and safetensors.
+
+        One that holds an estimator or a run is refused; with `overwrite` it is replaced as a whole,
+        once the new one is there.
+        """
         check_is_fitted(self)
         bank = {f"bank.{name}": array for name, array in self.features_.fitted()[0].items()}
         readout = {f"ridge.{name}": getattr(self.ridge_, name) for name in _RIDGE}
-        save_arrays(directory, describe(self, self._fitted()), {**bank, **readout})
+        with saved_into(directory, overwrite) as folder:
+            save_arrays(folder, describe(self, self._fitted()), {**bank, **readout})
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
@@ -292,7 +297,9 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
         cases, y, weights = self._weighted(X, cases, y, sample_weight)
         self.classes_, place = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_[0]!r}, expected at least two")
+            raise ValueError(
+                f"y has one class, {self.classes_.tolist()[0]!r}, expected at least two"
+            )
         if self.class_weight is not None:
             balance = compute_sample_weight(self.class_weight, y)
             weights = balance if weights is None else weights * balance

@@ -78,7 +78,7 @@ class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
     def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
         return self._frame(fh, self._ahead(fh, X), self._get_columns())
 
-    def _predict_quantiles(self, fh: Any, X: Any, alpha: Any) -> pd.DataFrame:
+    def _predict_quantiles(self, fh: Any, X: Any, alpha: Any) -> pd.DataFrame:  # pyright: ignore[reportIncompatibleMethodOverride]
         shares = np.array(alpha)  # below each, as far from the middle as the end of an interval
         found = self._ahead(fh, X, level=100 * np.maximum(np.abs(2 * shares - 1), 1e-9))
         ends = found[..., 1 + 2 * np.arange(len(shares)) + (shares >= 0.5)]
