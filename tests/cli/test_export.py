@@ -29,11 +29,17 @@ def test_c_tells_flash_and_ram(run, tmp_path, good, good_json):
     assert (tmp_path / "bells_weights.c").exists()
 
 
-def test_channels_are_named(forecaster, tmp_path, good):
-    good(f"export {forecaster} {tmp_path}/load.onnx")
+def test_a_forecaster_alone_has_its_channels_named(load, small_forecaster, tmp_path, good):
+    options = f"--horizon 6 --past 24 --known hour {small_forecaster} --steps 5 --no-base"
+    good(f"fit {load} --task forecasting --out {tmp_path}/run {options}")
+    good(f"export {tmp_path}/run {tmp_path}/load.onnx")
     model = onnxruntime.InferenceSession(f"{tmp_path}/load.onnx")
-    assert model.get_modelmeta().custom_metadata_map["channels"] == "load,heat,hour"
+    assert model.get_modelmeta().custom_metadata_map["channels"] == '["load", "heat", "hour"]'
     assert [given.name for given in model.get_inputs()] == ["samples", "future"]
+
+
+def test_a_forecaster_on_its_base_is_refused(forecaster, tmp_path, failing):
+    assert "--no-base" in failing(f"export {forecaster} {tmp_path}/load.onnx")
 
 
 def test_another_suffix_is_refused(run, tmp_path, failing):

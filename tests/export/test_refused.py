@@ -43,5 +43,7 @@ def test_other_paths_and_options(oscillators, tmp_path):
         write(oscillators["causal"], tmp_path / "model.bin")
     with pytest.raises(ValueError, match="int8 is True"):
         write(oscillators["causal"], tmp_path / "model.onnx", int8=True)
+    with pytest.raises(ValueError, match="loses accuracy"):
+        write(oscillators["causal"], tmp_path / "model.h", int8=True)
     with pytest.raises(NotFittedError):
         write(LinOSSClassifier(), tmp_path / "model.onnx")

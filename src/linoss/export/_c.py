@@ -35,6 +35,11 @@ def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
             "causal is False: some oscillators read sequences backwards, which a stream cannot do; "
             "fit with causal=True"
         )
+    if int8 and program.precise:
+        raise ValueError(
+            "int8 is True, but there are untrained oscillators, whose readout loses accuracy when "
+            "it is rounded; leave it out"
+        )
     constants = _Constants(name, int8)
     work = _Work()
     targets = {state: f"state->{state}" for state in program.states}

@@ -1,5 +1,6 @@
 """A program as ONNX: a graph of whole sequences, and one of a single sample."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ from linoss._extras import optional
 from linoss.export._program import OPERATIONS, Part, Program, Term
 
 _OPSET, _IR = 17, 8
-_EACH = "each step"
 _ANSWERS = {
     "classification": "probabilities",
     "regression": "prediction",
@@ -30,11 +30,13 @@ def whole_sequence(program: Program) -> bytes:
     for part in (program.forwards, program.backwards):
         if part is not None:
             states |= _scan(graph, program, part, scanned)
-    if program.steps is not None:
+    if program.steps:
         start = -program.horizon if program.horizon else program.every - 1
         bounds = [graph.integers([x]) for x in (start, np.iinfo(np.int64).max, 1, program.every)]
-        graph.node("Slice", [states[_EACH], *bounds], "chosen")
-        states = {program.steps: "chosen"}
+        states = {
+            name: graph.node("Slice", [f"{name}_each", *bounds], f"{name}_chosen")
+            for name in program.steps
+        }
     found = graph.part(program.answer, states)["answer"]
     shape = ["batch", *([program.horizon or "answers"] if program.steps else []), program.out_size]
     graph.answer(found, shape)
@@ -176,15 +178,15 @@ class _Graph:
             graph, opset_imports=opsets, ir_version=_IR, producer_name="linoss",
             producer_version=__version__, doc_string=f"{program.task}, {what}",
         )  # fmt: skip
-        facts = {"task": program.task, "channels": ",".join(program.names)}
-        facts["classes"] = ",".join(str(label) for label in program.classes)
-        helper.set_model_props(model, {key: text for key, text in facts.items() if text})
+        lists = {"channels": program.names, "classes": program.classes}
+        facts = {name: json.dumps(x, ensure_ascii=False) for name, x in lists.items() if x}
+        helper.set_model_props(model, {"task": program.task, **facts})
         self.onnx.checker.check_model(model, full_check=True)
         return model.SerializeToString()
 
 
 def _scan(graph: _Graph, program: Program, part: Part, scanned: str) -> dict[str, str]:
-    """the states after all samples; `_EACH` is one of each step, if they are asked for."""
+    """The states after all samples; those of each step, if asked for, are called `..._each`."""
     body = _Graph(program, graph)
     given = {name: body.given(f"{name}_before", None, body.kind) for name in part.outputs}
     given["sample"] = body.given(f"{part.label}_sample", None, body.kind)
@@ -194,8 +196,8 @@ def _scan(graph: _Graph, program: Program, part: Part, scanned: str) -> dict[str
         axes, inputs = [1, 0], [scanned, "ahead"]
     for name, found in body.part(part, given).items():
         body.result(body.node("Identity", [found], f"{name}_after"), None, body.kind)
-    if program.steps is not None:
-        found = body.node("Identity", [f"{program.steps}_after"], "step_features")
+    for name in program.steps:
+        found = body.node("Identity", [f"{name}_after"], f"{name}_now")
         body.result(found, None, body.kind)
     begin = []
     for name, term in part.outputs.items():
@@ -205,17 +207,15 @@ def _scan(graph: _Graph, program: Program, part: Part, scanned: str) -> dict[str
         zero = graph.onnx.numpy_helper.from_array(np.zeros(1, graph.dtype))
         begin.append(graph.node("ConstantOfShape", [shape], f"{name}_begin", value=zero))
     outputs = {name: f"{name}_end" for name in part.outputs}
-    if program.steps is not None:
-        outputs[_EACH] = "each_step"
     node = graph.onnx.helper.make_node(
         "Scan",
         [*begin, *inputs],
-        list(outputs.values()),
+        [*outputs.values(), *(f"{name}_each" for name in program.steps)],
         body=body.body(f"{part.label}_step"),
         num_scan_inputs=len(inputs),
         scan_input_axes=axes,
         scan_input_directions=[int(part is program.backwards)] * len(inputs),
-        **({} if program.steps is None else {"scan_output_axes": [1]}),
+        **({"scan_output_axes": [1] * len(program.steps)} if program.steps else {}),
     )
     graph.nodes.append(node)
     return outputs

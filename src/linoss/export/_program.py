@@ -163,8 +163,8 @@ class Program:
     """From the states to `answer`."""
     precise: bool = False
     """Whether comparisons need double precision where it can be had."""
-    steps: str | None = None
-    """The state that an answer at each step is made from; None for one answer a sequence."""
+    steps: tuple[str, ...] = ()
+    """The states that an answer at each step is made from; none for one answer a sequence."""
     every: int = 1
     """Steps from answer to answer."""
     horizon: int = 0

@@ -11,15 +11,17 @@ from linoss.export._trained import add_trained
 from linoss.export._untrained import add_untrained
 
 
-def _together(forwards: Part, backwards: Part, answer: Part, estimator: Any) -> Term:
+def _together(
+    forwards: Part, backwards: Part, answer: Part, estimator: Any, prefix: str = ""
+) -> Term:
     """Add the members of an estimator; returns the answer of all."""
     members, found = estimator.members_, {}
     for name, member in members.items():
-        label = f"{name}_" if len(members) > 1 else ""
+        label = f"{prefix}{name}_" if len(members) > 1 else prefix
         if name == "oscillators":
             found[name] = add_untrained(forwards, backwards, answer, member, label)
         elif member is not estimator:
-            found[name] = _together(forwards, backwards, answer, member)
+            found[name] = _together(forwards, backwards, answer, member, label)
         else:
             models = getattr(member, "models_", [member.model_])
             labels = [f"{label}model{k}_" if len(models) > 1 else label for k in range(len(models))]
@@ -69,7 +71,7 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None) -> Program:
         backwards=backwards if backwards.nodes else None,
         answer=answer,
         precise="oscillators" in members,
-        steps="features" if horizon or every else None,
+        steps=tuple(answer.inputs) if horizon or every else (),
         every=every or 1,
         horizon=horizon or 0,
         known=tuple(getattr(estimator, "known_", ())),

@@ -38,7 +38,7 @@ def run_program(program: Program, samples: Any, future: Any = None) -> Any:
         samples = jnp.concatenate([samples, future], axis=1)
     time = samples.shape[1]
     ahead = (jnp.arange(time) >= time - program.horizon).astype(dtype)[:, None]
-    states = {}
+    states, steps = {}, {}
     for part in (program.forwards, program.backwards):
         if part is None:
             continue
@@ -47,14 +47,14 @@ def run_program(program: Program, samples: Any, future: Any = None) -> Any:
         def step(states: Any, given: Any, part: Part = part) -> Any:
             sample, ahead = given
             after = run_part(part, {**states, "sample": sample, "ahead": ahead}, dtype)
-            return after, None if program.steps is None else after[program.steps]
+            return after, {name: after[name] for name in program.steps}
 
         scanned = (jnp.moveaxis(samples, 1, 0).astype(dtype), ahead)
         after, steps = jax.lax.scan(step, begin, scanned, reverse=part is program.backwards)
         states |= after
-    if program.steps is not None:
-        chosen = steps[time - program.horizon :] if program.horizon else steps
-        states = {program.steps: jnp.moveaxis(chosen[program.every - 1 :: program.every], 0, 1)}
+    if program.steps:
+        start = time - program.horizon if program.horizon else program.every - 1
+        states = {n: jnp.moveaxis(x[start :: program.every], 0, 1) for n, x in steps.items()}
     return run_part(program.answer, states, dtype)["answer"].astype(jnp.float32)
 
 
