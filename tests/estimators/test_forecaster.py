@@ -284,6 +284,45 @@ def test_logarithms_make_growth_a_line(small):
         LinOSSForecaster(horizon=12, **small, calendar=True).fit(sales)
 
 
+class TestTimes:
+    def test_on_the_grid_it_is_the_forecast(self, noisy):
+        forecaster, frame = noisy
+        times = pandas.date_range(frame.index[1799], periods=7, freq="h")[1:]
+        found = forecaster.predict(at=times, level=80)
+        assert found.index.tolist() == times.tolist()
+        np.testing.assert_allclose(found, forecaster.predict(6, level=80), rtol=1e-9)
+
+    def test_between_steps_seasons_go_on(self, noisy):
+        forecaster, frame = noisy
+        times = frame.index[1799] + pandas.to_timedelta([20, 150, 415], unit="min")
+        hours = (times - frame.index[0]) / pandas.Timedelta("1h")
+        found = forecaster.predict(at=times)["load"]
+        np.testing.assert_allclose(found, 50 + 10 * np.sin(2 * np.pi * hours / 24), atol=1.2)
+
+    @pytest.mark.parametrize(
+        ("at", "message"),
+        [
+            (["2024-01-05"], "expected times after the end of the data"),
+            (["2024-03-16 02:00", "2024-03-16 01:00"], "unsorted or has a time twice"),
+            (["2024-03-16 01:00", "2024-03-16 01:00"], "unsorted or has a time twice"),
+            (["2024-03-16T01:00+01:00"], r"at has the time zone .*expected dates as those"),
+            (
+                ["2024-03-16T01:00+01:00", "2024-03-16T09:00+02:00"],
+                r"at has the time zones .*expected one",
+            ),
+            (["tomorrow morning"], "at cannot be read as dates"),
+            ([], "at is empty"),
+        ],
+    )
+    def test_other_times_are_refused(self, noisy, at, message):
+        with pytest.raises(ValueError, match=message):
+            noisy[0].predict(at=at)
+
+    def test_one_of_both(self, noisy):
+        with pytest.raises(ValueError, match="at was given, but horizon was given, too"):
+            noisy[0].predict(4, at=["2024-03-16 01:00"])
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_arguments_that_would_be_ignored(small):
     tide = np.sin(np.arange(40.0))

@@ -33,10 +33,11 @@ def main() -> None:
 
     speed = 1 + np.arange(64) % 2
     waves = np.sin(np.outer(speed, np.arange(300)) / 9)[:, None] + random.normal(size=(64, 2, 300))
+    few = {"n_oscillators": 256, "random_state": 0}
     small = {"hidden_size": 16, "state_size": 16, "steps": 100, "n_models": 1}
     for classifier in (
-        linoss.OscillatorClassifier(random_state=0),
-        linoss.LinOSSClassifier(**small, random_state=0),
+        linoss.OscillatorClassifier(**few),
+        linoss.LinOSSClassifier(**small, **few),
     ):
         score = classifier.fit(waves[:48], speed[:48]).score(waves[48:], speed[48:])
         assert score > 0.8, (classifier, score)

@@ -302,6 +302,7 @@ def _use(estimator: Any) -> str:
     commands = ["evaluate RUN DATA"]
     if estimator.task == "forecasting":
         commands.append(f"forecast RUN --horizon {estimator.horizon} --out forecast.csv")
+        commands.append("backtest RUN DATA")
     else:
         commands.append("predict RUN DATA --out predictions.csv")
     if estimator.can_stream_:

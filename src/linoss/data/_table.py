@@ -72,7 +72,12 @@ class Table:
         """The name of a series, for errors."""
         return "the series" if self.ids is None else f"series {shown(self.ids[series])}"
 
-    def restore(self, forecasts: Sequence[np.ndarray], names: Sequence[Any] | None = None) -> Any:
+    def restore(
+        self,
+        forecasts: Sequence[np.ndarray],
+        names: Sequence[Any] | None = None,
+        times: np.ndarray | None = None,
+    ) -> Any:
         """Forecasts in the form of the original: an array, a wide frame or a long frame.
 
         ```python
@@ -91,6 +96,7 @@ class Table:
 
         - `forecasts`: for each series (horizon, variables), the steps after its end.
         - `names`: of the variables in the forecasts, if they are not all of the table's.
+        - `times`: of the forecasts, if they are not those of the steps after the end.
         """
         names = self.names if names is None else tuple(names)
         horizon = len(forecasts[0]) if len(forecasts) else 0
@@ -105,15 +111,16 @@ class Table:
             return np.asarray(forecasts[0])
         pandas = optional("pandas", "a frame of forecasts")
         frames = []
-        for i, index in enumerate(self.continued(horizon)):
+        after = self.continued(horizon) if times is None else [times] * len(self.series)
+        for i, index in enumerate(after):
             frame = pandas.DataFrame(np.asarray(forecasts[i]), columns=list(names))
-            times = pandas.Index(index, name=self.time_name)
+            when = pandas.Index(index, name=self.time_name)
             if self.timezone is not None:
-                times = times.tz_localize("UTC").tz_convert(self.timezone)
+                when = when.tz_localize("UTC").tz_convert(self.timezone)
             if self.in_index:
-                frame.index = times
+                frame.index = when
             else:
-                frame.insert(0, self.time_name, times)
+                frame.insert(0, self.time_name, when)
             if self.ids is not None:
                 frame.insert(0, self.id_name, self.ids[i])
             frames.append(frame)

@@ -2,6 +2,7 @@
 
 from linoss._programs import keep_programs
 from linoss.estimators._auto import AutoClassifier, AutoRegressor, Choice
+from linoss.estimators._backtest import Backtest
 from linoss.estimators._classifier import LinOSSClassifier
 from linoss.estimators._contributions import Contributions
 from linoss.estimators._forecaster import LinOSSForecaster
@@ -15,6 +16,7 @@ keep_programs()
 __all__ = [
     "AutoClassifier",
     "AutoRegressor",
+    "Backtest",
     "Choice",
     "Contributions",
     "LinOSSClassifier",

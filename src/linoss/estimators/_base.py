@@ -237,7 +237,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
-        """Read the estimator that [`save`][] or `fit(..., directory=...)` wrote."""
+        """Read the estimator that `save` or `fit(..., directory=...)` wrote."""
         with jax.enable_x64(False):
             saved = load_model(directory)
         estimator = described(cls, saved.extra, directory)

@@ -17,6 +17,7 @@ from linoss._settings import ForecasterSettings
 from linoss.data import DataError, Table, table
 from linoss.estimators._adjustment import Adjustment
 from linoss.estimators._asked import Asked, quantile_levels
+from linoss.estimators._at_times import between_steps, future_times, steps_until
 from linoss.estimators._backtest import Backtest, Origins, compare
 from linoss.estimators._base import (
     OnProgress,
@@ -184,6 +185,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         future: Any = None,
         level: Any = None,
         samples: int | None = None,
+        at: Any = None,
     ) -> Any:
         """Forecast, as an array or as a frame whose index continues that of the data.
 
@@ -200,8 +202,13 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         - `samples`: number of paths instead of a forecast, for sums over the horizon and other
           questions of several steps: columns `NAME-sample-1`, ..., or a further axis. The same
           `random_state` draws the same.
+        - `at`: future times instead of a horizon, on the grid of the data or between: dates, or
+          numbers for data without. Trend and seasons are those of the time; what the model adds is
+          interpolated between steps.
         """
         check_is_fitted(self)
+        if at is not None:
+            return self._at(at, data, horizon, level, samples)
         horizon = self.horizon if horizon is None else horizon
         if np.ndim(horizon):
             shape = np.shape(horizon)
@@ -215,6 +222,28 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             return values[0]
         names = asked.names([self.names_[i] for i in self._targets])
         return context.restore([each.reshape(horizon, -1) for each in values], names)
+
+    def _at(self, at: Any, data: Any, horizon: Any, level: Any, samples: Any) -> Any:
+        """Forecasts at any future times."""
+        if horizon is not None or self.known_:
+            why = "known_in_advance is not empty" if self.known_ else "horizon was given, too"
+            raise ValueError(f"at was given, but {why}; forecast by horizon")
+        context = self.context_ if data is None else last_of(self._table(data), self.past_)
+        times = future_times(at, context)
+        steps = steps_until(context, times)
+        asked = Asked.checked(self, steps, level, samples)
+        values = self._values(context, [np.zeros((steps, 0))] * len(context.series), steps, asked)
+        adjustment = self.foundation_.adjustment
+        ends = [(i[-1], v[-1]) for i, v in zip(context.index, context.series, strict=True)]
+        parts = zip(adjustment.place(context), ends, context.continued(steps), values, strict=True)
+        found = [
+            between_steps(adjustment, where, end, (grid, each), times)
+            for where, end, grid, each in parts
+        ]
+        if context.kind == "array":
+            return found[0]
+        names = asked.names([self.names_[i] for i in self._targets])
+        return context.restore([each.reshape(len(times), -1) for each in found], names, times)
 
     def _continued(self, context: Table, given: list[np.ndarray], steps: int) -> Table:
         """The series with `steps` ahead, of which only known variables are there."""

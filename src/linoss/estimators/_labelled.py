@@ -390,7 +390,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
-        """Read the estimator that [`save`][] or `fit(..., directory=...)` wrote."""
+        """Read the estimator that `save` or `fit(..., directory=...)` wrote."""
         estimator, folder = super().load(directory), Path(directory)
         estimator.models_, estimator.oscillators_ = [estimator.model_], None
         estimator.weights_ = estimator.left_out_score_ = None

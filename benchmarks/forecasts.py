@@ -1,0 +1,218 @@
+"""Forecasts beside simple ones, on data at hand.
+
+    python benchmarks/forecasts.py                     # short series, generated ones, many series
+    python benchmarks/forecasts.py --set weather       # WTH.csv in LINOSS_DATA, the paper's split
+
+Each set is cut into a training and a test part. The forecaster is fitted once, to the training
+part; the others again at each time that forecasts begin at. Settings are the defaults but for
+--steps and the sizes. Needs `pip install ".[benchmark]"`.
+"""
+
+import argparse
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas
+
+from linoss import LinOSSForecaster
+from linoss.data import Table, read_table, table
+from linoss.estimators import Backtest
+
+SMALL = {"hidden_size": 16, "state_size": 16, "num_blocks": 1, "random_state": 0}
+WEATHER_HORIZONS = (24, 96, 336, 720)
+_RIDGE = 1.0
+
+
+def short_series() -> dict[str, tuple[Table, int, int]]:
+    """Name to series with dates, horizon and steps of a season."""
+    from sktime import datasets
+
+    found = {}
+    for name, load, horizon in (
+        ("Airline", datasets.load_airline, 12),
+        ("PBS", datasets.load_PBS_dataset, 12),
+        ("Shampoo", datasets.load_shampoo_sales, 6),
+        ("Lynx", datasets.load_lynx, 6),
+    ):
+        values = load()
+        frame = pandas.DataFrame({"y": values.to_numpy(float)}, index=values.index.to_timestamp())
+        found[name] = (table(frame), horizon, 1 if name == "Lynx" else 12)
+    return found
+
+
+def generated() -> dict[str, tuple[Table, int, int]]:
+    """A daily wave that grows, and a random walk."""
+    random = np.random.default_rng(0)
+    hours = pandas.date_range("2024-01-01", periods=1500, freq="h")
+    steps = np.arange(1500)
+    wave = (10 + 0.01 * steps) * (2 + np.sin(2 * np.pi * steps / 24)) + random.normal(size=1500)
+    walk = 100 + np.cumsum(random.normal(size=1500))
+    return {
+        name: (table(pandas.DataFrame({"y": values}, index=hours)), 24, 24)
+        for name, values in (("Growing wave", wave), ("Walk", walk))
+    }
+
+
+def cut(data: Table, end: int) -> Table:
+    """The first steps of one series."""
+    return replace(data, series=[data.series[0][:end]], index=[data.index[0][:end]])
+
+
+def compare(data: Table, horizon: int, season: int, windows: int, options: dict) -> dict:
+    """MASE of all models on the last windows, and the coverage of intervals."""
+    count = len(data.series[0])
+    end = count - horizon - windows + 1
+    began = time.perf_counter()
+    forecaster = LinOSSForecaster(horizon=horizon, **options).fit(cut(data, end))
+    seconds = time.perf_counter() - began
+    found: Backtest = forecaster.backtest(data, windows=windows, stride=1)
+    rows = {
+        name: found.error("mase", of)
+        for name, of in (
+            ("linoss", "forecast"),
+            ("seasonal naive", "seasonal naive"),
+            ("seasons", "seasons"),
+        )
+    }
+    values = data.series[0][:, 0]
+    for name, forecast in others(values, end, horizon, season, windows).items():
+        errors = np.abs(forecast - found.truth[..., 0]) / found.scale
+        rows[name] = float(np.mean(errors))
+    covered = {level: float(np.nanmean(found.coverage(level))) for level in found.intervals}
+    return {"mase": rows, "coverage": covered, "seconds": seconds}
+
+
+def others(values, end, horizon, season, windows) -> dict[str, np.ndarray]:
+    """Forecasts (windows, horizon) of other models, which are fitted at each time."""
+    found = {"ridge": []}
+    for origin in range(end, end + windows):
+        found["ridge"].append(ridge(values[:origin], horizon, max(2 * season, 8)))
+    try:
+        from statsforecast.models import AutoARIMA, AutoETS
+    except ImportError:
+        return {name: np.stack(each) for name, each in found.items()}
+    for name, kind in (("AutoETS", AutoETS), ("AutoARIMA", AutoARIMA)):
+        model = kind(season_length=season)
+        found[name] = [
+            model.forecast(y=values[:origin], h=horizon)["mean"]
+            for origin in range(end, end + windows)
+        ]
+    return {name: np.stack(each) for name, each in found.items()}
+
+
+def ridge(past: np.ndarray, horizon: int, lags: int) -> np.ndarray:
+    """A linear direct model: each step ahead by ridge regression on the last values."""
+    lags = min(lags, (len(past) - horizon) // 2)
+    mean, deviation = past.mean(), past.std() or 1.0
+    scaled = (past - mean) / deviation
+    rows = np.lib.stride_tricks.sliding_window_view(scaled, lags + horizon)
+    x, y = np.c_[rows[:, :lags], np.ones(len(rows))], rows[:, lags:]
+    weights = np.linalg.solve(x.T @ x + _RIDGE * np.eye(lags + 1), x.T @ y)
+    return np.r_[scaled[-lags:], 1] @ weights * deviation + mean
+
+
+def weather(horizon: int, options: dict) -> None:
+    """WTH.csv: 70, 10 and 20 percent; errors are scaled by deviations of the training part."""
+    path = Path(os.environ["LINOSS_DATA"]) / "WTH" / "WTH.csv"
+    data = read_table(path)
+    values, index = data.series[0], data.index[0]
+    train, test, past = int(0.7 * len(values)), int(0.2 * len(values)), 720
+    deviation = values[:train].std(axis=0)
+    share = (len(values) - test - train) / (len(values) - test)
+    forecaster = LinOSSForecaster(horizon=horizon, past=past, validation_fraction=share, **options)
+    began = time.perf_counter()
+    forecaster.fit(cut(data, len(values) - test))
+    seconds = time.perf_counter() - began
+    start = len(values) - test - past
+    part = replace(data, series=[values[start:]], index=[index[start:]])
+    found = forecaster.backtest(part, windows=10**6, stride=24)
+    errors = {
+        of: float(np.mean(np.abs(f - found.truth) / deviation)) for of, f in found.forecasts.items()
+    }
+    errors["ridge"] = weather_ridge(values, train, start, horizon, deviation, found.truth)
+    texts = [f"{name} {error:.4f}" for name, error in errors.items()]
+    covered = [f"{each:g} %: {np.mean(found.coverage(each)):.3f}" for each in found.intervals]
+    print(
+        f"weather {past} -> {horizon}, scaled MAE: {', '.join(texts)}; "
+        f"covered {', '.join(covered)}; "
+        f"{len(found.truth)} windows, fitted in {seconds:.0f} s",
+        flush=True,
+    )
+
+
+def weather_ridge(values, train, start, horizon, deviation, truth) -> float:
+    """A linear direct model of each variable on the last 720 hours, every third."""
+    mean, errors = values[:train].mean(axis=0), []
+    for column in range(values.shape[1]):
+        scaled = (values[:, column] - mean[column]) / deviation[column]
+        begins = np.arange(720, train - horizon, 6)
+        x = np.stack([scaled[b - 720 : b : 3] for b in begins])
+        y = np.stack([scaled[b : b + horizon] for b in begins])
+        x = np.c_[x, np.ones(len(x))]
+        weights = np.linalg.solve(x.T @ x + 100 * np.eye(x.shape[1]), x.T @ y)
+        last = len(values) - start - horizon
+        ends = start + np.arange(last, 719, -24)[::-1]
+        asked = np.c_[np.stack([scaled[e - 720 : e : 3] for e in ends]), np.ones(len(ends))]
+        real = (truth[..., column] - mean[column]) / deviation[column]
+        errors.append(np.mean(np.abs(asked @ weights - real)))
+    return float(np.mean(errors))
+
+
+def many(options: dict) -> None:
+    """100 series of 1,000 points, horizon 24."""
+    random = np.random.default_rng(0)
+    hours = pandas.date_range("2024-01-01", periods=1000, freq="h")
+    parts = []
+    for i in range(100):
+        phase, size = random.uniform(0, 6), np.exp(random.normal())
+        wave = 5 + np.sin(2 * np.pi * np.arange(1000) / 24 + phase)
+        noise = 0.3 * random.normal(size=1000)
+        parts.append(
+            pandas.DataFrame({"unique_id": f"s{i}", "ds": hours, "y": size * (wave + noise)})
+        )
+    began = time.perf_counter()
+    LinOSSForecaster(horizon=24, **options).fit(pandas.concat(parts))
+    print(f"100 series of 1,000 points, horizon 24: fitted in {time.perf_counter() - began:.0f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument(
+        "--set",
+        nargs="*",
+        default=["short", "generated", "many"],
+        choices=["short", "generated", "many", "weather"],
+    )
+    parser.add_argument("--horizon", type=int, nargs="*", default=WEATHER_HORIZONS)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--windows", type=int, default=12)
+    asked = parser.parse_args()
+    options = {**SMALL, "steps": asked.steps}
+    sets = {}
+    for name, make in (("short", short_series), ("generated", generated)):
+        sets |= make() if name in asked.set else {}
+    results = {}
+    for name, (data, horizon, season) in sets.items():
+        windows = min(asked.windows, len(data.series[0]) // 4)
+        results[name] = compare(data, horizon, season, windows, options)
+        row = ", ".join(f"{m} {e:.3f}" for m, e in results[name]["mase"].items())
+        covered = ", ".join(f"{k:g} %: {v:.2f}" for k, v in results[name]["coverage"].items())
+        print(
+            f"{name}: MASE {row}; covered {covered}; {results[name]['seconds']:.0f} s", flush=True
+        )
+    if results:
+        models = list(next(iter(results.values()))["mase"])
+        means = {m: np.mean([r["mase"][m] for r in results.values()]) for m in models}
+        print("mean MASE: " + ", ".join(f"{m} {e:.3f}" for m, e in means.items()))
+    if "many" in asked.set:
+        many(options)
+    if "weather" in asked.set:
+        for horizon in asked.horizon:
+            weather(horizon, options)
+
+
+if __name__ == "__main__":
+    main()
