@@ -19,6 +19,12 @@ RANGES = "--range learning_rate=1e-3..1e-1 --range time_channel=no"
 
 
 @pytest.fixture(scope="module")
+def small(small_forecaster):
+    """A trial trains one model, so that there are no options for several."""
+    return small_forecaster
+
+
+@pytest.fixture(scope="module")
 def line(data, small):
     """The command without its --out."""
     return f"search {data} --task classification {small} {RANGES} --steps 4 --trials 2"
@@ -58,6 +64,7 @@ def test_trials_are_runs_as_of_fit(found, place, data, good_json, run):
         "config.json",
         "history.jsonl",
         "report.html",
+        "stack",
         "state.safetensors",
         "weights.safetensors",
     }
@@ -95,8 +102,8 @@ def test_the_best_of_a_worker_elsewhere(found, tmp_path, place, line, linoss_com
 
 def test_it_takes_the_options_of_fit():
     mine, theirs = (set(inspect.signature(command).parameters) for command in (search, fit))
-    untrained = {"model", "n_oscillators", "causal"}
-    assert theirs - mine == {"resume", *untrained, *options.MACHINES}
+    several = {"model", "n_models", "n_oscillators", "causal", "patch"}
+    assert theirs - mine == {"resume", "start", *several, *options.MACHINES}
 
 
 @pytest.mark.integration

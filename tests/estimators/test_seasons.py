@@ -94,3 +94,13 @@ def test_periods_of_data():
     assert strongest_period(random.normal(size=300), 100) is None
     assert strongest_period(np.ones(300), 100) is None
     assert strongest_period(np.arange(5.0), 100) is None
+
+
+def test_long_series_are_fitted_to_some_of_their_samples():
+    """Every third hour would not tell the fourth harmonic of a day."""
+    index = hours(28_000)
+    time = np.arange(28_000)
+    wave = np.sin(2 * np.pi * time / 24) + 0.5 * np.sin(2 * np.pi * time / 6)
+    clock = Clock.of(index, None, calendar=True)
+    fitted = Seasons.fit(clock, index, wave[:, None], none(28_000), trend=False)
+    np.testing.assert_allclose(fitted(index, none(28_000))[:, 0], wave, atol=0.01)

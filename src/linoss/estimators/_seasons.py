@@ -21,7 +21,7 @@ _MOST_HARMONICS = 6  # of a period of few samples
 _PRODUCTS = 3  # harmonics of each of two periods
 _FEW_SAMPLES = 32  # of a period that gets as many harmonics as it has
 _STEPS_OF_FIT = 8
-_MOST_SAMPLES = 10_000  # of a fit; of more, every second or third, and so on
+_MOST_SAMPLES = 10_000  # of a fit; of more, some are drawn
 _SAMPLES_OF_A_TERM = 4
 _PENALTY = 1e-4
 _FLATTENING = 0.5  # of the span of the data, in which a trend levels off
@@ -110,7 +110,7 @@ class Seasons:
             left -= 2 * counts[-1]
         products = len(counts) > 1 and left >= 4 * _PRODUCTS**2
         made = cls(clock, float(times[0]), span, trend, tuple(counts), products, np.zeros((0, 0)))
-        some = slice(None, None, -(-len(index) // _MOST_SAMPLES))
+        some = _some(len(index))
         terms = made.terms(index[some], known[some])
         columns = [_median_fit(terms, column) for column in values[some].T]
         return cls(clock, made.start, span, trend, made.counts, products, np.stack(columns, axis=1))
@@ -148,6 +148,13 @@ class Seasons:
         }
 
 
+def _some(count: int) -> np.ndarray:
+    """Rows to fit to. They are drawn: at every third hour, harmonics of a day look alike."""
+    if count <= _MOST_SAMPLES:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, _MOST_SAMPLES, replace=False))
+
+
 def _median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Coefficients of least absolute errors; NaN is ignored."""
     there = ~np.isnan(values)
@@ -162,7 +169,7 @@ def _median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
         return found
     scaled, weights = (values - center) / deviation, np.ones(len(values))
     size = np.sqrt(np.mean(terms**2, axis=0))
-    size[size == 0] = 1
+    size[size < 1e-9] = 1
     terms = terms / size
     penalty = _PENALTY * np.eye(terms.shape[1])
     penalty[0] = 0
