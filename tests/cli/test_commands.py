@@ -29,7 +29,8 @@ def place(tmp_path_factory, data, load):
     (folder / "Bells").mkdir()
     for part in ("TRAIN", "TEST"):
         shutil.copy(data / f"Waves_{part}.csv", folder / "Bells" / f"Bells_{part}.csv")
-    shutil.copy(load, folder / "load.csv")
+    for name in ("load.csv", "later.csv"):
+        shutil.copy(load, folder / name)
     np.savetxt(folder / "samples.csv", np.zeros((3, 2)), delimiter=",")
     return folder
 
@@ -61,7 +62,7 @@ def test_every_example_of_help_runs(place, good, failing, monkeypatch, small_for
             arguments, _, source = line.removeprefix("linoss ").partition(" < ")
             if command == "fit" and "--resume" not in line:
                 arguments += f" {small_forecaster} --steps 2"  # the last one counts
-                arguments += "" if "forecasting" in line else " --n-models 1"
+                arguments += "" if "forecasting" in line else " --n-models 1 --n-oscillators none"
             if command == "search":
                 arguments += f" {small_forecaster} --steps 2 --trials 1"
             if command == "demo":
@@ -110,7 +111,7 @@ def test_a_process_fails_with_one_line_and_its_code(tmp_path, process):
     stdout, stderr = child.communicate()
     assert child.returncode == 1
     assert stdout == ""
-    assert re.fullmatch(r"Error: .*config\.json: not there, .*\n", stderr)
+    assert re.fullmatch(r"Error: .*: holds no run, expected .*\n", stderr)
 
 
 def test_a_mistake_of_the_library_is_not_hidden(linoss_command, monkeypatch, run):
