@@ -59,6 +59,13 @@ OTHER = {
     "horizon": 5,
     "past": 12,
     "known_in_advance": [1],
+    "base": False,
+    "levels": [60, 90],
+    "calendar": False,
+    "season": 7,
+    "trend": False,
+    "logarithm": False,
+    "normalize": "level",
 }
 """A value other than the default for each parameter; together they can be fitted.
 
@@ -110,6 +117,13 @@ WRONG = {
     "horizon": (*COUNTS, None),
     "past": COUNTS,
     "known_in_advance": (3, None),
+    "base": (*FLAG, None),
+    "levels": (3, None),
+    "calendar": ("weekly", 1, None),
+    "season": (1, 2.5, "week"),
+    "trend": ("up", 1, None),
+    "logarithm": ("ln", 1, None),
+    "normalize": ("mean", None, 1),
 }
 """Values that each parameter refuses."""
 

@@ -140,7 +140,7 @@ def test_weather(tmp_path, data):
     assert {(result.model, result.variant) for result in results} == runs
     assert len(results) == len(runs)
     assert "| LinOSS-IM | here, paper, calendar | " in table
-    assert results[0].outcome["metric"] == "mae"
+    assert results[0].outcome["metric"] == "scaled mae"
     assert figures(tmp_path / "weather") == {"weather-paper"}
 
 

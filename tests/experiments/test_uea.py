@@ -77,7 +77,7 @@ def test_training_is_as_published(tmp_path):
     assert run.training.to_dict() == {
         "steps": 100_000, "batch_size": 32, "learning_rate": 1e-4, "warmup": 0,
         "schedule": "constant", "weight_decay": 0.0, "clip_norm": None, "evaluate_every": 1000,
-        "minutes": None, "patience": 11, "seed": 2345,
+        "minutes": None, "patience": 11, "min_loss": 0.0, "seed": 2345,
     }  # fmt: skip
     worms = make_run("uea", Options(out=tmp_path), "EigenWorms", "im", 2345)
     assert worms.training.batch_size == 4

@@ -2,7 +2,7 @@
 
 from linoss.data._arrays import sequences
 from linoss.data._columns import TIME_NAMES
-from linoss.data._errors import DataError, optional
+from linoss.data._errors import DataError
 from linoss.data._estimator_input import as_sequences
 from linoss.data._read import read, read_parts
 from linoss.data._read_table import read_table, read_table_parts, table
@@ -16,7 +16,6 @@ __all__ = [
     "Sequences",
     "Table",
     "as_sequences",
-    "optional",
     "read",
     "read_parts",
     "read_table",

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from linoss.data import DataError, Table, optional
+from linoss._extras import optional
+from linoss.data import DataError, Table
 from linoss.estimators._adjustment import Adjustment
 from linoss.estimators._seasons import Seasons
 
@@ -17,7 +18,7 @@ def future_times(at: Any, context: Table) -> np.ndarray:
     """Times as an index has them: increasing, and after the end of every series."""
     last = max(index[-1] for index in context.index)
     if context.index[0].dtype.kind == "M":
-        pandas = optional("pandas", "dates")
+        pandas = optional("pandas", "dates", "data")
         try:
             several = [pandas.Timestamp(each) for each in (at if np.ndim(at) else [at])]
         except (TypeError, ValueError, OverflowError) as error:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from linoss.data import DataError, Table, optional
+from linoss._extras import optional
+from linoss.data import DataError, Table
 from linoss.estimators._foundation import cut
 from linoss.estimators._known import known_mean
 
@@ -167,7 +168,7 @@ class Backtest:
 
     def frame(self, by: str = "variable") -> Any:
         """A pandas frame of the metrics: of each variable, or also of each `"step"` ahead."""
-        pandas = optional("pandas", "a frame of errors")
+        pandas = optional("pandas", "a frame of errors", "data")
         if by == "variable":
             return pandas.DataFrame(self.rows())
         if by != "step":

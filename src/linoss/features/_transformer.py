@@ -202,13 +202,18 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
     def _centred(self) -> tuple[Bank, Callable[[Any], np.ndarray]]:
         """The bank, and a function that makes its inputs single precision.
 
-        Small signals on large offsets, which `wide_` tells, are centred before that.
+        Small signals on large offsets, which `wide_` tells, are centred before that. A number that
+        is too large for single precision counts as missing.
         """
-        if not self.wide_:
-            return self.bank_, lambda values: np.asarray(values, np.float32)
-        mean = self.bank_.mean
-        bank = replace(self.bank_, mean=np.zeros_like(mean))
-        return bank, lambda values: (np.asarray(values, np.float64) - mean).astype(np.float32)
+        mean = self.bank_.mean if self.wide_ else 0.0
+        bank = replace(self.bank_, mean=np.zeros_like(mean)) if self.wide_ else self.bank_
+
+        def single(values: Any) -> np.ndarray:
+            with np.errstate(over="ignore"):
+                found = (np.asarray(values) - mean).astype(np.float32)
+            return np.where(np.isinf(found), np.float32(np.nan), found)
+
+        return bank, single
 
     def _thresholds(self, random: np.random.Generator, cases: Sequences) -> np.ndarray:
         """A random quantile of each oscillator's outputs for some of the cases."""

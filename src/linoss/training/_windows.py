@@ -10,6 +10,7 @@ import numpy as np
 from linoss import _checks
 
 Normalization = Literal["none", "level", "deviation", "difference"]
+"""What the targets of a window are relative to, see [`linoss.training.Windows`][]."""
 _SOME, _SOME_NUMBERS = 512, 10**7  # windows that deviations are taken of, at most
 
 
