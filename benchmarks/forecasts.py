@@ -9,10 +9,12 @@ part; the others again at each time that forecasts begin at. Settings are the de
 """
 
 import argparse
+import importlib
 import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -37,7 +39,7 @@ def short_series() -> dict[str, tuple[Table, int, int]]:
         ("Shampoo", datasets.load_shampoo_sales, 6),
         ("Lynx", datasets.load_lynx, 6),
     ):
-        values = load()
+        values: Any = load()
         frame = pandas.DataFrame({"y": values.to_numpy(float)}, index=values.index.to_timestamp())
         found[name] = (table(frame), horizon, 1 if name == "Lynx" else 12)
     return found
@@ -91,11 +93,11 @@ def others(values, end, horizon, season, windows) -> dict[str, np.ndarray]:
     for origin in range(end, end + windows):
         found["ridge"].append(ridge(values[:origin], horizon, max(2 * season, 8)))
     try:
-        from statsforecast.models import AutoARIMA, AutoETS
+        models = importlib.import_module("statsforecast.models")
     except ImportError:
         return {name: np.stack(each) for name, each in found.items()}
-    for name, kind in (("AutoETS", AutoETS), ("AutoARIMA", AutoARIMA)):
-        model = kind(season_length=season)
+    for name in ("AutoETS", "AutoARIMA"):
+        model = getattr(models, name)(season_length=season)
         found[name] = [
             model.forecast(y=values[:origin], h=horizon)["mean"]
             for origin in range(end, end + windows)

@@ -205,13 +205,17 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         Small signals on large offsets, which `wide_` tells, are centred before that. A number that
         is too large for single precision counts as missing.
         """
-        mean = self.bank_.mean if self.wide_ else 0.0
+        mean = self.bank_.mean
         bank = replace(self.bank_, mean=np.zeros_like(mean)) if self.wide_ else self.bank_
 
         def single(values: Any) -> np.ndarray:
+            values = np.asarray(values)
+            if values.dtype == np.float32 and not self.wide_:
+                return values  # not copied: it may be long
             with np.errstate(over="ignore"):
-                found = (np.asarray(values) - mean).astype(np.float32)
-            return np.where(np.isinf(found), np.float32(np.nan), found)
+                found = (values - mean if self.wide_ else values).astype(np.float32)
+            found[np.isinf(found)] = np.nan
+            return found
 
         return bank, single
 
