@@ -287,9 +287,10 @@ Memory = Annotated[
 ]
 
 NumOscillators = Annotated[
-    int,
+    int | Literal["auto"],
     _model(
-        "Number of oscillators that nobody trains, rounded up to a multiple of 16.",
+        "Number of oscillators that nobody trains, rounded up to a multiple of 16; auto for 8192, "
+        "or as many as have a gigabyte of features for all cases, at least 1024.",
         within=_COUNT,
         none="trained models alone",
     ),
@@ -372,7 +373,7 @@ class LabelledSettings(SequenceSettings):
             none="4 of fewer than 1000 cases, otherwise 1",
         ),
     ] = None
-    n_oscillators: NumOscillators | None = 4096
+    n_oscillators: NumOscillators | None = "auto"
     causal: Causal = False
     pooling: Pooling = "mean"
     patch: Annotated[
@@ -479,7 +480,7 @@ class ForecasterSettings(SequenceSettings):
 class OscillatorSettings:
     """Settings of `OscillatorFeatures`, and of the estimators that read them."""
 
-    n_oscillators: NumOscillators = 4096
+    n_oscillators: NumOscillators = "auto"
     causal: Causal = False
     random_state: RandomState | None = None
 
@@ -499,7 +500,7 @@ class AutoSettings:
     """Settings of `AutoRegressor`."""
 
     minutes: Minutes = 2.0
-    n_oscillators: NumOscillators = 4096
+    n_oscillators: NumOscillators = "auto"
     causal: Causal = False
     random_state: RandomState | None = None
     linoss_options: Annotated[

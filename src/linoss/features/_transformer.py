@@ -19,6 +19,8 @@ from linoss.training import Scaling, usual_interval
 
 _CASES, _SAMPLES = 32, 32  # at most so many, of each so many, decide the thresholds
 _QUANTILES = (0.05, 0.95)
+_FEWEST, _MOST = 1024, 8192  # oscillators
+_FEATURES = 2**28  # numbers, of all cases together: a gigabyte
 
 
 @documented
@@ -75,7 +77,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         self.bank_ = draw(
             random,
-            self.n_oscillators,
+            _enough(len(cases)) if self.n_oscillators == "auto" else self.n_oscillators,
             longest=self._longest(cases),
             causal=self.causal,
             **_standardisation(cases),
@@ -84,7 +86,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         return self
 
     def transform(self, X: Any, *, times: Any = None) -> np.ndarray:
-        """Features `(cases, 4 n_oscillators)`, float32.
+        """Features `(cases, 4 n)` of n oscillators, float32.
 
         A case without any value has NaN.
         """
@@ -270,6 +272,11 @@ class FeatureStream:
                 raise ValueError(f"time is {time}, expected a later one than {self._before}")
             self._before = time
         return self._stream(values[None], np.array([interval])).reshape(1, -1)
+
+
+def _enough(cases: int) -> int:
+    """How many oscillators so many cases are read by."""
+    return int(np.clip(_FEATURES // (len(STATISTICS) * cases), _FEWEST, _MOST))
 
 
 def _standardisation(cases: Sequences) -> dict[str, np.ndarray]:
