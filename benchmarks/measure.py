@@ -355,7 +355,7 @@ def report_threads(sizes: list[str], repeats: int) -> None:
 
 
 def report_features(sizes: list[str], repeats: int) -> None:
-    """Features of 4096 oscillators."""
+    """Features of 8192 oscillators."""
     random = np.random.default_rng(0)
     features = linoss.OscillatorFeatures(random_state=0).fit(random.normal(size=(8, 500)))
     long = linoss.data.sequences(random.normal(size=(1, 1, 10**6)))

@@ -134,7 +134,7 @@ def test_other_channels_are_refused(waves):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_oscillators": 0}, "n_oscillators is 0, expected a whole number of at least 1"),
+        ({"n_oscillators": 0}, "n_oscillators is 0, expected 'auto' or a whole number of at least 1"),
         ({"causal": "yes"}, "causal is 'yes', expected True or False"),
         ({"random_state": -1}, "random_state is -1"),
     ],
@@ -143,6 +143,12 @@ def test_other_channels_are_refused(waves):
 def test_bad_settings(waves, settings, message):
     with pytest.raises(ValueError, match=message):
         OscillatorFeatures(**settings).fit(waves)
+
+
+@pytest.mark.parametrize(("cases", "size"), [(8, 8192), (20000, 3360), (100000, 1024)])
+def test_oscillators_of_many_cases_fit_in_a_gigabyte(cases, size):
+    features = OscillatorFeatures(random_state=0).fit(np.tile([0.0, 1.0, 3.0], (cases, 1)))
+    assert features.bank_.size == size
 
 
 def test_constant_series_and_channels(waves):
