@@ -87,7 +87,7 @@ void recompute(const Sizes& s, const Dropout& dropout, const Place& q, const flo
       const vf gate = sigmoid(load(w)), value = load(w + H);
       vf through = gate, o = d_out ? load_part(d_out + n * q.row + j, left) : vf{};
       if (drop) through *= drop.keep(1, n, j);
-      if (!q.mask || q.mask[n]) o += a + c * (load(out + n * H + j) + through * value);
+      if (is_there(q.mask, n)) o += a + c * (load(out + n * H + j) + through * value);
       store(out + n * H + j, o);  // from here on, the gradient of the block's output
       const vf d_value = o * through, d_gate = d_value * value * (all(1.f) - gate);
       store(w, d_gate), store(w + H, d_value);

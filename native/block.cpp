@@ -67,7 +67,7 @@ struct Mixer {
   F32 step;         // kStepRows or kSchemeRows x state
   F32 output;       // hidden x state: C
   F32 feedthrough;  // hidden, or hidden x hidden: D
-  U8 mask;          // batch x time, or empty
+  U8 mask;          // batch x time, or empty; see kThere
   F32 intervals;    // batch x time if steps vary, else empty
   F32 weights;      // batch x time: of forces, or empty
 };

@@ -36,7 +36,7 @@ struct Place {
   int64_t index, from;  // the sequence's place in the batch and the tile's first sample, for dropout
   int64_t rows, row;
   const float* u;
-  const uint8_t* mask;
+  const uint8_t* mask;  // see kThere
   const float *intervals, *weights;  // of steps, and of forces
   const float* extra;                // added before GELU
   float* record;                     // rows x record_width, what is kept

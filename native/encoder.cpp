@@ -61,7 +61,7 @@ void backward(const Encoder& e, int64_t samples, const float* u, const uint8_t* 
       for (int64_t n = 0; n < rows; ++n) {
         const int64_t at = n * H + j;
         vf d = load(dy + at);
-        if (!mask || mask[from + n]) d += a + c * load(y + at);
+        if (is_there(mask, from + n)) d += a + c * load(y + at);
         store(dy + at, d);
         sum += d;
       }

@@ -99,6 +99,8 @@ void drive(const Sizes& s, const Place& q) {
       float* b = t.b + n * p.P + j;
       store(b, load(b) * all(q.weights[n]));
     }
+  for (int64_t n = 0; n < q.rows; ++n)
+    if (is_silent(q.mask, n)) std::memset(t.b + n * p.P, 0, p.P * sizeof(float));
 }
 
 // C y, and D x if D is a matrix.

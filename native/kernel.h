@@ -33,7 +33,14 @@ constexpr int64_t kPad = 16;
 // One step of each oscillator, [z, y] <- M [z, y] + F b: rows zz, zy, yz, yy, fz, fy.
 constexpr int kStepRows = 6;
 
+// What the byte of a sample in a mask is: it is there; or it is missing, and states move on without
+// force. Where it is 0, the sample is missing or padding, and states stay as they are.
+constexpr uint8_t kThere = 1, kSilent = 2;
+
 namespace {
+
+inline bool is_there(const uint8_t* mask, int64_t n) { return !mask || mask[n] == kThere; }
+inline bool is_silent(const uint8_t* mask, int64_t n) { return mask && mask[n] == kSilent; }
 
 constexpr int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
 constexpr int64_t tiles(int64_t time) { return (time + kTile - 1) / kTile; }

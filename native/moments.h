@@ -25,12 +25,12 @@ class MomentSums {
   void add(int64_t rows, const float* x, const uint8_t* mask) {
     float* shift = reinterpret_cast<float*>(sums_ + 2 * H_);
     for (int64_t n = 0; n < rows && shift[H_] == 0; ++n)
-      if (!mask || mask[n]) std::memcpy(shift, x + n * H_, H_ * 4), shift[H_] = 1;
+      if (is_there(mask, n)) std::memcpy(shift, x + n * H_, H_ * 4), shift[H_] = 1;
     for (int64_t j = 0; j < H_; j += W) {
       const vf s = load(shift + j);
       vf first = {}, second = {};
       for (int64_t n = 0; n < rows; ++n) {
-        if (mask && !mask[n]) continue;
+        if (!is_there(mask, n)) continue;
         const vf d = load(x + n * H_ + j) - s;
         first += d, second += d * d;
       }
@@ -46,7 +46,7 @@ class MomentSums {
 #else
 
 inline int64_t present(const uint8_t* mask, int64_t samples) {
-  return mask ? samples - std::count(mask, mask + samples, uint8_t(0)) : samples;
+  return mask ? std::count(mask, mask + samples, kThere) : samples;
 }
 
 // The sums of each part of the output, which are about a shift of its own, and what follows.

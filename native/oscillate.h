@@ -207,6 +207,7 @@ void oscillate_back_by(const Sizes& s, const Packed& p, const Place& q, float* s
         [&](int64_t n, int k, vd d_force, const State& d_after) {
           const Driven before = {t.z - P + at(n, k), t.y - P + at(n, k), t.b + at(n, k)};
           if (!q.mask || q.mask[n]) d_steps.add(steps, n, k, d_after, before, d_interval + n * D);
+          if (is_silent(q.mask, n)) d_force = vd{};
           if (q.weights) {
             const double weight = q.weights[n];
             *reinterpret_cast<vd*>(d_weight + n * D) += d_force * load_wide(t.b + at(n, k)) / weight;

@@ -3,8 +3,8 @@
 // All arithmetic is in double precision: errors would add up over the sequence. Where numbers lie, in
 // which precision, and whether steps vary with time is the caller's: it passes functions of the
 // sample n, which are inlined. Those that give a constant step return a reference, and local variables
-// hold what changes: a copy of a whole struct goes through memory. A sample that is masked leaves the
-// state as it is.
+// hold what changes: a copy of a whole struct goes through memory. A sample whose byte in
+// the mask is 0 leaves the state as it is.
 #pragma once
 
 #include "vector.h"

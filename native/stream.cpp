@@ -46,21 +46,22 @@ class Stream {
   // blocks: of each, the arrays of MixerWeights in _fused.py, with rows of varying steps after those of
   // constant ones, and of GLUWeights. states: blocks x streams x 2 x oscillators, moved on by each sample. pooled: streams x hidden, and
   // counts: streams, likewise, where the head pools; else empty. scheme: for irregular samples.
+  // moves: whether states move on, without force, when a regular sample is missing.
   Stream(Array encoder, Array encoder_bias, const std::vector<std::vector<Array>>& blocks,
          Array decoder, Array decoder_bias, Changing states, Changing pooled, Counts counts,
          const std::string& pooling, bool squash, double epsilon, const std::string& scheme,
-         bool half)
+         bool half, bool moves)
       : encoder_(encoder, encoder_bias), decoder_(decoder, decoder_bias), states_(states),
         pooled_(pooled), counts_(counts), means_(pooling == "mean"), pools_(!pooling.empty()),
-        squash_(squash), sizes_{1,
-                                1,
-                                encoder_.out,
-                                int64_t(states.shape(3)),
-                                Scheme::constant,
-                                float(epsilon),
-                                blocks[0][7].ndim() == 2,
-                                half,
-                                0},
+        squash_(squash), moves_(moves), sizes_{1,
+                                               1,
+                                               encoder_.out,
+                                               int64_t(states.shape(3)),
+                                               Scheme::constant,
+                                               float(epsilon),
+                                               blocks[0][7].ndim() == 2,
+                                               half,
+                                               0},
         varying_(sizes_), features_(padded(encoder_.out)), answer_(padded(decoder_.out)),
         workspace_(Tile(sizes_, nullptr).parts.size) {
     varying_.scheme = scheme_of(scheme);
@@ -83,7 +84,7 @@ class Stream {
   void one(int64_t i, const float* sample, float* answer, float interval, bool present) {
     const bool varies = interval > 0;
     const Sizes& s = varies ? varying_ : sizes_;
-    const uint8_t mask = present;
+    const uint8_t mask = present ? kThere : moves_ && !varies ? kSilent : 0;
     float* features = features_.at;
     encoder_(sample, features);
     for (size_t b = 0; b < packed_.size() / 2; ++b) {
@@ -122,7 +123,7 @@ class Stream {
   Affine encoder_, decoder_;
   Changing states_, pooled_;
   Counts counts_;
-  bool means_, pools_, squash_;
+  bool means_, pools_, squash_, moves_;
   Sizes sizes_, varying_;
   Memory<float> features_, answer_, workspace_;
   std::vector<std::unique_ptr<Memory<float>>> packed_;  // for each block twice
@@ -131,7 +132,7 @@ class Stream {
 LINOSS_MODULE([](nb::module_& m) {
   nb::class_<Stream>(m, "Stream")
       .def(nb::init<Array, Array, const std::vector<std::vector<Array>>&, Array, Array, Changing,
-                    Changing, Counts, const std::string&, bool, double, const std::string&, bool>())
+                    Changing, Counts, const std::string&, bool, double, const std::string&, bool, bool>())
       .def("step", &Stream::step);
 });
 

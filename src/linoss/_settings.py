@@ -171,6 +171,15 @@ Precision = Annotated[
         "which all else is computed."
     ),
 ]
+GapsName = Literal["move", "stand"]
+Gaps = Annotated[
+    GapsName,
+    _model(
+        "What states do at a regular sample without any value: move on without force, as time "
+        "passes, or stand still. With irregular times, the next interval is longer; those of s6, "
+        "mamba, lstm, gru and of differential equations, which have no step without input, stand."
+    ),
+]
 
 # ---- Training ----
 

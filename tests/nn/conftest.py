@@ -40,8 +40,9 @@ def _oscillator_loop(scheme, A, G, h, b):
     return np.stack(positions)
 
 
-def _layer_loop(layer, u, intervals=None):
-    """x = Re(C y) + D u for one series, with complex numbers where B and C are complex."""
+def _layer_loop(layer, u, intervals=None, there=True):
+    """x = Re(C y) + D u for one series, with complex numbers where B and C are complex; without
+    force where a sample is not there."""
     bank, m = layer.oscillators, layer.oscillators.state_size
     raw = np.asarray(bank.raw_stiffness)
     G = np.zeros(m) if bank.raw_damping is None else np.maximum(bank.raw_damping, 0)
@@ -60,7 +61,8 @@ def _layer_loop(layer, u, intervals=None):
     if len(B) == 2 * m:
         B, bias = B[:m] + 1j * B[m:], bias[:m] + 1j * bias[m:]
         C = C[:, :m] - 1j * C[:, m:]
-    y = _oscillator_loop(bank.scheme, A, G, h, weight * (u @ B.T + bias))
+    there = np.broadcast_to(there, len(u))[:, None]
+    y = _oscillator_loop(bank.scheme, A, G, h, there * weight * (u @ B.T + bias))
     x = (y @ C.T).real
     if layer.feedthrough is None:
         return x
@@ -82,30 +84,34 @@ def _same(x):
     return x
 
 
-def _block_loop(block, u, intervals=None, *, norm=None, drop=(_same, _same)):
+def _block_loop(block, u, intervals=None, *, there=True, norm=None, drop=(_same, _same)):
     """u + GLU(GELU(layer(norm(u)))), with the second layer on the reversed sequence."""
     x = _norm_loop(block.norm, u) if norm is None else norm(u)
-    y = _layer_loop(block.mixer, x, intervals)
+    there = np.broadcast_to(there, len(u))
+    y = _layer_loop(block.mixer, x, intervals, there)
     if block.backward_mixer is not None:
         between = None if intervals is None else np.roll(intervals[::-1], 1)
-        y = y + _layer_loop(block.backward_mixer, x[::-1], between)[::-1]
+        y = y + _layer_loop(block.backward_mixer, x[::-1], between, there[::-1])[::-1]
     gelu = drop[0](y * (1 + erf(y / np.sqrt(2))) / 2)
     W1, W2 = np.split(np.asarray(block.glu.weight), 2)
     b1, b2 = (0, 0) if block.glu.bias is None else np.split(np.asarray(block.glu.bias), 2)
     return u + drop[1](expit(gelu @ W1.T + b1) * (gelu @ W2.T + b2))
 
 
-def _model_loop(model, u, intervals=None, future=None):
-    """Algorithm 1 for one series, and what the head makes of it."""
+def _model_loop(model, u, intervals=None, future=None, there=True):
+    """Algorithm 1 for one series, and what the head makes of it; oscillators move on without force
+    where a sample is not there."""
     config, decoder = model.config, model.head.decoder
+    there = np.broadcast_to(there, len(u))
+    u = np.where(there[:, None], u, 0)
     if config.task == "forecasting":
         future = np.zeros((config.horizon, u.shape[1])) if future is None else future
-        u = np.concatenate([u, future])
+        u, there = np.concatenate([u, future]), np.append(there, [True] * config.horizon)
         if intervals is not None:
             intervals = np.concatenate([intervals, np.ones(config.horizon)])
     hidden = u @ np.asarray(model.encoder.weight).T + np.asarray(model.encoder.bias)
     for block in model.blocks:
-        hidden = _block_loop(block, hidden, intervals)
+        hidden = _block_loop(block, hidden, intervals, there=there)
     if config.task == "forecasting":
         hidden = hidden[-config.horizon :]
     elif config.every is not None:
@@ -113,7 +119,7 @@ def _model_loop(model, u, intervals=None, future=None):
         hidden = hidden[counted % config.every == 0]
     else:
         hidden = np.concatenate(
-            [_POOLINGS[way](hidden, model) for way in config.pooling.split("+")]
+            [_POOLINGS[way](hidden[there], model) for way in config.pooling.split("+")]
         )
     answers = hidden @ np.asarray(decoder.weight).T + np.asarray(decoder.bias)
     return np.tanh(answers) if config.squash else answers
@@ -221,7 +227,7 @@ def block_loop():
 
 @pytest.fixture(scope="session")
 def model_loop():
-    """(model, u, intervals, future) to answers in evaluation, for one series."""
+    """(model, u, intervals, future, there) to answers in evaluation, for one series."""
     return _model_loop
 
 

@@ -33,13 +33,14 @@ pytestmark = [
 ]
 
 
-def run(block, engine, u, words, mask, intervals, state, weights_of_loss):
+def run(block, engine, gaps, u, words, mask, intervals, state, weights_of_loss):
     """All that a block gives in one engine: training, evaluation, gradients."""
     weights, rest = eqx.partition(block, linoss.trainable(block))
+    lengths = None if mask is None else u.shape[1] - 3 * jnp.arange(u.shape[0]) // 2
 
     def loss(weights, u, intervals):
         block = eqx.combine(weights, rest)
-        samples = Samples(u, mask, intervals, engine=engine)
+        samples = Samples(u, mask, intervals, lengths, engine=engine, gaps=gaps).joined()
         trained, _, norm = block.run(u, samples, None, words)
         evaluated, final, _ = block.run(u, samples, state)
         on_state = sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(final))
@@ -56,7 +57,7 @@ def in_double_precision(tree):
     )
 
 
-def compare(block, batch, time, *, masked=False, varying=False):
+def compare(block, batch, time, *, masked=False, varying=False, gaps="move"):
     """The native block against the plain one in double precision."""
     keys = jax.random.split(jax.random.key(1), 6)
     hidden = block.glu.weight.shape[1]
@@ -69,10 +70,10 @@ def compare(block, batch, time, *, masked=False, varying=False):
     words = jax.random.bits(keys[3], (2,), jnp.uint32)
     assert block.is_fused(u, Samples(u, mask, intervals, engine="native"))
     given = (block, u, words, mask, intervals, state, jax.random.normal(keys[4], u.shape))
-    native = eqx.filter_jit(run)(block, "native", *given[1:])
+    native = eqx.filter_jit(run)(block, "native", gaps, *given[1:])
     with jax.enable_x64(True):
         block, *given = in_double_precision(given)
-        plain = eqx.filter_jit(run)(block, "sequential", *given)
+        plain = eqx.filter_jit(run)(block, "sequential", gaps, *given)
     found = dict(jax.tree_util.tree_leaves_with_path(native))
     for path, expected in jax.tree_util.tree_leaves_with_path(plain):
         size = np.max(np.abs(expected), initial=1e-6)
@@ -108,7 +109,8 @@ def slow(*values):
 )
 def test_equals_the_plain_block(new_block, options, masked, varying):
     block = new_block(12, 8, timestep="learned", key=jax.random.key(0), **options)
-    compare(block, batch=3, time=150, masked=masked, varying=varying)
+    gaps = "stand" if options.get("norm", "") is None else "move"
+    compare(block, batch=3, time=150, masked=masked, varying=varying, gaps=gaps)
 
 
 @pytest.mark.integration

@@ -143,6 +143,23 @@ def test_a_layer_is_its_equations(name, draw, draw_intervals):
         close(back[i, there[::-1]], backwards)
 
 
+@pytest.mark.parametrize("name", OTHERS)
+def test_time_passes_at_missing_samples_where_a_layer_has_a_step_without_input(name, draw):
+    layer, u = make_layer(name), jnp.asarray(draw(2, T, H))
+    mask, lengths = jnp.asarray(np.random.default_rng(1).random((2, T)) < 0.7), jnp.array([T, 9])
+    samples = Samples(u, mask, None, lengths, gaps="move").joined()
+    whole, _ = layer.mix(u, samples, None, reverse=False)
+    back, _ = layer.mix(u, samples, None, reverse=True)
+    weights = jax.tree.map(np.asarray, layer) if name not in ("lstm", "gru") else layer
+    for i, length in enumerate(lengths):
+        there = np.flatnonzero(samples.mask[i])
+        visited = np.arange(length) if name in ("lru", "s5", "s4d") else there
+        at = np.searchsorted(visited, there)
+        given = np.where(mask[i][:, None], u[i], 0)[visited]
+        close(whole[i, there], LOOPS[name](weights, given, np.ones(len(given)))[at])
+        close(back[i, there], LOOPS[name](weights, given[::-1], np.ones(len(given)))[::-1][at])
+
+
 def close(found, expected, rtol=1e-9):
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-10)
 
@@ -152,11 +169,12 @@ def test_piece_by_piece_is_the_whole(name, draw, draw_intervals):
     layer, u = make_layer(name), jnp.asarray(draw(2, 12, H))
     mask = jnp.asarray(np.random.default_rng(2).random((2, 12)) < 0.7)
     h = jnp.asarray(draw_intervals(2, 12)) if MIXERS[name].irregular else None
-    whole, end = layer.mix(u, Samples(u, mask, h), None, reverse=False)
+    whole, end = layer.mix(u, Samples(u, mask, h, gaps="move").joined(), None, reverse=False)
     state, at = layer.init_state((2,)), 0
     for size in (1, 1, 5, 1, 4):
         here = slice(at, at + size)
-        piece = Samples(u[:, here], mask[:, here], None if h is None else h[:, here])
+        piece = Samples(u[:, here], mask[:, here], None if h is None else h[:, here], gaps="move")
+        piece = piece.joined()
         found, state = layer.mix(u[:, here], piece, state, reverse=False)
         there = mask[:, here]  # elsewhere, nothing reads it
         close(found[there], whole[:, here][there])
@@ -188,7 +206,7 @@ def test_gradients_of_the_diagonal_kernel(name, hidden, draw, draw_intervals):
     mask = jnp.asarray(np.random.default_rng(1).random((3, T)) < 0.7)
     h = jnp.asarray(draw_intervals(3, T)) if MIXERS[name].irregular else None
     found, loop, tree = (
-        gradients(layer, u, Samples(u, mask, h, engine=engine), reverse=True)
+        gradients(layer, u, Samples(u, mask, h, engine=engine, gaps="move").joined(), reverse=True)
         for engine in ("native", "sequential", "associative")
     )
     for leaf, first, second in zip(*map(jax.tree.leaves, (found, loop, tree)), strict=True):

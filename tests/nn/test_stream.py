@@ -39,6 +39,7 @@ needs_kernels = pytest.mark.skipif(
         ({}, ()),
         ({"scheme": "exact", "damped": True, "norm": "layer", "feedthrough": "dense"}, (2, 3)),
         ({"scheme": "imex", "pooling": "last", "bias": True, "glu_bias": False}, ()),
+        ({"gaps": "stand"}, ()),
         ({"task": "regression", "every": 3, "squash": True, "norm": None}, (2, 3)),
         ({"task": "forecasting", "horizon": 4, "complex_projections": False}, ()),
     ],
@@ -81,14 +82,17 @@ def test_a_native_stream_goes_on_from_a_state_that_was_set(single_precision):
 
 
 def test_missing_samples_and_intervals_without_kernels():
-    model = make_model(scheme="verlet")
-    listen, state = linoss.Stream(model), model.init_state()
     sample = jnp.ones(2)
-    _, state = model.step(state, sample, interval=0.5)
-    listen(sample, interval=0.5)
-    listen(sample, present=False)
-    expected, _ = model.step(state, sample)
-    np.testing.assert_allclose(listen(sample), expected, rtol=1e-10)
+    for gaps in ("move", "stand"):
+        model = make_model(scheme="verlet", gaps=gaps)
+        listen, state = linoss.Stream(model), model.init_state()
+        _, state = model.step(state, sample, interval=0.5)
+        listen(sample, interval=0.5)
+        listen(sample, present=False)
+        if gaps == "move":
+            _, state = model.run(state, sample[None], mask=np.zeros(1, bool))
+        expected, _ = model.step(state, sample)
+        np.testing.assert_allclose(listen(sample), expected, rtol=1e-10)
 
 
 def test_goes_on_from_a_state_that_was_set():

@@ -70,6 +70,13 @@ def test_it_answers_as_before(saved, make_model, waves):
     )
 
 
+def test_a_model_of_before_gaps_could_move_stands_still(saved):
+    record = read_json(saved / "config.json", "linoss")
+    assert record["model"].pop("gaps") == load_model(saved).model.config.gaps == "move"
+    write_json(saved / "config.json", "linoss", record)
+    assert load_model(saved).model.config.gaps == "stand"
+
+
 def test_leaf_names_are_readable(saved):
     names = set(safetensors.numpy.load_file(saved / "weights.safetensors"))
     assert {"encoder.weight", "blocks.0.mixer.oscillators.raw_stiffness"} <= names

@@ -89,8 +89,8 @@ _HEADER = """\
  *     float answer[{name}_ANSWERS];
  *     {name}_step(&state, sample, answer);
  *
- * sample has {name}_CHANNELS numbers, NaN for those that are missing; a sample without any is
- * skipped. answer is that for all samples so far.{ahead_text}
+ * sample has {name}_CHANNELS numbers, NaN for those that are missing. answer is that for all
+ * samples so far.{ahead_text}
  * Do not compile with -ffast-math, which takes NaN for a number.
  */
 #ifndef {guard}

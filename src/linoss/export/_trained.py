@@ -19,6 +19,8 @@ class _Walk(NamedTuple):
     """Whether there is a sample, or one of a patch."""
     whole: Term | None
     """Whether a patch is whole; before, states are moved on for an answer, and forgotten."""
+    moves: bool
+    """Whether mixers move on, without force, if there is no sample."""
 
     def state(self, name: str, size: int) -> Term:
         """A state as it is before the sample."""
@@ -28,10 +30,10 @@ class _Walk(NamedTuple):
         """One or the other."""
         return self.part.apply("where", condition, yes, no)
 
-    def move(self, name: str, after: Term) -> Term:
+    def move(self, name: str, after: Term, *, always: bool = False) -> Term:
         """Move a state on if there is a sample; returns what it is for an answer now."""
         before = self.state(name, after.size)
-        after = self.chosen(self.present, after, before)
+        after = after if always else self.chosen(self.present, after, before)
         kept = after if self.whole is None else self.chosen(self.whole, after, before)
         self.part.outputs[self.label + name] = kept
         return after
@@ -42,7 +44,8 @@ def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, lab
     refuse(estimator)
     head: Any = model.head
     ahead = head.horizon is not None
-    u, walk = _inputs(forwards, estimator.inputs_, label, ahead=ahead)
+    u, present, whole = _inputs(forwards, estimator.inputs_, label, ahead=ahead)
+    walk = _Walk(forwards, label, present, whole, model.config.gaps == "move")
     hidden = forwards.affine(model.encoder.weight, u, model.encoder.bias)
     for i, block in enumerate(model.blocks, 1):
         hidden = _block(walk, block, hidden, f"block{i}")
@@ -91,8 +94,10 @@ def refuse(estimator: Any) -> None:
         )
 
 
-def _inputs(part: Part, inputs: Inputs, label: str, *, ahead: bool) -> tuple[Term, _Walk]:
-    """What the model reads, and whether there is any of it."""
+def _inputs(
+    part: Part, inputs: Inputs, label: str, *, ahead: bool
+) -> tuple[Term, Term, Term | None]:
+    """What the model reads, whether there is any of it, and whether a patch is whole."""
     sample = part.input("sample", inputs.channels)
     missing = part.apply("isnan", sample)
     scaling = inputs.scaling
@@ -110,7 +115,7 @@ def _inputs(part: Part, inputs: Inputs, label: str, *, ahead: bool) -> tuple[Ter
     u, whole = part.join(channels), None
     if inputs.patch > 1:
         u, present, whole = _patched(part, u, present, inputs.patch, label)
-    return part.apply("where", present, u, 0.0), _Walk(part, label, present, whole)
+    return part.apply("where", present, u, 0.0), present, whole
 
 
 def _patched(part: Part, u: Term, present: Term, size: int, label: str) -> tuple[Term, Term, Term]:
@@ -153,15 +158,18 @@ def _mixed(walk: _Walk, recurrence: Any, u: Term, label: str) -> Term:
     part, size = walk.part, recurrence.matrix.shape[1]
     z, y = (walk.state(f"{label}_{name}", size) for name in ("velocity", "position"))
     force = part.affine(recurrence.input_weight, u, recurrence.bias)
+    if walk.moves:
+        force = walk.chosen(walk.present, force, 0.0)
     if recurrence.first_weight != 1:
-        begun = walk.state(f"{label}_begun", 1) > 0.0
-        force = force * walk.chosen(begun, 1.0, recurrence.first_weight)
-        walk.move(f"{label}_begun", part.constant(1.0))
+        begun = walk.state(f"{label}_begun", 1)
+        force = force * walk.chosen(begun > 0.0, 1.0, recurrence.first_weight)
+        walk.move(f"{label}_begun", part.apply("maximum", begun, 1.0), always=walk.moves)
     zz, zy, yz, yy = np.asarray(recurrence.matrix)
     fz, fy = np.asarray(recurrence.forcing)
     new_z = z * zz + y * zy + force[:size] * fz
     new_y = z * yz + y * yy + force[force.size - size :] * fy
-    z, y = walk.move(f"{label}_velocity", new_z), walk.move(f"{label}_position", new_y)
+    z = walk.move(f"{label}_velocity", new_z, always=walk.moves)
+    y = walk.move(f"{label}_position", new_y, always=walk.moves)
     read = y if recurrence.output_weight.shape[1] == size else part.join([z, y])
     through = np.asarray(recurrence.feedthrough)
     direct = u * through if through.ndim == 1 else part.matmul(through, u)

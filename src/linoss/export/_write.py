@@ -39,7 +39,8 @@ def write(
     """Write a fitted estimator as ONNX, C or StableHLO, by the suffix of `path`.
 
     Scaling, missing values, the time channel and class names are included. Values are single
-    precision; NaN means missing, and a sample without any value is skipped.
+    precision; NaN means missing. At a sample without any value, trained models move on without
+    force, or skip it (`gaps` of their settings), and untrained oscillators skip it.
 
     **Arguments:**
 

@@ -137,8 +137,8 @@ class Block(eqx.Module):
     ) -> tuple[Float[Array, "*batch time hidden"], Any]:
         """The block after training: its output, and the mixer's state after the sequence.
 
-        `state` is that before the sequence; None for its start. For `mask`, `intervals` and
-        `engine` see [`linoss.LinOSS`][].
+        `state` is that before the sequence; None for its start. For `mask` and `engine` see
+        [`linoss.oscillator_scan`][], for `intervals` [`linoss.LinOSS`][].
         """
         options = {"mask": mask, "intervals": intervals, "engine": engine}
         samples = Samples.checked(u, self.mixer.hidden_size, **options).joined()

@@ -58,6 +58,7 @@ class LinOSSConfig:
     glu_bias: settings.GluBias = True
     bidirectional: settings.Bidirectional = False
     precision: settings.Precision = "float32"
+    gaps: settings.Gaps = "move"
 
     pooling: settings.Pooling = "mean"
     every: settings.Every | None = None

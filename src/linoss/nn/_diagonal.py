@@ -80,9 +80,9 @@ class AbstractDiagonal(AbstractPlainMixer):
             force = as_pairs(as_complex(u @ self.input_weight.T) * gain)
         states, after = diagonal_scan(
             as_pairs(factor),
-            force,
+            samples.forces(force),
             self.init_state(u.shape[:-2]) if state is None else state,
-            mask=samples.mask,
+            mask=samples.moving,
             reverse=reverse,
             engine=samples.engine,
             time_axis=samples.split.time,

@@ -243,12 +243,13 @@ def start_of_shard(
     if time_axis is None:
         return start
     transition = Transition(mixer.step[:4].T.reshape(-1, 2, 2), mixer.step[4:].T)
-    mask = None if samples.mask is None else samples.mask.reshape(u.shape[:2])
+    mask = None if samples.mask is None else samples.mask_bytes()
     weights = (transition, mixer.input_weight, mixer.bias, mixer.mean, mixer.scale)
     advance = partial(_advance, samples.precision)
     end: Any = end_of_segments(advance, weights, u, mask, jnp.zeros_like(start))
+    moving = None if mask is None else mask > 0
     return state_before_shard(
-        transition, end, time=u.shape[1], initial_state=start, mask=mask, time_axis=time_axis
+        transition, end, time=u.shape[1], initial_state=start, mask=moving, time_axis=time_axis
     )
 
 
@@ -258,5 +259,7 @@ def _advance(
     """The state after a segment."""
     transition, B, bias, mean, scale = weights
     force = product((u - align(mean, u)) * align(scale, u), B, precision)
-    force, before = force + align(bias, force), OscillatorState(state, None)
-    return scan_forces(transition, force, before, mask=mask, engine="native")[1].oscillators
+    force, before, moving = force + align(bias, force), OscillatorState(state, None), None
+    if mask is not None:
+        force, moving = jnp.where(mask[..., None] == 1, force, 0), mask > 0
+    return scan_forces(transition, force, before, mask=moving, engine="native")[1].oscillators

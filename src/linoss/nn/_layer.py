@@ -121,9 +121,9 @@ class LinOSSLayer(AbstractMixer):
             force = force + align(self.bias, force)
         y, after = scan_forces(
             transition,
-            force,
+            samples.forces(force),
             state,
-            mask=samples.mask,
+            mask=samples.moving,
             reverse=reverse,
             engine=samples.engine,
             time_axis=samples.split.time,
@@ -187,7 +187,9 @@ class LinOSSLayer(AbstractMixer):
             return jnp.zeros((0, 0), jnp.float32), state
         intervals = samples.intervals_after() if reverse else samples.intervals
         time = samples.values.shape[-2]
-        return weights_of_forces(weigh, state, intervals, samples.mask, time=time, reverse=reverse)
+        return weights_of_forces(
+            weigh, state, intervals, samples.moving, time=time, reverse=reverse
+        )
 
 
 def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:

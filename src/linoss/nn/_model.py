@@ -80,7 +80,8 @@ class LinOSS(eqx.Module):
         - `u`: `(..., time, in_size)`. NaN in a present sample gives NaN.
         - `lengths`: number of samples of each sequence; the rest is padding. A padded batch gives
           the same answers as its sequences one by one.
-        - `mask`: `(..., time)`, False where a sample is missing.
+        - `mask`: `(..., time)`, False where a sample is missing: states move on without force, or
+          stand still, as `gaps` of the settings has it.
         - `intervals`: `(..., time)`, for irregular sampling: the time since the previous sample in
           units of the regular one.
         - `future`: forecasting: `(..., horizon, in_size)`, the values known in advance, 0 for the
@@ -171,9 +172,8 @@ class LinOSS(eqx.Module):
         ```
         """
         options = {"mask": mask, "intervals": intervals, "engine": engine}
-        samples = Samples.checked(
-            u, self.config.in_size, precision=self.config.precision, **options
-        )
+        options |= {"precision": self.config.precision, "gaps": self.config.gaps}
+        samples = Samples.checked(u, self.config.in_size, **options)
         if not isinstance(state, ModelState):
             raise ValueError(
                 f"state is a {type(state).__name__}, expected what init_state, step or run returned"
@@ -253,7 +253,8 @@ class LinOSS(eqx.Module):
     ) -> tuple[Samples, Array | None]:
         """Validate the arguments of a call."""
         options = {"lengths": lengths, "mask": mask, "intervals": intervals, "engine": engine}
-        options |= {"precision": self.config.precision, "mesh": mesh, "memory": memory}
+        options |= {"precision": self.config.precision, "gaps": self.config.gaps}
+        options |= {"mesh": mesh, "memory": memory}
         samples = Samples.checked(u, self.config.in_size, **options)
         if future is not None:
             if self.head.horizon is None:

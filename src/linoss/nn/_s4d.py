@@ -89,13 +89,14 @@ class S4DLayer(AbstractPlainMixer):
         state = self.init_state(u.shape[:-2]) if state is None else state
         intervals = samples.intervals_after() if reverse else samples.intervals
         time, axis = u.shape[-2], samples.split.time
+        driving, mask = samples.forces(u), samples.moving
         if time <= SEGMENT or axis is not None:
             options = {"reverse": reverse, "engine": samples.engine, "time_axis": axis}
-            y, state = self._segment(u, samples.mask, intervals, state, **options)
+            y, state = self._segment(driving, mask, intervals, state, **options)
             return y + u * align(self.feedthrough, u), state
         number = -(-time // SEGMENT)
-        mask = jnp.ones(u.shape[:-1], bool) if samples.mask is None else samples.mask
-        cut = jax.tree.map(lambda x: _segments(x, u.ndim - 2, number), (u, mask, intervals))
+        mask = jnp.ones(u.shape[:-1], bool) if mask is None else mask
+        cut = jax.tree.map(lambda x: _segments(x, u.ndim - 2, number), (driving, mask, intervals))
 
         @jax.checkpoint
         def advance(state: Array, here: Any) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from linoss import _checks
 from linoss._arrays import steps
-from linoss._settings import PrecisionName
+from linoss._settings import GapsName, PrecisionName
 from linoss.nn._split import WHOLE, Split
 from linoss.scan import resolve_engine
 
@@ -40,6 +40,10 @@ class Samples(eqx.Module):
     """What products of blocks multiply, see [`linoss.LinOSSConfig`][]."""
     memory: int = eqx.field(static=True, default=0)
     """Bytes that a forward pass in training may keep, see [`linoss.LinOSS.training_pass`][]."""
+    gaps: GapsName = eqx.field(static=True, default="stand")
+    """What states do where a sample is missing, see [`linoss.LinOSSConfig`][]."""
+    silent: Bool[Array, "*batch time"] | None = None
+    """True where a sample is missing and states move on without force; None if nowhere."""
 
     @classmethod
     def checked(
@@ -53,6 +57,7 @@ class Samples(eqx.Module):
         engine: str = "auto",
         precision: PrecisionName = "float32",
         memory: int = 0,
+        gaps: GapsName = "stand",
         mesh: Mesh | None = None,
     ) -> "Samples":
         """Validate what a caller passed. Values that are traced are validated by shape only."""
@@ -80,21 +85,39 @@ class Samples(eqx.Module):
                 f"u has shape {values.shape}, expected (batch, time, in_size) for a mesh"
             )
         engine = resolve_engine(engine)
-        return cls(values, mask, intervals, lengths, split, engine, precision, memory)
+        return cls(values, mask, intervals, lengths, split, engine, precision, memory, gaps)
 
     def joined(self) -> "Samples":
-        """With `lengths` joined into the mask, and missing values set to 0 (they may be NaN)."""
+        """With `lengths` joined into the mask, missing values set to 0 (they may be NaN), and
+        `silent`."""
         time = self.values.shape[-2]
-        mask = _join(self.mask, self.lengths, time, self.split.steps_before(time)[0])
+        before, silent = self.split.steps_before(time)[0], None
+        mask = _join(self.mask, self.lengths, time, before)
         if mask is None:
             return self
+        if self.gaps == "move" and self.mask is not None and self.intervals is None:
+            silent = _join(~self.mask, self.lengths, time, before)
         values = jnp.where(mask[..., None], self.values, 0)
-        return replace(self, values=values, mask=mask)
+        return replace(self, values=values, mask=mask, silent=silent)
 
     def shard(self, split: Split) -> "Samples":
         """This device's shard of sequences that are whole along time."""
-        values, mask, intervals = split.cut((self.values, self.mask, self.intervals))
-        return replace(self, values=values, mask=mask, intervals=intervals, split=split)
+        along_time = (self.values, self.mask, self.intervals, self.silent)
+        values, mask, intervals, silent = split.cut(along_time)
+        return replace(
+            self, values=values, mask=mask, intervals=intervals, silent=silent, split=split
+        )
+
+    @property
+    def moving(self) -> Bool[Array, "*batch time"] | None:
+        """False where states stay as they are; None if they move at all samples."""
+        if self.silent is None or self.mask is None:
+            return self.mask
+        return None if self.lengths is None else self.mask | self.silent
+
+    def forces(self, x: Float[Array, "*batch time m"]) -> Float[Array, "*batch time m"]:
+        """What drives states: `x`, but 0 at silent samples."""
+        return x if self.silent is None else jnp.where(self.silent[..., None], 0, x)
 
     def count(self) -> Any:
         """The number of present samples of all sequences of this device."""
@@ -109,10 +132,14 @@ class Samples(eqx.Module):
         return jnp.sum(self.mask, axis=-1)
 
     def mask_bytes(self) -> Array:
-        """The mask as native kernels take it: `(sequences, time)`, or empty if all are present."""
+        """The mask as native kernels take it: `(sequences, time)`, 1 for samples that are present
+        and 2 for silent ones, or empty if all are present."""
         if self.mask is None:
             return jnp.zeros((0, 0), jnp.uint8)
-        return self.mask.reshape(-1, self.mask.shape[-1]).astype(jnp.uint8)
+        byte = self.mask.astype(jnp.uint8)
+        if self.silent is not None:
+            byte = jnp.where(self.silent, jnp.uint8(2), byte)
+        return byte.reshape(-1, self.mask.shape[-1])
 
     def intervals_after(self) -> Float[Array, "*batch time"] | None:
         """The time to the next present sample, for a run in reverse.

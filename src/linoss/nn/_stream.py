@@ -192,6 +192,7 @@ class _ByKernel:
             block.norm.epsilon_over_channels,
             block.mixer.native_scheme,
             model.config.precision == "bfloat16",
+            model.config.gaps == "move",
         )
 
     def step(self, sample: np.ndarray, interval: float | None, present: bool) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Shaped
 
 SEGMENT = 1024
 """Steps that are computed at once."""
@@ -26,7 +26,7 @@ def end_of_segments(
     advance: Advance,
     weights: Any,
     u: Float[Array, "batch time channel"],
-    mask: Bool[Array, "batch time"] | None,
+    mask: Shaped[Array, "batch time"] | None,
     start: Array,
 ) -> Array:
     """The state after the last segment."""

@@ -24,6 +24,7 @@ from linoss.training._saved import (
     HISTORY,
     STATE,
     WEIGHTS,
+    read_config,
     refuse_files,
     weights_bytes,
     write_arrays,
@@ -33,7 +34,6 @@ from linoss.training._verified_files import (
     NOT_UNDERSTOOD,
     named,
     read_file,
-    read_json,
     read_tensors,
     remove_file,
     remove_remains,
@@ -110,7 +110,7 @@ class RunDirectory:
         if not any((self.folder / name).exists() for name in FILES):
             self.create(description, fresh)
             return fresh, []
-        before = read_json(config, "linoss")
+        before = read_config(config)
         training = description["training"]
         longer = TrainingConfig.from_dict(training).goes_on(before.get("training"))
         if longer:

@@ -124,7 +124,7 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     ```
     """
     folder = Path(directory)
-    record = read_json(folder / CONFIG, _FORMAT)
+    record = read_config(folder / CONFIG)
     if record.get("model") is None:
         raise CheckpointError(
             f"{folder / CONFIG}: is that of an estimator without a trained model; read it by "
@@ -154,6 +154,14 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     except NOT_UNDERSTOOD as error:
         raise CheckpointError(f"{folder / CONFIG}: cannot be understood: {error!r}") from None
     return Saved(restored(path, hollow, tensors, exact=False), *saved)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read config.json; a model that was written before there was a choice stands at gaps."""
+    record = read_json(path, _FORMAT)
+    if isinstance(record.get("model"), dict):
+        record["model"].setdefault("gaps", "stand")
+    return record
 
 
 def save_arrays(
