@@ -1,10 +1,12 @@
 """Atomic writes: a file holds its old content or its new content, whenever the process dies."""
 
+import ctypes
 import errno
 import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -68,22 +70,45 @@ def replaced_directory(target: Path) -> Iterator[Path]:
     """The name of a directory to write, which then takes the place of `target`.
 
     `target` never holds a part of it, and stays as it is if writing fails. One process at a time.
+    Where Linux can, both change places in one step. Elsewhere the old one has another name for a
+    moment, from which `restore_directory` brings it back if the process dies then.
     """
-    temporary, old = _temporary(target), _temporary(target)
+    temporary = _temporary(target)
+    restore_directory(target)
     try:
         yield temporary
-        if target.exists() or target.is_symlink():
-            os.replace(target, old)
-        try:
+        if not (target.exists() or target.is_symlink()):
             os.replace(temporary, target)
-        except BaseException:
-            if old.exists():
+        elif not _exchange(temporary, target):
+            old = temporary.with_suffix(".old")
+            os.replace(target, old)
+            try:
+                os.replace(temporary, target)
+            except BaseException:
                 os.replace(old, target)
-            raise
+                raise
+        _sync_directory(target.parent)
     except (OSError, shutil.Error) as error:
         raise _cannot_write(target, error) from error
     finally:
-        remove_remains(target.parent, target.name)
+        _remove(target.parent, _left(target))
+
+
+def restore_directory(target: Path) -> bool:
+    """Bring back a directory that a killed process had moved aside to replace it.
+
+    Returns whether there was one.
+    """
+    if target.exists() or target.is_symlink() or not target.parent.is_dir():
+        return False
+    for path in target.parent.iterdir():
+        if path.suffix == ".old" and _left(target).fullmatch(path.name):
+            try:
+                os.replace(path, target)
+            except OSError as error:
+                raise _cannot_write(target, error) from error
+            return True
+    return False
 
 
 def copy_directory(source: Path, target: Path) -> None:
@@ -100,15 +125,9 @@ def remove_file(path: Path) -> None:
         raise _cannot_write(path, error) from error
 
 
-def remove_remains(folder: Path, name: str = "") -> None:
-    """Remove temporary files and directories that killed writes to such a name have left."""
-    for path in folder.iterdir():
-        if not path.name.startswith(name) or not _REMAINS.fullmatch(path.name):
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            remove_file(path)
+def remove_remains(folder: Path) -> None:
+    """Remove the temporary files and directories that killed writes have left."""
+    _remove(folder, _REMAINS)
 
 
 def open_lock(path: Path) -> int:
@@ -121,6 +140,32 @@ def open_lock(path: Path) -> int:
 
 def _temporary(path: Path) -> Path:
     return path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+def _left(target: Path) -> re.Pattern[str]:
+    """The names that a killed `replaced_directory` leaves."""
+    return re.compile(re.escape(target.name) + r"\.[0-9a-f]{16}\.(tmp|old)")
+
+
+def _remove(folder: Path, names: re.Pattern[str]) -> None:
+    for path in folder.iterdir():
+        if not names.fullmatch(path.name):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            remove_file(path)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two names change places in one step; False where the system or its disk cannot."""
+    if sys.platform != "linux":
+        return False
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)  # not in every C library
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return rename is not None and not rename(
+        here, os.fsencode(one), here, os.fsencode(other), exchange
+    )
 
 
 def _cannot_write(path: Path, error: OSError | shutil.Error) -> OSError:

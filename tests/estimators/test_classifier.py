@@ -215,6 +215,12 @@ def test_saving_again(tmp_path, monkeypatch):
         first.save(tmp_path / "model", overwrite=True)
     assert OscillatorClassifier.load(tmp_path / "model").n_oscillators == 32
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    aside = tmp_path / f"model.{'0' * 16}.old"  # where a killed process may have left it
+    (tmp_path / "model").rename(aside)
+    assert OscillatorClassifier.load(tmp_path / "model").n_oscillators == 32
+    (tmp_path / "model").rename(aside)
+    with pytest.raises(ValueError, match="is there already, and nothing is overwritten"):
+        second.save(tmp_path / "model")
 
 
 def test_labels_of_one_class():

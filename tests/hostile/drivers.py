@@ -8,6 +8,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 TESTS = Path(__file__).parents[1]
 TOGETHER = 50  # cases in a row that share a compiled program
 
@@ -31,6 +33,21 @@ def draw(seed, number):
     numbers = random.Random(f"{seed}/{number}")
     numbers.shared = random.Random(f"{seed}/{number // TOGETHER} of {TOGETHER}")
     return numbers
+
+
+def numbers(draw):
+    """A generator of arrays, seeded by a case."""
+    return np.random.default_rng(draw.getrandbits(64))
+
+
+def compare(what, found, expected, tolerance):
+    """Both are the same, to `tolerance` times the largest number."""
+    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    if found.shape != expected.shape:
+        raise Finding(f"{what}: of shape {found.shape}, expected {expected.shape}")
+    error, scale = (np.max(np.abs(x), initial=0.0) for x in (found - expected, expected))
+    if not error <= tolerance * scale + 1e-30:
+        raise Finding(f"{what}: off by {error:.3g}, of {scale:.3g}")
 
 
 def run(driver, kind, *, seed, first=0, cases=None, seconds=None, say=print):

@@ -59,7 +59,8 @@ def test_the_native_stream_gives_what_run_gives(single_precision, changes, batch
             intervals=None if interval is None else np.full((*batch, 1), interval, np.float32),
             engine="native",
         )
-        found = listen(sample if present else np.nan * sample, interval=interval, present=present)
+        there = np.bool_(present)  # as an entry of a mask
+        found = listen(sample if present else np.nan * sample, interval=interval, present=there)
         assert isinstance(found, np.ndarray)
         np.testing.assert_allclose(found, expected[..., 0, :], rtol=1e-5, atol=1e-6)
         found, expected = listen.state.blocks.oscillators, state.blocks.oscillators

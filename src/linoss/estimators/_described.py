@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from linoss._files import replaced_directory
+from linoss._files import replaced_directory, restore_directory
 from linoss._plain import plain
 from linoss.training import CheckpointError, holds_files
 
@@ -31,6 +31,7 @@ def describe(estimator: BaseEstimator, fitted: dict[str, Any]) -> dict[str, Any]
 def saved_into(directory: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
     """The directory to save into; with `overwrite` it takes the place of a saved one in the end."""
     folder = Path(directory)
+    restore_directory(folder.absolute())
     if not overwrite or not holds_files(folder):
         yield folder
         return

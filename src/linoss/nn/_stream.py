@@ -82,7 +82,7 @@ class Stream:
             _checks.shape("sample", sample, self._shape)
         if interval is not None and not 0 < interval < np.inf:
             raise ValueError(f"interval is {interval}, expected a finite number > 0")
-        return self._way.step(sample, interval, present)
+        return self._way.step(sample, interval, bool(present))
 
     @property
     def state(self) -> ModelState:

@@ -102,6 +102,10 @@ def read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
+        with _refusing():
+            restored = _files.restore_directory(path.parent.absolute())
+        if restored:
+            return read_file(path)
         raise CheckpointError(
             f"{path}: not there, expected a directory that save_model or train wrote"
         ) from None
