@@ -55,6 +55,7 @@ def test_help_has_an_example(good, command):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("few_bells")
 def test_every_example_of_help_runs(place, good, failing, monkeypatch, small_forecaster):
     monkeypatch.chdir(place)
     for command in COMMANDS:

@@ -28,6 +28,7 @@ def test_the_same_seed_gives_the_same_bells():
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("few_bells")
 def test_it_shows_series_and_the_learning_curve_and_keeps_a_run(tmp_path, linoss_command, failing):
     result = linoss_command(f"demo --steps 2 --out {tmp_path / 'run'}", width=60)
     assert result.exit_code == 0
@@ -42,10 +43,11 @@ def test_it_shows_series_and_the_learning_curve_and_keeps_a_run(tmp_path, linoss
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("few_bells")
 def test_json_without_a_run(good_json):
     found = good_json("demo --steps 2")
     assert set(found) == {"untrained", "steps", "test"}
-    assert found["test"]["cases"] == 240
+    assert found["test"]["cases"] == 30
 
 
 def test_a_line_that_rises():

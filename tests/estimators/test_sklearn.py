@@ -13,12 +13,14 @@ from linoss import LinOSSClassifier, LinOSSRegressor
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("unchecked")]
 
 SMALL = {"hidden_size": 16, "state_size": 8, "num_blocks": 1, "learning_rate": 2e-2}
-# Compiled in less than half the time of the default scheme, for each of many shapes.
+# Compiled in less than half the time of the default scheme, for each of many shapes, fewer of which
+# there are by small batches.
 QUICK = {
     **SMALL,
     "scheme": "im",
     "damped": False,
     "steps": 40,
+    "batch_size": 8,
     "n_models": 1,
     "n_oscillators": None,
 }
