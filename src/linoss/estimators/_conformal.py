@@ -11,7 +11,7 @@ Sample paths are the errors of held-out windows along the whole horizon, in the 
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ _SCORES = 200  # that a quantile is taken of, at least, where there are so many
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """What held-out windows say of a trained model's quantiles."""
+
+    narrowest: ClassVar[float] = _NARROWEST
 
     levels: tuple[float, ...]
     """Of the quantiles."""
