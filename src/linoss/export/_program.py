@@ -120,10 +120,10 @@ class Part:
         self.nodes.append(Node(operation, tuple(inputs), output, details))
         return output
 
-    def matmul(self, weight: Any, x: Term) -> Term:
-        """W x."""
+    def matmul(self, weight: Any, x: Term, *, exact: bool = False) -> Term:
+        """W x; `exact` if W must not be rounded to bytes."""
         weight = np.asarray(weight, np.float64)
-        return self.node("matmul", (x,), len(weight), weight=weight)
+        return self.node("matmul", (x,), len(weight), weight=weight, exact=exact)
 
     def affine(self, weight: Any, x: Term, bias: Any) -> Term:
         """W x + b."""
@@ -194,6 +194,8 @@ class Clock:
     A phase is how much of a turn is done at some frequency. Times need double precision.
     """
 
+    unit: str
+    """Of times, in words."""
     start: float
     span: float
     frequencies: np.ndarray
@@ -235,15 +237,20 @@ class Program:
     window: Window | None = None
     """In forecasting."""
 
+    @property
+    def streams(self) -> bool:
+        """Whether an answer needs nothing but states and one sample after another."""
+        needed = {*self.forwards.inputs, *self.answer.only("answer").inputs}
+        return self.backwards is None and needed <= {*self.states, "sample", "ahead"}
+
     def refuse_step(self) -> None:
-        """Raise if an answer needs more than states and one sample after another."""
+        """Raise if it does not stream."""
         if self.backwards is not None:
             raise ValueError(
                 "causal is False: some oscillators read sequences backwards, which a step cannot "
                 "do; fit with causal=True"
             )
-        needed = {*self.forwards.inputs, *self.answer.only("answer").inputs}
-        if not needed <= {*self.states, "sample", "ahead"}:
+        if not self.streams:
             raise ValueError(
                 "the forecaster stands on trend, seasons and a linear answer, which read whole "
                 "windows; fit with base=False (--no-base)"

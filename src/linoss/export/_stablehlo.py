@@ -124,7 +124,7 @@ def _joined(dtype: Any, *terms: Any) -> Any:
 
 
 _VECTORS: dict[str, Callable[..., Any]] = {
-    "matmul": lambda dtype, x, weight: x @ jnp.asarray(weight.T, dtype),
+    "matmul": lambda dtype, x, weight, exact: x @ jnp.asarray(weight.T, dtype),
     "sum": lambda dtype, x: jnp.sum(x, axis=-1, keepdims=True),
     "softmax": lambda dtype, x: jax.nn.softmax(x, axis=-1),
     "join": _joined,

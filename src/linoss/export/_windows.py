@@ -13,6 +13,13 @@ import numpy as np
 from linoss.export._program import Clock, Part, Term, Window
 
 
+_UNITS = {
+    "seconds": "seconds since 1970 began",
+    "months": "months since 1970 began, and days beyond the first as shares of 30.4369",
+    "steps": "numbers as in the index of the data of the fit",
+}
+
+
 def window_of(estimator: Any) -> Window:
     """All of it but what `read` and `forecasts` add to parts."""
     foundation, targets = estimator.foundation_, estimator.n_outputs_
@@ -48,7 +55,8 @@ def _clock(adjustment: Any) -> Clock | None:
     if not seasons.trend and not adjustment.clock.periods:
         return None
     frequencies = [k / period for period, k in _harmonics(seasons)]
-    return Clock(seasons.start, seasons.span, np.array(frequencies, np.float64))
+    unit = _UNITS[adjustment.clock.unit]
+    return Clock(unit, seasons.start, seasons.span, np.array(frequencies, np.float64))
 
 
 def _harmonics(seasons: Any) -> list[tuple[float, int]]:
@@ -138,7 +146,7 @@ def _expected(part: Part, adjustment: Any) -> tuple[np.ndarray, Term]:
         known = _columns(part, adjustment.known)
         terms.append(part.apply("where", part.apply("isnan", known), 0.0, known))
     assert 1 + sum(term.size for term in terms) == len(coefficients)
-    return level, part.affine(coefficients[1:].T, part.join(terms), rest)
+    return level, part.matmul(coefficients[1:].T, part.join(terms), exact=True) + rest
 
 
 # ---- What is known of a window ----
@@ -209,19 +217,19 @@ def forecasts(part: Part, estimator: Any, answers: Term) -> Term:
         first = part.input("first", size) + tables["constant"]
     restored = _restoring(part, foundation, size)
     if calibration is not None:
-        for side in (-1, 1):
-            width, distance = part.constant(0.0), None
+        ends: dict[str, Term] = {}
+        for side, word in ((-1, "lo"), (1, "hi")):
+            width, reach = part.constant(0.0), part.constant(0.0)
             for level in range(middle + side, -1 if side < 0 else levels, side):
                 x = quantile(level)
                 less = part.apply("exp", part.apply("maximum", x, x * -1.0) * -1.0)
                 width = part.apply("maximum", x, 0.0) + part.apply("log", less + 1.0) + width
                 wide = width if scaling is None else width * scaling.deviation
                 wide = part.apply("maximum", wide, calibration.narrowest)
-                reach = wide * tables[f"factor{level}"]
-                distance = reach if distance is None else part.apply("maximum", distance, reach)
-                percent = 100 * abs(2 * objective.levels[level] - 1)
-                name = f"{'lo' if side < 0 else 'hi'}_{round(percent, 6):g}"
-                part.outputs[name] = restored(relative + distance * side + first)
+                reach = part.apply("maximum", wide * tables[f"factor{level}"], reach)
+                percent = round(100 * abs(2 * objective.levels[level] - 1), 6)
+                ends[f"{word}_{percent:g}"] = restored(relative + reach * side + first)
+        part.outputs |= dict(sorted(ends.items(), key=lambda end: float(end[0][3:])))
     return restored(relative + first)
 
 
