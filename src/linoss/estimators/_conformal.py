@@ -119,6 +119,16 @@ class Calibration:
         """The widest level that is calibrated, in percent."""
         return 100 * (2 * self.levels[-1] - 1)
 
+    @property
+    def seen(self) -> int:
+        """Number of held-out steps."""
+        return self.windows * len(self.share)
+
+    @staticmethod
+    def needs(percent: float) -> int:
+        """Number of held-out steps that an interval takes to calibrate."""
+        return round(2 / (1 - percent / 100))
+
     # ---- Files ----
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from linoss.export._program import OPERATIONS, Node, Part, Program, Term, Window
+from linoss.export._program import OPERATIONS, Node, Part, Program, Term, WholeWindow
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
     else:
         arrays, function = _step(program, name, constants, work)
     arrays["work"] = max(work.size, 1)
-    ram = 4 * sum(arrays.values())
+    flash, ram = constants.bytes + function.pop("more"), 4 * sum(arrays.values())
     labels = ""
     if program.classes:
         labels = f"extern const char *const {name}_classes[{len(program.classes)}];\n"
@@ -56,7 +56,7 @@ def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
         states="".join(f"    float {state}[{size}];\n" for state, size in arrays.items()),
         constants=constants.declarations,
         labels=labels,
-        flash=constants.bytes,
+        flash=flash,
         ram=ram,
         **function,
     )
@@ -64,7 +64,7 @@ def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
     if program.classes:
         words = ", ".join(_quoted(label) for label in program.classes)
         text.append(f"const char *const {name}_classes[{len(program.classes)}] = {{{words}}};\n")
-    return CFiles(header, "\n".join(text), constants.bytes, ram)
+    return CFiles(header, "\n".join(text), flash, ram)
 
 
 _HEADER = """\
@@ -127,6 +127,7 @@ def _step(
     ahead = _AHEAD.format(horizon=program.horizon) if program.horizon else ""
     parameter = ", int ahead" if program.horizon else ""
     return dict(program.states), {
+        "more": 0,
         "what": "one sample at a time",
         "usage": _STEP_USAGE.format(name=name, ahead=ahead),
         "answers": program.out_size,
@@ -185,7 +186,7 @@ static inline void {name}_moment(float *moment, double time) {{
 
 
 def _forecast(
-    program: Program, window: Window, name: str, constants: "_Constants", work: "_Work"
+    program: Program, window: WholeWindow, name: str, constants: "_Constants", work: "_Work"
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """The state's arrays, and what is particular to a function of a whole window."""
     arrays, sizes = dict(program.states), (program.channels, program.horizon, program.out_size)
@@ -208,7 +209,8 @@ def _forecast(
         )
     future, begin = f"future + h * {channels}", []
     if program.known:
-        parameters, usage, more = parameters + ", const float *future", usage + ", future", more + _FUTURE
+        parameters, usage = f"{parameters}, const float *future", f"{usage}, future"
+        more += _FUTURE
     else:
         arrays["unknown"], future = channels, "state->unknown"
         begin = [_loop(channels, "state->unknown[i] = NAN;")]
@@ -236,6 +238,7 @@ def _forecast(
     )  # fmt: skip
     order = ", ".join(["forecast", *outputs[1:]])
     return arrays, {
+        "more": 0 if window.clock is None else 8 * len(window.clock.frequencies),
         "what": "whole windows",
         "usage": _FORECAST_USAGE.format(
             name=name, usage=usage, past=window.past, more=more, order=order
@@ -247,7 +250,7 @@ def _forecast(
 
 
 def _linear(
-    window: Window, arrays: dict[str, int], constants: "_Constants", targets: int
+    window: WholeWindow, arrays: dict[str, int], constants: "_Constants", targets: int
 ) -> tuple[list[str], list[str]]:
     """Lines that gather the features of a linear answer, and that make it."""
     count = len(window.direct)
@@ -266,7 +269,8 @@ def _linear(
         f"for (int i = 0; i < {targets}; ++i) {{",
         "    state->first[i] = 0.0f;",
         f"    for (int j = 0; j < {count}; ++j)",
-        f"        state->first[i] += state->means[j] * {weights}[(h * {targets} + i) * {count} + j];",
+        f"        state->first[i] += state->means[j]"
+        f" * {weights}[(h * {targets} + i) * {count} + j];",
         "}",
     ]
     return seen, first

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from linoss._extras import optional
-from linoss.export._program import OPERATIONS, Clock, Part, Program, Term, Window
+from linoss.export._program import OPERATIONS, Moments, Part, Program, Term, WholeWindow
 
 _OPSET, _IR = 17, 8
 _ANSWERS = {
@@ -106,11 +106,13 @@ class _Graph:
         self.node("Shape", [name], f"{output}_shape")
         return self.node("Gather", [f"{output}_shape", self.integers([axis])], output)
 
-    def filled(self, sizes: Sequence[str | int], value: float, output: str, kind: Any = None) -> str:
+    def filled(
+        self, sizes: Sequence[str | int], value: float, output: str, kind: Any = np.float32
+    ) -> str:
         """One number everywhere; sizes are numbers or names."""
         names = [x if isinstance(x, str) else self.integers([x]) for x in sizes]
         shape = self.node("Concat", names, f"{output}_sizes", axis=0)
-        number = self.onnx.numpy_helper.from_array(np.full(1, value, kind or np.float32))
+        number = self.onnx.numpy_helper.from_array(np.full(1, value, kind))
         return self.node("ConstantOfShape", [shape], output, value=number)
 
     def rows(
@@ -237,7 +239,7 @@ def _scan(
     return outputs
 
 
-def _forecasts(graph: _Graph, window: Window, samples: str) -> None:
+def _forecasts(graph: _Graph, window: WholeWindow, samples: str) -> None:
     """The forecast, and both ends of intervals, as outputs."""
     program = graph.program
     horizon = program.horizon
@@ -275,7 +277,7 @@ def _forecasts(graph: _Graph, window: Window, samples: str) -> None:
         graph.node("Identity", [x], graph.result(name, shape))
 
 
-def _moments(graph: _Graph, clock: Clock, most: int) -> str:
+def _moments(graph: _Graph, clock: Moments, most: int) -> str:
     """(batch, steps, size) of the input `times`, computed in double precision."""
     proto, last = graph.onnx.TensorProto, graph.integers([2])
     times = graph.given("times", ["batch", "time_and_horizon"], proto.DOUBLE)
@@ -291,16 +293,16 @@ def _moments(graph: _Graph, clock: Clock, most: int) -> str:
     return graph.node("Cast", [both], "moments", to=proto.FLOAT)
 
 
-def _first(graph: _Graph, window: Window, batch: str) -> str:
+def _first(graph: _Graph, window: WholeWindow, batch: str) -> str:
     """The linear answer (batch, horizon, targets) from the end of the window."""
     targets = graph.program.out_size
     seen = graph.rows("relative_each", "relative_seen", 0, stop=-graph.program.horizon)
     empty = graph.filled([batch, window.past, targets], 0.0, "relative_empty")
     padded = graph.node("Concat", [empty, seen], "relative_padded", axis=1)
     whole = graph.rows(padded, "relative_whole", -window.past)
-    lags = graph.weight(np.ascontiguousarray(window.lags, np.float32))
+    lags, weights = (graph.weight(x.astype(np.float32)) for x in (window.lags, window.direct))
     means = graph.node("MatMul", [lags, whole], "features_of")
     flat = graph.node("Reshape", [means, graph.integers([0, -1])], "features_flat")
-    answers = graph.node("MatMul", [flat, graph.weight(window.direct.astype(np.float32))], "first_flat")
+    answers = graph.node("MatMul", [flat, weights], "first_flat")
     shape = graph.integers([0, graph.program.horizon, targets])
     return graph.node("Reshape", [answers, shape], "first")

@@ -148,7 +148,6 @@ class Part:
         """Numbers of a term at some places."""
         return self.node("take", (x,), len(places), places=np.asarray(places, np.int64))
 
-
     def only(self, *names: str) -> "Part":
         """What is needed for some of the outputs."""
         found = Part(self.label)
@@ -163,12 +162,31 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class Moments:
+    """How a time becomes a `moment`: its place in the data of the fit, 0 to 1, and phases.
+
+    A phase is how much of a turn is done at some frequency. Times need double precision.
+    """
+
+    unit: str
+    """Of times, in words."""
+    start: float
+    span: float
+    frequencies: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Numbers of a moment."""
+        return 1 + len(self.frequencies)
+
+
+@dataclass(frozen=True, eq=False)
+class WholeWindow:
     """What a forecaster does with a whole window, beside its model."""
 
     past: int
     """Steps that are read, at most."""
-    clock: "Clock | None"
+    clock: Moments | None
     """Makes `moment` of a time; None if no part has it as an input."""
     survey: Part | None
     """From `sample`, `moment` and states to states. It is run over the window first; other parts
@@ -185,25 +203,6 @@ class Window:
         """(blocks, past): how much of each row of a whole window is in each feature."""
         share = (np.arange(self.blocks.max(initial=-1) + 1)[:, None] == self.blocks).astype(float)
         return share[:, ::-1] / share.sum(axis=1, keepdims=True)
-
-
-@dataclass(frozen=True, eq=False)
-class Clock:
-    """How a time becomes a `moment`: its place in the data of the fit, 0 to 1, and phases.
-
-    A phase is how much of a turn is done at some frequency. Times need double precision.
-    """
-
-    unit: str
-    """Of times, in words."""
-    start: float
-    span: float
-    frequencies: np.ndarray
-
-    @property
-    def size(self) -> int:
-        """Numbers of a moment."""
-        return 1 + len(self.frequencies)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +233,7 @@ class Program:
     """Labels, in the order of the probabilities."""
     names: tuple[str, ...] = ()
     """Of channels."""
-    window: Window | None = None
+    window: WholeWindow | None = None
     """In forecasting."""
 
     @property

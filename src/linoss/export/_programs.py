@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from linoss.export._program import Part, Program, Term
@@ -55,20 +54,18 @@ def _sum(terms: list[Term]) -> Term:
 def _of_one_series(estimator: Any, series: Any) -> Any:
     """A forecaster with trend and seasons of one of its series only."""
     foundation = getattr(estimator, "foundation_", None)
+    names = [] if foundation is None else [str(name) for name in foundation.adjustment.ids or ()]
+    if series is not None and str(series) not in names:
+        known = ", ".join(names[:5]) or "none, for it has no names of series"
+        raise ValueError(f"series is {series!r}, expected one of the fit: {known}")
     if foundation is None:
-        if series is not None:
-            raise ValueError(f"series is {series!r}, but the {estimator.task} has no series; leave it out")
         return estimator
     adjustment = foundation.adjustment
-    names = [str(name) for name in adjustment.ids or ()]
-    if series is None and len(names) > 1 and (adjustment.changes or np.ptp(adjustment.deviation, 0).any()):
+    if series is None and len(names) > 1 and estimator.base:
         raise ValueError(
             f"the forecaster knows {len(names)} series, each with a trend and seasons of its own; "
             f"choose one by series= (--series), such as {names[0]!r}"
         )
-    if series is not None and str(series) not in names:
-        some = ", ".join(names[:5]) or "none by name"
-        raise ValueError(f"series is {series!r}, expected one of the fit: {some}")
     place = 0 if series is None else names.index(str(series))
     one = {"seasons": [adjustment.seasons[place]], "deviation": adjustment.deviation[[place]]}
     estimator = copy(estimator)
@@ -76,9 +73,7 @@ def _of_one_series(estimator: Any, series: Any) -> Any:
     return estimator
 
 
-def program_of(
-    estimator: Any, names: Sequence[Any] | None = None, series: Any = None
-) -> Program:
+def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any = None) -> Program:
     """The program of a fitted estimator; `names` are those of its channels.
 
     What has no program raises a `ValueError` that says why.

@@ -8,7 +8,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
-from linoss.export._program import OPERATIONS, Part, Program, Term, Window
+from linoss.export._program import OPERATIONS, Part, Program, Term, WholeWindow
 
 
 def stablehlo(program: Program) -> bytes:
@@ -71,7 +71,7 @@ def _scanned(
     return after, {name: jnp.moveaxis(x, 0, 1) for name, x in each.items()}
 
 
-def _forecasts(program: Program, window: Window, samples: Any, future: Any, times: Any) -> Any:
+def _forecasts(program: Program, window: WholeWindow, samples: Any, future: Any, times: Any) -> Any:
     """The forecast, and both ends of intervals, by name."""
     (batch, past, channels), horizon = samples.shape, program.horizon
     if future is None:

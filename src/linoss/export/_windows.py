@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from linoss.export._program import Clock, Part, Term, Window
-
+from linoss.export._program import Moments, Part, Term, WholeWindow
 
 _UNITS = {
     "seconds": "seconds since 1970 began",
@@ -20,7 +19,7 @@ _UNITS = {
 }
 
 
-def window_of(estimator: Any) -> Window:
+def window_of(estimator: Any) -> WholeWindow:
     """All of it but what `read` and `forecasts` add to parts."""
     foundation, targets = estimator.foundation_, estimator.n_outputs_
     survey, direct = _survey(estimator), foundation.direct
@@ -28,7 +27,7 @@ def window_of(estimator: Any) -> Window:
     if direct is not None:
         lengths = [stop - start for start, stop in direct.blocks]
         blocks, weights = np.repeat(np.arange(len(lengths)), lengths), direct.weights[:-1]
-    return Window(
+    return WholeWindow(
         estimator.past_,
         _clock(foundation.adjustment),
         survey,
@@ -50,13 +49,13 @@ def _tables(estimator: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def _clock(adjustment: Any) -> Clock | None:
+def _clock(adjustment: Any) -> Moments | None:
     seasons = adjustment.seasons[0]
     if not seasons.trend and not adjustment.clock.periods:
         return None
     frequencies = [k / period for period, k in _harmonics(seasons)]
     unit = _UNITS[adjustment.clock.unit]
-    return Clock(unit, seasons.start, seasons.span, np.array(frequencies, np.float64))
+    return Moments(unit, seasons.start, seasons.span, np.array(frequencies, np.float64))
 
 
 def _harmonics(seasons: Any) -> list[tuple[float, int]]:
@@ -120,14 +119,14 @@ def _expected(part: Part, adjustment: Any) -> tuple[np.ndarray, Term]:
     rest = part.constant(coefficients[0] - level)
     if not coefficients[1:].any():
         return level, rest
-    terms, rows, row = [], [], 1
+    terms: list[Term] = []
     clock = _clock(adjustment)
     moment = None if clock is None else part.input("moment", clock.size)
     if seasons.trend:
         assert moment is not None
         beyond, bend = part.apply("maximum", moment[:1] - 1.0, 0.0), seasons.flattening
         after = part.apply("exp", beyond * (-1 / bend)) * -bend + bend
-        terms, rows, row = [moment[:1] - beyond + after - 0.5], [1], 2
+        terms.append(moment[:1] - beyond + after - 0.5)
     if any(seasons.counts):
         assert moment is not None
         angles = moment[1:] * (2 * np.pi)
@@ -228,7 +227,8 @@ def forecasts(part: Part, estimator: Any, answers: Term) -> Term:
                 wide = part.apply("maximum", wide, calibration.narrowest)
                 reach = part.apply("maximum", wide * tables[f"factor{level}"], reach)
                 percent = round(100 * abs(2 * objective.levels[level] - 1), 6)
-                ends[f"{word}_{percent:g}"] = restored(relative + reach * side + first)
+                if calibration.seen >= calibration.needs(percent):
+                    ends[f"{word}_{percent:g}"] = restored(relative + reach * side + first)
         part.outputs |= dict(sorted(ends.items(), key=lambda end: float(end[0][3:])))
     return restored(relative + first)
 

@@ -39,8 +39,9 @@ def write(
 ) -> Written:
     """Write a fitted estimator as ONNX, C or StableHLO, by the suffix of `path`.
 
-    Scaling, missing values, the time channel and class names are included. Values are single
-    precision; NaN means missing, and a sample without any value is skipped.
+    Scaling, missing values, the time channel and class names are included, and of a forecaster all
+    parts that it stands on. Values are single precision; NaN means missing, and a sample without
+    any value is skipped.
 
     **Arguments:**
 
