@@ -38,8 +38,12 @@ def test_a_forecaster_alone_has_its_channels_named(load, small_forecaster, tmp_p
     assert [given.name for given in model.get_inputs()] == ["samples", "future"]
 
 
-def test_a_forecaster_on_its_base_is_refused(forecaster, tmp_path, failing):
-    assert "--no-base" in failing(f"export {forecaster} {tmp_path}/load.onnx")
+def test_a_forecaster_on_its_base(forecaster, tmp_path, good, failing):
+    printed = good(f"export {forecaster} {tmp_path}/load.onnx")
+    assert "whole windows" in printed
+    model = onnxruntime.InferenceSession(f"{tmp_path}/load.onnx")
+    assert {"samples", "times"} <= {given.name for given in model.get_inputs()}
+    assert "expected one of the fit" in failing(f"export {forecaster} {tmp_path}/x.h --series a")
 
 
 def test_another_suffix_is_refused(run, tmp_path, failing):

@@ -37,8 +37,11 @@ def test_it_learns_and_scores_the_test_part(tmp_path, data, small, good_json):
 
 
 def test_people_are_told_the_score_and_where_the_run_is(tmp_path, data, small, linoss_command):
-    out = tmp_path / "run"
-    result = linoss_command(f"fit {data} --task classification --out {out} {small} --steps 2")
+    out, log, board = tmp_path / "run", tmp_path / "logs" / "run.jsonl", tmp_path / "board"
+    options = f"{small} --steps 2 --watch {log} --watch {board}"
+    result = linoss_command(f"fit {data} --task classification --out {out} {options}")
+    assert json.loads(log.read_text().splitlines()[-1])["step"] == 2
+    assert [path.name.startswith("events.") for path in board.iterdir()] == [True]
     assert "accuracy" in result.stdout
     assert f"The run is in {out}; look at {out / 'report.html'}" in result.stdout
     assert "step 2/2" in result.stderr
@@ -245,6 +248,7 @@ def test_a_task_must_be_named(tmp_path, data, failing):
         ("--model-option pooling=sum", "--model-option pooling is 'sum', expected one of mean"),
         ("--scheme verlet --damped", "damped is True, but scheme 'verlet' has no damping"),
         ("--steps 5 --warmup 5", "warmup is 5, expected a whole number below steps, 5"),
+        ("--model oscillators --watch log.jsonl", "--watch is for models that are trained"),
         ("--model-option task=regression", "model_options has 'task', expected settings of"),
     ],
 )

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import jax
 import numpy as np
+import pandas
 import pytest
 
 from linoss import (
@@ -18,7 +19,9 @@ from linoss import (
 )
 from linoss.data import sequences, table
 from linoss.estimators._adjustment import Adjustment
-from linoss.estimators._foundation import Foundation
+from linoss.estimators._conformal import Calibration
+from linoss.estimators._foundation import Foundation, FoundationOptions
+from linoss.estimators._seasons import Clock
 from linoss.training import Classification, Forecasting, Inputs, Regression, Windows
 
 SIZES = {"hidden_size": 8, "state_size": 6, "num_blocks": 2}
@@ -86,6 +89,59 @@ def forecaster(known=(), **options):
     return _drawn(estimator, inputs, Forecasting.from_windows(windows, inputs, (0.1, 0.5, 0.9)))
 
 
+def forecaster_on_base(known=(), normalize="level", logarithm=False, trend=True, series=1):
+    """With trend, seasons, a linear answer and intervals; (past, horizon) is (16, 4)."""
+    random, count = np.random.default_rng(5), 400
+    hours = pandas.date_range("2024-02-28", periods=count, freq="h")
+    frames = []
+    for i in range(series):
+        wave = np.sin(2 * np.pi * np.arange(count) / 24 + i)
+        values = 500 + 9 * wave[:, None] + random.normal(size=(count, 3))
+        frame = pandas.DataFrame({**dict(zip("abc", values.T, strict=True)), "ds": hours})
+        frames.append(frame.assign(unique_id=f"s{i}"))
+    data = pandas.concat(frames)
+    data = table(data if series > 1 else data.drop(columns="unique_id").set_index("ds"))
+    clock = Clock.of(data.index[0], None, calendar=True)
+    options = FoundationOptions(logarithm, trend, normalize)
+    bare = Foundation.without_answer(data, clock, known, (16, 4), options)
+    estimator = LinOSSForecaster(**SIZES, horizon=4, past=16, levels=(80, 95))
+    estimator.foundation_, _ = bare.with_answer(data, data)
+    estimator.names_, estimator.known_, estimator.past_ = data.names, known, 16
+    estimator.context_, estimator._levels = data, (0.025, 0.1, 0.5, 0.9, 0.975)
+    windows = estimator.foundation_.windows(data)
+    inputs, targets = Inputs.from_sequences(windows), 3 - len(known)
+    share, factors = random.random((4, targets)), 1 + random.random((4, targets, 5))
+    paths = np.zeros((1, 4, targets))
+    estimator.calibration_ = Calibration(estimator._levels, share, factors, paths, 99)
+    objective = Forecasting.from_windows(windows, inputs, estimator._levels)
+    return _drawn(estimator, inputs, objective)
+
+
+def drawn_window(forecaster, seed, steps=16, series=None):
+    """A window, its times and what is known of its future; and the library's forecast for it."""
+    random = np.random.default_rng(seed)
+    hours = pandas.date_range("2024-03-30", periods=steps + 4, freq="h") + pandas.Timedelta(
+        hours=int(random.integers(1000))
+    )
+    values = (500 + 9 * random.normal(size=(steps + 4, 3))).astype(np.float32)
+    values[:steps][random.random((steps, 3)) < 0.1] = np.nan
+    known, future = list(forecaster.known_), np.full((4, 3), np.nan, np.float32)
+    future[:, known] = values[steps:, known]
+    frame = pandas.DataFrame(
+        values[:steps].astype(float), index=hours[:steps], columns=forecaster.names_
+    )
+    given = {"samples": values[:steps], "times": hours.to_numpy().astype("datetime64[s]")}
+    given["times"] = given["times"].astype(np.float64)
+    ahead = {}
+    if known:
+        given["future"], ahead = future, {"future": future[:, known]}
+    if series is not None:
+        frame = frame.rename_axis("ds").reset_index().assign(unique_id=series)
+    expected = forecaster.predict(data=frame, level=[80, 95], **ahead)
+    expected = expected.drop(columns=["ds", "unique_id"], errors="ignore")
+    return given, expected.to_numpy().reshape(4, -1, 5)
+
+
 @pytest.fixture(scope="session")
 def oscillators():
     """A causal classifier, one that reads backwards, too, and a regressor."""
@@ -102,5 +158,10 @@ def oscillators():
 def estimators():
     """The functions above."""
     return SimpleNamespace(
-        cases=cases, classifier=classifier, regressor=regressor, forecaster=forecaster
+        cases=cases,
+        classifier=classifier,
+        regressor=regressor,
+        forecaster=forecaster,
+        forecaster_on_base=forecaster_on_base,
+        drawn_window=drawn_window,
     )

@@ -143,6 +143,31 @@ def test_forecasts_equal_the_library(estimators, tmp_path, known):
     np.testing.assert_allclose(steps, expected, atol=TOLERANCE * np.abs(expected).max())
 
 
+ENDS = ("forecast", "lo_80", "hi_80", "lo_95", "hi_95")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"known": (1,)},
+        pytest.param({"normalize": "none", "logarithm": True}, marks=integration),
+        pytest.param({"normalize": "deviation", "trend": False}, marks=integration),
+        pytest.param({"normalize": "difference"}, marks=integration),
+    ],
+    ids=["known variables", "logarithm", "deviation", "difference"],
+)
+def test_forecasts_on_their_base_equal_the_library(estimators, tmp_path, options):
+    forecaster = estimators.forecaster_on_base(**options)
+    written = write(forecaster, tmp_path / "model.onnx")
+    assert "whole windows" in written.notes[0]
+    (model,) = map(session, written.files)
+    for seed, steps in ((0, 16), (1, 16), (2, 9), (3, 20)):  # of 20 steps, the last 16 are read
+        given, expected = estimators.drawn_window(forecaster, seed, steps)
+        found = ask(model, **{name: x[None] for name, x in given.items()})
+        answers = np.stack([found[name][0] for name in ENDS], axis=-1)
+        np.testing.assert_allclose(answers, expected, rtol=TOLERANCE)
+
+
 @pytest.mark.parametrize("kind", ["causal", "both ways", "numbers"])
 def test_untrained_oscillators_equal_the_library(estimators, oscillators, tmp_path, kind):
     estimator = oscillators[kind]

@@ -38,6 +38,14 @@ def test_a_stream_of_oscillators_that_read_backwards(oscillators, tmp_path):
         write(oscillators["both ways"], tmp_path / "model.h")
 
 
+def test_several_series_without_a_choice(estimators, tmp_path):
+    forecaster = estimators.forecaster_on_base(series=2)
+    with pytest.raises(ValueError, match=r"knows 2 series, .* such as 's0'"):
+        write(forecaster, tmp_path / "model.h")
+    with pytest.raises(ValueError, match="series is 's9', expected one of the fit: s0, s1"):
+        write(forecaster, tmp_path / "model.h", series="s9")
+
+
 def test_other_paths_and_options(oscillators, tmp_path):
     with pytest.raises(ValueError, match=re.escape("expected a suffix among .onnx, .h")):
         write(oscillators["causal"], tmp_path / "model.bin")
@@ -45,5 +53,7 @@ def test_other_paths_and_options(oscillators, tmp_path):
         write(oscillators["causal"], tmp_path / "model.onnx", int8=True)
     with pytest.raises(ValueError, match="loses accuracy"):
         write(oscillators["causal"], tmp_path / "model.h", int8=True)
+    with pytest.raises(ValueError, match="series is 'a', expected"):
+        write(oscillators["causal"], tmp_path / "model.h", series="a")
     with pytest.raises(NotFittedError):
         write(LinOSSClassifier(), tmp_path / "model.onnx")

@@ -33,9 +33,23 @@ def test_forecasts(estimators, tmp_path):
     series = np.swapaxes(estimators.cases(8, 2, 16), 1, 2)
     future = np.full((2, 4, 2), np.nan, np.float32)
     future[:, :, 1] = 0.5
-    found = read(tmp_path / "model.stablehlo").call(series, future)
+    found = read(tmp_path / "model.stablehlo").call(series, future=future)["forecast"]
     expected = [forecaster.predict(4, data=one, future=future[0][:, 1:]) for one in series]
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.integration
+def test_forecasts_on_their_base(estimators, tmp_path):
+    forecaster = estimators.forecaster_on_base((1,))
+    write(forecaster, tmp_path / "model.stablehlo")
+    function = read(tmp_path / "model.stablehlo")
+    for steps in (16, 9):
+        given, expected = estimators.drawn_window(forecaster, steps, steps)
+        with jax.enable_x64(True):
+            given = {name: x[None] for name, x in given.items()}
+            found = function.call(given.pop("samples"), **given)
+        ends = [found[name][0] for name in ("forecast", "lo_80", "hi_80", "lo_95", "hi_95")]
+        np.testing.assert_allclose(np.stack(ends, axis=-1), expected, rtol=1e-5)
 
 
 @pytest.mark.integration

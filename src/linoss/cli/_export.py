@@ -17,20 +17,28 @@ def export(
         Path, typer.Argument(metavar="FILE", help="A path that ends in .onnx, .h or .stablehlo.")
     ],
     int8: Annotated[bool, typer.Option("--int8", help="C: weights of matrices in 8 bits.")] = False,
+    series: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Forecasts: of several series, the one whose trend and seasons are written.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write a run as ONNX, C or StableHLO, for other programs.
 
     model.onnx takes whole sequences, and model_step.onnx, beside it, one sample at a time; model.h
     with model_weights.c is C99 that allocates nothing; model.stablehlo is read by jax.export.
-    Scaling, missing values and class names are included.
+    Scaling, missing values and class names are included; of a forecaster also trend, seasons, the
+    linear answer and intervals, for which all formats read whole windows and their times.
     """
     import linoss.estimators
     from linoss.export import write
 
     estimator: Any = linoss.estimators.load(run)
     names = None if estimator.task == "forecasting" else read_column_names(run).channels
-    written = write(estimator, file, names=names, int8=int8)
+    written = write(estimator, file, names=names, int8=int8, series=series)
     sizes = {path: path.stat().st_size for path in written.files}
     if json:
         record: dict[str, Any] = {"files": {str(path): size for path, size in sizes.items()}}
@@ -45,4 +53,4 @@ def export(
         show_line(f"Note: {note}")
     if written.ram is not None:
         show_line(f"Flash: {written.flash:,} bytes of constants, beside the code")
-        show_line(f"RAM: {written.ram:,} bytes for each stream")
+        show_line(f"RAM: {written.ram:,} bytes of state")

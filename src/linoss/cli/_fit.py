@@ -2,6 +2,8 @@
 
 import shlex
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -30,6 +32,7 @@ from linoss.cli._sources import check_there, read_labelled_cases, read_tables
 
 if TYPE_CHECKING:
     from linoss.cli._data_report import About
+    from linoss.training import Watcher
 
 
 @options.with_settings(options.settings())
@@ -65,6 +68,14 @@ def fit(
             "settings of the model are those of that run unless given.",
         ),
     ] = None,
+    watch: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Keep the progress of the training: as a line of JSON each in a file that ends in "
+            ".jsonl, as events of TensorBoard in a directory otherwise. Repeat it for both.",
+        ),
+    ] = None,
     json: options.Json = False,
     label: options.Label = None,
     id: options.Id = None,
@@ -92,6 +103,8 @@ def fit(
         task = _named_task(task)
         chosen = named or options.chosen_model(task, [*parameters, *asked])
         options.record(chosen, task, {**asked, **parameters}, roles)
+        if watch and chosen == "oscillators":
+            raise typer.BadParameter("--watch is for models that are trained, not for oscillators")
     if coordinator is None:
         check_there(data)
     options.refuse_foreign(parameters)
@@ -108,6 +121,7 @@ def fit(
             if not machines.speaks:
                 parameters["verbose"] = 0
             how = {"resume": resume, "json": json, "speaks": machines.speaks, "start": start}
+            how["watch"] = watch if machines.speaks and watch else ()
             fitted(data, out, model, task, roles, parameters, **how)  # pyright: ignore[reportArgumentType]
     except KeyboardInterrupt:
         say(_interrupted(data, out))
@@ -199,6 +213,7 @@ def fitted(
     json: bool,
     speaks: bool = True,
     start: Path | None = None,
+    watch: Sequence[Path] = (),
 ) -> None:
     """Read, train, score, report; with several processes, only one scores and reports."""
     import linoss.estimators
@@ -216,12 +231,25 @@ def fitted(
     if model == "oscillators":
         estimator.fit(training).save(out)
     else:
-        further = {} if start is None else {"start_from": start}
-        estimator.fit(training, directory=out, resume=resume, **further)
+        further: dict[str, Any] = {} if start is None else {"start_from": start}
+        with _watchers(watch) as watcher:
+            further["on_progress"] = watcher
+            estimator.fit(training, directory=out, resume=resume, **further)
     if speaks:
         score, forecasts = score_of(estimator, task, training, test)
         about = About(data, training, score, answered=test, seconds=time.monotonic() - begun)
         finish(estimator, out, score, forecasts, about, json=json)
+
+
+@contextmanager
+def _watchers(paths: Sequence[Path]) -> "Iterator[Watcher | None]":
+    """One watcher that keeps a training's progress in all of these; None without any."""
+    from linoss.training import JsonLines, TensorBoard, together
+
+    with ExitStack() as files:
+        kinds = [JsonLines if path.suffix == ".jsonl" else TensorBoard for path in paths]
+        made = [files.enter_context(kind(at)) for kind, at in zip(kinds, paths, strict=True)]
+        yield together(*made) if made else None
 
 
 def finish(

@@ -70,7 +70,7 @@ def _unknown(forecaster: Any, percent: float) -> str | None:
             f"expected at most {calibration.highest:g}, the widest interval that was learned; fit "
             f"with levels={[*forecaster.levels, percent]}"
         )
-    needed, seen = round(2 / (1 - percent / 100)), calibration.windows * forecaster.horizon
+    needed, seen = calibration.needs(percent), calibration.seen
     if seen < needed:
         return (
             f"which takes {needed} held-out steps to calibrate, but there are {seen}; fit a longer "

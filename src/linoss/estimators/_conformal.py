@@ -11,7 +11,7 @@ Sample paths are the errors of held-out windows along the whole horizon, in the 
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ _SCORES = 200  # that a quantile is taken of, at least, where there are so many
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """What held-out windows say of a trained model's quantiles."""
+
+    narrowest: ClassVar[float] = _NARROWEST
 
     levels: tuple[float, ...]
     """Of the quantiles."""
@@ -116,6 +118,16 @@ class Calibration:
     def highest(self) -> float:
         """The widest level that is calibrated, in percent."""
         return 100 * (2 * self.levels[-1] - 1)
+
+    @property
+    def seen(self) -> int:
+        """Number of held-out steps."""
+        return self.windows * len(self.share)
+
+    @staticmethod
+    def needs(percent: float) -> int:
+        """Number of held-out steps that an interval takes to calibrate."""
+        return round(2 / (1 - percent / 100))
 
     # ---- Files ----
 

@@ -11,7 +11,7 @@ absolute errors, by least squares with weights 1 / |error|, again and again.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -79,6 +79,9 @@ class Clock:
 @dataclass(frozen=True, eq=False)
 class Seasons:
     """The fitted trend and seasons of one series."""
+
+    products_of: ClassVar[int] = _PRODUCTS
+    flattening: ClassVar[float] = _FLATTENING
 
     clock: Clock
     start: float

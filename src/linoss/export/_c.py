@@ -1,16 +1,16 @@
-"""A program as C99: a header with one function for a sample, and a file of weights.
+"""A program as C99: a header with one function, for a sample or a window, and a file of weights.
 
 Nothing is allocated: a state, of which the caller has one for each stream, holds all that changes.
 Terms that live at different times share the numbers of its field `work`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from linoss.export._program import OPERATIONS, Node, Part, Program, Term
+from linoss.export._program import OPERATIONS, Node, Part, Program, Term, WholeWindow
 
 
 @dataclass(frozen=True)
@@ -28,28 +28,23 @@ class CFiles:
 def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
     """C for a program. All names in it begin with `name`, as does the file of weights.
 
-    With `int8`, each row of a matrix is rounded to 255 levels.
+    With `int8`, each row of a model's matrices is rounded to 255 levels.
     """
-    if program.backwards is not None:
-        raise ValueError(
-            "causal is False: some oscillators read sequences backwards, which a stream cannot do; "
-            "fit with causal=True"
-        )
     if int8 and program.precise:
         raise ValueError(
             "int8 is True, but there are untrained oscillators, whose readout loses accuracy when "
             "it is rounded; leave it out"
         )
-    constants = _Constants(name, int8)
-    work = _Work()
-    targets = {state: f"state->{state}" for state in program.states}
-    lines = [
-        *_Writer(program.forwards, constants, work).lines(targets),
-        *_Writer(program.answer, constants, work).lines({"answer": "answer"}),
-    ]
-    states = "".join(f"    float {state}[{size}];\n" for state, size in program.states.items())
-    width = max(work.size, 1)
-    ram = 4 * (sum(program.states.values()) + width)
+    whole = program.window is not None and not program.streams
+    if not whole:
+        program.refuse_step()
+    constants, work = _Constants(name, int8), _Work()
+    if program.window is not None and whole:
+        arrays, function = _forecast(program, program.window, name, constants, work)
+    else:
+        arrays, function = _step(program, name, constants, work)
+    arrays["work"] = max(work.size, 1)
+    flash, ram = constants.bytes + function.pop("more"), 4 * sum(arrays.values())
     labels = ""
     if program.classes:
         labels = f"extern const char *const {name}_classes[{len(program.classes)}];\n"
@@ -58,39 +53,26 @@ def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
         guard=f"{name.upper()}_H",
         task=program.task,
         channels=program.channels,
-        answers=program.out_size,
-        states=states,
-        work=width,
+        states="".join(f"    float {state}[{size}];\n" for state, size in arrays.items()),
         constants=constants.declarations,
         labels=labels,
-        ahead=", int ahead" if program.horizon else "",
-        ahead_text=_AHEAD.format(horizon=program.horizon) if program.horizon else "",
-        body="".join(f"    {line}\n" for line in lines),
-        flash=constants.bytes,
+        flash=flash,
         ram=ram,
+        **function,
     )
     text = [f'#include "{name}.h"\n', constants.definitions]
     if program.classes:
         words = ", ".join(_quoted(label) for label in program.classes)
         text.append(f"const char *const {name}_classes[{len(program.classes)}] = {{{words}}};\n")
-    return CFiles(header, "\n".join(text), constants.bytes, ram)
+    return CFiles(header, "\n".join(text), flash, ram)
 
-
-_AHEAD = """
- * With ahead = 1 the step is one of the {horizon} to forecast: NaN in sample for what is not known.
- * Forecast from a copy of the state."""
 
 _HEADER = """\
-/* {name}: {task}, one sample at a time. Written by linoss.
+/* {name}: {task}, {what}. Written by linoss.
  *
  * {flash} bytes of constants, {ram} bytes of state.
  *
- *     static {name}_state state;              all 0: before the first sample
- *     float answer[{name}_ANSWERS];
- *     {name}_step(&state, sample, answer);
- *
- * sample has {name}_CHANNELS numbers, NaN for those that are missing. answer is that for all
- * samples so far.{ahead_text}
+{usage}
  * Do not compile with -ffast-math, which takes NaN for a number.
  */
 #ifndef {guard}
@@ -102,20 +84,203 @@ _HEADER = """\
 
 #define {name}_CHANNELS {channels}
 #define {name}_ANSWERS {answers}
-
+{defined}
 typedef struct {{
-{states}    float work[{work}];
-}} {name}_state;
+{states}}} {name}_state;
 
 {constants}{labels}
+{code}
+#endif
+"""
+
+# ---- One sample ----
+
+_STEP_USAGE = """\
+ *     static {name}_state state;              all 0: before the first sample
+ *     float answer[{name}_ANSWERS];
+ *     {name}_step(&state, sample, answer);
+ *
+ * sample has {name}_CHANNELS numbers, NaN for those that are missing. answer is that for all
+ * samples so far.{ahead}"""
+
+_AHEAD = """
+ * With ahead = 1 the step is one of the {horizon} to forecast: NaN in sample for what is not known.
+ * Forecast from a copy of the state."""
+
+_STEP = """\
 static inline void {name}_reset({name}_state *state) {{ memset(state, 0, sizeof *state); }}
 
 static inline void {name}_step({name}_state *state, const float *sample, float *answer{ahead}) {{
     float *const w = state->work;
 {body}}}
-
-#endif
 """
+
+
+def _step(
+    program: Program, name: str, constants: "_Constants", work: "_Work"
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """The state's arrays, and what is particular to a function of one sample."""
+    lines = [
+        *_Writer(program.forwards, constants, work).lines(),
+        *_Writer(program.answer.only("answer"), constants, work).lines({"answer": "answer"}),
+    ]
+    ahead = _AHEAD.format(horizon=program.horizon) if program.horizon else ""
+    parameter = ", int ahead" if program.horizon else ""
+    return dict(program.states), {
+        "more": 0,
+        "what": "one sample at a time",
+        "usage": _STEP_USAGE.format(name=name, ahead=ahead),
+        "answers": program.out_size,
+        "defined": "",
+        "code": _STEP.format(name=name, ahead=parameter, body=_indented(lines, 1)),
+    }
+
+
+# ---- A whole window ----
+
+_FORECAST_USAGE = """\
+ *     static {name}_state state;
+ *     float answers[{name}_HORIZON][{name}_ANSWERS];
+ *     {name}_forecast(&state, samples, steps{usage}, answers[0]);
+ *
+ * samples are the last steps, {name}_CHANNELS numbers each, NaN for those that are missing; at most
+ * {past} steps are read.{more}
+ * Of each step ahead answers have, one number for each variable: {order}."""
+
+_TIMES = """
+ * times has those of all steps, then of the {horizon} ahead, in the unit of the fit: {unit}."""
+
+_FUTURE = """
+ * future has the steps ahead, as samples; NaN for what is not known in advance."""
+
+_FORECAST = """\
+static inline void {name}_forecast(
+    {name}_state *state, const float *samples, int steps{parameters}, float *answers) {{
+    float *const w = state->work;
+    memset(state, 0, sizeof *state);
+    if (steps > {past}) {{
+{skip}        steps = {past};
+    }}
+{survey}    for (int n = 0; n < steps + {horizon}; ++n) {{
+        const int ahead = n >= steps, h = n - steps;
+        const float *sample = ahead ? {future} : samples + n * {channels};
+{forwards}        if (!ahead) {{
+{seen}            continue;
+        }}
+        (void)h;
+{answer}    }}
+}}
+"""
+
+_MOMENT = """\
+static inline void {name}_moment(float *moment, double time) {{
+    static const double frequencies[] = {{{frequencies}}};
+    moment[0] = (float)((time - {start}) / {span});
+    for (int i = 0; i < {size}; ++i) {{
+        const double turns = time * frequencies[i];
+        moment[1 + i] = (float)(turns - floor(turns));
+    }}
+}}
+
+"""
+
+
+def _forecast(
+    program: Program, window: WholeWindow, name: str, constants: "_Constants", work: "_Work"
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """The state's arrays, and what is particular to a function of a whole window."""
+    arrays, sizes = dict(program.states), (program.channels, program.horizon, program.out_size)
+    channels, horizon, targets = sizes
+    parameters, usage, more, moment, code = "", "", "", [], ""
+    skip = [f"samples += (steps - {window.past}) * {channels};"]
+    if window.clock is not None:
+        clock = window.clock
+        arrays["moment"] = clock.size
+        moment = [f"{name}_moment(state->moment, times[n]);"]
+        skip.append(f"times += steps - {window.past};")
+        parameters, usage = ", const double *times", ", times"
+        more = _TIMES.format(horizon=horizon, unit=clock.unit)
+        code = _MOMENT.format(
+            name=name,
+            frequencies=", ".join(f"{x:.17g}" for x in clock.frequencies) or "0",
+            start=f"{clock.start:.17g}",
+            span=f"{clock.span:.17g}",
+            size=len(clock.frequencies),
+        )
+    future, begin = f"future + h * {channels}", []
+    if program.known:
+        parameters, usage = f"{parameters}, const float *future", f"{usage}, future"
+        more += _FUTURE
+    else:
+        arrays["unknown"], future = channels, "state->unknown"
+        begin = [_loop(channels, "state->unknown[i] = NAN;")]
+    if window.survey is not None:
+        arrays |= {key: term.size for key, term in window.survey.outputs.items()}
+        begin += [
+            "for (int n = 0; n < steps; ++n) {",
+            f"    const float *sample = samples + n * {channels};",
+            *(f"    {line}" for line in moment + _Writer(window.survey, constants, work).lines()),
+            "}",
+        ]
+    seen, first = _linear(window, arrays, constants, targets)
+    outputs = ["answer", *(key for key in program.answer.outputs if key != "answer")]
+    places = {key: f"(answers + {i * targets})" for i, key in enumerate(outputs)}
+    tables = {
+        key: f"({constants.floats(x)} + h * {x.shape[1]})" for key, x in window.tables.items()
+    }
+    forwards = moment + _Writer(program.forwards, constants, work).lines()
+    answer = first + _Writer(program.answer, constants, work, tables).lines(places)
+    answer.append(f"answers += {name}_ANSWERS;")
+    text = _FORECAST.format(
+        name=name, parameters=parameters, past=window.past, horizon=horizon, channels=channels,
+        future=future, skip=_indented(skip, 2), survey=_indented(begin, 1),
+        forwards=_indented(forwards, 2), seen=_indented(seen, 3), answer=_indented(answer, 2),
+    )  # fmt: skip
+    order = ", ".join(["forecast", *outputs[1:]])
+    return arrays, {
+        "more": 0 if window.clock is None else 8 * len(window.clock.frequencies),
+        "what": "whole windows",
+        "usage": _FORECAST_USAGE.format(
+            name=name, usage=usage, past=window.past, more=more, order=order
+        ),
+        "answers": targets * len(outputs),
+        "defined": f"#define {name}_HORIZON {horizon}\n",
+        "code": code + text,
+    }
+
+
+def _linear(
+    window: WholeWindow, arrays: dict[str, int], constants: "_Constants", targets: int
+) -> tuple[list[str], list[str]]:
+    """Lines that gather the features of a linear answer, and that make it."""
+    count = len(window.direct)
+    if not count:
+        return [], []
+    arrays |= {"means": count, "first": targets}
+    lengths = np.bincount(window.blocks)
+    block, share = constants.indices(window.blocks), constants.floats(1 / lengths[window.blocks])
+    weights = constants.floats(window.direct.T)
+    seen = [
+        "const int lag = steps - 1 - n;",
+        f"for (int i = 0; i < {targets}; ++i)",
+        f"    state->means[{block}[lag] * {targets} + i] += state->relative[i] * {share}[lag];",
+    ]
+    first = [
+        f"for (int i = 0; i < {targets}; ++i) {{",
+        "    state->first[i] = 0.0f;",
+        f"    for (int j = 0; j < {count}; ++j)",
+        f"        state->first[i] += state->means[j]"
+        f" * {weights}[(h * {targets} + i) * {count} + j];",
+        "}",
+    ]
+    return seen, first
+
+
+def _indented(lines: Iterable[str], depth: int) -> str:
+    return "".join(f"{'    ' * depth}{line}\n" for line in lines)
+
+
+# ---- Constants, places and lines ----
 
 
 class _Constants:
@@ -211,18 +376,24 @@ class _Work:
 class _Writer:
     """Writes the lines of a part."""
 
-    def __init__(self, part: Part, constants: _Constants, work: _Work):
+    def __init__(
+        self,
+        part: Part,
+        constants: _Constants,
+        work: _Work,
+        places: Mapping[str, str] | None = None,
+    ):
         self._part, self._constants, self._work = part, constants, work
         self._places = {name: f"state->{name}" for name in part.inputs}
-        self._places |= {"sample": "sample", "ahead": "&ahead"}
+        self._places |= {"sample": "sample", "ahead": "&ahead", **(places or {})}
         self._held: dict[str, int] = {}
         self._last: dict[str, int] = {}
         for i, node in enumerate(part.nodes):
             self._last |= {term.name: i for term in node.inputs}
         self._last |= {term.name: len(part.nodes) for term in part.outputs.values()}
 
-    def lines(self, targets: dict[str, str]) -> list[str]:
-        """All nodes, and where their outputs go."""
+    def lines(self, targets: Mapping[str, str] | None = None) -> list[str]:
+        """All nodes, and where their outputs go; by default to states of their names."""
         found = []
         for i, node in enumerate(self._part.nodes):
             output, single = node.output, node.operation in OPERATIONS
@@ -234,7 +405,8 @@ class _Writer:
             found += self._single(node) if single else self._vector(node)
             self._free(ending)
         for name, term in self._part.outputs.items():
-            found.append(f"memcpy({targets[name]}, {self._at(term)}, {term.size} * sizeof(float));")
+            target = f"state->{name}" if targets is None else targets[name]
+            found.append(f"memcpy({target}, {self._at(term)}, {term.size} * sizeof(float));")
         self._free(node.output for node in self._part.nodes)
         return found
 
@@ -261,7 +433,7 @@ class _Writer:
         y, n = self._at(node.output), node.output.size
         x, size = self._at(node.inputs[0]), node.inputs[0].size
         if node.operation == "matmul":
-            return self._matmul(node.details["weight"], x, y)
+            return self._matmul(x, y, **node.details)
         if node.operation == "sum":
             return [f"*{y} = 0.0f;", _loop(size, f"*{y} += {x}[i];")]
         if node.operation == "softmax":
@@ -285,9 +457,9 @@ class _Writer:
             start += term.size
         return lines
 
-    def _matmul(self, weight: np.ndarray, x: str, y: str) -> list[str]:
+    def _matmul(self, x: str, y: str, weight: np.ndarray, exact: bool) -> list[str]:
         rows, columns = weight.shape
-        if self._constants.int8:
+        if self._constants.int8 and not exact:
             levels, scale = self._constants.rounded(weight)
             matrix, factor = levels, f" * {scale}[i]"
         else:

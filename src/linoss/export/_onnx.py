@@ -1,12 +1,13 @@
 """A program as ONNX: a graph of whole sequences, and one of a single sample."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from linoss._extras import optional
-from linoss.export._program import OPERATIONS, Part, Program, Term
+from linoss.export._program import OPERATIONS, Moments, Part, Program, Term, WholeWindow
 
 _OPSET, _IR = 17, 8
 _ANSWERS = {
@@ -20,26 +21,23 @@ def whole_sequence(program: Program) -> bytes:
     """`samples` (batch, time, channels) to answers, by ONNX `Scan`."""
     graph = _Graph(program)
     samples = graph.given("samples", ["batch", "time", program.channels])
-    graph.node("Shape", [samples], "shape")
-    graph.node("Gather", ["shape", graph.integers([0])], "batch")
-    scanned = samples
-    if program.horizon:
-        scanned = _with_steps_ahead(graph, program, samples)
-    scanned = graph.in_precision(scanned, "scanned")
+    if program.window is not None:
+        _forecasts(graph, program.window, samples)
+        return graph.model("whole windows")
+    graph.size_of(samples, 0, "batch")
+    scanned = graph.in_precision(samples, "scanned")
     states: dict[str, str] = {}
     for part in (program.forwards, program.backwards):
         if part is not None:
-            states |= _scan(graph, program, part, scanned)
+            way = int(part is program.backwards)
+            states |= _scan(graph, part, {"sample": scanned}, {}, program.steps, way)
     if program.steps:
-        start = -program.horizon if program.horizon else program.every - 1
-        bounds = [graph.integers([x]) for x in (start, np.iinfo(np.int64).max, 1, program.every)]
         states = {
-            name: graph.node("Slice", [f"{name}_each", *bounds], f"{name}_chosen")
+            name: graph.rows(f"{name}_each", f"{name}_chosen", program.every - 1, program.every)
             for name in program.steps
         }
     found = graph.part(program.answer, states)["answer"]
-    shape = ["batch", *([program.horizon or "answers"] if program.steps else []), program.out_size]
-    graph.answer(found, shape)
+    graph.answer(found, ["batch", *(["answers"] if program.steps else []), program.out_size])
     return graph.model("whole sequences")
 
 
@@ -48,19 +46,15 @@ def step(program: Program) -> bytes:
 
     States are inputs of their names, which begin at 0, and outputs `next_...`.
     """
-    if program.backwards is not None:
-        raise ValueError(
-            "causal is False: some oscillators read sequences backwards, which a step cannot do; "
-            "fit with causal=True"
-        )
-    graph = _Graph(program)
+    program.refuse_step()
+    graph, answer = _Graph(program), program.answer.only("answer")
     given = {"sample": graph.in_precision(graph.given("sample", ["batch", program.channels]), "s")}
     if program.horizon:
         given["ahead"] = graph.given("ahead", ["batch", 1])
     for name, size in program.states.items():
         given[name] = graph.given(name, ["batch", size], graph.kind)
     after = graph.part(program.forwards, given)
-    graph.answer(graph.part(program.answer, after)["answer"], ["batch", program.out_size])
+    graph.answer(graph.part(answer, after)["answer"], ["batch", program.out_size])
     for name, size in program.states.items():
         graph.node("Identity", [after[name]], f"next_{name}")
         graph.result(f"next_{name}", ["batch", size], graph.kind)
@@ -106,6 +100,28 @@ class _Graph:
 
     def integers(self, values: Any) -> str:
         return self.weight(np.asarray(values, np.int64))
+
+    def size_of(self, name: str, axis: int, output: str) -> str:
+        """A size, as a vector of one number."""
+        self.node("Shape", [name], f"{output}_shape")
+        return self.node("Gather", [f"{output}_shape", self.integers([axis])], output)
+
+    def filled(
+        self, sizes: Sequence[str | int], value: float, output: str, kind: Any = np.float32
+    ) -> str:
+        """One number everywhere; sizes are numbers or names."""
+        names = [x if isinstance(x, str) else self.integers([x]) for x in sizes]
+        shape = self.node("Concat", names, f"{output}_sizes", axis=0)
+        number = self.onnx.numpy_helper.from_array(np.full(1, value, kind))
+        return self.node("ConstantOfShape", [shape], output, value=number)
+
+    def rows(
+        self, name: str, output: str, start: int, every: int = 1, stop: int | None = None
+    ) -> str:
+        """Some steps of what has them as its second axis."""
+        end = np.iinfo(np.int64).max if stop is None else stop
+        bounds = [self.integers([x]) for x in (start, end, 1, every)]
+        return self.node("Slice", [name, *bounds], output)
 
     def in_precision(self, name: str, output: str) -> str:
         """In the numbers that the program computes with."""
@@ -185,57 +201,108 @@ class _Graph:
         return model.SerializeToString()
 
 
-def _scan(graph: _Graph, program: Program, part: Part, scanned: str) -> dict[str, str]:
-    """The states after all samples; those of each step, if asked for, are called `..._each`."""
-    body = _Graph(program, graph)
+def _scan(
+    graph: _Graph,
+    part: Part,
+    rows: dict[str, str],
+    around: dict[str, str],
+    steps: Sequence[str] = (),
+    backwards: int = 0,
+) -> dict[str, str]:
+    """The states after all rows `(batch, time, size)`; those asked for at each step are called
+    `..._each`. `around` are inputs of the part that stay as they are."""
+    body = _Graph(graph.program, graph)
     given = {name: body.given(f"{name}_before", None, body.kind) for name in part.outputs}
-    given["sample"] = body.given(f"{part.label}_sample", None, body.kind)
-    axes, inputs = [1], [scanned]
-    if program.horizon:
-        given["ahead"] = body.given("ahead_of", None)
-        axes, inputs = [1, 0], [scanned, "ahead"]
+    given |= around
+    given |= {name: body.given(f"{part.label}_{name}", None, body.kind) for name in rows}
     for name, found in body.part(part, given).items():
         body.result(body.node("Identity", [found], f"{name}_after"), None, body.kind)
-    for name in program.steps:
+    for name in steps:
         found = body.node("Identity", [f"{name}_after"], f"{name}_now")
         body.result(found, None, body.kind)
-    begin = []
-    for name, term in part.outputs.items():
-        shape = graph.node(
-            "Concat", ["batch", graph.integers([term.size])], f"{name}_shape", axis=0
-        )
-        zero = graph.onnx.numpy_helper.from_array(np.zeros(1, graph.dtype))
-        begin.append(graph.node("ConstantOfShape", [shape], f"{name}_begin", value=zero))
+    begin = [
+        graph.filled(["batch", term.size], 0.0, f"{name}_begin", graph.dtype)
+        for name, term in part.outputs.items()
+    ]
     outputs = {name: f"{name}_end" for name in part.outputs}
     node = graph.onnx.helper.make_node(
         "Scan",
-        [*begin, *inputs],
-        [*outputs.values(), *(f"{name}_each" for name in program.steps)],
+        [*begin, *rows.values()],
+        [*outputs.values(), *(f"{name}_each" for name in steps)],
         body=body.body(f"{part.label}_step"),
-        num_scan_inputs=len(inputs),
-        scan_input_axes=axes,
-        scan_input_directions=[int(part is program.backwards)] * len(inputs),
-        **({"scan_output_axes": [1] * len(program.steps)} if program.steps else {}),
+        num_scan_inputs=len(rows),
+        scan_input_axes=[1] * len(rows),
+        scan_input_directions=[backwards] * len(rows),
+        **({"scan_output_axes": [1] * len(steps)} if steps else {}),
     )
     graph.nodes.append(node)
     return outputs
 
 
-def _with_steps_ahead(graph: _Graph, program: Program, samples: str) -> str:
-    """The samples and the steps ahead; `ahead` is 1 at these."""
-    sizes = [graph.integers([x]) for x in (program.horizon, program.channels)]
+def _forecasts(graph: _Graph, window: WholeWindow, samples: str) -> None:
+    """The forecast, and both ends of intervals, as outputs."""
+    program = graph.program
+    horizon = program.horizon
+    batch, past = graph.size_of(samples, 0, "batch"), graph.rows(samples, "past", -window.past)
     if program.known:
-        future = graph.given("future", ["batch", program.horizon, program.channels])
+        future = graph.given("future", ["batch", horizon, program.channels])
     else:
-        shape = graph.node("Concat", ["batch", *sizes], "future_shape", axis=0)
-        unknown = graph.onnx.numpy_helper.from_array(np.full(1, np.nan, np.float32))
-        future = graph.node("ConstantOfShape", [shape], "future", value=unknown)
-    time = graph.node("Gather", ["shape", graph.integers([1])], "time")
+        future = graph.filled([batch, horizon, program.channels], np.nan, "future")
+    before = graph.filled([batch, graph.size_of(past, 1, "steps"), 1], 0.0, "before_now")
+    after = graph.filled([batch, horizon, 1], 1.0, "after_now")
+    rows = {
+        "sample": graph.node("Concat", [past, future], "all_samples", axis=1),
+        "ahead": graph.node("Concat", [before, after], "ahead", axis=1),
+    }
+    if window.clock is not None:
+        rows["moment"] = _moments(graph, window.clock, window.past + horizon)
+    around: dict[str, str] = {}
+    if window.survey is not None:
+        seen = {name: graph.rows(x, f"{name}_seen", 0, stop=-horizon) for name, x in rows.items()}
+        around = _scan(graph, window.survey, seen, {})
+    linear = ("relative",) if len(window.blocks) else ()
+    steps = (*program.steps, *linear)
+    _scan(graph, program.forwards, rows, around, steps)
+    rows |= {name: f"{name}_each" for name in steps}
+    given = {name: graph.rows(x, f"{name}_chosen", -horizon) for name, x in rows.items()}
     one = graph.integers([1])
-    parts = []
-    for count, value in ((time, 0.0), (sizes[0], 1.0)):
-        shape = graph.node("Concat", [count, one], f"flag_shape{value:.0f}", axis=0)
-        flag = graph.onnx.numpy_helper.from_array(np.full(1, value, np.float32))
-        parts.append(graph.node("ConstantOfShape", [shape], f"flag{value:.0f}", value=flag))
-    graph.node("Concat", parts, "ahead", axis=0)
-    return graph.node("Concat", [samples, future], "all_samples", axis=1)
+    given |= {name: graph.node("Unsqueeze", [x, one], f"{name}_w") for name, x in around.items()}
+    given |= {name: graph.weight(x.astype(np.float32)) for name, x in window.tables.items()}
+    if linear:
+        given["first"] = _first(graph, window, batch)
+    found = graph.part(program.answer, given)
+    shape = ["batch", horizon, program.out_size]
+    graph.answer(found.pop("answer"), shape)
+    for name, x in found.items():
+        graph.node("Identity", [x], graph.result(name, shape))
+
+
+def _moments(graph: _Graph, clock: Moments, most: int) -> str:
+    """(batch, steps, size) of the input `times`, computed in double precision."""
+    proto, last = graph.onnx.TensorProto, graph.integers([2])
+    times = graph.given("times", ["batch", "time_and_horizon"], proto.DOUBLE)
+    times = graph.node("Unsqueeze", [graph.rows(times, "some_times", -most), last], "each_time")
+    numbers = [graph.weight(np.atleast_1d(x)) for x in (clock.start, clock.span)]
+    since = graph.node("Sub", [times, numbers[0]], "since")
+    parts = [graph.node("Div", [since, numbers[1]], "place_in_time")]
+    if len(clock.frequencies):
+        turns = graph.node("Mul", [times, graph.weight(clock.frequencies)], "turns")
+        whole = graph.node("Floor", [turns], "whole_turns")
+        parts.append(graph.node("Sub", [turns, whole], "phases"))
+    both = graph.node("Concat", parts, "moment_double", axis=2)
+    return graph.node("Cast", [both], "moments", to=proto.FLOAT)
+
+
+def _first(graph: _Graph, window: WholeWindow, batch: str) -> str:
+    """The linear answer (batch, horizon, targets) from the end of the window."""
+    targets = graph.program.out_size
+    seen = graph.rows("relative_each", "relative_seen", 0, stop=-graph.program.horizon)
+    empty = graph.filled([batch, window.past, targets], 0.0, "relative_empty")
+    padded = graph.node("Concat", [empty, seen], "relative_padded", axis=1)
+    whole = graph.rows(padded, "relative_whole", -window.past)
+    lags, weights = (graph.weight(x.astype(np.float32)) for x in (window.lags, window.direct))
+    means = graph.node("MatMul", [lags, whole], "features_of")
+    flat = graph.node("Reshape", [means, graph.integers([0, -1])], "features_flat")
+    answers = graph.node("MatMul", [flat, weights], "first_flat")
+    shape = graph.integers([0, graph.program.horizon, targets])
+    return graph.node("Reshape", [answers, shape], "first")

@@ -36,6 +36,8 @@ OPERATIONS = {
     "exp": Operation("Exp", "expf({0})", jnp.exp),
     "log": Operation("Log", "logf({0})", jnp.log),
     "sqrt": Operation("Sqrt", "sqrtf({0})", jnp.sqrt),
+    "sin": Operation("Sin", "sinf({0})", jnp.sin),
+    "cos": Operation("Cos", "cosf({0})", jnp.cos),
     "tanh": Operation("Tanh", "tanhf({0})", jnp.tanh),
     "erf": Operation("Erf", "erff({0})", jax.lax.erf),
     "sigmoid": Operation("Sigmoid", "1.0f / (1.0f + expf(-{0}))", jax.nn.sigmoid),
@@ -118,10 +120,10 @@ class Part:
         self.nodes.append(Node(operation, tuple(inputs), output, details))
         return output
 
-    def matmul(self, weight: Any, x: Term) -> Term:
-        """W x."""
+    def matmul(self, weight: Any, x: Term, *, exact: bool = False) -> Term:
+        """W x; `exact` if W must not be rounded to bytes."""
         weight = np.asarray(weight, np.float64)
-        return self.node("matmul", (x,), len(weight), weight=weight)
+        return self.node("matmul", (x,), len(weight), weight=weight, exact=exact)
 
     def affine(self, weight: Any, x: Term, bias: Any) -> Term:
         """W x + b."""
@@ -145,6 +147,62 @@ class Part:
     def take(self, x: Term, places: np.ndarray) -> Term:
         """Numbers of a term at some places."""
         return self.node("take", (x,), len(places), places=np.asarray(places, np.int64))
+
+    def only(self, *names: str) -> "Part":
+        """What is needed for some of the outputs."""
+        found = Part(self.label)
+        found.outputs = {name: self.outputs[name] for name in names}
+        needed = {term.name for term in found.outputs.values()}
+        for node in reversed(self.nodes):
+            if node.output.name in needed:
+                needed |= {term.name for term in node.inputs}
+                found.nodes.insert(0, node)
+        found.inputs = {name: term for name, term in self.inputs.items() if name in needed}
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """How a time becomes a `moment`: its place in the data of the fit, 0 to 1, and phases.
+
+    A phase is how much of a turn is done at some frequency. Times need double precision.
+    """
+
+    unit: str
+    """Of times, in words."""
+    start: float
+    span: float
+    frequencies: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Numbers of a moment."""
+        return 1 + len(self.frequencies)
+
+
+@dataclass(frozen=True, eq=False)
+class WholeWindow:
+    """What a forecaster does with a whole window, beside its model."""
+
+    past: int
+    """Steps that are read, at most."""
+    clock: Moments | None
+    """Makes `moment` of a time; None if no part has it as an input."""
+    survey: Part | None
+    """From `sample`, `moment` and states to states. It is run over the window first; other parts
+    have these states as inputs."""
+    blocks: np.ndarray
+    """(past,): of each lag the block whose mean is a feature. `relative` is averaged."""
+    direct: np.ndarray
+    """(blocks * targets, horizon * targets): from features to `first`, an input of the answer."""
+    tables: dict[str, np.ndarray]
+    """(horizon, size): inputs of the answer that differ from step to step ahead."""
+
+    @property
+    def lags(self) -> np.ndarray:
+        """(blocks, past): how much of each row of a whole window is in each feature."""
+        share = (np.arange(self.blocks.max(initial=-1) + 1)[:, None] == self.blocks).astype(float)
+        return share[:, ::-1] / share.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +233,27 @@ class Program:
     """Labels, in the order of the probabilities."""
     names: tuple[str, ...] = ()
     """Of channels."""
+    window: WholeWindow | None = None
+    """In forecasting."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether an answer needs nothing but states and one sample after another."""
+        needed = {*self.forwards.inputs, *self.answer.only("answer").inputs}
+        return self.backwards is None and needed <= {*self.states, "sample", "ahead"}
+
+    def refuse_step(self) -> None:
+        """Raise if it does not stream."""
+        if self.backwards is not None:
+            raise ValueError(
+                "causal is False: some oscillators read sequences backwards, which a step cannot "
+                "do; fit with causal=True"
+            )
+        if not self.streams:
+            raise ValueError(
+                "the forecaster stands on trend, seasons and a linear answer, which read whole "
+                "windows; fit with base=False (--no-base)"
+            )
 
     @property
     def out_size(self) -> int:

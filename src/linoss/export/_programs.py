@@ -1,6 +1,8 @@
 """From a fitted estimator, of whatever kind, to its program."""
 
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from linoss.export._program import Part, Program, Term
 from linoss.export._trained import add_trained
 from linoss.export._untrained import add_untrained
+from linoss.export._windows import window_of
 
 
 def _together(
@@ -48,12 +51,35 @@ def _sum(terms: list[Term]) -> Term:
     return total
 
 
-def program_of(estimator: Any, names: Sequence[Any] | None = None) -> Program:
+def _of_one_series(estimator: Any, series: Any) -> Any:
+    """A forecaster with trend and seasons of one of its series only."""
+    foundation = getattr(estimator, "foundation_", None)
+    names = [] if foundation is None else [str(name) for name in foundation.adjustment.ids or ()]
+    if series is not None and str(series) not in names:
+        known = ", ".join(names[:5]) or "none, for it has no names of series"
+        raise ValueError(f"series is {series!r}, expected one of the fit: {known}")
+    if foundation is None:
+        return estimator
+    adjustment = foundation.adjustment
+    if series is None and len(names) > 1 and estimator.base:
+        raise ValueError(
+            f"the forecaster knows {len(names)} series, each with a trend and seasons of its own; "
+            f"choose one by series= (--series), such as {names[0]!r}"
+        )
+    place = 0 if series is None else names.index(str(series))
+    one = {"seasons": [adjustment.seasons[place]], "deviation": adjustment.deviation[[place]]}
+    estimator = copy(estimator)
+    estimator.foundation_ = replace(foundation, adjustment=replace(adjustment, ids=None, **one))
+    return estimator
+
+
+def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any = None) -> Program:
     """The program of a fitted estimator; `names` are those of its channels.
 
     What has no program raises a `ValueError` that says why.
     """
     check_is_fitted(estimator)
+    estimator = _of_one_series(estimator, series)
     members = estimator.members_
     forwards, backwards, answer = Part("f"), Part("b"), Part("a")
     with jax.enable_x64(False):
@@ -71,10 +97,11 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None) -> Program:
         backwards=backwards if backwards.nodes else None,
         answer=answer,
         precise="oscillators" in members,
-        steps=tuple(answer.inputs) if horizon or every else (),
+        steps=tuple(name for name in answer.inputs if name in states) if horizon or every else (),
         every=every or 1,
         horizon=horizon or 0,
         known=tuple(getattr(estimator, "known_", ())),
         classes=() if classes is None else tuple(classes.tolist()),
         names=tuple(str(name) for name in names or ()),
+        window=window_of(estimator) if horizon else None,
     )

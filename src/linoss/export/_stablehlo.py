@@ -1,6 +1,6 @@
 """A program in JAX, and as StableHLO with any number of sequences of any length."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -8,54 +8,98 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
-from linoss.export._program import OPERATIONS, Part, Program, Term
+from linoss.export._program import OPERATIONS, Part, Program, Term, WholeWindow
 
 
 def stablehlo(program: Program) -> bytes:
     """A function of samples `(batch, time, channels)`, as `jax.export.deserialize` reads it.
 
-    With variables that are known in advance it takes a second argument, `future`, of shape
-    `(batch, horizon, channels)`.
+    That of a forecaster returns a dict of the forecast and both ends of intervals. Where it has
+    them, further arguments are `future`, with variables known in advance, of shape `(batch,
+    horizon, channels)`, and `times`, in double precision, of shape `(batch, time + horizon)`.
     """
-    batch, time = jax.export.symbolic_shape("batch, time")
-    shapes = [(batch, time, program.channels)]
-    if program.known:
-        shapes.append((batch, program.horizon, program.channels))
-    with jax.enable_x64(program.precise):
-        arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-        function = jax.jit(lambda *given: run_program(program, *given))
+    window, given = program.window, {}
+    limits = [] if window is None else [f"time <= {window.past}"]
+    batch, time = jax.export.symbolic_shape("batch, time", constraints=limits)
+    timed = window is not None and window.clock is not None
+    with jax.enable_x64(program.precise or timed):
+        samples = jax.ShapeDtypeStruct((batch, time, program.channels), jnp.float32)
+        if program.known:
+            shape = (batch, program.horizon, program.channels)
+            given["future"] = jax.ShapeDtypeStruct(shape, jnp.float32)
+        if timed:
+            given["times"] = jax.ShapeDtypeStruct((batch, time + program.horizon), jnp.float64)
+        function = jax.jit(lambda samples, **given: run_program(program, samples, **given))
         exported = jax.export.export(function, platforms=("cpu", "cuda", "rocm", "tpu"))
-        return bytes(exported(*arguments).serialize())
+        return bytes(exported(samples, **given).serialize())
 
 
-def run_program(program: Program, samples: Any, future: Any = None) -> Any:
+def run_program(program: Program, samples: Any, future: Any = None, times: Any = None) -> Any:
     """The answers of a program for whole sequences `(batch, time, channels)`, in JAX."""
     dtype = jnp.float64 if program.precise else jnp.float32
-    batch = samples.shape[0]
-    if program.horizon:
-        if future is None:
-            future = jnp.full((batch, program.horizon, program.channels), jnp.nan, samples.dtype)
-        samples = jnp.concatenate([samples, future], axis=1)
-    time = samples.shape[1]
-    ahead = (jnp.arange(time) >= time - program.horizon).astype(dtype)[:, None]
-    states, steps = {}, {}
+    if program.window is not None:
+        return _forecasts(program, program.window, samples, future, times)
+    states, steps, rows = {}, {}, {"sample": samples.astype(dtype)}
     for part in (program.forwards, program.backwards):
-        if part is None:
-            continue
-        begin = {name: jnp.zeros((batch, term.size), dtype) for name, term in part.outputs.items()}
-
-        def step(states: Any, given: Any, part: Part = part) -> Any:
-            sample, ahead = given
-            after = run_part(part, {**states, "sample": sample, "ahead": ahead}, dtype)
-            return after, {name: after[name] for name in program.steps}
-
-        scanned = (jnp.moveaxis(samples, 1, 0).astype(dtype), ahead)
-        after, steps = jax.lax.scan(step, begin, scanned, reverse=part is program.backwards)
-        states |= after
+        if part is not None:
+            reverse = part is program.backwards
+            after, steps = _scanned(part, rows, {}, program.steps, reverse=reverse)
+            states |= after
     if program.steps:
-        start = time - program.horizon if program.horizon else program.every - 1
-        states = {n: jnp.moveaxis(x[start :: program.every], 0, 1) for n, x in steps.items()}
+        states = {name: x[:, program.every - 1 :: program.every] for name, x in steps.items()}
     return run_part(program.answer, states, dtype)["answer"].astype(jnp.float32)
+
+
+def _scanned(
+    part: Part,
+    rows: dict[str, Any],
+    around: dict[str, Any],
+    steps: Sequence[str] = (),
+    *,
+    reverse: bool = False,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The states after all rows `(batch, time, size)`, and some of them at each step."""
+    batch, dtype = rows["sample"].shape[0], rows["sample"].dtype
+    begin = {name: jnp.zeros((batch, term.size), dtype) for name, term in part.outputs.items()}
+
+    def step(states: Any, row: Any) -> Any:
+        after = run_part(part, {**around, **states, **row}, dtype)
+        return after, {name: after[name] for name in steps}
+
+    over = {name: jnp.moveaxis(x, 1, 0) for name, x in rows.items()}
+    after, each = jax.lax.scan(step, begin, over, reverse=reverse)
+    return after, {name: jnp.moveaxis(x, 0, 1) for name, x in each.items()}
+
+
+def _forecasts(program: Program, window: WholeWindow, samples: Any, future: Any, times: Any) -> Any:
+    """The forecast, and both ends of intervals, by name."""
+    (batch, past, channels), horizon = samples.shape, program.horizon
+    if future is None:
+        future = jnp.full((batch, horizon, channels), jnp.nan, samples.dtype)
+    ahead = jnp.concatenate([jnp.zeros((batch, past, 1)), jnp.ones((batch, horizon, 1))], axis=1)
+    rows = {"sample": jnp.concatenate([samples, future], axis=1), "ahead": ahead}
+    if window.clock is not None:
+        turns = times[..., None] * window.clock.frequencies
+        place = (times[..., None] - window.clock.start) / window.clock.span
+        rows["moment"] = jnp.concatenate([place, turns - jnp.floor(turns)], axis=2)
+    rows = {name: x.astype(jnp.float32) for name, x in rows.items()}
+    around = {}
+    if window.survey is not None:
+        seen = {name: x[:, :past] for name, x in rows.items()}
+        around, _ = _scanned(window.survey, seen, {})
+    linear = ("relative",) if len(window.blocks) else ()
+    _, steps = _scanned(program.forwards, rows, around, (*program.steps, *linear))
+    given = {name: x[:, past:] for name, x in (rows | steps).items()}
+    given |= {name: x[:, None] for name, x in around.items()}
+    given |= {name: jnp.asarray(x, jnp.float32) for name, x in window.tables.items()}
+    if linear:
+        relative = steps["relative"][:, :past]
+        lags = jnp.asarray(window.lags, jnp.float32)[:, window.past - past :]
+        features = jnp.einsum("bp,npv->nbv", lags, relative).reshape(batch, -1)
+        first = features @ jnp.asarray(window.direct, jnp.float32)
+        given["first"] = first.reshape(batch, horizon, -1)
+    found = run_part(program.answer, given, jnp.float32)
+    return {"forecast" if name == "answer" else name: x for name, x in found.items()}
 
 
 def run_part(part: Part, given: Mapping[str, Any], dtype: Any) -> dict[str, Any]:
@@ -80,7 +124,7 @@ def _joined(dtype: Any, *terms: Any) -> Any:
 
 
 _VECTORS: dict[str, Callable[..., Any]] = {
-    "matmul": lambda dtype, x, weight: x @ jnp.asarray(weight.T, dtype),
+    "matmul": lambda dtype, x, weight, exact: x @ jnp.asarray(weight.T, dtype),
     "sum": lambda dtype, x: jnp.sum(x, axis=-1, keepdims=True),
     "softmax": lambda dtype, x: jax.nn.softmax(x, axis=-1),
     "join": _joined,

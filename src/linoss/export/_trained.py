@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from linoss.export._program import Part, Term
+from linoss.export._windows import forecasts, read
 from linoss.nn import LinOSS
 from linoss.training import Inputs
 
@@ -43,8 +44,9 @@ def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, lab
     """Add a model of a fitted classifier, regressor or forecaster; returns its answer."""
     refuse(estimator)
     head: Any = model.head
-    ahead = head.horizon is not None
-    u, present, whole = _inputs(forwards, estimator.inputs_, label, ahead=ahead)
+    ahead, inputs = head.horizon is not None, estimator.inputs_
+    sample = read(forwards, estimator) if ahead else forwards.input("sample", inputs.channels)
+    u, present, whole = _inputs(sample, inputs, label, ahead=ahead)
     walk = _Walk(forwards, label, present, whole, model.config.gaps == "move")
     hidden = forwards.affine(model.encoder.weight, u, model.encoder.bias)
     for i, block in enumerate(model.blocks, 1):
@@ -58,14 +60,13 @@ def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, lab
         forwards.outputs[f"{label}features"] = hidden
         pooled = answer.input(f"{label}features", hidden.size)
     objective = estimator.objective_
-    rows = slice(None)
-    if objective.task == "forecasting":  # of the quantiles of each variable, the median
-        rows = slice(len(objective.levels) // 2, None, len(objective.levels))
     assert decoder.bias is not None
-    found = answer.affine(decoder.weight[rows], pooled, decoder.bias[rows])
+    found = answer.affine(decoder.weight, pooled, decoder.bias)
     found = answer.apply("tanh", found) if squash else found
     if objective.task == "classification":
         return answer.softmax(found)
+    if objective.task == "forecasting":
+        return forecasts(answer, estimator, found)
     scaling = objective.scaling
     return found if scaling is None else found * scaling.deviation + scaling.mean
 
@@ -73,12 +74,7 @@ def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, lab
 def refuse(estimator: Any) -> None:
     """Raise for a model that has no such form."""
     config = estimator.model_.config
-    if getattr(estimator, "base", False):
-        raise ValueError(
-            "the forecaster stands on trend, seasons and a linear answer, of which an exported "
-            "model knows nothing; fit it with base=False (--no-base)"
-        )
-    if estimator.timed_:
+    if estimator.inputs_.interval is not None:
         raise ValueError(
             "the model reads irregular times, whose steps differ from sample to sample; only "
             "models of regular samples are exported"
@@ -95,10 +91,10 @@ def refuse(estimator: Any) -> None:
 
 
 def _inputs(
-    part: Part, inputs: Inputs, label: str, *, ahead: bool
+    sample: Term, inputs: Inputs, label: str, *, ahead: bool
 ) -> tuple[Term, Term, Term | None]:
     """What the model reads, whether there is any of it, and whether a patch is whole."""
-    sample = part.input("sample", inputs.channels)
+    part = sample.part
     missing = part.apply("isnan", sample)
     scaling = inputs.scaling
     scaled = sample if scaling is None else (sample - scaling.mean) / scaling.deviation

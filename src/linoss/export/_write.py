@@ -35,12 +35,14 @@ def write(
     *,
     names: Sequence[Any] | None = None,
     int8: bool = False,
+    series: Any = None,
 ) -> Written:
     """Write a fitted estimator as ONNX, C or StableHLO, by the suffix of `path`.
 
-    Scaling, missing values, the time channel and class names are included. Values are single
-    precision; NaN means missing. At a sample without any value, trained models move on without
-    force, or skip it (`gaps` of their settings), and untrained oscillators skip it.
+    Scaling, missing values, the time channel and class names are included, and of a forecaster all
+    parts that it stands on. Values are single precision; NaN means missing. At a sample without any
+    value, trained models move on without force, or skip it (`gaps` of their settings), and
+    untrained oscillators skip it.
 
     **Arguments:**
 
@@ -49,6 +51,7 @@ def write(
       time; `model.h`, beside which `model_weights.c` is written; or `model.stablehlo`.
     - `names`: those of the channels, for ONNX.
     - `int8`: C: weights of matrices in 8 bits.
+    - `series`: of a forecaster of several series, the one whose trend and seasons are written.
 
     Raises a `ValueError` for what cannot be exported.
 
@@ -71,7 +74,7 @@ def write(
         raise ValueError(f"{path}: expected a suffix among {', '.join(SUFFIXES)}")
     if int8 and path.suffix != ".h":
         raise ValueError(f"int8 is True, but {path} is not C, expected a path that ends in .h")
-    program = program_of(estimator, names)
+    program = program_of(estimator, names, series)
     contents, notes, sizes = {path: b""}, [], {}
     if path.suffix == ".onnx":
         contents[path] = _onnx.whole_sequence(program)
