@@ -33,16 +33,31 @@ def short_series() -> dict[str, tuple[Table, int, int]]:
     from sktime import datasets
 
     found = {}
-    for name, load, horizon in (
-        ("Airline", datasets.load_airline, 12),
-        ("PBS", datasets.load_PBS_dataset, 12),
-        ("Shampoo", datasets.load_shampoo_sales, 6),
-        ("Lynx", datasets.load_lynx, 6),
+    for name, load, horizon, season in (
+        ("Airline", datasets.load_airline, 12, 12),
+        ("PBS", datasets.load_PBS_dataset, 12, 12),
+        ("Shampoo", datasets.load_shampoo_sales, 6, 12),
+        ("Lynx", datasets.load_lynx, 6, 1),
+        ("Solar", datasets.load_solar, 24, 48),
     ):
         values: Any = load()
-        frame = pandas.DataFrame({"y": values.to_numpy(float)}, index=values.index.to_timestamp())
-        found[name] = (table(frame), horizon, 1 if name == "Lynx" else 12)
+        dated = isinstance(values.index, pandas.DatetimeIndex)
+        index = values.index.tz_localize(None) if dated else values.index.to_timestamp()
+        found[name] = (_dated(values.to_numpy(float), index), horizon, season)
+    folder = Path(datasets.__file__).parent / "data"
+    killed = pandas.read_csv(folder / "seatbelts" / "seatbelts.csv").iloc[:, 1]
+    changes = pandas.read_csv(folder / "Uschange" / "Uschange.csv")["Consumption"]
+    for name, values, start, step, horizon, season in (
+        ("Seatbelts", killed, "1969-01", "MS", 12, 12),
+        ("Consumption", changes, "1970-01", "QS", 8, 4),
+    ):
+        index = pandas.date_range(start, periods=len(values), freq=step)
+        found[name] = (_dated(values.to_numpy(float), index), horizon, season)
     return found
+
+
+def _dated(values: np.ndarray, index: Any) -> Table:
+    return table(pandas.DataFrame({"y": values}, index=index))
 
 
 def generated() -> dict[str, tuple[Table, int, int]]:

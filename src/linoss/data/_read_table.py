@@ -7,9 +7,10 @@ variable.
 **Long**: a row is a time of one series. A column named `unique_id` (or `id`, `case`, `case_id`)
 says of which, a column of times when. `y` is the first variable; every other column is one more.
 
-Rows are sorted by time within a series. Times are whole numbers or dates, by a regular step; a gap
-becomes missing samples, and two samples at one time are refused. Dates with a time zone are kept in
-UTC.
+Rows are sorted by time within a series. Times are numbers or dates, and each series has a step of
+its own. A gap in a regular step becomes missing samples; a series without a regular step, or with
+gaps for more than half of it, keeps the times that it has. Two samples at one time are refused.
+Dates with a time zone are kept in UTC.
 """
 
 import os
@@ -178,13 +179,13 @@ def _build(
             f"expected one of {', '.join(TIME_NAMES)}"
         )
     columns.refuse_infinite()
-    times = np.arange(len(columns.numbers)) if time_name is None else _whole(columns, time_name)
+    times = np.arange(len(columns.numbers)) if time_name is None else _times(columns, time_name)
     ids, codes = _series(columns, id_name)
     order = np.lexsort((times, codes))
     target = named(columns.number_names, ("y",)) if id_name is not None else None
     places = np.argsort([name != target for name in columns.number_names], kind="stable")
     ends = np.cumsum(np.bincount(codes))
-    series, index = [], []
+    series, index, steps = [], [], []
     for code, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         rows = order[start:end]
         title = "" if ids is None else f", series {shown(ids[code])}"
@@ -200,6 +201,7 @@ def _build(
         )
         index.append(filled[0])
         series.append(filled[1])
+        steps.append(filled[2])
     names = tuple((spelled or {}).get(n, n) for n in (columns.number_names[i] for i in places))
     return Table(
         series,
@@ -211,6 +213,7 @@ def _build(
         id_name=id_name,
         in_index=ids is None and (in_index or not time_name),
         timezone=timezone,
+        steps=None if all(step is None for step in steps) else tuple(steps),
     )
 
 
@@ -231,15 +234,16 @@ def _series(columns: Columns, id_name: str | None) -> tuple[tuple[Any, ...] | No
     return tuple(known), np.array(codes)
 
 
-def _whole(columns: Columns, time_name: str) -> np.ndarray:
+def _times(columns: Columns, time_name: str) -> np.ndarray:
+    """Dates, whole numbers where all are, or fractions."""
     times = time_column(columns, time_name)
-    if times.dtype.kind != "f":
+    if times.dtype.kind != "f" or (times % 1 != 0).any():
         return times
-    wrong = (times % 1 != 0) | (np.abs(times) > 2**53)
+    wrong = np.abs(times) > 2**53
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
             f"{columns.where(row)}, column {shown(time_name)}: found {times[row]}, expected dates "
-            "or whole numbers; number the samples, or leave the column out"
+            "or smaller numbers; number the samples, or leave the column out"
         )
     return times.astype(np.int64)

@@ -64,10 +64,14 @@ class Adjustment:
         """What changes nothing."""
         targets = tuple(i for i in range(len(data.names)) if i not in known)
         count, clock = len(data.series), Clock("steps", 1.0)
-        flat = Seasons(clock, 0.0, 1.0, False, (), False, np.zeros((1 + len(known), len(targets))))
+        zeros = np.zeros((1 + len(known), len(targets)))
+        flat = [
+            Seasons(clock, clock.usual(index), 0.0, 1.0, False, (), False, zeros)
+            for index in data.index
+        ]
         numbers = np.ones((count, len(targets))), np.zeros((len(known), len(targets)))
         logarithm = (False,) * len(targets)
-        return cls(clock, logarithm, False, targets, known, data.ids, [flat] * count, *numbers)
+        return cls(clock, logarithm, False, targets, known, data.ids, flat, *numbers)
 
     @property
     def changes(self) -> bool:
@@ -112,6 +116,10 @@ class Adjustment:
             else:
                 found.append(self._of_one(data.series[i], data.index[i]))
         return found
+
+    def times(self, where: tuple[Seasons, np.ndarray], index: np.ndarray) -> np.ndarray:
+        """(time,): times in usual steps of the series."""
+        return self.clock.numbers(index) / where[0].step
 
     def apply(
         self,
@@ -197,10 +205,13 @@ class Adjustment:
         seasons = []
         for each, coefficients in zip(facts["seasons"], table, strict=True):
             counts = tuple(int(c) for c in each["counts"])
+            if not float(each["step"]) > 0:
+                raise ValueError(f"the step of a series is {each['step']!r}, expected more than 0")
             if len(counts) != len(clock.periods) or not all(0 <= c <= 1000 for c in counts):
                 raise ValueError("the harmonics do not fit the periods")
             made = Seasons(
                 clock,
+                float(each["step"]),
                 float(each["start"]),
                 float(each["span"]),
                 bool(each["trend"]),

@@ -116,6 +116,9 @@ class Foundation:
             min_past=1,
             normalize=self.normalize,
             first=self.direct,
+            times=[
+                self.adjustment.times(*each) for each in zip(places, data.index, strict=True)
+            ],
             **more,
         )
 
@@ -262,18 +265,7 @@ def _some(data: Table) -> Table:
     if data.ids is None or len(data.series) <= _SERIES:
         return data
     kept = np.linspace(0, len(data.series) - 1, _SERIES).astype(int)
-    return subset(data, kept)
-
-
-def subset(data: Table, kept: Iterable[int]) -> Table:
-    """Some of the series of a table."""
-    chosen = list(kept)
-    return replace(
-        data,
-        series=[data.series[i] for i in chosen],
-        index=[data.index[i] for i in chosen],
-        ids=None if data.ids is None else tuple(data.ids[i] for i in chosen),
-    )
+    return data.pick(kept)
 
 
 def divide(
@@ -317,7 +309,7 @@ def divisions(
 
 def cut(data: Table, kept: Iterable[int], rows: list[slice]) -> Table:
     """Some rows of some of the series of a table."""
-    chosen = subset(data, kept)
+    chosen = data.pick(kept)
     return replace(
         chosen,
         series=[array[row] for array, row in zip(chosen.series, rows, strict=True)],
