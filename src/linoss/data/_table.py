@@ -1,7 +1,7 @@
 """Time series for forecasting, and the continuation of their index."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -45,6 +45,8 @@ class Table:
     """Whether times are the index of a wide frame, not a column."""
     timezone: Any = None
     """The time zone that dates had."""
+    static: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
+    """What is constant in each series, such as its region: name to numbers or texts."""
     steps: tuple[Any, ...] | None = None
     """Of each series the median step, None for a regular one; None if all are regular."""
 
@@ -76,6 +78,7 @@ class Table:
             series=[self.series[i] for i in chosen],
             index=[self.index[i] for i in chosen],
             ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
+            static={name: tuple(all_[i] for i in chosen) for name, all_ in self.static.items()},
             steps=None if self.steps is None else tuple(self.steps[i] for i in chosen),
         )
 

@@ -6,7 +6,7 @@ the sine and cosine of the calendar's periods.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from linoss.data import DataError, Table
 from linoss.estimators._known import known_mean
 from linoss.estimators._seasons import Clock, Seasons
+from linoss.estimators._statics import Statics
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,7 @@ class Adjustment:
     """(series, targets)"""
     effects: np.ndarray
     """(known, targets): the deviation of what each known variable adds, the mean over series."""
+    statics: Statics = field(default_factory=Statics)
 
     @classmethod
     def fit(
@@ -46,7 +48,8 @@ class Adjustment:
     ) -> "Adjustment":
         """Fit to all series of a table."""
         targets = tuple(i for i in range(len(data.names)) if i not in known)
-        made = cls(clock, logarithm, trend, targets, known, data.ids, (), np.ones(0), np.ones(0))
+        empty = (), np.ones(0), np.ones(0)
+        made = cls(clock, logarithm, trend, targets, known, data.ids, *empty, Statics.of(data))
         seasons, deviations, effects = [], [], []
         for values, index in zip(data.series, data.index, strict=True):
             fitted, deviation = made._of_one(values, index)
@@ -71,7 +74,8 @@ class Adjustment:
         ]
         numbers = np.ones((count, len(targets))), np.zeros((len(known), len(targets)))
         logarithm = (False,) * len(targets)
-        return cls(clock, logarithm, False, targets, known, data.ids, flat, *numbers)
+        statics = Statics.of(data)
+        return cls(clock, logarithm, False, targets, known, data.ids, flat, *numbers, statics)
 
     @property
     def changes(self) -> bool:
@@ -87,7 +91,8 @@ class Adjustment:
     @property
     def channels(self) -> int:
         """Channels of adjusted series."""
-        return len(self.targets) + len(self.known) + 2 * len(self.clock.periods)
+        own = len(self.targets) + len(self.known)
+        return own + 2 * len(self.clock.periods) + self.statics.channels
 
     @property
     def known_channels(self) -> tuple[int, ...]:
@@ -126,15 +131,17 @@ class Adjustment:
         where: tuple[Seasons, np.ndarray],
         values: np.ndarray,
         index: np.ndarray,
+        static: np.ndarray,
     ) -> np.ndarray:
-        """(time, channels): variables in their order, targets adjusted, then the calendar."""
+        """(time, channels): variables in their order, targets adjusted, calendar, what is static."""
         seasons, deviation = where
         known = values[:, list(self.known)]
         rest = self.transform(values[:, list(self.targets)]) - seasons(index, known)
         calendar = self.clock.channels(index) if self.clock.periods else np.zeros((len(index), 0))
         adjusted = values.astype(np.float64)
         adjusted[:, list(self.targets)] = rest / deviation
-        return np.concatenate([adjusted, calendar], axis=1)
+        constant = np.broadcast_to(static, (len(index), len(static)))
+        return np.concatenate([adjusted, calendar, constant], axis=1)
 
     def undo(self, deviation: np.ndarray, adjusted: np.ndarray, expected: np.ndarray) -> np.ndarray:
         """Values (time, targets, ...) of adjusted ones where e(t) is `expected`.
@@ -160,6 +167,7 @@ class Adjustment:
             "logarithm": list(self.logarithm),
             "trend": self.trend,
             "seasons": [each.facts() for each in self.seasons],
+            "static": self.statics.facts(),
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -233,6 +241,7 @@ class Adjustment:
             seasons,
             deviation,
             effects,
+            Statics.restored(facts["static"]),
         )
 
 

@@ -68,9 +68,15 @@ def context_facts(context: Table) -> dict[str, Any]:
         "in_index": context.in_index,
         "index": np.concatenate(context.index).dtype.str,
         "timezone": None if context.timezone is None else str(context.timezone),
+        "static": [[name, *_static(values)] for name, values in context.static.items()],
         "steps": None if context.steps is None else [_plain(step) for step in context.steps],
         "lengths": [len(array) for array in context.series],
     }
+
+
+def _static(values: tuple[Any, ...]) -> list[Any]:
+    """Values without NaN."""
+    return [None if value != value else value for value in values]
 
 
 def _plain(step: Any) -> int | float | None:
@@ -115,6 +121,10 @@ def restored_context(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Ta
         id_name=facts["id_name"],
         in_index=facts["in_index"],
         timezone=facts["timezone"],
+        static={
+            name: tuple(np.nan if value is None else value for value in values)
+            for name, *values in facts["static"]
+        },
         steps=None
         if steps is None
         else tuple(None if s is None else np.array(s).astype(unit)[()] for s in steps),

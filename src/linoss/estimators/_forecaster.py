@@ -95,7 +95,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         **Arguments:**
 
         - `data`: an array `(time, variables)`, a wide pandas frame (a column for each variable), a
-          long one (`unique_id`, `ds`, `y`, and variables known in advance), or
+          long one (`unique_id`, `ds`, `y`, variables known in advance, static features), or
           [`linoss.data.Table`][]. NaN means missing. An array has no times, so that a season of it
           is only known from the past that a window has.
         - `y`: None; what to forecast are the variables of `data`.
@@ -112,7 +112,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
                 "be forecast is a column of data"
             )
         levels = quantile_levels(self.levels)
-        data = data if isinstance(data, Table) else table(data)
+        data = self._read(data)
         self.names_ = data.names
         known = self.known_in_advance
         known = [known] if isinstance(known, str) else known
@@ -492,8 +492,18 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             )
         return self.past
 
+    def _read(self, data: Any) -> Table:
+        if not isinstance(data, Table):
+            return table(data, static=self.static)
+        if list(data.static) != list(self.static):
+            raise DataError(
+                f"static is {list(self.static)}, but data is a table that was read with "
+                f"{list(data.static)}; name them in table(..., static=...)"
+            )
+        return data
+
     def _table(self, data: Any) -> Table:
-        data = data if isinstance(data, Table) else table(data)
+        data = self._read(data)
         if data.names != self.names_:
             raise DataError(
                 f"data has the variables {list(data.names)}, expected {list(self.names_)}, "

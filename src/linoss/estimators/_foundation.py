@@ -103,10 +103,10 @@ class Foundation:
 
     def windows(self, data: Table, **more: Any) -> Windows:
         """The windows of a table, adjusted."""
-        places = self.adjustment.place(data)
+        places, static = self.adjustment.place(data), self.adjustment.statics(data)
         series = [
             self.adjustment.apply(*each)
-            for each in zip(places, data.series, data.index, strict=True)
+            for each in zip(places, data.series, data.index, static, strict=True)
         ]
         return Windows(
             series,
