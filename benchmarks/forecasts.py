@@ -205,7 +205,7 @@ def main() -> None:
     )
     parser.add_argument("--horizon", type=int, nargs="*", default=WEATHER_HORIZONS)
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--windows", type=int, default=8)
+    parser.add_argument("--windows", type=int, default=4)
     parser.add_argument("--only", nargs="*", help="names of sets")
     asked = parser.parse_args()
     options = {**SMALL, "steps": asked.steps}

@@ -1,7 +1,7 @@
 """What is taken off series before a model reads them, and put back on its forecasts.
 
-Of each variable y of a series the model sees z = (f(y) - e(t)) / d: f is the identity or the
-logarithm, e trend and seasons, d the deviation of f(y) - e(t). After the variables come, for dates,
+Of each variable y of a series the model sees z = (f(y) - e(t)) / d(t): f is the identity or the
+logarithm, e trend and seasons, d the deviation of f(y) - e(t), which may have seasons, too. After the variables come, for dates,
 the sine and cosine of the calendar's periods.
 """
 
@@ -31,10 +31,12 @@ class Adjustment:
     seasons: Sequence[Seasons]
     """Of each series."""
     deviation: np.ndarray
-    """(series, targets)"""
+    """(series, targets), of which seasons have a spread."""
     effects: np.ndarray
     """(known, targets): the deviation of what each known variable adds, the mean over series."""
     statics: Statics = field(default_factory=Statics)
+    seasonal: bool = True
+    """Whether there are seasons."""
 
     @classmethod
     def fit(
@@ -45,11 +47,13 @@ class Adjustment:
         *,
         logarithm: tuple[bool, ...],
         trend: bool,
+        seasonal: bool = True,
     ) -> "Adjustment":
         """Fit to all series of a table."""
         targets = tuple(i for i in range(len(data.names)) if i not in known)
         empty = (), np.ones(0), np.ones(0)
-        made = cls(clock, logarithm, trend, targets, known, data.ids, *empty, Statics.of(data))
+        more = (*empty, Statics.of(data), seasonal)
+        made = cls(clock, logarithm, trend, targets, known, data.ids, *more)
         seasons, deviations, effects = [], [], []
         for values, index in zip(data.series, data.index, strict=True):
             fitted, deviation = made._of_one(values, index)
@@ -84,8 +88,9 @@ class Adjustment:
 
     def _of_one(self, values: np.ndarray, index: np.ndarray) -> tuple[Seasons, np.ndarray]:
         known, plain = values[:, list(self.known)], self.transform(values[:, list(self.targets)])
-        fitted = Seasons.fit(self.clock, index, plain, known, trend=self.trend)
-        rest = plain - fitted(index, known)
+        how = {"trend": self.trend, "seasonal": self.seasonal}
+        fitted = Seasons.fit(self.clock, index, plain, known, **how)
+        rest = (plain - fitted(index, known)) / fitted.spread(index)
         return fitted, _deviation(rest, plain)
 
     @property
@@ -139,12 +144,12 @@ class Adjustment:
         rest = self.transform(values[:, list(self.targets)]) - seasons(index, known)
         calendar = self.clock.channels(index) if self.clock.periods else np.zeros((len(index), 0))
         adjusted = values.astype(np.float64)
-        adjusted[:, list(self.targets)] = rest / deviation
+        adjusted[:, list(self.targets)] = rest / (deviation * seasons.spread(index))
         constant = np.broadcast_to(static, (len(index), len(static)))
         return np.concatenate([adjusted, calendar, constant], axis=1)
 
     def undo(self, deviation: np.ndarray, adjusted: np.ndarray, expected: np.ndarray) -> np.ndarray:
-        """Values (time, targets, ...) of adjusted ones where e(t) is `expected`.
+        """Values (time, targets, ...) of adjusted ones where e(t) is `expected`, d(t) `deviation`.
 
         The inverse of f is monotone, so that a quantile stays one.
         """
@@ -166,6 +171,7 @@ class Adjustment:
             "periods": list(self.clock.periods),
             "logarithm": list(self.logarithm),
             "trend": self.trend,
+            "seasonal": self.seasonal,
             "seasons": [each.facts() for each in self.seasons],
             "static": self.statics.facts(),
         }
@@ -176,8 +182,14 @@ class Adjustment:
         padded = np.zeros((len(self.seasons), most, len(self.targets)))
         for i, each in enumerate(self.seasons):
             padded[i, : len(each.coefficients)] = each.coefficients
+        terms = max(len(each.spreads) for each in self.seasons)
+        spreads = np.zeros((len(self.seasons), terms, len(self.targets)))
+        for i, each in enumerate(self.seasons):
+            if len(each.spreads):
+                spreads[i, : len(each.spreads)] = each.spreads
         return {
             "adjustment.coefficients": padded,
+            "adjustment.spreads": spreads,
             "adjustment.deviation": self.deviation,
             "adjustment.effects": self.effects,
         }
@@ -208,10 +220,13 @@ class Adjustment:
         effects = arrays["adjustment.effects"]
         if effects.shape != (len(known), len(targets)):
             raise ValueError("the effects do not fit the known variables")
-        if not np.isfinite(table).all() or not (deviation > 0).all():
+        spreads = arrays["adjustment.spreads"]
+        if len(spreads) != count or spreads.shape[2:] != (len(targets),):
+            raise ValueError("the spreads do not fit the series")
+        if not np.isfinite([table.sum(), spreads.sum()]).all() or not (deviation > 0).all():
             raise ValueError("the adjustment has numbers that are not finite")
         seasons = []
-        for each, coefficients in zip(facts["seasons"], table, strict=True):
+        for each, coefficients, spread in zip(facts["seasons"], table, spreads, strict=True):
             counts = tuple(int(c) for c in each["counts"])
             if not float(each["step"]) > 0:
                 raise ValueError(f"the step of a series is {each['step']!r}, expected more than 0")
@@ -230,6 +245,11 @@ class Adjustment:
             terms = made.terms(np.zeros(1, np.int64), np.zeros((1, len(known)))).shape[1]
             if terms > len(coefficients) or coefficients.shape[1] != len(targets):
                 raise ValueError("the coefficients do not fit the seasons")
+            if spread.any():
+                terms_of_spread = made.spread_terms(np.zeros(1, np.int64)).shape[1]
+                if terms_of_spread > len(spread):
+                    raise ValueError("the spreads do not fit the seasons")
+                made = replace(made, spreads=spread[:terms_of_spread])
             seasons.append(replace(made, coefficients=coefficients[:terms]))
         return cls(
             clock,
@@ -242,6 +262,7 @@ class Adjustment:
             deviation,
             effects,
             Statics.restored(facts["static"]),
+            bool(facts["seasonal"]),
         )
 
 

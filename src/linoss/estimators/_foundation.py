@@ -20,10 +20,11 @@ from linoss.training import Normalization, Windows
 
 _SERIES = 32  # by which options are chosen, at most
 _WINDOWS = 128
-_FEWEST_WINDOWS = 4  # by which anything is chosen
+_FEWEST_WINDOWS = 2  # by which anything is chosen
 _FEW_WINDOWS = 64  # below, options are chosen on several parts of the data
 _WORTH = 0.02  # share of the error by which a further option has to do better
-_DIVISIONS = 3
+_DIVISIONS, _FEW_DIVISIONS = 3, 6  # at most; of series with very few windows
+_VERY_FEW_WINDOWS = 16
 _HELD_OUT = 0.2  # of each series
 
 
@@ -31,6 +32,7 @@ _HELD_OUT = 0.2  # of each series
 class FoundationOptions:
     """What can be chosen."""
 
+    seasonal: bool = True
     logarithm: bool = False
     trend: bool = False
     normalize: Normalization = "none"
@@ -96,7 +98,8 @@ class Foundation:
         """Trend and seasons alone."""
         targets = [i for i in range(len(data.names)) if i not in known]
         logarithm = tuple(options.logarithm and _positive(data, i) for i in targets)
-        adjustment = Adjustment.fit(data, clock, known, logarithm=logarithm, trend=options.trend)
+        how = {"trend": options.trend, "seasonal": options.seasonal}
+        adjustment = Adjustment.fit(data, clock, known, logarithm=logarithm, **how)
         return cls(adjustment, options.normalize, *sizes)
 
     # ---- Windows ----
@@ -145,9 +148,12 @@ class Foundation:
         for row, (i, end) in enumerate(zip(which.tolist(), ends.tolist(), strict=True)):
             seasons, deviation = places[i]
             if i not in cache:
-                cache = {i: seasons(data.index[i], data.series[i][:, list(self.adjustment.known)])}
-            expected = cache[i][end : end + self.horizon]
-            found[row] = self.adjustment.undo(deviation, adjusted[row], expected)
+                known = data.series[i][:, list(self.adjustment.known)]
+                spread = seasons.spread(data.index[i])
+                units = np.broadcast_to(deviation * spread, (len(known), len(deviation)))
+                cache = {i: (seasons(data.index[i], known), units)}
+            expected, units = (each[end : end + self.horizon] for each in cache[i])
+            found[row] = self.adjustment.undo(units, adjusted[row], expected)
         return found
 
     # ---- Files ----
@@ -205,10 +211,12 @@ def choose_options(
     if asked["logarithm"] is True:
         refuse_logarithm(data, targets)
     choices: dict[str, Iterable[Any]] = {
+        "seasonal": (False, True) if clock.periods else (True,),
         "logarithm": (False, True) if all(_positive(data, i) for i in targets) else (False,),
         "trend": (False, True) if clock.periods or clock.unit != "steps" else (False,),
         "normalize": ("none", "level"),
     }
+    asked = {"seasonal": "auto", **asked}
     lists = [choices[name] if asked[name] == "auto" else (asked[name],) for name in choices]
     candidates = [FoundationOptions(*each) for each in itertools.product(*lists)]
     seen = sum(_count(held_out, sizes) for _, held_out in divisions)
@@ -235,7 +243,7 @@ def _error(
 ) -> float:
     """The mean absolute error on the held-out part, in deviations of each series."""
     training, held_out = parts
-    key = (id(training), options.logarithm, options.trend)
+    key = (id(training), options.seasonal, options.logarithm, options.trend)
     if key not in cache:
         cache[key] = Foundation.without_answer(training, clock, known, sizes, options)
     bare = replace(cache[key], normalize=options.normalize)
@@ -296,14 +304,18 @@ def divisions(
 ) -> list[tuple[Table, Table]]:
     """Divisions to choose options by; of short series several, each ending before the next."""
     found: list[tuple[Table, Table]] = []
-    while len(found) < _DIVISIONS:
+    seen = 0
+    while len(found) < (_DIVISIONS if seen >= _VERY_FEW_WINDOWS else _FEW_DIVISIONS):
         training, held_out = divide(data, past, horizon, fraction)
         if held_out is None:
             break
         found.append((training, held_out))
-        if _count(held_out, (past, horizon)) >= _FEW_WINDOWS:
+        count = _count(held_out, (past, horizon))
+        if count >= _FEW_WINDOWS:
             break
-        data = training
+        seen += count
+        rows = [slice(0, -max(horizon // 2, 1)) for _ in data.series]
+        data = training if count >= _VERY_FEW_WINDOWS else cut(data, range(len(rows)), rows)
     return found
 
 

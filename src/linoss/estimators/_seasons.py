@@ -8,10 +8,13 @@ with periods P of the calendar (year, week, day) or of the data, products of the
 two most different periods (a summer's day is not a winter's), and variables x known in advance. s
 is a straight line over the data that levels off after them. Coefficients minimise the sum of
 absolute errors, by least squares with weights 1 / |error|, again and again.
+
+How far values are from that has seasons, too: winters may be less certain than summers. Where there
+are samples enough, the mean absolute error is fitted by harmonics of the same periods.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,8 @@ _SPARSEST = 16  # steps for a sample
 _MOST_SAMPLES = 10_000  # of a fit; of more, some are drawn
 _SAMPLES_OF_A_TERM = 4
 _PENALTY = 1e-4
+_SPREAD_HARMONICS, _SAMPLES_OF_A_SPREAD_TERM = 2, 100
+_LEAST_SPREAD = 0.3  # of the mean one
 _FLATTENING = 0.5  # of the span of the data, in which a trend levels off
 
 
@@ -110,10 +115,19 @@ class Seasons:
     products: bool
     coefficients: np.ndarray
     """(terms, variables)"""
+    spreads: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """(terms of spread, variables), around 1; empty if it has no seasons."""
 
     @classmethod
     def fit(
-        cls, clock: Clock, index: np.ndarray, values: np.ndarray, known: np.ndarray, *, trend: bool
+        cls,
+        clock: Clock,
+        index: np.ndarray,
+        values: np.ndarray,
+        known: np.ndarray,
+        *,
+        trend: bool,
+        seasonal: bool = True,
     ) -> "Seasons":
         """Fit `values` (time, variables) at an index, with variables `known` in advance."""
         times, step = clock.numbers(index), clock.usual(index)
@@ -126,7 +140,7 @@ class Seasons:
             wanted = _HARMONICS.get(period, _MOST_HARMONICS)
             wanted = _MOST_HARMONICS if samples <= _FEW_SAMPLES else wanted
             wanted = min(wanted, int(samples) // 2, max(left, 0) // 2)
-            counts.append(wanted if span >= 2 * period else 0)
+            counts.append(wanted if seasonal and span >= 2 * period else 0)
             left -= 2 * counts[-1]
         products = len(counts) > 1 and left >= 4 * _PRODUCTS**2
         facts = (clock, step, float(times[0]), span, trend, tuple(counts), products)
@@ -134,7 +148,39 @@ class Seasons:
         some = _some(len(index))
         terms = made.terms(index[some], known[some])
         columns = [_median_fit(terms, column) for column in values[some].T]
-        return cls(*facts, np.stack(columns, axis=1))
+        made = cls(*facts, np.stack(columns, axis=1))
+        return replace(made, spreads=made._spreads(index[some], values[some], known[some]))
+
+    def _spreads(self, index: np.ndarray, values: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Coefficients of the mean absolute error, in units of its mean."""
+        terms, variables = self.spread_terms(index), values.shape[1]
+        there = ~np.isnan(values)
+        fewest = np.count_nonzero(there, axis=0).min(initial=len(values))
+        if terms.shape[1] == 1 or fewest < _SAMPLES_OF_A_SPREAD_TERM * terms.shape[1]:
+            return np.zeros((0, variables))
+        errors, found = np.abs(values - self(index, known)), np.zeros((terms.shape[1], variables))
+        for column, kept in enumerate(there.T):
+            mean = errors[kept, column].mean()
+            found[0, column] = 1.0
+            if mean > 0:
+                found[:, column] = np.linalg.lstsq(terms[kept], errors[kept, column] / mean)[0]
+        return found
+
+    def spread_terms(self, index: np.ndarray) -> np.ndarray:
+        """(time, terms of spread)"""
+        waves = [
+            self.clock.numbers(index)[:, None] * 2 * np.pi / period * np.arange(1, count + 1)
+            for period, count in zip(self.clock.periods, self.counts, strict=True)
+            for count in [min(count, _SPREAD_HARMONICS)]
+        ]
+        angles = np.concatenate([np.zeros((len(index), 0)), *waves], axis=1)
+        return np.concatenate([np.ones((len(index), 1)), np.sin(angles), np.cos(angles)], axis=1)
+
+    def spread(self, index: np.ndarray) -> np.ndarray:
+        """(time, variables), around 1: how uncertain values are at a time; (1, 1) if always as."""
+        if not len(self.spreads):
+            return np.ones((1, 1))
+        return np.maximum(self.spread_terms(index) @ self.spreads, _LEAST_SPREAD)
 
     def terms(self, index: np.ndarray, known: np.ndarray) -> np.ndarray:
         """(time, terms): what coefficients multiply."""
