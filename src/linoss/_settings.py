@@ -439,6 +439,14 @@ class ForecasterSettings(SequenceSettings):
             option="known",
         ),
     ] = ()
+    static: Annotated[
+        Collection[Any],
+        _training(
+            "Columns with one value for each of many series, such as a region: numbers, or texts "
+            "of few kinds. They are inputs and are not forecast.",
+            other="names of columns",
+        ),
+    ] = ()
     base: Annotated[
         bool,
         _training(

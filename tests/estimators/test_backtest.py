@@ -19,7 +19,8 @@ def found():
     errors = np.array([1.0, 2, 3, 4])[:, None] * np.array([1, 10])
     forecast = truth + errors
     ends = [forecast, forecast - np.array([2.5, 100]), forecast + 5]
-    return compare(2, data, origins, np.stack(ends, axis=-1), truth - 7, [80.0]), origins
+    times, found = [np.arange(len(time))], np.stack(ends, axis=-1)
+    return compare([2], times, data, origins, found, truth - 7, [80.0]), origins
 
 
 def test_origins_are_the_last_with_a_whole_past():
@@ -74,14 +75,24 @@ def test_frames_have_a_row_for_each_variable_model_and_step(found):
 
 def test_simple_forecasts():
     past = np.array([[1.0], [2], [np.nan], [4], [5], [np.nan]])
-    made = simple_forecasts(past, 3, 2)
+    made = simple_forecasts(past, np.arange(6.0), np.arange(6.0, 9), 2)
     assert made["naive"][:, 0].tolist() == [5, 5, 5]
     assert made["seasonal naive"][:, 0].tolist() == [5, 5, 5]
     np.testing.assert_allclose(made["drift"][:, 0], 5 + 0.8 * np.array([1, 2, 3]))
     wave = np.array([1.0, 2, 3, 1, 2, 4])[:, None]
-    assert simple_forecasts(wave, 4, 3)["seasonal naive"][:, 0].tolist() == [1, 2, 4, 1]
-    assert season_error(wave, 3).tolist() == [pytest.approx(1 / 3)]
-    assert np.isnan(season_error(np.ones((5, 1)), 1)).all()
+    steps = np.arange(10.0)
+    made = simple_forecasts(wave, steps[:6], steps[6:], 3)
+    assert made["seasonal naive"][:, 0].tolist() == [1, 2, 4, 1]
+    assert season_error(wave, steps[:6], 3).tolist() == [pytest.approx(1 / 3)]
+    assert np.isnan(season_error(np.ones((5, 1)), steps[:5], 1)).all()
+
+
+def test_simple_forecasts_at_any_times():
+    before, ahead = np.array([0, 0.9, 2.1, 4, 6.0]), np.array([6.5, 8.6])
+    made = simple_forecasts(np.arange(5.0)[:, None], before, ahead, 4)
+    assert made["seasonal naive"][:, 0].tolist() == [2, 3]  # nearest to 2.5 and 4.6
+    np.testing.assert_allclose(made["drift"][:, 0], 4 + 4 / 6 * (ahead - 6))
+    assert season_error(np.arange(5.0)[:, None], before, 4).tolist() == [2.5]
 
 
 @pytest.mark.integration

@@ -4,6 +4,7 @@ import numpy as np
 import pandas
 import pytest
 
+import linoss.data
 from linoss import LinOSSForecaster
 from linoss.estimators import load
 
@@ -321,6 +322,74 @@ class TestTimes:
     def test_one_of_both(self, noisy):
         with pytest.raises(ValueError, match="at was given, but horizon was given, too"):
             noisy[0].predict(4, at=["2024-03-16 01:00"])
+
+
+@pytest.fixture(scope="module")
+def uneven(small):
+    """A day's wave at random times, half an hour apart in the middle, with a gap of a week."""
+    random = np.random.default_rng(0)
+    hours = np.cumsum(random.exponential(0.72, size=600))
+    hours[400:] += 168
+    times = pandas.Timestamp("2024-01-01") + pandas.to_timedelta(hours.round(4), unit="h")
+    values = 5 + np.sin(2 * np.pi * hours / 24) + 0.1 * random.normal(size=600)
+    frame = pandas.DataFrame({"y": values}, index=times)
+    options = {**OPTIONS, **small, "steps": 30}
+    return LinOSSForecaster(**options).fit(frame[:-8]), frame
+
+
+class TestIrregular:
+    def test_the_true_times_are_learned_from_and_forecast(self, uneven):
+        forecaster, frame = uneven
+        step = forecaster.context_.steps[0] / np.timedelta64(1, "h")
+        assert 0.4 < step < 0.6
+        assert forecaster.inputs_.irregular
+        ends = np.flatnonzero(np.diff(frame.index) / np.timedelta64(1, "h") > 168)
+        windows = forecaster.foundation_.windows(linoss.data.table(frame))
+        batch = windows.batch(windows.find([0], ends - 3))
+        given = forecaster.inputs_(batch)
+        gap = (frame.index[ends[0] + 1] - frame.index[ends[0]]) / pandas.Timedelta("1h") / step
+        np.testing.assert_allclose(given["future_intervals"][0, 4], gap, rtol=0.1)
+        found = forecaster.backtest(frame, windows=1)
+        assert found.error("mae") < 0.5 * found.error("mae", "naive")
+        assert found.error("mae", "seasonal naive") < 0.5
+
+    def test_steps_ahead_are_usual_ones(self, uneven, tmp_path):
+        forecaster, frame = uneven
+        found = forecaster.predict(level=80)
+        after = np.diff(found.index.insert(0, frame.index[-9]))
+        assert set(after) == {forecaster.context_.steps[0]}
+        hours = (found.index - frame.index[0]) / pandas.Timedelta("1h")
+        np.testing.assert_allclose(found["y"], 5 + np.sin(2 * np.pi * hours / 24), atol=0.5)
+        at = forecaster.predict(at=found.index[[1, 4]], level=80)
+        np.testing.assert_allclose(at, found.iloc[[1, 4]], rtol=1e-9)
+        forecaster.save(tmp_path / "run")
+        pandas.testing.assert_frame_equal(load(tmp_path / "run").predict(level=80), found)
+
+    def test_a_model_of_regular_steps_says_that_it_counts_samples(self, noisy):
+        forecaster, frame = noisy
+        with pytest.warns(UserWarning, match="data has irregular times, but those of fit were reg"):
+            forecaster.predict(data=frame.iloc[np.unique(np.r_[0:1700:7, 1:1700:11])])
+
+
+def test_series_of_different_rates(small):
+    """A day's wave each half hour, and a week's wave each day."""
+    random = np.random.default_rng(0)
+    parts = []
+    for name, step, count, period in (("fine", "30min", 600, 48), ("coarse", "D", 200, 7)):
+        values = 3 + np.sin(2 * np.pi * np.arange(count) / period) + 0.1 * random.normal(size=count)
+        dates = pandas.date_range("2024-01-01", periods=count, freq=step)
+        parts.append(pandas.DataFrame({"unique_id": name, "ds": dates, "y": values}))
+    frame = pandas.concat(parts)
+    known = pandas.concat(part[:-8] for part in parts)
+    forecaster = LinOSSForecaster(horizon=8, past=32, **{**small, "steps": 30}).fit(known)
+    found = forecaster.predict()
+    for part in parts:
+        own = found[found["unique_id"] == part["unique_id"].iloc[0]]
+        assert own["ds"].tolist() == part["ds"].iloc[-8:].tolist()
+        np.testing.assert_allclose(own["y"], part["y"].iloc[-8:], atol=0.5)
+    assert not forecaster.inputs_.irregular
+    found = forecaster.backtest(frame, windows=2)
+    assert found.error("mase") < 1.5 < found.error("mase", "naive")
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -21,7 +21,7 @@ def test_coefficients_have_the_least_absolute_error():
     index = hours(24 * 10)
     values = np.sin(2 * np.pi * np.arange(240) / 24) + random.exponential(size=240)
     fitted = Seasons.fit(
-        Clock.of(index, None, calendar=True), index, values[:, None], none(240), trend=False
+        Clock.of([index], None, calendar=True), index, values[:, None], none(240), trend=False
     )
     terms = fitted.terms(index, none(240))
     ones = np.eye(240)
@@ -39,7 +39,7 @@ def test_a_wave_of_the_calendar_goes_on():
     time = np.arange(len(index))
     wave = 5 + 2 * np.sin(2 * np.pi * time / 24 + 1) + np.cos(2 * np.pi * time / 168)
     fitted = Seasons.fit(
-        Clock.of(index, None, calendar=True), index[:840], wave[:840, None], none(840), trend=False
+        Clock.of([index], None, calendar=True), index[:840], wave[:840, None], none(840), trend=False
     )
     assert fitted.counts[0] == 0  # of the year, of which there is no second one
     np.testing.assert_allclose(fitted(index[840:], none(168))[:, 0], wave[840:], atol=0.02)
@@ -49,7 +49,7 @@ def test_missing_values_are_left_out():
     index = hours(24 * 20)
     wave = np.sin(2 * np.pi * np.arange(480) / 24)[:, None]
     holes = np.where(np.random.default_rng(0).random((480, 1)) < 0.9, np.nan, wave)
-    clock = Clock.of(index, None, calendar=True)
+    clock = Clock.of([index], None, calendar=True)
     fitted = Seasons.fit(clock, index, holes, none(480), trend=False)
     np.testing.assert_allclose(fitted(index, none(480)), wave, atol=0.05)
     empty = Seasons.fit(clock, index, np.full((480, 1), np.nan), none(480), trend=True)
@@ -75,15 +75,15 @@ def test_known_variables_are_terms():
 
 
 def test_clocks():
-    assert Clock.of(hours(50), None, calendar=True).periods == (YEAR, WEEK, DAY)
+    assert Clock.of([hours(50)], None, calendar=True).periods == (YEAR, WEEK, DAY)
     months = np.arange("2010-01", "2014-01", dtype="datetime64[M]")
-    clock = Clock.of(months.astype("datetime64[ns]"), None, calendar=True)
+    clock = Clock.of([months.astype("datetime64[ns]")], None, calendar=True)
     assert (clock.unit, clock.periods, clock.season) == ("months", (12.0,), 12)
     np.testing.assert_array_equal(np.diff(clock.numbers(months.astype("datetime64[D]"))), 1)
     days = np.arange("2010-01-01", "2010-03-01", dtype="datetime64[D]")
-    assert Clock.of(days, None, calendar=True).season == 7
-    assert Clock.of(np.arange(10), 4, calendar=False).periods == (4.0,)
-    assert Clock.of(np.arange(10), None, calendar=False).season == 1
+    assert Clock.of([days], None, calendar=True).season == 7
+    assert Clock.of([np.arange(10)], 4, calendar=False).periods == (4.0,)
+    assert Clock.of([np.arange(10)], None, calendar=False).season == 1
 
 
 def test_periods_of_data():
@@ -101,6 +101,6 @@ def test_long_series_are_fitted_to_some_of_their_samples():
     index = hours(28_000)
     time = np.arange(28_000)
     wave = np.sin(2 * np.pi * time / 24) + 0.5 * np.sin(2 * np.pi * time / 6)
-    clock = Clock.of(index, None, calendar=True)
+    clock = Clock.of([index], None, calendar=True)
     fitted = Seasons.fit(clock, index, wave[:, None], none(28_000), trend=False)
     np.testing.assert_allclose(fitted(index, none(28_000))[:, 0], wave, atol=0.01)

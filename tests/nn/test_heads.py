@@ -81,6 +81,14 @@ def test_forecast_is_the_end_of_a_sequence_extended_by_hand(
     found = forecast(u, future=future, intervals=intervals)
     assert found.shape == (2, 3, 3)
     assert_close(found, every(extended, intervals=steps)[:, T:])
+    if steps is not None:
+        steps[:, T:] = [[0.5, 2.0, 3.0], [1.5, 0.25, 4.0]]
+        found = forecast(u, future=future, intervals=intervals, future_intervals=steps[:, T:])
+        assert_close(found, every(extended, intervals=steps)[:, T:])
+        padded = np.concatenate([u, np.ones((2, 2, 2))], axis=1)
+        given = {"intervals": np.pad(steps[:, :T], ((0, 0), (0, 2)), constant_values=9.0)}
+        given |= {"lengths": np.array([T, T]), "future_intervals": steps[:, T:]}
+        assert_close(forecast(padded, future=future, **given), found)
 
 
 def test_future_covariates_are_the_loop(make_model, model_loop, draw):

@@ -70,6 +70,7 @@ BAD_CALLS = [
     ({"intervals": np.ones(T)}, "intervals has shape (5,), expected (2, 5)"),
     ({"intervals": np.ones((2, T), int)}, "intervals has dtype int64, expected a floating-point"),
     ({"future": np.zeros((2, 3, 2))}, "future was given, but task is 'classification'"),
+    ({"future_intervals": np.ones((2, 3))}, "future_intervals was given, but task is 'classific"),
     ({"engine": "fast"}, "engine is 'fast', expected one of 'auto'"),
     ({"engine": None}, "engine is None, expected one of 'auto'"),
 ]
@@ -120,6 +121,19 @@ def test_future(forecaster, after, future, message):
         ask(future=future)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"future_intervals": np.ones((2, 3))}, "future_intervals was given, but intervals is"),
+        ({"future_intervals": np.ones((2, 4)), "intervals": np.ones((2, T))}, "has shape (2, 4)"),
+        ({"future_intervals": -np.ones((2, 3)), "intervals": np.ones((2, T))}, "is -1.0 at index"),
+    ],
+)
+def test_intervals_of_the_future(forecaster, given, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        forecaster(GOOD, **given)
+
+
 def test_forecast_without_forecasting(model):
     with pytest.raises(ValueError, match="task is 'classification', expected 'forecasting'"):
         model.forecast(model.init_state((2,)))
@@ -127,7 +141,7 @@ def test_forecast_without_forecasting(model):
 
 @pytest.mark.parametrize(
     ("bad", "message"),
-    [case for case in BAD_CALLS if not case[0].keys() & {"lengths", "future"}],
+    [case for case in BAD_CALLS if not case[0].keys() & {"lengths", "future", "future_intervals"}],
 )
 def test_pieces(model, bad, message):
     options = {"u": GOOD, **bad}

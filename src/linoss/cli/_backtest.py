@@ -40,7 +40,7 @@ def backtest(
     """
     check_there(data)
     estimator = forecaster_of(run)
-    table = read_test_table(data)
+    table = read_test_table(data, estimator.static)
     found = estimator.backtest(
         table, windows=windows, stride=stride, refit=refit, level=level or None
     )

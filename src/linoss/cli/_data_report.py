@@ -147,6 +147,7 @@ def _table_facts(data: Any) -> list[tuple[str, str]]:
         ("from", str(data.index[0][0])[:19].replace("T", " ")),
         ("to", str(data.index[0][-1])[:19].replace("T", " ")),
         ("missing values", _missing(missing, values)),
+        ("times", "irregular" if data.irregular else "in regular steps"),
     ]
 
 

@@ -59,7 +59,7 @@ def evaluate(
     estimator = load_run(run)
     score: Score
     if estimator.task == "forecasting":
-        table = read_test_table(data)
+        table = read_test_table(data, estimator.static)
         score, cases = score_table(estimator, table, stride=stride, scaled=scaled), table
     else:
         roles = {**read_column_names(run).roles, **roles_of(label, id, drop)}

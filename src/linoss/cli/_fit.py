@@ -220,7 +220,9 @@ def fitted(
     from linoss.cli._data_report import About
 
     training, test = (
-        read_tables(data) if task == "forecasting" else read_labelled_cases(data, roles)
+        read_tables(data, parameters.get("static", ()))
+        if task == "forecasting"
+        else read_labelled_cases(data, roles)
     )
     if task == "regression":
         _refuse_classes(training.labels)

@@ -57,7 +57,7 @@ def forecast(
     from linoss.data import read_table
 
     estimator = forecaster_of(run)
-    table = None if data is None else read_table(data)
+    table = None if data is None else read_table(data, static=estimator.static)
     context = estimator.context_ if table is None else table
     steps = estimator.horizon if horizon is None else horizon
     ahead = None if future is None else _ahead(future, read_table(future), context, steps)

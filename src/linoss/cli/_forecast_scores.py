@@ -94,9 +94,7 @@ def last_forecasts(estimator: Any, table: Any) -> list[Forecast]:
     if chosen is None:
         return []
     series, index = table.series[chosen], table.index[chosen]
-    ids = None if table.ids is None else (table.ids[chosen],)
-    one = replace(table, series=[series], index=[index], ids=ids)
-    found = estimator.backtest(one, windows=1)
+    found = estimator.backtest(table.pick([chosen]), windows=1)
     past = slice(-horizon - estimator.past_, -horizon)
     dated = index.dtype.kind == "M"
     times = index if dated else np.arange(len(index)) - (len(index) - horizon) + 1

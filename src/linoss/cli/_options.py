@@ -221,9 +221,9 @@ def parameters(given: dict[str, Any]) -> dict[str, Any]:
         for name, value in given.items()
         if value not in (None, [])
     }
-    if "known_in_advance" in found:
-        names = [part.strip() for text in found["known_in_advance"] for part in text.split(",")]
-        found["known_in_advance"] = [name for name in names if name]
+    for several in {"known_in_advance", "static"} & found.keys():
+        names = [part.strip() for text in found[several] for part in text.split(",")]
+        found[several] = [name for name in names if name]
     if "levels" in found:
         parts = [part for text in found["levels"] for part in text.split(",")]
         try:

@@ -145,7 +145,9 @@ def _searched(
     from linoss.cli._study_report import write_study_report
 
     training, test = (
-        read_tables(data) if task == "forecasting" else read_labelled_cases(data, roles)
+        read_tables(data, parameters.get("static", ()))
+        if task == "forecasting"
+        else read_labelled_cases(data, roles)
     )
     if task == "regression":
         _refuse_classes(training.labels)

@@ -58,16 +58,16 @@ def read_unlabelled_cases(data: Path, roles: dict[str, Any]) -> Any:
     raise error
 
 
-def read_tables(data: Path) -> tuple[Any, Any]:
+def read_tables(data: Path, static: Any) -> tuple[Any, Any]:
     """Tables for training and, if there is one, for the test."""
     from linoss.data import read_table_parts
 
-    return read_table_parts(data)
+    return read_table_parts(data, static=static)
 
 
-def read_test_table(data: Path) -> Any:
+def read_test_table(data: Path, static: Any) -> Any:
     """The table of a file, or the test part of a directory."""
-    parts = read_tables(data)
+    parts = read_tables(data, static)
     return _test_part(data, parts) if data.is_dir() else parts[0]
 
 

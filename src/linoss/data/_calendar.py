@@ -1,4 +1,4 @@
-"""The regular step of an index of dates or whole numbers: filling gaps, and continuing."""
+"""The step of an index of dates or numbers: filling gaps, and continuing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,50 +6,50 @@ from typing import Any
 import numpy as np
 
 from linoss.data._errors import DataError, optional
-from linoss.data._times import shown_span, shown_time
+from linoss.data._times import shown_time
+
+_EVEN = 1e-6  # share of a step by which those of fractions may differ
 
 
 def fill_gaps(
     where: Callable[[int], str], index: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """A sorted index and its values with a regular step: gaps become missing samples.
+) -> tuple[np.ndarray, np.ndarray, Any]:
+    """A sorted index and its values, and the median step if it is not regular, else None.
 
-    `where` gives the place of a sample, for errors. Steps of the calendar (months, working days)
-    are regular, but gaps in them are not filled.
+    Gaps in a regular step become missing samples; in steps of the calendar (months, working days)
+    they are not filled. Samples off a grid, or on one of which fewer than half are there, keep
+    their times. `where` gives the place of a sample, for errors.
     """
     if len(index) < 2 or _frequency(index) is not None:
-        return index, values
+        return index, values, None
     distances, steps = index - index[0], np.diff(index)
     zero, step = distances[0], steps.min()
-    uneven = (steps <= zero) | (distances[1:] <= zero)  # overflow
-    if not uneven.any():
-        uneven = distances[1:] % step != zero
-    if uneven.any():
-        sample = int(np.argmax(uneven)) + 1
+    overflown = (steps <= zero) | (distances[1:] <= zero)
+    if overflown.any():
+        sample = int(np.argmax(overflown)) + 1
         raise DataError(
             f"{where(sample)}: {shown_time(index[sample])} comes after "
-            f"{shown_time(index[sample - 1])}, where other times are {shown_span(step)} apart, "
-            "expected a regular step; resample the series"
+            f"{shown_time(index[sample - 1])}, expected times that are less far apart"
         )
+    usual = np.sort(steps)[len(steps) // 2]
+    if index.dtype.kind == "f":
+        return index, values, None if np.ptp(steps) <= _EVEN * step else usual
+    if (distances % step != zero).any():
+        return index, values, usual
     positions = (distances // step).astype(np.int64)
     length = int(positions[-1]) + 1
-    if length == len(index):
-        return index, values
-    if length > 2 * len(index):
-        raise DataError(
-            f"{where(len(index) - 1)}: the times from {shown_time(index[0])} to "
-            f"{shown_time(index[-1])} have {length} steps of {shown_span(step)}, but only "
-            f"{len(index)} samples, expected at least half of them; resample the series with a "
-            "longer step"
-        )
+    if length == len(index) or length > 2 * len(index):
+        return index, values, None if length == len(index) else usual
     filled = np.full((length, *values.shape[1:]), np.nan)
     filled[positions] = values
-    return index[0] + step * np.arange(length), filled
+    return index[0] + step * np.arange(length), filled, None
 
 
-def go_on(where: str, index: np.ndarray, horizon: int) -> np.ndarray:
-    """The `horizon` entries after a regular index."""
+def go_on(where: str, index: np.ndarray, horizon: int, step: Any = None) -> np.ndarray:
+    """The `horizon` entries after an index: by `step`, or by its regular one."""
     ahead = np.arange(1, horizon + 1)
+    if step is not None:
+        return index[-1] + step * ahead
     if index.dtype.kind != "M":
         return index[-1] + (index[-1] - index[-2] if len(index) > 1 else 1) * ahead
     if len(index) < 2:

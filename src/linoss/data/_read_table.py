@@ -5,15 +5,19 @@ first column without a name, says which; without it rows are numbered. Every oth
 variable.
 
 **Long**: a row is a time of one series. A column named `unique_id` (or `id`, `case`, `case_id`)
-says of which, a column of times when. `y` is the first variable; every other column is one more.
+says of which, a column of times when. `y` is the first variable; every other column is one more, or
+`static`: one value for each series, a number or a text.
 
-Rows are sorted by time within a series. Times are whole numbers or dates, by a regular step; a gap
-becomes missing samples, and two samples at one time are refused. Dates with a time zone are kept in
-UTC.
+Rows are sorted by time within a series. Times are numbers or dates, and each series has a step of
+its own. A gap in a regular step becomes missing samples; a series without a regular step, or with
+gaps for more than half of it, keeps the times that it has. Two samples at one time are refused.
+Dates with a time zone are kept in UTC.
 """
 
 import os
+from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +38,7 @@ _HINT = (
 )
 
 
-def read_table(path: str | os.PathLike[str]) -> Table:
+def read_table(path: str | os.PathLike[str], *, static: Collection[Any] = ()) -> Table:
     r"""Time series for forecasting from a .csv or .parquet file.
 
     ```python
@@ -54,15 +58,18 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     - `path`: a wide table, with columns `date` and one for each variable, or a long one, with
       columns `unique_id`, `ds`, `y` and others that go with it. The head of
       `data/_read_table.py` has the details. What cannot be read is a [`linoss.data.DataError`][].
+    - `static`: columns of a long table with one value for each series, numbers or texts.
     """
     file = regular_file(path)
     suffix = file.suffix.lower()
     if suffix not in TABLES:
         raise DataError(f"{file}: the suffix is {shown(suffix)}, expected {' or '.join(TABLES)}")
-    return _build(TABLES[suffix](file, _other_names, _HINT))
+    return _build(TABLES[suffix](file, partial(_other_names, static=static), _HINT), static)
 
 
-def read_table_parts(path: str | os.PathLike[str]) -> tuple[Table, Table | None]:
+def read_table_parts(
+    path: str | os.PathLike[str], *, static: Collection[Any] = ()
+) -> tuple[Table, Table | None]:
     r"""The training table and, where there is one, the test table.
 
     ```python
@@ -81,15 +88,17 @@ def read_table_parts(path: str | os.PathLike[str]) -> tuple[Table, Table | None]
     **Arguments:**
 
     - `path`: a file, which has no test part, or a directory, as for [`linoss.data.read_parts`][].
+    - `static`: as for [`linoss.data.read_table`][].
     """
     folder = Path(path)
     if not folder.is_dir():
-        return read_table(folder), None
+        return read_table(folder, static=static), None
     train, test = find_parts(folder)
-    return read_table(train), None if test is None else read_table(test)
+    made = read_table(train, static=static)
+    return made, None if test is None else read_table(test, static=static)
 
 
-def table(data: Any) -> Table:
+def table(data: Any, *, static: Collection[Any] = ()) -> Table:
     """Time series for forecasting from memory.
 
     ```python
@@ -108,11 +117,12 @@ def table(data: Any) -> Table:
 
     - `data`: an array (time, variables) or (time,), or a pandas frame, wide or long; in a wide one
       times may be the index. The head of `data/_read_table.py` has the details.
+    - `static`: columns of a long frame with one value for each series, numbers or texts.
     """
     if hasattr(data, "to_frame") and getattr(data, "ndim", 0) == 1:
         data = data.to_frame("y" if data.name is None else data.name)
     if hasattr(data, "columns") and hasattr(data, "iloc"):
-        return _from_frame(data)
+        return _from_frame(data, static)
     try:
         array = np.asarray(data)
     except ValueError:
@@ -123,15 +133,24 @@ def table(data: Any) -> Table:
             f"data has shape {array.shape} and dtype {array.dtype}, expected numbers "
             "(time, variables), or a pandas frame"
         )
+    if len(static):
+        raise DataError(f"static has {next(iter(static))!r}, but data is an array: one series")
     names = tuple(f"{i}" for i in range(array.shape[1]))
     columns = Columns("data", names, array.astype(float), {})
     columns.refuse_infinite()
     return Table([columns.numbers], [np.arange(len(array))], names)
 
 
-def _other_names(names: tuple[str, ...]) -> list[str]:
+def _other_names(names: tuple[str, ...], static: Collection[Any] = ()) -> list[str]:
     id_name, time_name = _id_and_time(names)
-    return [name for name in (id_name, time_name) if name is not None]
+    found = [name for name in (id_name, time_name) if name is not None]
+    for name in map(str, static):
+        if name not in names or name in found:
+            raise DataError(
+                f"static has {shown(name)}, expected columns of the data that are neither series "
+                f"nor times: {listed([n for n in names if n not in found])}"
+            )
+    return [*found, *map(str, static)]
 
 
 def _id_and_time(names: tuple[str, ...]) -> tuple[str | None, str | None]:
@@ -141,7 +160,7 @@ def _id_and_time(names: tuple[str, ...]) -> tuple[str | None, str | None]:
     return id_name, "" if unnamed else time_name
 
 
-def _from_frame(frame: Any) -> Table:
+def _from_frame(frame: Any, static: Collection[Any]) -> Table:
     levels = [str(name) for name in frame.index.names if name is not None]
     id_name, time_name = _id_and_time(tuple(str(name) for name in frame.columns))
     in_index = any(_id_and_time((level,)) != (None, None) for level in levels)
@@ -154,22 +173,24 @@ def _from_frame(frame: Any) -> Table:
             raise DataError("data has an index of several levels, expected them named, or columns")
         frame = frame.reset_index(names="")
     spelled = {str(name): name for name in frame.columns}
-    columns = columns_of_frame("data", frame, _other_names, _HINT)
+    columns = columns_of_frame("data", frame, partial(_other_names, static=static), _HINT)
     _, time_name = _id_and_time(tuple(spelled))
     zone = None if time_name is None else getattr(frame[spelled[time_name]].dtype, "tz", None)
-    made = _build(columns, in_index=in_index, timezone=zone, spelled=spelled)
+    made = _build(columns, static, in_index=in_index, timezone=zone, spelled=spelled)
     return replace(made, time_name=made.time_name or next(iter(levels), None))
 
 
 def _build(
     columns: Columns,
+    static: Collection[Any],
     *,
     in_index: bool = False,
     timezone: Any = None,
     spelled: dict[str, Any] | None = None,
 ) -> Table:
     columns = columns.without_counter()
-    id_name, time_name = _id_and_time((*columns.others, *columns.number_names))
+    others = [name for name in columns.others if name not in set(map(str, static))]
+    id_name, time_name = _id_and_time((*others, *columns.number_names))
     if not columns.number_names:
         raise DataError(f"{columns.source}: has no column of numbers, expected at least one")
     if id_name is not None and time_name is None:
@@ -178,13 +199,18 @@ def _build(
             f"expected one of {', '.join(TIME_NAMES)}"
         )
     columns.refuse_infinite()
-    times = np.arange(len(columns.numbers)) if time_name is None else _whole(columns, time_name)
+    times = np.arange(len(columns.numbers)) if time_name is None else _times(columns, time_name)
     ids, codes = _series(columns, id_name)
+    if len(static) and ids is None:
+        raise DataError(
+            f"static has {next(iter(static))!r}, but {columns.source} has no column of series, "
+            f"expected one named {ID_NAMES[-1]}"
+        )
     order = np.lexsort((times, codes))
     target = named(columns.number_names, ("y",)) if id_name is not None else None
     places = np.argsort([name != target for name in columns.number_names], kind="stable")
     ends = np.cumsum(np.bincount(codes))
-    series, index = [], []
+    series, index, steps = [], [], []
     for code, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         rows = order[start:end]
         title = "" if ids is None else f", series {shown(ids[code])}"
@@ -200,6 +226,7 @@ def _build(
         )
         index.append(filled[0])
         series.append(filled[1])
+        steps.append(filled[2])
     names = tuple((spelled or {}).get(n, n) for n in (columns.number_names[i] for i in places))
     return Table(
         series,
@@ -211,6 +238,8 @@ def _build(
         id_name=id_name,
         in_index=ids is None and (in_index or not time_name),
         timezone=timezone,
+        static={name: _static(columns, str(name), ids, codes) for name in static},
+        steps=None if all(step is None for step in steps) else tuple(steps),
     )
 
 
@@ -231,15 +260,38 @@ def _series(columns: Columns, id_name: str | None) -> tuple[tuple[Any, ...] | No
     return tuple(known), np.array(codes)
 
 
-def _whole(columns: Columns, time_name: str) -> np.ndarray:
+def _static(
+    columns: Columns, name: str, ids: tuple[Any, ...] | None, codes: np.ndarray
+) -> tuple[Any, ...]:
+    """The value of each series: numbers if all are, NaN where missing; otherwise texts."""
+    assert ids is not None
+    cells = columns.others[name].astype(object)
+    cells[is_missing(columns.others[name])] = ""
+    firsts = cells[np.unique(codes, return_index=True)[1]]
+    wrong = cells != firsts[codes]
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{columns.where(row)}, column {shown(name)}: found {cells[row]!r}, but series "
+            f"{shown(ids[codes[row]])} had {firsts[codes[row]]!r}, expected one value for each "
+            "series; leave it out of static"
+        )
+    try:
+        return tuple(float("nan" if cell == "" else cell) for cell in firsts)
+    except (TypeError, ValueError):
+        return tuple(map(str, firsts))
+
+
+def _times(columns: Columns, time_name: str) -> np.ndarray:
+    """Dates, whole numbers where all are, or fractions."""
     times = time_column(columns, time_name)
-    if times.dtype.kind != "f":
+    if times.dtype.kind != "f" or (times % 1 != 0).any():
         return times
-    wrong = (times % 1 != 0) | (np.abs(times) > 2**53)
+    wrong = np.abs(times) > 2**53
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
             f"{columns.where(row)}, column {shown(time_name)}: found {times[row]}, expected dates "
-            "or whole numbers; number the samples, or leave the column out"
+            "or smaller numbers; number the samples, or leave the column out"
         )
     return times.astype(np.int64)

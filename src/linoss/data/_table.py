@@ -1,7 +1,7 @@
 """Time series for forecasting, and the continuation of their index."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +30,7 @@ class Table:
     series: list[np.ndarray]
     """Series to (time, variables), float64, NaN where missing."""
     index: list[np.ndarray]
-    """Series to (time,), datetime64 (in UTC) or int64, increasing by a regular step."""
+    """Series to (time,), datetime64 (in UTC), int64 or float64, increasing."""
     names: tuple[Any, ...]
     """Names of the variables."""
     kind: Literal["array", "wide", "long"] = "array"
@@ -45,14 +45,47 @@ class Table:
     """Whether times are the index of a wide frame, not a column."""
     timezone: Any = None
     """The time zone that dates had."""
+    static: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
+    """What is constant in each series, such as its region: name to numbers or texts."""
+    steps: tuple[Any, ...] | None = None
+    """Of each series the median step, None for a regular one; None if all are regular."""
+
+    @property
+    def irregular(self) -> bool:
+        """Whether a series has no regular step."""
+        return self.steps is not None
 
     @property
     def long(self) -> bool:
         """Whether the table has a column of series."""
         return self.kind == "long"
 
+    def pick(self, places: Iterable[int]) -> "Table":
+        """Some of the series.
+
+        ```python
+        >>> import pandas
+        >>> import linoss.data
+        >>> frame = pandas.DataFrame({"unique_id": ["a", "b"], "ds": [1, 1], "y": [1.0, 2.0]})
+        >>> linoss.data.table(frame).pick([1]).ids
+        ('b',)
+
+        ```
+        """
+        chosen = list(places)
+        return replace(
+            self,
+            series=[self.series[i] for i in chosen],
+            index=[self.index[i] for i in chosen],
+            ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
+            static={name: tuple(all_[i] for i in chosen) for name, all_ in self.static.items()},
+            steps=None if self.steps is None else tuple(self.steps[i] for i in chosen),
+        )
+
     def continued(self, horizon: int) -> list[np.ndarray]:
-        """The index of each series for the `horizon` steps after it.
+        """The index of each series for the `horizon` steps after it, by its own step.
+
+        Where that is irregular, it is the median one.
 
         ```python
         >>> import pandas
@@ -66,7 +99,9 @@ class Table:
         """
         if horizon < 1:
             raise DataError(f"horizon is {horizon}, expected a whole number of at least 1")
-        return [go_on(self.title(i), index, horizon) for i, index in enumerate(self.index)]
+        steps = [None] * len(self.index) if self.steps is None else self.steps
+        several = enumerate(zip(self.index, steps, strict=True))
+        return [go_on(self.title(i), index, horizon, step) for i, (index, step) in several]
 
     def title(self, series: int) -> str:
         """The name of a series, for errors."""

@@ -114,7 +114,7 @@ def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
 def same_time(columns: Columns, title: str, name: str | None, rows: np.ndarray) -> DataError:
     """The error for two rows of one series or case that have one time, as they are written."""
     first, second = sorted(int(row) for row in rows)
-    cells = [str(columns.others[name][row]) if name else str(row) for row in (first, second)]
+    cells = [str(columns.others[name][row]) if name is not None else str(row) for row in (first, second)]
     also = f", {shown(cells[0])}" if cells[0] != cells[1] else ""
     return DataError(
         f"{columns.where(second)}{title}: has a second sample at {shown(cells[1])}, which is the "
@@ -127,18 +127,3 @@ def shown_time(time: Any) -> str:
     if np.asarray(time).dtype.kind != "M":
         return str(time)
     return str(np.datetime_as_string(time, unit="auto")).replace("T", " ")
-
-
-_UNITS = {"day": 86400 * 10**9, "hour": 3600 * 10**9, "minute": 60 * 10**9, "second": 10**9}
-_UNITS |= {"millisecond": 10**6, "microsecond": 1000, "nanosecond": 1}
-
-
-def shown_span(span: Any) -> str:
-    """The time between two times for errors: a number, or such as 1 day 12 hours."""
-    if np.asarray(span).dtype.kind != "m":
-        return str(span)
-    rest, words = int(np.timedelta64(span, "ns").astype(np.int64)), []
-    for name, size in _UNITS.items():
-        count, rest = divmod(rest, size)
-        words += [f"{count} {name}{'s' * (count != 1)}"] if count else []
-    return " ".join(words)

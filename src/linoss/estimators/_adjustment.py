@@ -1,12 +1,12 @@
 """What is taken off series before a model reads them, and put back on its forecasts.
 
-Of each variable y of a series the model sees z = (f(y) - e(t)) / d: f is the identity or the
-logarithm, e trend and seasons, d the deviation of f(y) - e(t). After the variables come, for dates,
+Of each variable y of a series the model sees z = (f(y) - e(t)) / d(t): f is the identity or the
+logarithm, e trend and seasons, d the deviation of f(y) - e(t), which may have seasons, too. After the variables come, for dates,
 the sine and cosine of the calendar's periods.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from linoss.data import DataError, Table
 from linoss.estimators._known import known_mean
 from linoss.estimators._seasons import Clock, Seasons
+from linoss.estimators._statics import Statics
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +31,12 @@ class Adjustment:
     seasons: Sequence[Seasons]
     """Of each series."""
     deviation: np.ndarray
-    """(series, targets)"""
+    """(series, targets), of which seasons have a spread."""
     effects: np.ndarray
     """(known, targets): the deviation of what each known variable adds, the mean over series."""
+    statics: Statics = field(default_factory=Statics)
+    seasonal: bool = True
+    """Whether there are seasons."""
 
     @classmethod
     def fit(
@@ -43,10 +47,13 @@ class Adjustment:
         *,
         logarithm: tuple[bool, ...],
         trend: bool,
+        seasonal: bool = True,
     ) -> "Adjustment":
         """Fit to all series of a table."""
         targets = tuple(i for i in range(len(data.names)) if i not in known)
-        made = cls(clock, logarithm, trend, targets, known, data.ids, (), np.ones(0), np.ones(0))
+        empty = (), np.ones(0), np.ones(0)
+        more = (*empty, Statics.of(data), seasonal)
+        made = cls(clock, logarithm, trend, targets, known, data.ids, *more)
         seasons, deviations, effects = [], [], []
         for values, index in zip(data.series, data.index, strict=True):
             fitted, deviation = made._of_one(values, index)
@@ -64,10 +71,15 @@ class Adjustment:
         """What changes nothing."""
         targets = tuple(i for i in range(len(data.names)) if i not in known)
         count, clock = len(data.series), Clock("steps", 1.0)
-        flat = Seasons(clock, 0.0, 1.0, False, (), False, np.zeros((1 + len(known), len(targets))))
+        zeros = np.zeros((1 + len(known), len(targets)))
+        flat = [
+            Seasons(clock, clock.usual(index), 0.0, 1.0, False, (), False, zeros)
+            for index in data.index
+        ]
         numbers = np.ones((count, len(targets))), np.zeros((len(known), len(targets)))
         logarithm = (False,) * len(targets)
-        return cls(clock, logarithm, False, targets, known, data.ids, [flat] * count, *numbers)
+        statics = Statics.of(data)
+        return cls(clock, logarithm, False, targets, known, data.ids, flat, *numbers, statics)
 
     @property
     def changes(self) -> bool:
@@ -76,14 +88,16 @@ class Adjustment:
 
     def _of_one(self, values: np.ndarray, index: np.ndarray) -> tuple[Seasons, np.ndarray]:
         known, plain = values[:, list(self.known)], self.transform(values[:, list(self.targets)])
-        fitted = Seasons.fit(self.clock, index, plain, known, trend=self.trend)
-        rest = plain - fitted(index, known)
+        how = {"trend": self.trend, "seasonal": self.seasonal}
+        fitted = Seasons.fit(self.clock, index, plain, known, **how)
+        rest = (plain - fitted(index, known)) / fitted.spread(index)
         return fitted, _deviation(rest, plain)
 
     @property
     def channels(self) -> int:
         """Channels of adjusted series."""
-        return len(self.targets) + len(self.known) + 2 * len(self.clock.periods)
+        own = len(self.targets) + len(self.known)
+        return own + 2 * len(self.clock.periods) + self.statics.channels
 
     @property
     def known_channels(self) -> tuple[int, ...]:
@@ -113,23 +127,29 @@ class Adjustment:
                 found.append(self._of_one(data.series[i], data.index[i]))
         return found
 
+    def times(self, where: tuple[Seasons, np.ndarray], index: np.ndarray) -> np.ndarray:
+        """(time,): times in usual steps of the series."""
+        return self.clock.numbers(index) / where[0].step
+
     def apply(
         self,
         where: tuple[Seasons, np.ndarray],
         values: np.ndarray,
         index: np.ndarray,
+        static: np.ndarray,
     ) -> np.ndarray:
-        """(time, channels): variables in their order, targets adjusted, then the calendar."""
+        """(time, channels): variables in their order, targets adjusted, calendar, what is static."""
         seasons, deviation = where
         known = values[:, list(self.known)]
         rest = self.transform(values[:, list(self.targets)]) - seasons(index, known)
         calendar = self.clock.channels(index) if self.clock.periods else np.zeros((len(index), 0))
         adjusted = values.astype(np.float64)
-        adjusted[:, list(self.targets)] = rest / deviation
-        return np.concatenate([adjusted, calendar], axis=1)
+        adjusted[:, list(self.targets)] = rest / (deviation * seasons.spread(index))
+        constant = np.broadcast_to(static, (len(index), len(static)))
+        return np.concatenate([adjusted, calendar, constant], axis=1)
 
     def undo(self, deviation: np.ndarray, adjusted: np.ndarray, expected: np.ndarray) -> np.ndarray:
-        """Values (time, targets, ...) of adjusted ones where e(t) is `expected`.
+        """Values (time, targets, ...) of adjusted ones where e(t) is `expected`, d(t) `deviation`.
 
         The inverse of f is monotone, so that a quantile stays one.
         """
@@ -151,7 +171,9 @@ class Adjustment:
             "periods": list(self.clock.periods),
             "logarithm": list(self.logarithm),
             "trend": self.trend,
+            "seasonal": self.seasonal,
             "seasons": [each.facts() for each in self.seasons],
+            "static": self.statics.facts(),
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -160,8 +182,14 @@ class Adjustment:
         padded = np.zeros((len(self.seasons), most, len(self.targets)))
         for i, each in enumerate(self.seasons):
             padded[i, : len(each.coefficients)] = each.coefficients
+        terms = max(len(each.spreads) for each in self.seasons)
+        spreads = np.zeros((len(self.seasons), terms, len(self.targets)))
+        for i, each in enumerate(self.seasons):
+            if len(each.spreads):
+                spreads[i, : len(each.spreads)] = each.spreads
         return {
             "adjustment.coefficients": padded,
+            "adjustment.spreads": spreads,
             "adjustment.deviation": self.deviation,
             "adjustment.effects": self.effects,
         }
@@ -192,15 +220,21 @@ class Adjustment:
         effects = arrays["adjustment.effects"]
         if effects.shape != (len(known), len(targets)):
             raise ValueError("the effects do not fit the known variables")
-        if not np.isfinite(table).all() or not (deviation > 0).all():
+        spreads = arrays["adjustment.spreads"]
+        if len(spreads) != count or spreads.shape[2:] != (len(targets),):
+            raise ValueError("the spreads do not fit the series")
+        if not np.isfinite([table.sum(), spreads.sum()]).all() or not (deviation > 0).all():
             raise ValueError("the adjustment has numbers that are not finite")
         seasons = []
-        for each, coefficients in zip(facts["seasons"], table, strict=True):
+        for each, coefficients, spread in zip(facts["seasons"], table, spreads, strict=True):
             counts = tuple(int(c) for c in each["counts"])
+            if not float(each["step"]) > 0:
+                raise ValueError(f"the step of a series is {each['step']!r}, expected more than 0")
             if len(counts) != len(clock.periods) or not all(0 <= c <= 1000 for c in counts):
                 raise ValueError("the harmonics do not fit the periods")
             made = Seasons(
                 clock,
+                float(each["step"]),
                 float(each["start"]),
                 float(each["span"]),
                 bool(each["trend"]),
@@ -211,6 +245,11 @@ class Adjustment:
             terms = made.terms(np.zeros(1, np.int64), np.zeros((1, len(known)))).shape[1]
             if terms > len(coefficients) or coefficients.shape[1] != len(targets):
                 raise ValueError("the coefficients do not fit the seasons")
+            if spread.any():
+                terms_of_spread = made.spread_terms(np.zeros(1, np.int64)).shape[1]
+                if terms_of_spread > len(spread):
+                    raise ValueError("the spreads do not fit the seasons")
+                made = replace(made, spreads=spread[:terms_of_spread])
             seasons.append(replace(made, coefficients=coefficients[:terms]))
         return cls(
             clock,
@@ -222,6 +261,8 @@ class Adjustment:
             seasons,
             deviation,
             effects,
+            Statics.restored(facts["static"]),
+            bool(facts["seasonal"]),
         )
 
 

@@ -73,6 +73,11 @@ class Origins:
         """The values before one of them."""
         return self._rows(data, place)[0]
 
+    def moments(self, times: list[np.ndarray], place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Times of the values before one of them, and of those ahead."""
+        own, end = times[int(self.series[place])], int(self.ends[place])
+        return own[:end], own[end : end + self.horizon]
+
     def _rows(self, data: Table, place: int) -> tuple[np.ndarray, np.ndarray]:
         values = data.series[int(self.series[place])][:, self.targets]
         end = int(self.ends[place])
@@ -111,7 +116,7 @@ class Backtest:
     scale: np.ndarray
     """(windows, variables): what a MASE is in units of."""
     season: int
-    """Steps of a season."""
+    """Steps of a season, of the longest series."""
     times: np.ndarray
     """(windows,): the time of the last step before each."""
     ids: tuple[Any, ...] | None = None
@@ -224,21 +229,26 @@ class Backtest:
 
 
 def compare(
-    season: int,
+    seasons: list[int],
+    times: list[np.ndarray],
     data: Table,
     origins: Origins,
     found: np.ndarray,
     expected: np.ndarray,
     percent: list[float] | None,
 ) -> Backtest:
-    """Forecasts `(windows, horizon, targets, 1 + 2 levels)` beside simple ones."""
+    """Forecasts `(windows, horizon, targets, 1 + 2 levels)` beside simple ones.
+
+    `seasons` and `times` are those of each series, in its usual steps.
+    """
     simple = {"naive": [], "seasonal naive": [], "drift": []}
     scales = []
     for place in range(len(origins.ends)):
-        past = origins.past(data, place)
-        for name, values in simple_forecasts(past, origins.horizon, season).items():
+        past, season = origins.past(data, place), seasons[int(origins.series[place])]
+        before, ahead = origins.moments(times, place)
+        for name, values in simple_forecasts(past, before, ahead, season).items():
             simple[name].append(values)
-        scales.append(season_error(past, season))
+        scales.append(season_error(past, before, season))
     ends = {level: found[..., 1 + 2 * i : 3 + 2 * i] for i, level in enumerate(percent or ())}
     which = origins.series.tolist()
     return Backtest(
@@ -251,34 +261,44 @@ def compare(
         truth=origins.truth(data),
         intervals=ends,
         scale=np.stack(scales),
-        season=season,
+        season=seasons[max(range(len(seasons)), key=lambda i: len(data.series[i]))],
         times=origins.times(data),
         ids=None if data.ids is None else tuple(data.ids[i] for i in which),
     )
 
 
-def simple_forecasts(past: np.ndarray, horizon: int, season: int) -> dict[str, np.ndarray]:
+def simple_forecasts(
+    past: np.ndarray, before: np.ndarray, ahead: np.ndarray, season: int
+) -> dict[str, np.ndarray]:
     """The last value, the last season, and the line through the first and the last value.
 
-    Missing values are those before them.
+    `before` and `ahead` are times in steps. Missing values are those before them.
     """
     filled = _forward(past)
-    last = filled[-1]
-    ahead = np.arange(1, horizon + 1)[:, None]
+    last, since = filled[-1], (ahead - before[-1])[:, None]
     season = min(season, len(filled))
-    slope = (last - _forward(past[::-1])[-1]) / max(len(past) - 1, 1)
+    slope = (last - _forward(past[::-1])[-1]) / max(before[-1] - before[0], 1)
+    same = ahead - season * np.ceil(since[:, 0] / season - 1e-6)
     return {
-        "naive": np.repeat(last[None], horizon, axis=0),
-        "seasonal naive": filled[len(filled) - season + np.arange(horizon) % season],
-        "drift": last + slope * ahead,
+        "naive": np.repeat(last[None], len(ahead), axis=0),
+        "seasonal naive": filled[_nearest(before, same)],
+        "drift": last + slope * since,
     }
 
 
-def season_error(past: np.ndarray, season: int) -> np.ndarray:
+def season_error(past: np.ndarray, times: np.ndarray, season: int) -> np.ndarray:
     """(variables,): the mean absolute difference from a season before; NaN if it is 0."""
     season = season if len(past) > season else 1
-    found = known_mean(np.abs(past[season:] - past[:-season]), 0)
+    later = np.arange(int(np.searchsorted(times, times[0] + season - 0.5)), len(times))
+    found = known_mean(np.abs(past[later] - past[_nearest(times, times[later] - season)]), 0)
     return np.where(found > 0, found, np.nan)
+
+
+def _nearest(times: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Places of the samples nearest to some times."""
+    after = np.clip(np.searchsorted(times, asked), 1, max(len(times) - 1, 1))
+    after = np.minimum(after, len(times) - 1)
+    return np.where(asked - times[after - 1] <= times[after] - asked, after - 1, after)
 
 
 def _forward(values: np.ndarray) -> np.ndarray:

@@ -6,6 +6,10 @@ a level takes, on each side, the guess times the value that the right share of t
 with n values and a share a outside, the ceil((n + 1)(1 - a))-th smallest. That is done for each
 step ahead and variable; with few windows, for several steps together.
 
+Windows overlap, so that n of them tell less than n would that are independent. How many of those
+they are worth, m, follows from how alike the errors of neighbouring windows are; intervals are
+wider by the ratio of the quantiles of Student's distributions with m and n degrees of freedom.
+
 Sample paths are the errors of held-out windows along the whole horizon, in the same units.
 """
 
@@ -14,13 +18,16 @@ from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import stats
 
 from linoss.estimators._direct import absolute_error, parts_of
+from linoss.estimators._known import known_mean
 
 _SHARES = np.linspace(0, 1, 11)
 _WORTH = 0.01
 _NARROWEST = 1e-4  # of distances, in deviations of the series
 _PATHS, _PATH_NUMBERS = 256, 2 * 10**6
+_ALIKE, _FEWEST = 0.05, 2.0
 _SCORES = 200  # that a quantile is taken of, at least, where there are so many
 
 
@@ -64,13 +71,14 @@ class Calibration:
                 share[rows, columns] = _SHARES[int(np.argmin(errors))]
         errors = truth - share * median
         widths = _widths(quantiles)
-        factors = np.zeros((horizon, targets, len(levels)))
+        factors, worth = np.zeros((horizon, targets, len(levels))), _independent(errors)
         for level in range(len(levels)):
             if level != middle:
                 side = np.sign(level - middle)
                 scores = side * errors / widths[..., level]
                 inside = levels[level] if level > middle else 1 - levels[level]
-                factors[..., level] = _conformal(scores, inside)
+                wider = stats.t.ppf(inside, worth) / stats.t.ppf(inside, count)
+                factors[..., level] = _conformal(scores, inside) * wider
         made = cls(levels, share, np.maximum(factors, 0), np.zeros((0, horizon, targets)), count)
         low, high = made._sides(widths)
         units = np.where(errors < 0, low, high)
@@ -181,6 +189,23 @@ def _between(z: float, places: np.ndarray, distances: np.ndarray) -> np.ndarray:
     right = int(np.clip(np.searchsorted(places, z - 1e-9), 1, len(places) - 1))
     share = (z - places[right - 1]) / (places[right] - places[right - 1])
     return (1 - share) * distances[..., right - 1] + share * distances[..., right]
+
+
+def _independent(errors: np.ndarray) -> float:
+    """How many independent windows those of errors (windows, horizon, targets) are worth.
+
+    n / (1 + 2 sum r_k), with the correlations r_k of the sizes of errors k windows apart.
+    """
+    sizes = np.abs(errors) - known_mean(np.abs(errors), 0)
+    sizes = np.nan_to_num(sizes)
+    count, alike = len(sizes), 1.0
+    total = float(np.mean(sizes**2))
+    for lag in range(1, count // 2 if total > 0 else 0):
+        found = float(np.mean(sizes[lag:] * sizes[:-lag])) / total
+        if found <= _ALIKE:
+            break
+        alike += 2 * found
+    return max(count / alike, min(_FEWEST, count))
 
 
 def _conformal(scores: np.ndarray, inside: float) -> np.ndarray:

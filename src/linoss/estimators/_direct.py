@@ -1,8 +1,9 @@
 """A linear answer for all steps ahead from the end of a window.
 
-Features are the last values of each target, and means over longer and longer parts of the past;
-each step ahead of each variable is a ridge regression on them. Its penalty, and the share of its
-answer that is used, are those that did best on held-out windows, for parts of the horizon at a
+Features are the last values of each target, and means over longer and longer parts of the past. The
+answer is a ridge regression on them for each step ahead of each variable, or, where there is too
+little to learn it from, exponential smoothing, which is linear in the past, too. Which it is, and
+the share of the answer that is used, did best on held-out windows, for parts of the horizon at a
 time: far ahead little can be known, and the share falls to 0.
 """
 
@@ -21,6 +22,15 @@ _MOST_WINDOWS = 4096
 _HELD_OUT = 256
 _AT_ONCE = 256
 _PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+_SMOOTHINGS = (  # of level and trend, and what is left of the trend after a step
+    (0.1, 0.0, 0.0),
+    (0.2, 0.0, 0.0),
+    (0.4, 0.0, 0.0),
+    (0.7, 0.0, 0.0),
+    (1.0, 0.0, 0.0),
+    (0.3, 0.1, 0.9),
+    (0.6, 0.2, 0.9),
+)
 _SHARES = np.linspace(0, 1, 6)
 _WINDOWS_OF_A_PART = 32
 _MOST_PARTS = 8
@@ -77,11 +87,22 @@ class LinearSums:
     scale: np.ndarray
     columns: tuple[int, ...]
     horizon: int
+    smoothing: np.ndarray
+    """(smoothings,): mean absolute errors."""
 
     @property
     def targets(self) -> int:
         """Number of targets."""
         return len(self.columns)
+
+    def weights(self, place: int) -> np.ndarray:
+        """(features, horizon * targets), of one of the penalties, or after them, of a smoothing."""
+        if place < len(_PENALTIES):
+            return self.solve(_PENALTIES[place])
+        smooth = smoothing_weights(self.blocks, self.horizon, *_SMOOTHINGS[place - len(_PENALTIES)])
+        each = smooth[:, None, :, None] * np.eye(self.targets)[None, :, None, :]
+        constant = np.zeros((1, self.horizon * self.targets))
+        return np.concatenate([each.reshape(-1, constant.shape[1]), constant])
 
     def solve(self, penalty: float) -> np.ndarray:
         """Weights (features, horizon * targets)."""
@@ -95,10 +116,15 @@ def sums_of(windows: Windows) -> LinearSums:
     blocks = lag_blocks(windows.past, targets)
     size = targets * len(blocks) + 1
     gram, products = np.zeros((size, size)), np.zeros((size, windows.horizon * targets))
-    count = 0
+    count, errors = 0, []
+    smooth = [smoothing_weights(blocks, windows.horizon, *each) for each in _SMOOTHINGS]
     for past, labels in batches(windows, _MOST_WINDOWS):
         features = _features(past[..., list(windows.target_columns)], blocks)
         answers = np.nan_to_num(labels).reshape(len(labels), -1)
+        lags = features[:, :-1].reshape(len(features), len(blocks), targets)
+        errors.append(
+            [known_mean(np.abs(np.einsum("blt,lh->bht", lags, w) - labels)) for w in smooth]
+        )
         gram += features.T @ features
         products += features.T @ answers
         count += len(features)
@@ -115,7 +141,26 @@ def sums_of(windows: Windows) -> LinearSums:
         scale,
         windows.target_columns,
         windows.horizon,
+        known_mean(np.array(errors), 0),
     )
+
+
+def smoothing_weights(
+    blocks: tuple[tuple[int, int], ...], horizon: int, level: float, trend: float, kept: float
+) -> np.ndarray:
+    """(blocks, horizon): what exponential smoothing with a damped trend makes of each lag.
+
+    The level begins at 0, as do values of which nothing is known.
+    """
+    past = blocks[-1][1]
+    now, slope = np.zeros(past), np.zeros(past)
+    for lag in range(past - 1, -1, -1):
+        sample = np.eye(1, past, lag)[0]
+        before, now = now, level * sample + (1 - level) * (now + kept * slope)
+        slope = trend * (now - before) + (1 - trend) * kept * slope
+    ahead = np.cumsum(kept ** np.arange(1, horizon + 1)) if kept else np.zeros(horizon)
+    weights = now[:, None] + slope[:, None] * ahead
+    return np.stack([weights[start:end].sum(axis=0) for start, end in blocks])
 
 
 def batches(windows: Windows, most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -137,7 +182,7 @@ class LinearChoice:
     """Which penalty, and which share of the answer, for each step ahead and variable."""
 
     penalty: np.ndarray
-    """(horizon, targets), places in the list of penalties."""
+    """(horizon, targets), places in the list of penalties, after which come smoothings."""
     share: np.ndarray
     """(horizon, targets)"""
 
@@ -145,21 +190,23 @@ class LinearChoice:
         """The linear answer of this choice."""
         size = (-1, sums.horizon, sums.targets)
         weights = np.zeros((len(sums.scale), sums.horizon, sums.targets), np.float32)
-        for place, penalty in enumerate(_PENALTIES):
+        for place in np.unique(self.penalty[self.share > 0]).tolist():
             chosen = (self.penalty == place) & (self.share > 0)
             if chosen.any():
-                found = sums.solve(penalty).reshape(size)
+                found = sums.weights(place).reshape(size)
                 weights[:, chosen] = found[:, chosen] * self.share[chosen]
         flat = weights.reshape(len(weights), -1)
         return Direct(sums.blocks, sums.columns, sums.horizon, flat)
 
 
 def choose(sums: LinearSums, held_out: Windows) -> LinearChoice:
-    """What does best on held-out windows."""
+    """What does best on held-out windows: a penalty, or the smoothing that did best in training."""
     past, labels = (np.concatenate(x) for x in zip(*batches(held_out, _HELD_OUT), strict=True))
     features = _features(past[..., list(sums.columns)], sums.blocks)
-    answers = np.stack([features @ sums.solve(penalty) for penalty in _PENALTIES])
-    answers = answers.reshape(len(_PENALTIES), *labels.shape)
+    smoothing = np.nan_to_num(sums.smoothing, nan=np.inf).argmin() + len(_PENALTIES)
+    places = [*range(len(_PENALTIES)), int(smoothing)]
+    answers = np.stack([features @ sums.weights(place) for place in places])
+    answers = answers.reshape(len(places), *labels.shape)
     penalty = np.zeros((sums.horizon, sums.targets), np.int64)
     share = np.zeros((sums.horizon, sums.targets))
     for rows, columns in parts_of(len(labels), sums.horizon, sums.targets):
@@ -174,7 +221,7 @@ def choose(sums: LinearSums, held_out: Windows) -> LinearChoice:
             continue
         best = np.unravel_index(np.nanargmin(errors), errors.shape)
         if errors[best] < (1 - _WORTH) * errors[0, 0]:
-            penalty[rows, columns], share[rows, columns] = best[0], _SHARES[best[1]]
+            penalty[rows, columns], share[rows, columns] = places[best[0]], _SHARES[best[1]]
     return LinearChoice(penalty, share)
 
 

@@ -68,15 +68,30 @@ def context_facts(context: Table) -> dict[str, Any]:
         "in_index": context.in_index,
         "index": np.concatenate(context.index).dtype.str,
         "timezone": None if context.timezone is None else str(context.timezone),
+        "static": [[name, *_static(values)] for name, values in context.static.items()],
+        "steps": None if context.steps is None else [_plain(step) for step in context.steps],
         "lengths": [len(array) for array in context.series],
     }
 
 
+def _static(values: tuple[Any, ...]) -> list[Any]:
+    """Values without NaN."""
+    return [None if value != value else value for value in values]
+
+
+def _plain(step: Any) -> int | float | None:
+    """A step without its unit, which is that of the index."""
+    if step is None or isinstance(step, np.floating):
+        return None if step is None else float(step)
+    return int(step.astype(np.int64))
+
+
 def context_arrays(context: Table) -> dict[str, np.ndarray]:
     """All series in a row, and their index."""
+    index = np.concatenate(context.index)
     return {
         "series": np.concatenate(context.series),
-        "index": np.concatenate(context.index).astype(np.int64),
+        "index": index if index.dtype.kind == "f" else index.astype(np.int64),
     }
 
 
@@ -89,8 +104,12 @@ def restored_context(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Ta
     values, index = arrays["series"], arrays["index"].astype(facts["index"])
     if min(lengths) < 1 or len(lengths) != count or facts["kind"] not in ("array", "wide", "long"):
         raise ValueError("the ends of the series do not fit their names")
-    if values.shape != (rows, len(names)) or index.shape != (rows,) or index.dtype.kind not in "iM":
+    if values.shape != (rows, len(names)) or index.shape != (rows,) or index.dtype.kind not in "ifM":
         raise ValueError("the ends of the series do not fit their lengths")
+    steps = facts["steps"]
+    if steps is not None and (len(steps) != count or any(s is not None and s <= 0 for s in steps)):
+        raise ValueError("the steps do not fit the series")
+    unit = index.dtype.str.replace("M", "m")
     cuts = np.cumsum(lengths)[:-1]
     return Table(
         series=np.split(values, cuts),
@@ -102,4 +121,11 @@ def restored_context(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Ta
         id_name=facts["id_name"],
         in_index=facts["in_index"],
         timezone=facts["timezone"],
+        static={
+            name: tuple(np.nan if value is None else value for value in values)
+            for name, *values in facts["static"]
+        },
+        steps=None
+        if steps is None
+        else tuple(None if s is None else np.array(s).astype(unit)[()] for s in steps),
     )

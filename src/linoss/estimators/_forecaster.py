@@ -43,7 +43,7 @@ from linoss.estimators._foundation import (
     refuse_short,
 )
 from linoss.estimators._listener import ForecastListener
-from linoss.estimators._seasons import Clock, strongest_period
+from linoss.estimators._seasons import Clock, on_grid, strongest_period
 from linoss.training import Forecasting, Inputs, Scaling, Windows, predict, replace_arrays
 
 _VALIDATION_WINDOWS = 256
@@ -95,7 +95,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         **Arguments:**
 
         - `data`: an array `(time, variables)`, a wide pandas frame (a column for each variable), a
-          long one (`unique_id`, `ds`, `y`, and variables known in advance), or
+          long one (`unique_id`, `ds`, `y`, variables known in advance, static features), or
           [`linoss.data.Table`][]. NaN means missing. An array has no times, so that a season of it
           is only known from the past that a window has.
         - `y`: None; what to forecast are the variables of `data`.
@@ -112,7 +112,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
                 "be forecast is a column of data"
             )
         levels = quantile_levels(self.levels)
-        data = data if isinstance(data, Table) else table(data)
+        data = self._read(data)
         self.names_ = data.names
         known = self.known_in_advance
         known = [known] if isinstance(known, str) else known
@@ -135,7 +135,9 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         self.calibration_ = self.held_out_ = None
 
         windows = before.windows(parts[0])
-        inputs = Inputs.from_sequences(windows, time_channel=bool(self.time_channel))
+        inputs = Inputs.from_sequences(
+            windows, time_channel=bool(self.time_channel), irregular=data.irregular
+        )
         objective = Forecasting.from_windows(windows, inputs, levels)
         held_out = None if parts[1] is None else _thinned(before.windows(parts[1]))
         self._levels = objective.levels
@@ -150,14 +152,14 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
     def _clock(self, data: Table) -> Clock:
         """The clock of the longest series; seasons need times, which an array does not have."""
         longest = int(np.argmax([len(array) for array in data.series]))
-        index, values = data.index[longest], data.series[longest]
-        dated = index.dtype.kind == "M"
+        dated = data.index[0].dtype.kind == "M"
         if self.calendar is True and not dated:
             raise DataError("calendar is True, but the data have no dates; use calendar='auto'")
         season = self.season
         if season is None and not dated:
-            season = strongest_period(values[:, self._targets[0]], _LONGEST_SEASON)
-        clock = Clock.of(index, season, calendar=dated and self.calendar is not False)
+            values = data.series[longest][:, self._targets[0]]
+            season = strongest_period(on_grid(data.index[longest], values), _LONGEST_SEASON)
+        clock = Clock.of(data.index, season, calendar=dated and self.calendar is not False)
         self.season_ = clock.season
         return replace(clock, periods=()) if data.kind == "array" or not self.base else clock
 
@@ -173,7 +175,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         origins = Origins(*windows.locate(np.arange(len(windows))), self.horizon, self._targets)
         asked = Asked.usual(self)
         found = self._at_origins(before, held_out, origins, asked)
-        self.held_out_ = compare(self.season_, held_out, origins, *found, asked.percent)
+        self.held_out_ = self._compared(held_out, origins, *found, asked)
 
     # ---- Forecasts ----
 
@@ -253,8 +255,8 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             after[: len(known), list(self.known_)] = known
             series.append(np.concatenate([past, after]))
         if len(context.series) == 1 and len(context.index[0]) == 1:  # its step is that of the fit
-            own = self.context_.index[0]
-            step = own[-1] - own[-2] if len(own) > 1 else 1
+            own = self.context_
+            step = own.continued(1)[0][0] - own.index[0][-1] if len(own.index[0]) > 1 else 1
             after = [context.index[0][-1] + step * np.arange(1, steps + 1)]
         else:
             after = context.continued(steps)
@@ -399,7 +401,7 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         origins = Origins.last(data, self._targets, sizes, windows, stride)
         if not refit:
             found, expected = self._at_origins(self.foundation_, data, origins, asked)
-            return compare(self.season_, data, origins, found, expected, asked.percent)
+            return self._compared(data, origins, found, expected, asked)
         parts = []
         for time in np.unique(origins.times(data)):
             fitted: Any = clone(self)  # pyright: ignore[reportAssignmentType]
@@ -413,7 +415,19 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
         width = 1 if asked.percent is None else 1 + 2 * len(asked.percent)
         found = np.concatenate([each[..., :width] for _, each, _ in parts])[order]
         expected = np.concatenate([each for _, _, each in parts])[order]
-        return compare(self.season_, data, origins, found, expected, asked.percent)
+        return self._compared(data, origins, found, expected, asked)
+
+    def _compared(
+        self, data: Table, origins: Origins, found: np.ndarray, expected: np.ndarray, asked: Asked
+    ) -> Backtest:
+        """Beside simple forecasts, by the season and the times of each series."""
+        adjustment = self.foundation_.adjustment
+        places, clock = adjustment.place(data), adjustment.clock
+        seasons = [
+            clock.season_of(each.step) if clock.periods else self.season_ for each, _ in places
+        ]
+        times = [adjustment.times(*each) for each in zip(places, data.index, strict=True)]
+        return compare(seasons, times, data, origins, found, expected, asked.percent)
 
     def _at_origins(
         self, foundation: Foundation, data: Table, origins: Origins, asked: Asked
@@ -478,12 +492,28 @@ class LinOSSForecaster(ForecasterSettings, SequenceEstimator):
             )
         return self.past
 
+    def _read(self, data: Any) -> Table:
+        if not isinstance(data, Table):
+            return table(data, static=self.static)
+        if list(data.static) != list(self.static):
+            raise DataError(
+                f"static is {list(self.static)}, but data is a table that was read with "
+                f"{list(data.static)}; name them in table(..., static=...)"
+            )
+        return data
+
     def _table(self, data: Any) -> Table:
-        data = data if isinstance(data, Table) else table(data)
+        data = self._read(data)
         if data.names != self.names_:
             raise DataError(
                 f"data has the variables {list(data.names)}, expected {list(self.names_)}, "
                 "those of fit"
+            )
+        if data.irregular and not self.inputs_.irregular:
+            warnings.warn(
+                "data has irregular times, but those of fit were regular: seasons are taken at the "
+                "times, but the trained model counts samples; fit with irregular times",
+                stacklevel=3,
             )
         return data
 

@@ -20,10 +20,11 @@ from linoss.training import Normalization, Windows
 
 _SERIES = 32  # by which options are chosen, at most
 _WINDOWS = 128
-_FEWEST_WINDOWS = 4  # by which anything is chosen
+_FEWEST_WINDOWS = 2  # by which anything is chosen
 _FEW_WINDOWS = 64  # below, options are chosen on several parts of the data
 _WORTH = 0.02  # share of the error by which a further option has to do better
-_DIVISIONS = 3
+_DIVISIONS, _FEW_DIVISIONS = 3, 6  # at most; of series with very few windows
+_VERY_FEW_WINDOWS = 16
 _HELD_OUT = 0.2  # of each series
 
 
@@ -31,6 +32,7 @@ _HELD_OUT = 0.2  # of each series
 class FoundationOptions:
     """What can be chosen."""
 
+    seasonal: bool = True
     logarithm: bool = False
     trend: bool = False
     normalize: Normalization = "none"
@@ -96,17 +98,18 @@ class Foundation:
         """Trend and seasons alone."""
         targets = [i for i in range(len(data.names)) if i not in known]
         logarithm = tuple(options.logarithm and _positive(data, i) for i in targets)
-        adjustment = Adjustment.fit(data, clock, known, logarithm=logarithm, trend=options.trend)
+        how = {"trend": options.trend, "seasonal": options.seasonal}
+        adjustment = Adjustment.fit(data, clock, known, logarithm=logarithm, **how)
         return cls(adjustment, options.normalize, *sizes)
 
     # ---- Windows ----
 
     def windows(self, data: Table, **more: Any) -> Windows:
         """The windows of a table, adjusted."""
-        places = self.adjustment.place(data)
+        places, static = self.adjustment.place(data), self.adjustment.statics(data)
         series = [
             self.adjustment.apply(*each)
-            for each in zip(places, data.series, data.index, strict=True)
+            for each in zip(places, data.series, data.index, static, strict=True)
         ]
         return Windows(
             series,
@@ -116,6 +119,9 @@ class Foundation:
             min_past=1,
             normalize=self.normalize,
             first=self.direct,
+            times=[
+                self.adjustment.times(*each) for each in zip(places, data.index, strict=True)
+            ],
             **more,
         )
 
@@ -142,9 +148,12 @@ class Foundation:
         for row, (i, end) in enumerate(zip(which.tolist(), ends.tolist(), strict=True)):
             seasons, deviation = places[i]
             if i not in cache:
-                cache = {i: seasons(data.index[i], data.series[i][:, list(self.adjustment.known)])}
-            expected = cache[i][end : end + self.horizon]
-            found[row] = self.adjustment.undo(deviation, adjusted[row], expected)
+                known = data.series[i][:, list(self.adjustment.known)]
+                spread = seasons.spread(data.index[i])
+                units = np.broadcast_to(deviation * spread, (len(known), len(deviation)))
+                cache = {i: (seasons(data.index[i], known), units)}
+            expected, units = (each[end : end + self.horizon] for each in cache[i])
+            found[row] = self.adjustment.undo(units, adjusted[row], expected)
         return found
 
     # ---- Files ----
@@ -202,10 +211,12 @@ def choose_options(
     if asked["logarithm"] is True:
         refuse_logarithm(data, targets)
     choices: dict[str, Iterable[Any]] = {
+        "seasonal": (False, True) if clock.periods else (True,),
         "logarithm": (False, True) if all(_positive(data, i) for i in targets) else (False,),
         "trend": (False, True) if clock.periods or clock.unit != "steps" else (False,),
         "normalize": ("none", "level"),
     }
+    asked = {"seasonal": "auto", **asked}
     lists = [choices[name] if asked[name] == "auto" else (asked[name],) for name in choices]
     candidates = [FoundationOptions(*each) for each in itertools.product(*lists)]
     seen = sum(_count(held_out, sizes) for _, held_out in divisions)
@@ -232,7 +243,7 @@ def _error(
 ) -> float:
     """The mean absolute error on the held-out part, in deviations of each series."""
     training, held_out = parts
-    key = (id(training), options.logarithm, options.trend)
+    key = (id(training), options.seasonal, options.logarithm, options.trend)
     if key not in cache:
         cache[key] = Foundation.without_answer(training, clock, known, sizes, options)
     bare = replace(cache[key], normalize=options.normalize)
@@ -262,18 +273,7 @@ def _some(data: Table) -> Table:
     if data.ids is None or len(data.series) <= _SERIES:
         return data
     kept = np.linspace(0, len(data.series) - 1, _SERIES).astype(int)
-    return subset(data, kept)
-
-
-def subset(data: Table, kept: Iterable[int]) -> Table:
-    """Some of the series of a table."""
-    chosen = list(kept)
-    return replace(
-        data,
-        series=[data.series[i] for i in chosen],
-        index=[data.index[i] for i in chosen],
-        ids=None if data.ids is None else tuple(data.ids[i] for i in chosen),
-    )
+    return data.pick(kept)
 
 
 def divide(
@@ -304,20 +304,24 @@ def divisions(
 ) -> list[tuple[Table, Table]]:
     """Divisions to choose options by; of short series several, each ending before the next."""
     found: list[tuple[Table, Table]] = []
-    while len(found) < _DIVISIONS:
+    seen = 0
+    while len(found) < (_DIVISIONS if seen >= _VERY_FEW_WINDOWS else _FEW_DIVISIONS):
         training, held_out = divide(data, past, horizon, fraction)
         if held_out is None:
             break
         found.append((training, held_out))
-        if _count(held_out, (past, horizon)) >= _FEW_WINDOWS:
+        count = _count(held_out, (past, horizon))
+        if count >= _FEW_WINDOWS:
             break
-        data = training
+        seen += count
+        rows = [slice(0, -max(horizon // 2, 1)) for _ in data.series]
+        data = training if count >= _VERY_FEW_WINDOWS else cut(data, range(len(rows)), rows)
     return found
 
 
 def cut(data: Table, kept: Iterable[int], rows: list[slice]) -> Table:
     """Some rows of some of the series of a table."""
-    chosen = subset(data, kept)
+    chosen = data.pick(kept)
     return replace(
         chosen,
         series=[array[row] for array, row in zip(chosen.series, rows, strict=True)],

@@ -186,14 +186,8 @@ class ForecastListener(AbstractListener):
                 "linoss forecast, or predict(..., future=...)"
             )
         self._forecaster = forecaster
-        context = forecaster.context_
-        self._table = replace(
-            context,
-            series=[context.series[0][:0]],
-            index=context.index[:1],
-            ids=None if context.ids is None else context.ids[:1],
-            kind="array",
-        )
+        context = forecaster.context_.pick([0])
+        self._table = replace(context, series=[context.series[0][:0]], kind="array")
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return the forecast after this sample, `(horizon, variables)`, in units of the data.

@@ -8,9 +8,13 @@ with periods P of the calendar (year, week, day) or of the data, products of the
 two most different periods (a summer's day is not a winter's), and variables x known in advance. s
 is a straight line over the data that levels off after them. Coefficients minimise the sum of
 absolute errors, by least squares with weights 1 / |error|, again and again.
+
+How far values are from that has seasons, too: winters may be less certain than summers. Where there
+are samples enough, the mean absolute error is fitted by harmonics of the same periods.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,9 +25,12 @@ _MOST_HARMONICS = 6  # of a period of few samples
 _PRODUCTS = 3  # harmonics of each of two periods
 _FEW_SAMPLES = 32  # of a period that gets as many harmonics as it has
 _STEPS_OF_FIT = 8
+_SPARSEST = 16  # steps for a sample
 _MOST_SAMPLES = 10_000  # of a fit; of more, some are drawn
 _SAMPLES_OF_A_TERM = 4
 _PENALTY = 1e-4
+_SPREAD_HARMONICS, _SAMPLES_OF_A_SPREAD_TERM = 2, 100
+_LEAST_SPREAD = 0.3  # of the mean one
 _FLATTENING = 0.5  # of the span of the data, in which a trend levels off
 
 
@@ -34,40 +41,56 @@ class Clock:
     unit: str
     """`"seconds"`, `"months"` (for steps of months or longer), or `"steps"`."""
     step: float
-    """The usual distance of two samples."""
+    """The usual distance of two samples of the longest series."""
     periods: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, index: np.ndarray, season: int | None, *, calendar: bool) -> "Clock":
-        """The clock of an index; `season` is a period in steps."""
+    def of(cls, indices: Sequence[np.ndarray], season: int | None, *, calendar: bool) -> "Clock":
+        """The clock of several series, of any steps; `season` is a period in steps of the longest.
+
+        Periods are those of at least two steps of some series.
+        """
         unit = "steps"
-        if index.dtype.kind == "M":
-            days = np.diff(index) / np.timedelta64(1, "D")
-            unit = "months" if len(days) and np.median(days) >= 28 else "seconds"
-        times = cls(unit, 1.0).numbers(index)
-        step = float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+        if indices[0].dtype.kind == "M":
+            days = cls("seconds", DAY)._steps(indices) / DAY
+            unit = "months" if len(days) and days.min() >= 28 else "seconds"
+        steps = cls(unit, 1.0)._steps(indices)
+        longest = max(indices, key=len)
+        step = cls(unit, 1.0).usual(longest)
         periods = {"seconds": (YEAR, WEEK, DAY), "months": (12.0,), "steps": ()}[unit]
         periods = periods if calendar else ()
         if season is not None and season > 1:
             own = season * step
             periods = (*tuple(p for p in periods if abs(p - own) > 0.01 * own), own)
-        kept = tuple(sorted((p for p in periods if p >= 2 * step), reverse=True))
+        finest = steps.min(initial=step)
+        kept = tuple(sorted((p for p in periods if p >= 2 * finest), reverse=True))
         return cls(unit, step, kept)
+
+    def _steps(self, indices: Sequence[np.ndarray]) -> np.ndarray:
+        return np.array([self.usual(index) for index in indices if len(index) > 1])
 
     def numbers(self, index: np.ndarray) -> np.ndarray:
         """Times as numbers, float64."""
-        if self.unit == "steps" or index.dtype.kind != "M":
+        if index.dtype.kind != "M":
             return index.astype(np.float64)
-        if self.unit == "seconds":
+        if self.unit != "months":
             return (index - np.datetime64(0, "s")) / np.timedelta64(1, "s")
         months = index.astype("datetime64[M]")
         share = (index - months) / np.timedelta64(1, "D") / 30.4369
         return months.astype(np.int64) + share
 
+    def usual(self, index: np.ndarray) -> float:
+        """The usual distance of two samples of an index; of one sample, that of the clock."""
+        return float(np.median(np.diff(self.numbers(index)))) if len(index) > 1 else self.step
+
     @property
     def season(self) -> int:
         """Steps of the shortest period that is longer than a step; 1 without any."""
-        steps = [round(p / self.step) for p in self.periods]
+        return self.season_of(self.step)
+
+    def season_of(self, step: float) -> int:
+        """The season of a series with another step."""
+        steps = [round(p / step) for p in self.periods]
         return min((s for s in steps if s > 1), default=1)
 
     def channels(self, index: np.ndarray) -> np.ndarray:
@@ -84,39 +107,83 @@ class Seasons:
     flattening: ClassVar[float] = _FLATTENING
 
     clock: Clock
+    step: float
+    """The usual distance of two samples, in the clock's units."""
     start: float
     span: float
-    """Of the data, in the clock's units."""
+    """Of the data."""
     trend: bool
     counts: tuple[int, ...]
     """Harmonics of each period of the clock."""
     products: bool
     coefficients: np.ndarray
     """(terms, variables)"""
+    spreads: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """(terms of spread, variables), around 1; empty if it has no seasons."""
 
     @classmethod
     def fit(
-        cls, clock: Clock, index: np.ndarray, values: np.ndarray, known: np.ndarray, *, trend: bool
+        cls,
+        clock: Clock,
+        index: np.ndarray,
+        values: np.ndarray,
+        known: np.ndarray,
+        *,
+        trend: bool,
+        seasonal: bool = True,
     ) -> "Seasons":
         """Fit `values` (time, variables) at an index, with variables `known` in advance."""
-        times = clock.numbers(index)
-        span = max(float(times[-1] - times[0]), clock.step)
+        times, step = clock.numbers(index), clock.usual(index)
+        span = max(float(times[-1] - times[0]), step)
         most = np.count_nonzero(~np.isnan(values), axis=0).max(initial=0) // _SAMPLES_OF_A_TERM
         left = most - 1 - trend - known.shape[1]
         counts = []
         for period in clock.periods:
-            samples = period / clock.step
+            samples = period / step
             wanted = _HARMONICS.get(period, _MOST_HARMONICS)
             wanted = _MOST_HARMONICS if samples <= _FEW_SAMPLES else wanted
             wanted = min(wanted, int(samples) // 2, max(left, 0) // 2)
-            counts.append(wanted if span >= 2 * period else 0)
+            counts.append(wanted if seasonal and span >= 2 * period else 0)
             left -= 2 * counts[-1]
         products = len(counts) > 1 and left >= 4 * _PRODUCTS**2
-        made = cls(clock, float(times[0]), span, trend, tuple(counts), products, np.zeros((0, 0)))
+        facts = (clock, step, float(times[0]), span, trend, tuple(counts), products)
+        made = cls(*facts, np.zeros((0, 0)))
         some = _some(len(index))
         terms = made.terms(index[some], known[some])
         columns = [_median_fit(terms, column) for column in values[some].T]
-        return cls(clock, made.start, span, trend, made.counts, products, np.stack(columns, axis=1))
+        made = cls(*facts, np.stack(columns, axis=1))
+        return replace(made, spreads=made._spreads(index[some], values[some], known[some]))
+
+    def _spreads(self, index: np.ndarray, values: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Coefficients of the mean absolute error, in units of its mean."""
+        terms, variables = self.spread_terms(index), values.shape[1]
+        there = ~np.isnan(values)
+        fewest = np.count_nonzero(there, axis=0).min(initial=len(values))
+        if terms.shape[1] == 1 or fewest < _SAMPLES_OF_A_SPREAD_TERM * terms.shape[1]:
+            return np.zeros((0, variables))
+        errors, found = np.abs(values - self(index, known)), np.zeros((terms.shape[1], variables))
+        for column, kept in enumerate(there.T):
+            mean = errors[kept, column].mean()
+            found[0, column] = 1.0
+            if mean > 0:
+                found[:, column] = np.linalg.lstsq(terms[kept], errors[kept, column] / mean)[0]
+        return found
+
+    def spread_terms(self, index: np.ndarray) -> np.ndarray:
+        """(time, terms of spread)"""
+        waves = [
+            self.clock.numbers(index)[:, None] * 2 * np.pi / period * np.arange(1, count + 1)
+            for period, count in zip(self.clock.periods, self.counts, strict=True)
+            for count in [min(count, _SPREAD_HARMONICS)]
+        ]
+        angles = np.concatenate([np.zeros((len(index), 0)), *waves], axis=1)
+        return np.concatenate([np.ones((len(index), 1)), np.sin(angles), np.cos(angles)], axis=1)
+
+    def spread(self, index: np.ndarray) -> np.ndarray:
+        """(time, variables), around 1: how uncertain values are at a time; (1, 1) if always as."""
+        if not len(self.spreads):
+            return np.ones((1, 1))
+        return np.maximum(self.spread_terms(index) @ self.spreads, _LEAST_SPREAD)
 
     def terms(self, index: np.ndarray, known: np.ndarray) -> np.ndarray:
         """(time, terms): what coefficients multiply."""
@@ -143,6 +210,7 @@ class Seasons:
     def facts(self) -> dict[str, Any]:
         """All but the coefficients, as plain values."""
         return {
+            "step": self.step,
             "start": self.start,
             "span": self.span,
             "trend": self.trend,
@@ -184,6 +252,21 @@ def _median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
         weights /= weights.mean()
     found *= deviation / size
     found[0] += center
+    return found
+
+
+def on_grid(index: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values at the nearest of regular steps, to look for seasons in; NaN at steps without any.
+
+    An index that is too sparse for that is taken as regular.
+    """
+    times = index.astype(np.float64)
+    step = np.median(np.diff(times)) if len(times) > 1 else 1.0
+    places = np.round((times - times[0]) / step).astype(np.int64)
+    if places[-1] == len(index) - 1 or places[-1] >= _SPARSEST * len(index):
+        return values
+    found = np.full(places[-1] + 1, np.nan)
+    found[places] = values
     return found
 
 

@@ -35,6 +35,15 @@ def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, 
     return product + align(linear.bias, product)
 
 
+class Ahead(NamedTuple):
+    """What is known of the steps ahead of a forecast."""
+
+    values: Float[Array, "*batch horizon in"] | None = None
+    """Those known in advance; zeros if None."""
+    intervals: Float[Array, "*batch horizon"] | None = None
+    """Where samples have intervals; ones if None."""
+
+
 class OnAStream(NamedTuple):
     """The parts of a head that answers after each sample."""
 
@@ -64,9 +73,7 @@ class AbstractHead(eqx.Module):
         """What `run` does, as native streams know it."""
 
     @abc.abstractmethod
-    def prepare(
-        self, samples: Samples, future: Float[Array, "*batch horizon in"] | None
-    ) -> Samples:
+    def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
         """The samples of this device that the model reads, with missing ones masked.
 
         A head that forecasts is given whole sequences on each device, and adds the steps ahead.
@@ -113,7 +120,7 @@ class PooledHead(AbstractHead):
         """The pooling of all samples so far."""
         return OnAStream(self.decoder, self.pooling, False)
 
-    def prepare(self, samples: Samples, future: Any) -> Samples:
+    def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
         """The samples, with missing ones masked."""
         return samples.joined()
 
@@ -169,7 +176,7 @@ class StepHead(AbstractHead):
         """The decoder, with or without tanh."""
         return OnAStream(self.decoder, "", self.squash)
 
-    def prepare(self, samples: Samples, future: Any) -> Samples:
+    def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
         """The samples, with missing ones masked."""
         return samples.joined()
 
@@ -216,25 +223,27 @@ class ForecastHead(AbstractHead):
         """The decoder."""
         return OnAStream(self.decoder, "", False)
 
-    def prepare(
-        self, samples: Samples, future: Float[Array, "*batch horizon in"] | None
-    ) -> Samples:
-        """The samples with the steps ahead after each sequence's last one: `future`, or zeros."""
+    def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
+        """The samples with the steps ahead after each sequence's last one: `ahead`, or zeros."""
         *batch, time, channels = samples.values.shape
+        future, after = ahead.values, ahead.intervals
         if future is None:
             future = jnp.zeros((*batch, self.horizon, channels), samples.values.dtype)
         values = jnp.concatenate([samples.values, future], axis=-2)
         added = [(0, 0)] * len(batch) + [(0, self.horizon)]
         mask, intervals, lengths = samples.mask, samples.intervals, samples.lengths
         mask = None if mask is None else jnp.pad(mask, added, constant_values=True)
-        intervals = None if intervals is None else jnp.pad(intervals, added, constant_values=1)
+        if intervals is not None:
+            after = jnp.ones((*batch, self.horizon), intervals.dtype) if after is None else after
+            intervals = jnp.concatenate([intervals, after], axis=-1)
         if lengths is not None:
             position = steps(*batch, time + self.horizon)
-            ahead = position - lengths[..., None]
-            source = jnp.where(ahead < 0, position, time + jnp.minimum(ahead, self.horizon - 1))
+            beyond = position - lengths[..., None]
+            source = jnp.where(beyond < 0, position, time + jnp.minimum(beyond, self.horizon - 1))
             values = jnp.take_along_axis(values, source[..., None], axis=-2)
-            mask = None if mask is None else mask | (ahead >= 0)
-            intervals = None if intervals is None else jnp.where(ahead >= 0, 1, intervals)
+            mask = None if mask is None else mask | (beyond >= 0)
+            if intervals is not None:
+                intervals = jnp.take_along_axis(intervals, source, axis=-1)
             lengths = lengths + self.horizon
         whole = replace(
             samples, values=values, mask=mask, intervals=intervals, lengths=lengths, split=WHOLE

@@ -19,7 +19,7 @@ from linoss.nn._cde import refuse_cde
 from linoss.nn._config import LinOSSConfig
 from linoss.nn._dropout import key_words
 from linoss.nn._features import Norms, features, stack
-from linoss.nn._heads import AbstractHead, ForecastHead, PooledHead, StepHead
+from linoss.nn._heads import AbstractHead, Ahead, ForecastHead, PooledHead, StepHead
 from linoss.nn._mixers import MIXERS
 from linoss.nn._norm import AbstractNorm
 from linoss.nn._samples import Samples
@@ -70,6 +70,7 @@ class LinOSS(eqx.Module):
         mask: Bool[AnyArray, "*batch time"] | None = None,
         intervals: Float[AnyArray, "*batch time"] | None = None,
         future: Float[AnyArray, "*batch horizon in"] | None = None,
+        future_intervals: Float[AnyArray, "*batch horizon"] | None = None,
         engine: str = "auto",
         mesh: Mesh | None = None,
     ) -> Float[Array, "..."]:
@@ -86,6 +87,7 @@ class LinOSS(eqx.Module):
           units of the regular one.
         - `future`: forecasting: `(..., horizon, in_size)`, the values known in advance, 0 for the
           others; zeros by default.
+        - `future_intervals`: forecasting with `intervals`: those of the steps ahead; 1 by default.
         - `engine`: see [`linoss.oscillator_scan`][].
         - `mesh`: devices to run on, with an axis `"batch"`, an axis `"time"`, or both, along which
           sequences and their steps are split in equal parts; `u` is then `(batch, time, in_size)`.
@@ -93,8 +95,9 @@ class LinOSS(eqx.Module):
         **Returns:** `(..., out_size)`, or `(..., answers, out_size)` for answers at every k-th step
         and for forecasts. Classification gives logits.
         """
-        samples, future = self._checked(u, lengths, mask, intervals, future, engine, mesh)
-        return _answer(self, samples, future, None, mesh)[0]
+        ahead = Ahead(future, future_intervals)
+        samples, ahead = self._checked(u, lengths, mask, intervals, ahead, engine, mesh)
+        return _answer(self, samples, ahead, None, mesh)[0]
 
     def training_pass(
         self,
@@ -105,6 +108,7 @@ class LinOSS(eqx.Module):
         mask: Bool[AnyArray, "*batch time"] | None = None,
         intervals: Float[AnyArray, "*batch time"] | None = None,
         future: Float[AnyArray, "*batch horizon in"] | None = None,
+        future_intervals: Float[AnyArray, "*batch horizon"] | None = None,
         engine: str = "auto",
         mesh: Mesh | None = None,
         memory: int = 0,
@@ -118,8 +122,9 @@ class LinOSS(eqx.Module):
         """
         _checks.random_key("key", key)
         check_value("memory", memory, Memory)
-        samples, future = self._checked(u, lengths, mask, intervals, future, engine, mesh, memory)
-        return _answer(self, samples, future, key, mesh)
+        ahead = Ahead(future, future_intervals)
+        samples, ahead = self._checked(u, lengths, mask, intervals, ahead, engine, mesh, memory)
+        return _answer(self, samples, ahead, key, mesh)
 
     def with_norms(self, norms: Norms) -> "LinOSS":
         """This model with the norms that [`training_pass`][] returned."""
@@ -246,25 +251,33 @@ class LinOSS(eqx.Module):
         lengths: Any,
         mask: Any,
         intervals: Any,
-        future: Any,
+        ahead: Ahead,
         engine: str,
         mesh: Mesh | None,
         memory: int = 0,
-    ) -> tuple[Samples, Array | None]:
+    ) -> tuple[Samples, Ahead]:
         """Validate the arguments of a call."""
         options = {"lengths": lengths, "mask": mask, "intervals": intervals, "engine": engine}
         options |= {"precision": self.config.precision, "gaps": self.config.gaps}
         options |= {"mesh": mesh, "memory": memory}
         samples = Samples.checked(u, self.config.in_size, **options)
-        if future is not None:
-            if self.head.horizon is None:
-                raise ValueError(f"future was given, but task is {self.config.task!r}")
-            future = _checks.floating("future", future)
-            batch = samples.values.shape[:-2]
-            _checks.shape("future", future, (*batch, self.head.horizon, self.config.in_size))
+        batch, horizon, found = samples.values.shape[:-2], self.head.horizon, {}
+        for name, given, inner in (
+            ("future", ahead.values, (self.config.in_size,)),
+            ("future_intervals", ahead.intervals, ()),
+        ):
+            if given is not None:
+                if horizon is None:
+                    raise ValueError(f"{name} was given, but task is {self.config.task!r}")
+                found[name] = _checks.floating(name, given)
+                _checks.shape(name, found[name], (*batch, horizon, *inner))
+        if "future_intervals" in found:
+            if intervals is None:
+                raise ValueError("future_intervals was given, but intervals is None")
+            _checks.nonnegative("future_intervals", found["future_intervals"], allow_zero=False)
         if mesh is not None:
             _check_mesh(mesh, samples, self.config)
-        return samples, future
+        return samples, Ahead(found.get("future"), found.get("future_intervals"))
 
 
 def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, AbstractHead]:
@@ -332,17 +345,17 @@ def _check_mesh(mesh: Mesh, samples: Samples, config: LinOSSConfig) -> None:
 def _answer(
     model: LinOSS,
     samples: Samples,
-    future: Array | None,
+    ahead: Ahead,
     key: PRNGKeyArray | None,
     mesh: Mesh | None,
 ) -> tuple[Array, Norms]:
     """Answers for whole sequences, and norms; with a key, in training."""
     arrays, static = eqx.partition(model, eqx.is_array)
 
-    def answer(arrays: Any, words: Any, samples: Samples, future: Any) -> tuple[Array, Norms]:
+    def answer(arrays: Any, words: Any, samples: Samples, ahead: Ahead) -> tuple[Array, Norms]:
         """For all sequences, or a device's shard of them."""
         model: LinOSS = eqx.combine(arrays, static)
-        samples = model.head.prepare(samples, future)
+        samples = model.head.prepare(samples, ahead)
         if MIXERS[model.config.mixer].follows:
             equation: Any = model.blocks[0]
             refuse_cde(samples, model.config.mixer)
@@ -353,7 +366,7 @@ def _answer(
     words = None
     if key is not None:
         words = jax.vmap(key_words)(jax.random.split(key, len(model.blocks)))
-    arguments, split = (arrays, words, samples, future), samples.split
+    arguments, split = (arrays, words, samples, ahead), samples.split
     if mesh is None:
         return answer(*arguments)
     along_time = split.samples if model.head.horizon is None else split.sequences

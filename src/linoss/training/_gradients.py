@@ -74,7 +74,7 @@ def integrated_gradients(
         raise ValueError("the model has several answers a sequence, expected one")
     length, dtype = int(cases.lengths[0]), model.encoder.weight.dtype
     given = inputs(cases.batch([0], inputs.padded_length(length)), dtype=dtype)
-    given = {name: x for name, x in given.items() if name != "future" and x is not None}
+    given = {name: x for name, x in given.items() if x is not None}
     u = given.pop("u")
     each = u.reshape(1, -1, inputs.in_size // inputs.patch)  # samples
     direction = np.zeros_like(each)

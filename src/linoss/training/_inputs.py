@@ -60,8 +60,8 @@ class Inputs:
     >>> inputs = Inputs.from_sequences(cases, time_channel=True)
     >>> inputs.in_size
     5
-    >>> {name: None if x is None else x.shape for name, x in inputs(cases.batch([0, 1])).items()}
-    {'u': (2, 50, 5), 'lengths': (2,), 'mask': (2, 50), 'intervals': None, 'future': None}
+    >>> {name: x.shape for name, x in inputs(cases.batch([0, 1])).items() if x is not None}
+    {'u': (2, 50, 5), 'lengths': (2,), 'mask': (2, 50)}
 
     ```
     """
@@ -202,11 +202,17 @@ class Inputs:
                 raise ValueError("the cases have no times, but those of the training had")
             time = (batch.times - batch.times[:, :1]) / self.interval
             intervals = _intervals(time, there).astype(dtype)
-        future = None
+        future, after = None, None
         if isinstance(batch, WindowBatch):
             if self.patch > 1:
                 raise ValueError(f"patch is {self.patch}, expected 1 for forecasts")
             ahead = batch.lengths[:, None] + np.arange(batch.future.shape[1])
+            if self.interval is not None:
+                assert batch.times is not None and batch.future_times is not None
+                ahead = (batch.future_times - batch.times[:, :1]) / self.interval
+                last = np.max(np.where(there, time, -np.inf), axis=1, keepdims=True)
+                last = np.where(np.isfinite(last), last, ahead[:, :1] - 1)
+                after = np.diff(ahead, axis=1, prepend=last).astype(dtype)
             future = self.arrange(batch.future, batch.future_observed, ahead, dtype)
         u = self.arrange(batch.values, observed, time, dtype)
         if self.patch > 1:
@@ -217,6 +223,7 @@ class Inputs:
             "mask": np.asarray(self.patches(there[..., None]).any(axis=-1)) if masked else None,
             "intervals": intervals,
             "future": future,
+            "future_intervals": after,
         }
 
     def patches(self, samples: np.ndarray) -> np.ndarray:

@@ -34,8 +34,10 @@ class WindowBatch:
     """(batch, horizon, targets), what is known of the future before the model answers."""
     unit: np.ndarray
     """(batch, 1, targets)"""
-    times: None = None
-    """Steps are taken as evenly spaced."""
+    times: np.ndarray | None = None
+    """(batch, time), when samples were taken; None where steps are taken as evenly spaced."""
+    future_times: np.ndarray | None = None
+    """(batch, horizon), if there are times."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +84,8 @@ class Windows:
     first: Callable[[np.ndarray], np.ndarray] | None = None
     """A first answer `(batch, horizon, targets)` for pasts `(batch, past, columns)`, NaN where
     missing, to which labels are relative."""
+    times: Sequence[np.ndarray] | None = None
+    """Arrays `(time,)`: when samples were taken; None where steps are evenly spaced."""
 
     def __post_init__(self) -> None:
         _checks.one_of("normalize", self.normalize, get_args(Normalization))
@@ -95,6 +99,8 @@ class Windows:
             _checks.shape(f"series[{i}]", array, ("time", np.shape(self.series[0])[-1]))
             if array.dtype.kind != "f":
                 raise ValueError(f"series[{i}] has dtype {array.dtype}, expected floating point")
+            if self.times is not None:
+                _checks.shape(f"times[{i}]", self.times[i], (len(array),))
         for name in ("targets", "known"):
             for column in getattr(self, name) or ():
                 if not 0 <= column < self.num_channels:
@@ -209,9 +215,13 @@ class Windows:
         dtype = np.result_type(*{array.dtype for array in self.series}, np.float32)
         past = np.full((len(ends), length, self.num_channels), np.nan, dtype)
         future = np.empty((len(ends), self.horizon, self.num_channels), dtype)
+        times, after = np.zeros((len(ends), length)), np.zeros((len(ends), self.horizon))
         for row, (i, end, steps) in enumerate(zip(which, ends, lengths, strict=True)):
             past[row, :steps] = self.series[i][end - steps : end]
             future[row] = self.series[i][end : end + self.horizon]
+            if self.times is not None:
+                times[row, :steps] = self.times[i][end - steps : end]
+                after[row] = self.times[i][end : end + self.horizon]
         known, unit = self._relate(past, lengths)
         observed, there = ~np.isnan(past), np.arange(length) < lengths[:, None]
         complete = np.array_equal(observed, np.broadcast_to(there[..., None], observed.shape))
@@ -227,6 +237,8 @@ class Windows:
             labels=(future[..., list(self.target_columns)] - known) / unit,
             known=known,
             unit=unit,
+            times=None if self.times is None else times,
+            future_times=None if self.times is None else after,
         )
 
     def _relate(self, past: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
