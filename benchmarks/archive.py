@@ -139,14 +139,18 @@ def calibration_error(probabilities: np.ndarray, classes: np.ndarray, truth: np.
     return float(sum(gaps) / len(truth))
 
 
-def run(options: argparse.Namespace, data_dir: Path | None) -> Iterator[dict[str, Any]]:
-    """A record for each set, model and seed."""
+def run(
+    options: argparse.Namespace, data_dir: Path | None, done: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """A record for each set, model and seed that is not done yet."""
+    known = {(record["set"], record["model"], record["seed"]) for record in done}
     for name in options.sets:
         for seed in options.seeds:
-            parts = read(name, data_dir)
+            models = [model for model in options.models if (name, model, seed) not in known]
+            parts = read(name, data_dir) if models else []
             if options.drop:
                 parts = [dropped(part, options.drop, 2 * seed + i) for i, part in enumerate(parts)]
-            for model in options.models:
+            for model in models:
                 yield {"set": name, "model": model, "seed": seed, **measure(model, parts, seed)}
 
 
@@ -195,7 +199,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--drop", type=float, default=0.0, help="share of samples to take away")
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("LINOSS_DATA"))
-    parser.add_argument("--out", type=Path, help="also write JSON lines there")
+    parser.add_argument("--out", type=Path, help="write JSON lines there, and go on after those")
     options = parser.parse_args()
     data_dir = None if options.data_dir is None else Path(options.data_dir)
     if data_dir is None:
@@ -206,8 +210,9 @@ def main() -> None:
         if model in options.models:
             measure(model, read("Chinatown", data_dir), 0)
             measure(model, read("BasicMotions", data_dir), 0)
-    records = []
-    for record in run(options, data_dir):
+    kept = options.out is not None and options.out.exists()
+    records = [json.loads(line) for line in options.out.read_text().splitlines()] if kept else []
+    for record in run(options, data_dir, list(records)):
         records.append(record)
         words = [f"{k} {v:.4g}" if isinstance(v, float) else str(v) for k, v in record.items()]
         print("  ".join(words), flush=True)
