@@ -86,8 +86,13 @@ EXACT = {"scheme": "exact", "damped": True, "feedthrough": "none"}
 ALL = {"scheme": "verlet", "norm": "layer", "feedthrough": "dense", "bidirectional": True}
 
 
-def slow(*values):
+def longer(*values):
     return pytest.param(*values, marks=pytest.mark.integration)
+
+
+def other_pairs(*values):
+    """Of what is in the list, too, with something else."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
@@ -97,12 +102,12 @@ def slow(*values):
         (BATCH_NORM, True, False),
         ({"scheme": "imex", "damped": True, "complex_projections": False}, False, True),
         (ALL, True, True),
-        slow({"norm": "layer"}, True, True),
-        slow({"norm": None, "dropout": 0.0, "feedthrough": "dense"}, True, False),
-        slow({"scheme": "imex", "bidirectional": True}, False, False),
-        slow({"scheme": "verlet", "complex_projections": False}, False, True),
-        slow({"scheme": "exact"}, True, True),
-        slow(EXACT, False, True),
+        longer({"norm": None, "dropout": 0.0, "feedthrough": "dense"}, True, False),
+        longer(EXACT, False, True),
+        other_pairs({"norm": "layer"}, True, True),
+        other_pairs({"scheme": "imex", "bidirectional": True}, False, False),
+        other_pairs({"scheme": "verlet", "complex_projections": False}, False, True),
+        other_pairs({"scheme": "exact"}, True, True),
     ],
     ids=str,
 )
@@ -210,9 +215,9 @@ LAST, EVERY = {"pooling": "last"}, {"task": "regression", "every": 10}
     [
         ("running", True, {}),
         ("batch", False, EVERY),
-        slow("batch", True, LAST),
-        slow("running", True, EVERY),
-        slow(None, False, LAST),
+        longer("batch", True, LAST),
+        other_pairs("running", True, EVERY),
+        other_pairs(None, False, LAST),
     ],
 )
 def test_equals_the_plain_model(norm, padded, head):
