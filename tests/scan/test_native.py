@@ -56,7 +56,7 @@ def compare(scheme, batch, time, m, *, varying=False, masked=False, reverse=Fals
         ("verlet", False),
         ("imex", True),
         ("verlet", True),
-        pytest.param("exact", True, marks=pytest.mark.integration),
+        pytest.param("exact", True, marks=pytest.mark.slow),  # steps as those of the others
     ],
 )
 def test_schemes_in_double_precision(scheme, varying):
