@@ -15,7 +15,7 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "d" / "programs"
 WEEK = 7 * 24 * 3600
-LARGE, MORE, MANY = 1e9, 2.5e8, 30_000
+LARGE, MORE, MANY = 1e9, 1.5e8, 30_000
 
 # Compile quickly rather than well, and once for all workers, child processes and runs.
 _flags = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
@@ -62,9 +62,13 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Leave what was imported out of garbage collections, which would walk all of it."""
+    """Leave what was imported out of garbage collections, which would walk all of it.
+
+    They are rare, too: tracing makes many objects, of which few are garbage.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.hookimpl(trylast=True)

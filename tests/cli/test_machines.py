@@ -14,18 +14,12 @@ def free_port():
 
 
 @pytest.mark.integration
-def test_devices(tmp_path, data, small, good_json):
+def test_devices_and_others_when_a_run_goes_on(tmp_path, data, small, good_json):
     one = good_json(f"fit {data} --task classification --out {tmp_path / 'a'} {small} --steps 4")
     line = f"fit {data} --task classification --out {tmp_path / 'b'} {small} --steps 4"
     several = good_json(f"{line} --devices 4x2")
     assert several["test"] == one["test"]
-
-
-@pytest.mark.integration
-def test_a_run_goes_on_with_other_devices(tmp_path, data, small, good_json):
-    line = f"fit {data} --task classification --out {tmp_path / 'run'} {small} --steps 4"
-    good_json(f"{line} --devices 2")
-    assert good_json(f"fit {data} --out {tmp_path / 'run'} --resume --devices 4")["steps"] == 4
+    assert good_json(f"fit {data} --out {tmp_path / 'b'} --resume --devices 4")["steps"] == 4
 
 
 @pytest.mark.integration

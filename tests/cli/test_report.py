@@ -190,17 +190,17 @@ def test_oscillators_without_decay_or_oscillation_are_drawn_apart():
     assert "no oscillation" in text
 
 
-@pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
-def test_a_spectrum_of_any_kind_can_be_drawn(scheme):
+@pytest.mark.parametrize(("scheme", "blocks"), [("im", 10), ("imex", 1), ("exact", 1)])
+def test_a_spectrum_of_any_kind_can_be_drawn(scheme, blocks):
     import jax
 
     import linoss
 
     with jax.enable_x64(False):
-        sizes = {"hidden_size": 4, "state_size": 8, "num_blocks": 10}
+        sizes = {"hidden_size": 4, "state_size": 8, "num_blocks": blocks}
         config = linoss.LinOSSConfig(in_size=1, out_size=1, scheme=scheme, **sizes)
         model = linoss.LinOSS(config, key=jax.random.key(0))
-    assert "block 10" in drawn(spectrum(banks(model)))
+    assert f"block {blocks}" in drawn(spectrum(banks(model)))
 
 
 def test_points_that_are_many_are_thinned():

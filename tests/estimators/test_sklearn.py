@@ -32,10 +32,24 @@ def not_kept(_):
     return {"check_sample_weight_equivalence_on_dense_data": "weights are those of the loss"}
 
 
-@parametrize_with_checks(
-    [LinOSSClassifier(**QUICK), LinOSSRegressor(**QUICK)], expected_failed_checks=not_kept
-)
+@parametrize_with_checks([LinOSSClassifier(**QUICK)], expected_failed_checks=not_kept)
 def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def checks_of_a_regressor():
+    """Slow are those of all estimators: the classifier passes them, by the same base class."""
+    checks = parametrize_with_checks([LinOSSRegressor(**QUICK)], expected_failed_checks=not_kept)
+    for case in checks.args[1]:
+        estimator, check = getattr(case, "values", case)
+        name, marks = check.func.__name__, list(getattr(case, "marks", ()))
+        if not any(part in name for part in ("regressor", "supervised_y", "requires_y")):
+            marks.append(pytest.mark.slow)
+        yield pytest.param(estimator, check, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(checks_of_a_regressor()))
+def test_scikit_learns_own_checks_of_a_regressor(estimator, check):
     if check.func.__name__ == "check_regressors_train":  # the only one that asks for accuracy
         estimator = clone(estimator).set_params(**ACCURATE)
     check(estimator)

@@ -199,8 +199,7 @@ def gradients(layer, u, samples, *, reverse=False):
 
 
 @native
-@pytest.mark.parametrize("name", ["lru", "s5", "s4d"])
-@pytest.mark.parametrize("hidden", [5, 18])
+@pytest.mark.parametrize(("name", "hidden"), [("lru", 5), ("s5", 18), ("s4d", 5), ("s4d", 18)])
 def test_gradients_of_the_diagonal_kernel(name, hidden, draw, draw_intervals):
     layer, u = make_layer(name, hidden), jnp.asarray(draw(3, T, hidden))
     mask = jnp.asarray(np.random.default_rng(1).random((3, T)) < 0.7)

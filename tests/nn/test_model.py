@@ -88,7 +88,7 @@ def test_blocks_start_with_different_weights(make_model):
 
 @pytest.mark.parametrize("engine", linoss.engines())
 def test_an_empty_batch_has_no_answers(single_precision, engine):
-    config = LinOSSConfig(in_size=2, out_size=3, hidden_size=8, state_size=4)
+    config = LinOSSConfig(in_size=2, out_size=3, hidden_size=8, state_size=4, num_blocks=1)
     model = LinOSS(config, key=jax.random.key(0))
     assert model(jnp.zeros((0, T, 2), jnp.float32), engine=engine).shape == (0, 3)
 

@@ -166,8 +166,7 @@ def test_full_lengths_are_none(make_model, draw):
         ),
         {"pooling": "last+max+attention", "norm": "layer", "damped": True, "scheme": "imex"},
         pytest.param(
-            {**FORECAST, "bias": True, "complex_projections": False},
-            marks=pytest.mark.integration,
+            {**FORECAST, "bias": True, "complex_projections": False}, marks=pytest.mark.slow
         ),
     ],
     ids=["mean", "last+max+attention", "forecast"],

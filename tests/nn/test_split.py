@@ -74,6 +74,12 @@ MASKED, IRREGULAR = ("lengths", "mask"), ("mask", "intervals")
 LAST = {"pooling": "last"}
 EVERY = {"task": "regression", "every": 3}
 FORECAST = {"task": "forecasting", "horizon": 8}
+# Other pairs of what is in the list below.
+MORE = [
+    ({"scheme": "imex", "norm": "running", **EVERY}, (), (1, 4)),
+    ({"scheme": "im", "bidirectional": True, **LAST}, (), (2, 4)),
+    ({"scheme": "verlet", "norm": "layer", **EVERY}, MASKED, (2, 4)),
+]
 
 
 def test_losses_and_gradients_are_those_of_one_device():
@@ -85,16 +91,14 @@ def test_losses_and_gradients_are_those_of_one_device():
     ("options", "names", "shape"),
     [
         ({"scheme": "imex", "norm": "layer", **LAST}, MASKED, (4, 1)),
-        ({"scheme": "imex", "norm": "running", **EVERY}, (), (1, 4)),
         ({"scheme": "imex", "damped": True, **FORECAST}, IRREGULAR, (2, 4)),
         ({"scheme": "im", "damped": True, "norm": "running"}, IRREGULAR, (1, 8)),
-        ({"scheme": "im", "bidirectional": True, **LAST}, (), (2, 4)),
         ({"scheme": "verlet", "bidirectional": True}, IRREGULAR, (2, 4)),
-        ({"scheme": "verlet", "norm": "layer", **EVERY}, MASKED, (2, 4)),
         ({"scheme": "verlet", **FORECAST}, (), (1, 4)),
         ({"scheme": "exact", **EVERY}, IRREGULAR, (2, 4)),
         ({"scheme": "exact", **LAST}, MASKED, (2, 1)),
         ({"scheme": "im", "pooling": "last+max+attention"}, MASKED, (2, 4)),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE),
     ],
     ids=str,
 )

@@ -14,13 +14,14 @@ HUGE = {"length": 10**8, "batch": 64}
 
 
 def test_parameters_are_those_of_the_model(make_config):
+    """Every choice of each setting: the numbers of parts add up."""
     choices = {
         "complex_projections": [True, False],
         "feedthrough": ["vector", "dense", "none"],
         "norm": [None, "layer", "batch"],
-        "damped": [True, False],
+        "damped": [True, True, False, False],
     }
-    for values in itertools.product(*choices.values()):
+    for values in itertools.islice(zip(*map(itertools.cycle, choices.values()), strict=False), 4):
         options = dict(zip(choices, values, strict=True))
         others = {"bias": options["damped"], "glu_bias": not options["damped"]}
         config = make_config(

@@ -62,7 +62,7 @@ def split_scan(scheme, given, *, reverse, engine):
         ("verlet", "sequential", "irregular", False),
         pytest.param("verlet", "toeplitz", "masked", True, marks=pytest.mark.integration),
         pytest.param("imex", "sequential", "irregular", False, marks=pytest.mark.integration),
-        pytest.param("exact", "sequential", "irregular", False, marks=pytest.mark.integration),
+        pytest.param("exact", "sequential", "irregular", False, marks=pytest.mark.slow),
     ],
 )
 def test_it_is_the_scan_of_the_whole(scheme, engine, kind, reverse):

@@ -26,7 +26,7 @@ by_schemes_and_engines = pytest.mark.parametrize(
         ("verlet", "chunked", 600),
         pytest.param("imex", "associative", 13, marks=pytest.mark.integration),
         pytest.param("verlet", "associative", 13, marks=pytest.mark.integration),
-        pytest.param("exact", "chunked", 600, marks=pytest.mark.integration),
+        pytest.param("exact", "sequential", 600, marks=pytest.mark.integration),
     ],
 )
 ENGINES = ["sequential", "chunked", "associative"]

@@ -25,7 +25,12 @@ REGULAR, UNEQUAL = ((32, 32), 0.0), ((10, 40), 0.2)
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("devices", "lengths", "missing"), [((2, 4), *UNEQUAL), ((1, 4), *REGULAR), (8, *UNEQUAL)]
+    ("devices", "lengths", "missing"),
+    [
+        ((2, 4), *UNEQUAL),
+        ((1, 4), *REGULAR),
+        pytest.param(8, *UNEQUAL, marks=pytest.mark.slow),  # parts of the batch alone: see below
+    ],
 )
 def test_the_same_curve_as_on_one_device(make_problem, devices, lengths, missing):
     problem = make_problem(lengths, missing, dropout=0.2)
@@ -96,7 +101,7 @@ def test_wrong_numbers_of_devices(devices):
         make_mesh(devices)
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # as does that of `linoss fit --devices`, in tests/cli/test_machines.py
 def test_an_estimator_takes_devices():
     random = np.random.default_rng(0)
     values, labels = random.normal(size=(32, 2, 40)), np.arange(32) % 2
