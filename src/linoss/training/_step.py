@@ -5,7 +5,7 @@ reuses the compiled program of another.
 """
 
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +16,7 @@ import optax
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from linoss.nn import LinOSS, trainable
 from linoss.training._config import TrainingConfig
@@ -80,16 +80,16 @@ def make_optimizer(
 
 def first_carry(model: LinOSS, settings: StepSettings) -> Carry:
     """The carry before the first update."""
-    weights = eqx.filter(model, trainable(model))
+    return Carry(model, *_beginning(eqx.filter(model, trainable(model)), settings=settings))
+
+
+@partial(jax.jit, static_argnames=("settings",))  # one program instead of one for each array
+def _beginning(weights: Any, *, settings: StepSettings) -> tuple[Any, Array, Array, Array]:
+    """What a carry begins with, beside the model."""
     rates = {"learning_rate": 0.0, "weight_decay": 0.0, "clip_norm": 0.0}
-    dtype = model.encoder.weight.dtype
-    return Carry(
-        model=model,
-        optimizer=make_optimizer(settings, rates, weights).init(weights),
-        loss=jnp.zeros((), dtype),
-        bad_step=jnp.array(-1, jnp.int32),
-        bad_loss=jnp.zeros((), dtype),
-    )
+    zero = jnp.zeros((), weights.encoder.weight.dtype)
+    state = make_optimizer(settings, rates, weights).init(weights)
+    return state, zero, jnp.array(-1, jnp.int32), zero
 
 
 @partial(jax.jit, static_argnames=("settings",))
@@ -120,7 +120,9 @@ def update(
     optimizer = make_optimizer(settings, rates, weights)
     change, state = optimizer.update(gradient, carry.optimizer, weights)
     model = eqx.combine(eqx.apply_updates(weights, change), rest).with_norms(norms)
-    bad = (carry.bad_step < 0) & ~_all_finite((value, gradient, norms))
+    slopes = _one_vector(gradient)
+    finite = jnp.isfinite(jnp.concatenate([slopes, _one_vector((value, norms))])).all()
+    bad = (carry.bad_step < 0) & ~finite
     after = Carry(
         model=model,
         optimizer=state,
@@ -128,12 +130,13 @@ def update(
         bad_step=jnp.where(bad, step, carry.bad_step).astype(jnp.int32),
         bad_loss=jnp.where(bad, value, carry.bad_loss),
     )
-    return after, jnp.sqrt(sum(jnp.sum(x**2) for x in jax.tree.leaves(gradient)))
+    return after, jnp.sqrt(jnp.sum(slopes**2))
 
 
-def _all_finite(tree: Any) -> Bool[Array, ""]:
+def _one_vector(tree: Any) -> Float[Array, " numbers"]:
+    """All numbers, so that a program for each array need not be compiled."""
     leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
-    return jnp.isfinite(jnp.concatenate([jnp.ravel(x) for x in leaves])).all()
+    return jnp.concatenate([jnp.ravel(x) for x in leaves])
 
 
 @partial(jax.jit, static_argnames=("engine", "mesh"))
@@ -155,22 +158,27 @@ class LearningRates:
 
     def __init__(self, config: TrainingConfig):
         peak, warmup = float(config.learning_rate), int(config.warmup)
-        if config.schedule == "cosine":
-            after = optax.cosine_decay_schedule(peak, config.steps - warmup)
-        else:
-            after = optax.constant_schedule(peak)
-        self._schedule = after
-        if warmup:
-            rise = optax.linear_schedule(peak / (warmup + 1), peak, warmup)
-            self._schedule = optax.join_schedules([rise, after], [warmup])
-        self._schedule = jax.jit(self._schedule)  # one program instead of a dozen
+        self._schedule = _schedule(peak, warmup, config.steps, config.schedule)
         self._block, self._rates = -1, np.zeros(0)
 
     def __call__(self, step: int) -> float:
         """The rate of update `step`, counted from 0."""
         block, place = divmod(step, _BLOCK)
         if block != self._block:
-            steps = jnp.arange(block * _BLOCK, (block + 1) * _BLOCK)
+            steps = np.arange(block * _BLOCK, (block + 1) * _BLOCK)
             self._rates = np.broadcast_to(np.asarray(self._schedule(steps)), _BLOCK)
             self._block = block
         return float(self._rates[place])
+
+
+@lru_cache(maxsize=16)  # several models are trained with the same one
+def _schedule(peak: float, warmup: int, steps: int, kind: str) -> Any:
+    """The learning rate as a function of updates, as one program instead of a dozen."""
+    if kind == "cosine":
+        schedule = optax.cosine_decay_schedule(peak, steps - warmup)
+    else:
+        schedule = optax.constant_schedule(peak)
+    if warmup:
+        rise = optax.linear_schedule(peak / (warmup + 1), peak, warmup)
+        schedule = optax.join_schedules([rise, schedule], [warmup])
+    return jax.jit(schedule)
