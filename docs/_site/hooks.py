@@ -15,7 +15,6 @@ PAGES = {
 }
 SOURCE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(?:src|native|tests|benchmarks)/[^)]*\)")
 EQUATION = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
 PRIME = re.compile(r"<msup>(<mi>\w</mi><mi>&#x0203[23];</mi>)</msup>")
 
 
