@@ -15,6 +15,7 @@ PAGES = {
 }
 SOURCE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(?:src|native|tests|benchmarks)/[^)]*\)")
 EQUATION = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRIME = re.compile(r"<msup>(<mi>\w</mi><mi>&#x0203[23];</mi>)</msup>")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -28,12 +29,14 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Equations as MathML, which browsers show without a script.
 
-    Parentheses of matrices are borders, see style.css: many fonts have none that stretch.
+    Parentheses of matrices are borders, see style.css: many fonts have none that stretch. Primes
+    are letters, which fonts raise by themselves; as superscripts they are too small to see.
     """
 
     def equation(found: re.Match[str]) -> str:
         text = found[1].replace("{pmatrix}", "{matrix}")
-        return f'<div class="equation">{convert(text, display="block")}</div>'
+        shown = PRIME.sub(r"\1", convert(text, display="block"))
+        return f'<div class="equation">{shown}</div>'
 
     return EQUATION.sub(equation, _within(markdown))
 
