@@ -89,6 +89,7 @@ def compare(data: Table, horizon: int, season: int, windows: int, options: dict)
     forecaster = LinOSSForecaster(horizon=horizon, **options)
     forecaster.fit(cut(data, int(ends[0])))
     seconds = time.perf_counter() - began
+    forecaster.set_params(past=forecaster.past_)  # programs of one shape for all fits
     found: Backtest = forecaster.backtest(data, windows=windows, stride=stride, refit=True)
     rows = {
         name: found.error("mase", of)

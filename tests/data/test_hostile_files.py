@@ -554,21 +554,6 @@ TABLES = {
         "date,load\n2024-01-01,-inf\n",
         ", line 2, column 'load': found -inf, expec",
     ),
-    "fractions": (
-        "a.csv",
-        "time,load\n0.5,1\n",
-        ", line 2, column 'time': found 0.5, expected dates",
-    ),
-    "uneven": (
-        "a.csv",
-        "time,y\n2,0\n4,0\n6,0\n9,0\n",
-        ", line 5: 9 comes after 6, where other times",
-    ),
-    "long gap": (
-        "a.csv",
-        "time,y\n1,0\n2,0\n3,0\n99,0\n",
-        ", line 5: the times from 1 to 99 have 99",
-    ),
     "capitals": (
         "a.csv",
         "unique_id,ds,DS,y\na,1,1,2\na,2,2,3\n",

@@ -51,6 +51,15 @@ def test_the_quantile_is_the_conformal_one():
     assert found.factors[0, 0, 4] == pytest.approx(19)  # ceil(19.5) is more than there are
 
 
+def test_windows_that_are_alike_count_less():
+    truth = np.random.default_rng(0).normal(size=(40, 1, 1))
+    quantiles = np.broadcast_to(np.array([-1, -0.5, 0, 0.5, 1.0]), (160, 1, 1, 5))
+    apart = Calibration.fit(LEVELS, quantiles, np.tile(truth, (4, 1, 1)))
+    overlapping = Calibration.fit(LEVELS, quantiles, np.repeat(truth, 4, axis=0))
+    wider = overlapping.factors[0, 0] / np.maximum(apart.factors[0, 0], 1e-9)
+    assert 1.005 < wider[3] < wider[4] < 1.2
+
+
 def test_paths_spread_as_intervals_do_and_keep_dependence():
     random = np.random.default_rng(0)
     walk = np.cumsum(random.normal(size=(600, 10, 1)), axis=1)

@@ -371,6 +371,44 @@ class TestIrregular:
             forecaster.predict(data=frame.iloc[np.unique(np.r_[0:1700:7, 1:1700:11])])
 
 
+STATIC = {"static": ["kind", "size"]}
+
+
+def test_static_features(small, tmp_path):
+    random = np.random.default_rng(0)
+    parts = [
+        {"unique_id": f"s{i}", "ds": np.arange(40), "kind": "ab"[i % 2], "size": 1.5 * i}
+        | {"y": random.normal(size=40) + (-1) ** i}
+        for i in range(6)
+    ]
+    frame = pandas.concat(pandas.DataFrame(part) for part in parts)
+    options = {**small, **STATIC, "steps": 5}
+    forecaster = LinOSSForecaster(horizon=4, past=8, **options).fit(frame)
+    assert forecaster.names_ == ("y",)
+    windows = forecaster.foundation_.windows(linoss.data.table(frame, **STATIC))
+    batch = windows.batch(windows.find([3], [20]))
+    assert batch.values[0, :, -3:].tolist() == [[0, 1, 4.5]] * 8
+    assert batch.future[0, :, -3:].tolist() == [[0, 1, 4.5]] * 4
+    found = forecaster.predict(data=frame.assign(kind="c"))  # no kind of the training
+    forecaster.save(tmp_path / "run")
+    restored = load(tmp_path / "run")
+    pandas.testing.assert_frame_equal(restored.predict(), forecaster.predict())
+    pandas.testing.assert_frame_equal(restored.predict(data=frame.assign(kind="c")), found)
+    for data, message in (
+        (frame.drop(columns="kind"), "static has 'kind', expected columns of the data that are"),
+        (linoss.data.table(frame[["unique_id", "ds", "y"]]), "but data is a table that was read"),
+        (frame.assign(size="x"), "data has texts in 'size', expected numbers, as in fit"),
+        (frame.assign(size=frame["y"]), "expected one value for each series; leave it out of sta"),
+        (frame[["ds", "y", "kind", "size"]][:40], "static has 'kind', but data has no column of"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            forecaster.predict(data=data)
+    many = frame.assign(unique_id=frame["ds"], ds=np.repeat(np.arange(6), 40))
+    many = many.assign(kind=many["unique_id"].map("k{}".format))
+    with pytest.raises(ValueError, match="static has 'kind' with 40 different texts, expected at"):
+        LinOSSForecaster(horizon=4, static=["kind"]).fit(many.drop(columns="size"))
+
+
 def test_series_of_different_rates(small):
     """A day's wave each half hour, and a week's wave each day."""
     random = np.random.default_rng(0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from linoss.estimators._direct import smoothing_weights
 from linoss.estimators._seasons import DAY, WEEK, YEAR, Clock, Seasons, strongest_period
 
 
@@ -39,7 +40,11 @@ def test_a_wave_of_the_calendar_goes_on():
     time = np.arange(len(index))
     wave = 5 + 2 * np.sin(2 * np.pi * time / 24 + 1) + np.cos(2 * np.pi * time / 168)
     fitted = Seasons.fit(
-        Clock.of([index], None, calendar=True), index[:840], wave[:840, None], none(840), trend=False
+        Clock.of([index], None, calendar=True),
+        index[:840],
+        wave[:840, None],
+        none(840),
+        trend=False,
     )
     assert fitted.counts[0] == 0  # of the year, of which there is no second one
     np.testing.assert_allclose(fitted(index[840:], none(168))[:, 0], wave[840:], atol=0.02)
@@ -54,6 +59,36 @@ def test_missing_values_are_left_out():
     np.testing.assert_allclose(fitted(index, none(480)), wave, atol=0.05)
     empty = Seasons.fit(clock, index, np.full((480, 1), np.nan), none(480), trend=True)
     assert not empty(index, none(480)).any()
+
+
+def test_what_is_uncertain_has_seasons():
+    """Nights are three times as noisy as days."""
+    random = np.random.default_rng(0)
+    index = hours(24 * 100)
+    night = 2 + np.cos(2 * np.pi * np.arange(2400) / 24)
+    values = (night * random.normal(size=2400))[:, None]
+    clock = Clock.of([index], None, calendar=True)
+    fitted = Seasons.fit(clock, index, values, none(2400), trend=False)
+    np.testing.assert_allclose(fitted.spread(index)[:, 0], night / 2, atol=0.2)
+    few = Seasons.fit(clock, index[:240], values[:240], none(240), trend=False)
+    assert few.spread(index).tolist() == [[1.0]]
+    flat = Seasons.fit(clock, index, values, none(2400), trend=False, seasonal=False)
+    assert not any(flat.counts)
+    assert flat.spread(index).tolist() == [[1.0]]
+
+
+def test_smoothing_is_linear_in_the_past():
+    """Against the recursion of a level and a damped trend that begins with zeros."""
+    values = np.random.default_rng(0).normal(size=12)
+    level, slope = 0.0, 0.0
+    for value in values:
+        before, level = level, 0.3 * value + 0.7 * (level + 0.9 * slope)
+        slope = 0.1 * (level - before) + 0.9 * 0.9 * slope
+    weights = smoothing_weights(tuple((i, i + 1) for i in range(12)), 3, 0.3, 0.1, 0.9)
+    ahead = level + slope * np.cumsum([0.9, 0.81, 0.729])
+    np.testing.assert_allclose(values[::-1] @ weights, ahead)
+    means = smoothing_weights(((0, 1), (1, 12)), 3, 0.3, 0.1, 0.9)
+    np.testing.assert_allclose(means[1], weights[1:].sum(axis=0))
 
 
 def test_a_trend_levels_off():

@@ -34,7 +34,7 @@ from linoss.data._times import same_time, time_column
 
 _HINT = (
     f"a column of series is named {ID_NAMES[-1]}, of times {TIME_NAMES[0]} or {TIME_NAMES[3]}; "
-    "leave out what is no variable"
+    "leave out what is no variable; what each series has one value of can be static"
 )
 
 

@@ -1,8 +1,8 @@
 """What is taken off series before a model reads them, and put back on its forecasts.
 
 Of each variable y of a series the model sees z = (f(y) - e(t)) / d(t): f is the identity or the
-logarithm, e trend and seasons, d the deviation of f(y) - e(t), which may have seasons, too. After the variables come, for dates,
-the sine and cosine of the calendar's periods.
+logarithm, e trend and seasons, d the deviation of f(y) - e(t), which may have seasons, too. After
+the variables come, for dates, the sine and cosine of the calendar's periods, then what is static.
 """
 
 from collections.abc import Sequence
@@ -138,7 +138,7 @@ class Adjustment:
         index: np.ndarray,
         static: np.ndarray,
     ) -> np.ndarray:
-        """(time, channels): variables in their order, targets adjusted, calendar, what is static."""
+        """(time, channels): variables in their order, targets adjusted, calendar, static ones."""
         seasons, deviation = where
         known = values[:, list(self.known)]
         rest = self.transform(values[:, list(self.targets)]) - seasons(index, known)

@@ -104,7 +104,11 @@ def restored_context(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Ta
     values, index = arrays["series"], arrays["index"].astype(facts["index"])
     if min(lengths) < 1 or len(lengths) != count or facts["kind"] not in ("array", "wide", "long"):
         raise ValueError("the ends of the series do not fit their names")
-    if values.shape != (rows, len(names)) or index.shape != (rows,) or index.dtype.kind not in "ifM":
+    if (
+        values.shape != (rows, len(names))
+        or index.shape != (rows,)
+        or index.dtype.kind not in "ifM"
+    ):
         raise ValueError("the ends of the series do not fit their lengths")
     steps = facts["steps"]
     if steps is not None and (len(steps) != count or any(s is not None and s <= 0 for s in steps)):

@@ -119,9 +119,7 @@ class Foundation:
             min_past=1,
             normalize=self.normalize,
             first=self.direct,
-            times=[
-                self.adjustment.times(*each) for each in zip(places, data.index, strict=True)
-            ],
+            times=[self.adjustment.times(*each) for each in zip(places, data.index, strict=True)],
             **more,
         )
 
@@ -211,7 +209,7 @@ def choose_options(
     if asked["logarithm"] is True:
         refuse_logarithm(data, targets)
     choices: dict[str, Iterable[Any]] = {
-        "seasonal": (False, True) if clock.periods else (True,),
+        "seasonal": (True, False) if clock.periods else (True,),
         "logarithm": (False, True) if all(_positive(data, i) for i in targets) else (False,),
         "trend": (False, True) if clock.periods or clock.unit != "steps" else (False,),
         "normalize": ("none", "level"),

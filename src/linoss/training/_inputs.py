@@ -208,7 +208,8 @@ class Inputs:
                 raise ValueError(f"patch is {self.patch}, expected 1 for forecasts")
             ahead = batch.lengths[:, None] + np.arange(batch.future.shape[1])
             if self.interval is not None:
-                assert batch.times is not None and batch.future_times is not None
+                assert batch.times is not None
+                assert batch.future_times is not None
                 ahead = (batch.future_times - batch.times[:, :1]) / self.interval
                 last = np.max(np.where(there, time, -np.inf), axis=1, keepdims=True)
                 last = np.where(np.isfinite(last), last, ahead[:, :1] - 1)
