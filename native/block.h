@@ -129,7 +129,16 @@ inline void pack_glu(const Sizes& s, const Packed& p, const float* weight, const
               p.glu_t + half * p.H, 2 * p.H);
 }
 
-// Sums of the weights' gradients, likewise.
+// Rows into the padded ones of a tile, with zeros behind them: what is not a number in one sequence may
+// have been computed there, and would reach the next one by a sum over a row.
+inline void refill_rows(int64_t rows, int64_t width, const float* from, int64_t from_row, float* to,
+                        int64_t to_row) {
+  copy_rows(rows, width, from, from_row, to, to_row);
+  for (int64_t n = 0; n < rows && width < to_row; ++n)
+    std::memset(to + n * to_row + width, 0, (to_row - width) * sizeof(float));
+}
+
+// Sums of the weights' gradients, in padded rows, too.
 struct Gradients {
   int64_t H, P;
   Parts parts;

@@ -89,7 +89,7 @@ void normalize(const Sizes& s, const Packed& p, int64_t rows, Tile& t) {
 void drive(const Sizes& s, const Place& q) {
   const Packed p(s, const_cast<float*>(q.packed));
   Tile t(s, q.workspace);
-  copy_rows(q.rows, s.hidden, q.u, q.row, t.u, p.H);
+  refill_rows(q.rows, s.hidden, q.u, q.row, t.u, p.H);
   normalize(s, p, q.rows, t);
   recorded(s, q, kForces, t.b, [&] {
     weigh(s, t, q.rows, p.P, s.hidden, t.x, p.H, p.input_t, t.b, p.bias, 0);

@@ -173,7 +173,7 @@ void oscillate_by(const Sizes& s, const Packed& p, const Place& q, Tile& t) {
 
 template <bool kKeep>
 void move(const Sizes& s, const Packed& p, const Place& q, const float* before, Tile& t) {
-  take_rows(2, s.state, before, t.state, p.P);
+  refill_rows(2, s.state, before, s.state, t.state, p.P);
   with_steps(s, p, [&](auto kind) {
     oscillate_by<kKeep, typename decltype(kind)::type>(s, p, q, t);
   });

@@ -55,6 +55,10 @@ def models(draw):
     found, size = (sum(part.sum() for part in parts) for parts in (products, map(np.abs, products)))
     if not abs(found - expected) <= tolerance * size + 1e-6:
         raise Finding(f"{what}: a slope is {found}, expected {expected}, of {size}")
+    if batch > 1 and (key is None or settings["norm"] in ("layer", None)):
+        u[0, 0] = draw.choice([np.nan, np.inf, 3e38])
+        others, _ = _with_slopes((weights, u, intervals), rest, lengths, weight, key, memory)
+        compare(f"{what}, beside a case that is spoilt", others[1:], answers[1:], 0.0)
     return "models"
 
 

@@ -297,6 +297,24 @@ def test_dropout_has_the_mask_of_the_plain_block(rate):
         assert (dropout(x, rate, words) != 0).item() == (bits >= threshold)
 
 
+@pytest.mark.parametrize(
+    ("options", "precision"),
+    [({"norm": "layer"}, "float32"), ({"norm": None, "complex_projections": False}, "bfloat16")],
+)
+def test_what_is_not_a_number_stays_in_its_sequence(new_block, options, precision):
+    """The next sequence of a thread uses the same rows: their padding enters sums over channels,
+    and pairs of an odd number of them."""
+    block = new_block(5, 3, key=jax.random.key(0), **options)
+    u = jax.random.normal(jax.random.key(1), (20, 70, 5))
+
+    def run(u):
+        return block.run(u, Samples(u, engine="native", precision=precision), None)[0]
+
+    found, expected = run(u.at[0, 3].set(jnp.nan)), run(u)
+    assert np.isnan(found[0]).any()
+    np.testing.assert_array_equal(found[1:], expected[1:])
+
+
 def test_an_empty_batch(new_block):
     block = new_block(4, 3, key=jax.random.key(0))
     output, state = block(jnp.zeros((0, 10, 4)), engine="native")

@@ -82,6 +82,22 @@ def test_a_native_stream_goes_on_from_a_state_that_was_set(single_precision):
         np.testing.assert_array_equal(first(sample), second(sample))
 
 
+@needs_kernels
+def test_what_left_the_numbers_stays_in_its_stream(single_precision):
+    """Also with a norm over channels, and it recovers."""
+    model = make_model(norm="layer")
+    samples = np.random.default_rng(0).normal(size=(6, 3, 2)).astype(np.float32)
+    whole, spoilt = linoss.Stream(model, (3,)), linoss.Stream(model, (3,))
+    for n, sample in enumerate(samples):
+        expected = whole(sample)
+        if n == 2:
+            sample[0] = np.nan
+        found = spoilt(sample)
+        np.testing.assert_array_equal(found[1:], expected[1:])
+        assert np.isfinite(found[0]).all() == (n != 2)
+        assert (spoilt.recover() > 0) == (n == 2)
+
+
 def test_missing_samples_and_intervals_without_kernels():
     sample = jnp.ones(2)
     for gaps in ("move", "stand"):
