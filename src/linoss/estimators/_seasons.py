@@ -105,6 +105,8 @@ class Seasons:
 
     products_of: ClassVar[int] = _PRODUCTS
     flattening: ClassVar[float] = _FLATTENING
+    spread_harmonics: ClassVar[int] = _SPREAD_HARMONICS
+    least_spread: ClassVar[float] = _LEAST_SPREAD
 
     clock: Clock
     step: float

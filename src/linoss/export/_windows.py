@@ -1,6 +1,6 @@
 """A forecaster's windows as part of a program.
 
-As in the library, a model reads z = (f(y) - e(t)) / d of each target, relative to what is known of
+As in the library, a model reads z = (f(y) - e(t)) / d(t) of each target, relative to what is known of
 its window, and answers relative to that and to a linear answer. e(t) is computed without its
 constant, which is taken off values first: the difference of two large numbers stays exact.
 """
@@ -108,7 +108,25 @@ def _adjusted(part: Part, adjustment: Any) -> Term:
         taken = part.constant(adjustment.logarithm) > 0.5
         values = part.apply("where", taken, log, values)
     level, rest = _expected(part, adjustment)
-    return (values - level - rest) / adjustment.deviation[0]
+    return (values - level - rest) / _deviation(part, adjustment)
+
+
+def _deviation(part: Part, adjustment: Any) -> Term:
+    """d(t)."""
+    seasons, deviation = adjustment.seasons[0], part.constant(adjustment.deviation[0])
+    if not len(seasons.spreads):
+        return deviation
+    harmonics = _harmonics(seasons)
+    most = dict(zip(seasons.clock.periods, seasons.counts, strict=True))
+    places = [
+        1 + i
+        for i, (period, k) in enumerate(harmonics)
+        if k <= min(most[period], seasons.spread_harmonics)
+    ]
+    angles = part.take(part.input("moment", 1 + len(harmonics)), np.array(places)) * (2 * np.pi)
+    waves = part.join([part.apply("sin", angles), part.apply("cos", angles)])
+    spread = part.matmul(seasons.spreads[1:].T, waves) + seasons.spreads[0]
+    return part.apply("maximum", spread, seasons.least_spread) * deviation
 
 
 def _expected(part: Part, adjustment: Any) -> tuple[np.ndarray, Term]:
@@ -239,10 +257,11 @@ def _restoring(part: Part, foundation: Any, size: int) -> Callable[[Term], Term]
     part.input("sample", size + len(adjustment.known))
     offset, unit = _known(part, foundation.normalize, size)
     level, rest = _expected(part, adjustment)
+    deviation = _deviation(part, adjustment)
     taken = part.constant(adjustment.logarithm)
 
     def restored(relative: Term) -> Term:
-        found = (relative * unit + offset) * adjustment.deviation[0] + rest + level
+        found = (relative * unit + offset) * deviation + rest + level
         if not any(adjustment.logarithm):
             return found
         return part.apply("where", taken > 0.5, part.apply("exp", found), found)
