@@ -133,7 +133,7 @@ def test_equals_the_plain_block(new_block, options, masked, varying):
     varying=st.booleans(),
 )
 @example(1, 1, 1, 1, "verlet", "layer", "dense", True, True, True)
-@example(17, 33, 1, 700, "imex", "running", "vector", False, True, True)
+@example(17, 33, 1, 700, "im", "running", "vector", False, True, True)
 def test_drawn_sizes(
     new_block, hidden, state, batch, time, scheme, norm, feedthrough, bidirectional, masked, varying
 ):
