@@ -4,6 +4,7 @@ Both are module-level functions of all that differs between runs, so that a run 
 reuses the compiled program of another.
 """
 
+import inspect
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -140,7 +141,7 @@ def update(
 def update_quickly() -> Any:
     """`update`, compiled in half the time."""
     given: Any = {"compiler_options": _programs.quickly()}
-    return jax.jit(update.__wrapped__, static_argnames=("settings",), **given)
+    return jax.jit(inspect.unwrap(update), static_argnames=("settings",), **given)
 
 
 def _one_vector(tree: Any) -> Float[Array, " numbers"]:
