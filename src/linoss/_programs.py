@@ -12,10 +12,12 @@ import platform
 import time
 import warnings
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import platformdirs
 from jax.version import __version__ as jax_version
 
@@ -49,6 +51,21 @@ def keep_programs() -> Path | None:
     # A program cut short by a full disk is compiled again.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     return directory
+
+
+@cache
+def quickly() -> dict[str, Any]:
+    """Options of `jax.jit` for a program that is compiled in half the time.
+
+    XLA's older generator of fused operations takes the place of the newer one, where it can be
+    chosen. Results differ by rounding.
+    """
+    options = {"xla_cpu_use_fusion_emitters": False}
+    try:
+        jax.jit(lambda x: x, compiler_options=options)(np.float32(0))
+    except jax.errors.JaxRuntimeError:  # there is but one
+        return {}
+    return options
 
 
 def _own(directory: Path) -> bool:

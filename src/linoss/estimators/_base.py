@@ -143,6 +143,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
                 arrays=self._arrays(),
                 mesh=make_mesh(self.devices),
                 memory=self.memory,
+                quickly=True,
             )
 
     def _lengthened(self, now: TrainingConfig, before: TrainingConfig | None) -> TrainingConfig:

@@ -23,7 +23,14 @@ from linoss.training._outcome import Record, TrainingResult
 from linoss.training._predict import evaluate
 from linoss.training._progress import Progress
 from linoss.training._run_directory import FACTS, RunDirectory, RunState
-from linoss.training._step import Carry, LearningRates, StepSettings, first_carry, update
+from linoss.training._step import (
+    Carry,
+    LearningRates,
+    StepSettings,
+    first_carry,
+    update,
+    update_quickly,
+)
 
 _LOOK_EVERY = 0.5  # seconds: how often the loss is fetched from the device
 _LOOK_AT_EVERY = 20  # updates: how often with several processes
@@ -44,18 +51,20 @@ class Loop:
         config: TrainingConfig,
         on_progress: Callable[[Progress], None] | None,
         devices: Devices,
+        quickly: bool = False,
     ):
         self.inputs, self.objective, self.config = inputs, objective, config
         self.training_set, self.validation_set = training_set, validation_set
         self.on_progress, self.devices = on_progress, devices
-        self.dtype = model.encoder.weight.dtype
+        self.dtype, engine = model.encoder.weight.dtype, resolve_engine("auto")
         self.settings = StepSettings(
             loss=objective.loss,
             clip=config.clip_norm is not None,
             decay=config.weight_decay > 0,
-            engine=resolve_engine("auto"),
+            engine=engine,
             mesh=devices.mesh,
             memory=devices.memory,
+            quickly=quickly and engine == "native",  # where little is left to XLA
         )
 
         def pad(length: int) -> int:
@@ -153,7 +162,7 @@ class Loop:
             "weight_decay": self.config.weight_decay,
             "clip_norm": self.config.clip_norm or 0.0,
         }
-        carry, self.gradient_norm = update(
+        carry, self.gradient_norm = (update_quickly() if self.settings.quickly else update)(
             state.carry,
             self.key,
             np.int32(state.step),

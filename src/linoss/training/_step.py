@@ -4,8 +4,9 @@ Both are module-level functions of all that differs between runs, so that a run 
 reuses the compiled program of another.
 """
 
+import inspect
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, Int, PRNGKeyArray
 
+from linoss import _programs
 from linoss.nn import LinOSS, trainable
 from linoss.training._config import TrainingConfig
 from linoss.training._loss import Loss
@@ -48,6 +50,8 @@ class StepSettings:
     engine: str
     mesh: Mesh | None = None
     memory: int = 0
+    quickly: bool = False
+    """Whether it is compiled by `quickly`."""
 
 
 def decayed(model: Any) -> Any:
@@ -131,6 +135,13 @@ def update(
         bad_loss=jnp.where(bad, value, carry.bad_loss),
     )
     return after, jnp.sqrt(jnp.sum(slopes**2))
+
+
+@cache
+def update_quickly() -> Any:
+    """`update`, compiled in half the time."""
+    given: Any = {"compiler_options": _programs.quickly()}
+    return jax.jit(inspect.unwrap(update), static_argnames=("settings",), **given)
 
 
 def _one_vector(tree: Any) -> Float[Array, " numbers"]:
