@@ -15,6 +15,7 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, help="how long; by default without end")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--every", type=int, default=1, help="only every so many-th case")
     given = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     module, _, which = given.kind.partition("-")
@@ -28,6 +29,7 @@ if __name__ == "__main__":
         given.kind,
         seed=given.seed,
         first=given.first,
+        every=given.every,
         cases=given.cases,
         seconds=given.seconds,
         say=lambda line: print(line, flush=True),

@@ -50,17 +50,18 @@ def compare(what, found, expected, tolerance):
         raise Finding(f"{what}: off by {error:.3g}, of {scale:.3g}")
 
 
-def run(driver, kind, *, seed, first=0, cases=None, seconds=None, say=print):
-    """Run cases until there are enough, or the time is over; returns the findings.
+def run(driver, kind, *, seed, first=0, every=1, cases=None, seconds=None, say=print):
+    """Run every so many-th case until there are enough, or the time is over; returns the findings.
 
     `driver` is a context manager that gives a function from random numbers to the name of an
     outcome. It raises a `Finding`, or whatever else must not be raised.
     """
     end = None if seconds is None else time.monotonic() + seconds
-    outcomes, findings, number, told = Counter(), [], first, time.monotonic()
+    outcomes, findings, done, told = Counter(), [], 0, time.monotonic()
     with contextlib.ExitStack() as stack:
         case = stack.enter_context(driver())
-        while (cases is None or number < first + cases) and (end is None or time.monotonic() < end):
+        while (cases is None or done < cases) and (end is None or time.monotonic() < end):
+            number = first + done * every
             try:
                 outcomes[case(draw(seed, number))] += 1
             except Exception as error:
@@ -70,11 +71,11 @@ def run(driver, kind, *, seed, first=0, cases=None, seconds=None, say=print):
                 say(
                     f"  again: python tests/hostile {kind} --seed {seed} --first {number} --cases 1"
                 )
-            number += 1
+            done += 1
             if time.monotonic() - told > 30:
                 told = time.monotonic()
-                say(_line(kind, seed, number - first, outcomes))
-    say(_line(kind, seed, number - first, outcomes))
+                say(_line(kind, seed, done, outcomes))
+    say(_line(kind, seed, done, outcomes))
     return findings
 
 
