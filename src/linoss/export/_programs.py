@@ -54,6 +54,8 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None) -> Program:
     What has no program raises a `ValueError` that says why.
     """
     check_is_fitted(estimator)
+    if len(getattr(estimator, "static", ())):
+        raise ValueError("static is not empty, and a program does not know of series; export none")
     members = estimator.members_
     forwards, backwards, answer = Part("f"), Part("b"), Part("a")
     with jax.enable_x64(False):
