@@ -303,9 +303,15 @@ class TestTimes:
     @pytest.mark.parametrize(
         ("at", "message"),
         [
-            (["2024-01-05"], "expected times after the end of the data"),
-            (["2024-03-16 02:00", "2024-03-16 01:00"], "unsorted or has a time twice"),
-            (["2024-03-16 01:00", "2024-03-16 01:00"], "unsorted or has a time twice"),
+            (
+                ["2024-01-05"],
+                "at has 2024-01-05 00:00:00, expected times after the end of the data",
+            ),
+            (
+                ["2024-03-16 02:00", "2024-03-16 01:00"],
+                "at has 2024-03-16 01:00:00 after 2024-03-16",
+            ),
+            (["2024-03-16 01:00", "2024-03-16 01:00"], "01:00:00, expected increasing times"),
             (["2024-03-16T01:00+01:00"], r"at has the time zone .*expected dates as those"),
             (
                 ["2024-03-16T01:00+01:00", "2024-03-16T09:00+02:00"],
@@ -369,6 +375,14 @@ class TestIrregular:
         forecaster, frame = noisy
         with pytest.warns(UserWarning, match="data has irregular times, but those of fit were reg"):
             forecaster.predict(data=frame.iloc[np.unique(np.r_[0:1700:7, 1:1700:11])])
+
+
+def test_three_dates(small):
+    dates = pandas.date_range("2024-01-31", periods=3, freq="ME")
+    frame = pandas.DataFrame({"y": [1.0, 2, 4]}, index=dates)
+    found = LinOSSForecaster(horizon=2, **{**small, "steps": 2}).fit(frame).predict()
+    assert found.index.tolist() == pandas.date_range("2024-04-30", periods=2, freq="ME").tolist()
+    assert np.isfinite(found["y"]).all()
 
 
 STATIC = {"static": ["kind", "size"]}

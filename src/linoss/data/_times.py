@@ -115,7 +115,7 @@ def same_time(columns: Columns, title: str, name: str | None, rows: np.ndarray) 
     """The error for two rows of one series or case that have one time, as they are written."""
     first, second = sorted(int(row) for row in rows)
     there = (first, second)
-    cells = [str(row) if name is None else str(columns.others[name][row]) for row in there]
+    cells = [str(row) if name is None else shown_time(columns.others[name][row]) for row in there]
     also = f", {shown(cells[0])}" if cells[0] != cells[1] else ""
     return DataError(
         f"{columns.where(second)}{title}: has a second sample at {shown(cells[1])}, which is the "

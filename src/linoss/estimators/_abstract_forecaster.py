@@ -206,8 +206,8 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
 
     @property
     def timed_(self) -> bool:
-        """Whether each sample needs a time: where seasons are known by it."""
-        return bool(self.foundation_.adjustment.clock.periods)
+        """Whether each sample needs a time: for seasons, or where training had irregular ones."""
+        return bool(self.foundation_.adjustment.clock.periods) or self.inputs_.irregular
 
     @property
     def _targets(self) -> list[int]:

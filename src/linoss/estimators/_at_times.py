@@ -37,11 +37,23 @@ def future_times(at: Any, context: Table) -> np.ndarray:
         times = np.atleast_1d(np.asarray(at))
         if times.dtype.kind not in "iuf" or not np.isfinite(times).all():
             raise DataError("at is not numbers, expected times as those of the data")
-    if not len(times) or times.ndim != 1 or not (np.diff(times) > np.diff(times[:1]).sum()).all():
-        raise DataError("at is empty, unsorted or has a time twice, expected increasing times")
+    if not len(times) or times.ndim != 1:
+        raise DataError("at is empty, expected times after the end of the data")
+    unsorted = times[1:] <= times[:-1]
+    if unsorted.any():
+        place = int(np.argmax(unsorted))
+        before, after = _shown(times[place]), _shown(times[place + 1])
+        raise DataError(f"at has {after} after {before}, expected increasing times")
     if times[0] <= last:
-        raise DataError(f"at has {times[0]}, expected times after the end of the data, {last}")
+        raise DataError(
+            f"at has {_shown(times[0])}, expected times after the end of the data, {_shown(last)}"
+        )
     return times
+
+
+def _shown(time: Any) -> str:
+    dated = np.asarray(time).dtype.kind == "M"
+    return str(np.datetime_as_string(time, unit="s")).replace("T", " ") if dated else f"{time:g}"
 
 
 def steps_until(context: Table, times: np.ndarray) -> int:

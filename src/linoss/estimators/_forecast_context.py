@@ -8,9 +8,12 @@ import numpy as np
 from linoss import _checks
 from linoss.data import DataError, Table
 
+_STEPS_OF_A_FREQUENCY = 3
+
 
 def last_of(data: Table, past: int) -> Table:
-    """Keep the last `past` steps of each series."""
+    """Keep the last `past` steps of each series, and as many as tell the step."""
+    past = max(past, _STEPS_OF_A_FREQUENCY)
     return replace(
         data,
         series=[array[-past:] for array in data.series],

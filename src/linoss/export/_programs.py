@@ -79,6 +79,12 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any =
     What has no program raises a `ValueError` that says why.
     """
     check_is_fitted(estimator)
+    static = getattr(estimator, "static", ())
+    if len(static):
+        raise ValueError(
+            f"static is {list(static)!r}, expected none: forecasters with static features are not "
+            "exported"
+        )
     estimator = _of_one_series(estimator, series)
     members = estimator.members_
     forwards, backwards, answer = Part("f"), Part("b"), Part("a")

@@ -95,8 +95,8 @@ class LinOSS(eqx.Module):
         **Returns:** `(..., out_size)`, or `(..., answers, out_size)` for answers at every k-th step
         and for forecasts. Classification gives logits.
         """
-        ahead = Ahead(future, future_intervals)
-        samples, ahead = self._checked(u, lengths, mask, intervals, ahead, engine, mesh)
+        known = (future, future_intervals)
+        samples, ahead = self._checked(u, lengths, mask, intervals, known, engine, mesh)
         return _answer(self, samples, ahead, None, mesh)[0]
 
     def training_pass(
@@ -122,8 +122,8 @@ class LinOSS(eqx.Module):
         """
         _checks.random_key("key", key)
         check_value("memory", memory, Memory)
-        ahead = Ahead(future, future_intervals)
-        samples, ahead = self._checked(u, lengths, mask, intervals, ahead, engine, mesh, memory)
+        known = (future, future_intervals)
+        samples, ahead = self._checked(u, lengths, mask, intervals, known, engine, mesh, memory)
         return _answer(self, samples, ahead, key, mesh)
 
     def with_norms(self, norms: Norms) -> "LinOSS":
@@ -251,7 +251,7 @@ class LinOSS(eqx.Module):
         lengths: Any,
         mask: Any,
         intervals: Any,
-        ahead: Ahead,
+        known: tuple[Any, Any],
         engine: str,
         mesh: Mesh | None,
         memory: int = 0,
@@ -263,8 +263,8 @@ class LinOSS(eqx.Module):
         samples = Samples.checked(u, self.config.in_size, **options)
         batch, horizon, found = samples.values.shape[:-2], self.head.horizon, {}
         for name, given, inner in (
-            ("future", ahead.values, (self.config.in_size,)),
-            ("future_intervals", ahead.intervals, ()),
+            ("future", known[0], (self.config.in_size,)),
+            ("future_intervals", known[1], ()),
         ):
             if given is not None:
                 if horizon is None:
