@@ -40,13 +40,13 @@ def numbers(draw):
     return np.random.default_rng(draw.getrandbits(64))
 
 
-def compare(what, found, expected, tolerance):
-    """Both are the same, to `tolerance` times the largest number."""
+def compare(what, found, expected, tolerance, least=0.0):
+    """Both are the same, to `tolerance` times the largest number, or `least` if that is more."""
     found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
     if found.shape != expected.shape:
         raise Finding(f"{what}: of shape {found.shape}, expected {expected.shape}")
     error, scale = (np.max(np.abs(x), initial=0.0) for x in (found - expected, expected))
-    if not error <= tolerance * scale + 1e-30:
+    if not error <= tolerance * max(scale, least) + 1e-30:
         raise Finding(f"{what}: off by {error:.3g}, of {scale:.3g}")
 
 

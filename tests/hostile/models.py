@@ -228,9 +228,9 @@ def features(draw):
                 raise Finding("a case without values has statistics")
             continue
         outputs, expected = _bank_loop(bank, case, h)
-        size = max(np.abs(outputs).max(), 1e-3)
+        size = max(np.abs(outputs).max(), 1e-3)  # of values near 1, rounded
         traced = trace(bank, [case], None if regular else [h], 1, len(outputs))[0]
-        compare("outputs", traced, outputs, 1e-4)
+        compare("outputs", traced, outputs, 1e-4, least=size)
         sure = (np.abs(outputs - bank.threshold) > 1e-4 * size).all(axis=0)  # on which side
         compare("statistics", statistics[:, sure], expected[:, sure], 1e-4)
         if causal:

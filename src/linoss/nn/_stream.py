@@ -65,7 +65,7 @@ class Stream:
         sample: Float[AnyArray, "*batch in"] | Any,
         *,
         interval: float | None = None,
-        present: bool = True,
+        present: bool | np.bool_ = True,
     ) -> Float[np.ndarray, "*batch out"]:
         """The answer after one more sample.
 
