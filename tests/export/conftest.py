@@ -91,7 +91,7 @@ def forecaster(known=(), **options):
 
 def forecaster_on_base(known=(), normalize="level", logarithm=False, trend=True, series=1):
     """With trend, seasons, a linear answer and intervals; (past, horizon) is (16, 4)."""
-    random, count = np.random.default_rng(5), 400
+    random, count = np.random.default_rng(5), 1000
     hours = pandas.date_range("2024-02-28", periods=count, freq="h")
     frames = []
     for i in range(series):
@@ -102,7 +102,7 @@ def forecaster_on_base(known=(), normalize="level", logarithm=False, trend=True,
     data = pandas.concat(frames)
     data = table(data if series > 1 else data.drop(columns="unique_id").set_index("ds"))
     clock = Clock.of(data.index[0], None, calendar=True)
-    options = FoundationOptions(logarithm, trend, normalize)
+    options = FoundationOptions(logarithm=logarithm, trend=trend, normalize=normalize)
     bare = Foundation.without_answer(data, clock, known, (16, 4), options)
     estimator = LinOSSForecaster(**SIZES, horizon=4, past=16, levels=(80, 95))
     estimator.foundation_, _ = bare.with_answer(data, data)
