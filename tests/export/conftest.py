@@ -102,7 +102,7 @@ def forecaster_on_base(known=(), normalize="level", logarithm=False, trend=True,
     data = pandas.concat(frames)
     data = table(data if series > 1 else data.drop(columns="unique_id").set_index("ds"))
     clock = Clock.of(data.index, None, calendar=True)
-    options = FoundationOptions(True, logarithm, trend, normalize)
+    options = FoundationOptions(logarithm=logarithm, trend=trend, normalize=normalize)
     bare = Foundation.without_answer(data, clock, known, (16, 4), options)
     assert len(bare.adjustment.seasons[0].spreads)
     estimator = LinOSSForecaster(**SIZES, horizon=4, past=16, levels=(80, 95))
