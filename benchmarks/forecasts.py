@@ -1,7 +1,9 @@
 """Forecasts beside simple ones, on data at hand.
 
     python benchmarks/forecasts.py                     # short series, generated ones, many series
-    python benchmarks/forecasts.py --set weather       # WTH.csv in LINOSS_DATA, the paper's split
+    python benchmarks/forecasts.py --set thousands     # 2,000 series, with peak memory
+    python benchmarks/forecasts.py --set weather --data-dir DATA   # WTH.csv, the paper's split
+    python benchmarks/forecasts.py --set bound --data-dir DATA     # seasons fitted to its test part
 
 Forecasts of short and generated series begin at times of their last third, and all models are
 fitted again at each, to what is known then. Of weather, the forecaster is fitted once, to the
@@ -12,6 +14,7 @@ training part. Settings are the defaults but for --steps and the sizes. Needs
 import argparse
 import importlib
 import os
+import resource
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +26,7 @@ import pandas
 from linoss import LinOSSForecaster
 from linoss.data import Table, read_table, table
 from linoss.estimators import Backtest
+from linoss.estimators._seasons import Clock, Seasons, median_fit
 
 SMALL = {"hidden_size": 16, "state_size": 16, "num_blocks": 1, "random_state": 0}
 WEATHER_HORIZONS = (24, 96, 336, 720)
@@ -161,6 +165,28 @@ def weather(horizon: int, options: dict) -> None:
     )
 
 
+def weather_bound(horizon: int) -> None:
+    """The error of trend and seasons if they are fitted to the test part itself."""
+    data = read_table(Path(os.environ["LINOSS_DATA"]) / "WTH" / "WTH.csv")
+    values, index = data.series[0], data.index[0]
+    train, start = int(0.7 * len(values)), len(values) - int(0.2 * len(values))
+    deviation, none = values[:train].std(axis=0), np.zeros((len(values), 0))
+    clock, found = Clock.of([index], None, calendar=True), []
+    for trend in (False, True):
+        fitted = Seasons.fit(clock, index[:train], values[:train], none[:train], trend=trend)
+        own = replace(fitted, start=float(clock.numbers(index)[start]))
+        terms = own.terms(index[start:], none[start:])
+        each = np.stack([median_fit(terms, column) for column in values[start:].T], axis=1)
+        errors = [
+            np.abs(values[start:] - terms @ coefficients) / deviation
+            for coefficients in (fitted.coefficients, each)
+        ]
+        ends = np.arange(len(terms) - horizon, -1, -24)
+        found.append([np.mean([e[end : end + horizon].mean() for end in ends]) for e in errors])
+    for name, (outside, inside) in zip(("seasons", "seasons and a trend"), found, strict=True):
+        print(f"weather, {name}: fitted to training {outside:.4f}, to the test part {inside:.4f}")
+
+
 def weather_ridge(values, train, start, horizon, deviation, truth) -> float:
     """A linear direct model of each variable on the last 720 hours, every third."""
     mean, errors = values[:train].mean(axis=0), []
@@ -196,19 +222,44 @@ def many(options: dict) -> None:
     print(f"100 series of 1,000 points, horizon 24: fitted in {time.perf_counter() - began:.0f} s")
 
 
+def thousands(options: dict) -> None:
+    """2,000 daily series of 100 to 400 points, horizon 14."""
+    random, parts = np.random.default_rng(0), []
+    for i in range(2000):
+        steps = np.arange(random.integers(100, 401))
+        wave = 5 + np.sin(2 * np.pi * steps / 7 + random.uniform(0, 6))
+        values = np.exp(random.normal()) * (wave + 0.3 * random.normal(size=len(steps)))
+        days = pandas.date_range("2023-01-01", periods=len(steps))
+        parts.append(pandas.DataFrame({"unique_id": f"s{i}", "ds": days, "y": values}))
+    frame = pandas.concat(parts)
+    began = time.perf_counter()
+    forecaster = LinOSSForecaster(horizon=14, **options).fit(frame)
+    fitted = time.perf_counter()
+    forecaster.predict(level=80)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(
+        f"2,000 series, {len(frame):,} points, horizon 14: fitted in {fitted - began:.0f} s, "
+        f"forecast in {time.perf_counter() - fitted:.0f} s, {peak:.2f} GB at most",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument(
         "--set",
         nargs="*",
         default=["short", "generated", "many"],
-        choices=["short", "generated", "many", "weather"],
+        choices=["short", "generated", "many", "thousands", "weather", "bound"],
     )
     parser.add_argument("--horizon", type=int, nargs="*", default=WEATHER_HORIZONS)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--windows", type=int, default=4)
     parser.add_argument("--only", nargs="*", help="names of sets")
+    parser.add_argument("--data-dir", help="directory of WTH/WTH.csv, by default LINOSS_DATA")
     asked = parser.parse_args()
+    if asked.data_dir is not None:
+        os.environ["LINOSS_DATA"] = asked.data_dir
     options = {**SMALL, "steps": asked.steps}
     sets = {}
     for name, make in (("short", short_series), ("generated", generated)):
@@ -230,6 +281,10 @@ def main() -> None:
         print("mean MASE: " + ", ".join(f"{m} {e:.3f}" for m, e in means.items()))
     if "many" in asked.set:
         many(options)
+    if "thousands" in asked.set:
+        thousands(options)
+    if "bound" in asked.set:
+        weather_bound(max(asked.horizon))
     if "weather" in asked.set:
         for horizon in asked.horizon:
             weather(horizon, options)

@@ -152,7 +152,7 @@ class Seasons:
         made = cls(*facts, np.zeros((0, 0)))
         some = _some(len(index))
         terms = made.terms(index[some], known[some])
-        columns = [_median_fit(terms, column) for column in values[some].T]
+        columns = [median_fit(terms, column) for column in values[some].T]
         made = cls(*facts, np.stack(columns, axis=1))
         return replace(made, spreads=made._spreads(index[some], values[some], known[some]))
 
@@ -228,7 +228,7 @@ def _some(count: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).choice(count, _MOST_SAMPLES, replace=False))
 
 
-def _median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
+def median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Coefficients of least absolute errors; NaN is ignored."""
     there = ~np.isnan(values)
     found = np.zeros(terms.shape[1])
