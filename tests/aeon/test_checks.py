@@ -14,6 +14,9 @@ import linoss.aeon
 pytestmark = pytest.mark.usefixtures("unchecked")
 
 FACES = [getattr(linoss.aeon, name) for name in linoss.aeon.__all__]
+for _face in FACES:
+    if "steps" in _face.small:  # is trained; this scheme is compiled in half the time
+        _face.small = {**_face.small, "scheme": "im", "damped": False}
 
 
 @pytest.mark.integration

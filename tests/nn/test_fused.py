@@ -393,7 +393,7 @@ def results_on_two_cores(results_of_a_process):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_any_number_of_threads_gives_the_same_bits(
     results_of_a_process, results_on_two_cores, cores
 ):
@@ -404,7 +404,7 @@ def test_any_number_of_threads_gives_the_same_bits(
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("level", ["2", "3", "4"])
+@pytest.mark.parametrize("level", ["2", "3", pytest.param("4", marks=pytest.mark.slow)])
 def test_lower_instruction_sets_compute_the_same(results_of_a_process, results_on_two_cores, level):
     """With channels that leave vectors of every width in part or wholly unused."""
     found, expected = results_of_a_process(2, LINOSS_NATIVE_LEVEL=level), results_on_two_cores

@@ -162,53 +162,59 @@ def run_python(program, **environment):
     return result.stdout.strip()
 
 
-SCAN = (
-    "import jax, jax.numpy as jnp, linoss\n"
-    "step = linoss.discretize('im', jnp.linspace(0, 1, 7), 1.0)\n"
-    "force = jax.random.normal(jax.random.key(0), (2, 500, 7))\n"
-    "run = lambda f: linoss.oscillator_scan(step, f)[0]\n"
-    "native = 'linoss_scan' in jax.jit(run).lower(force).as_text()\n"
-    "print(native, float(jnp.sum(run(force))))\n"
-)
+def test_the_environment_chooses_the_engine(monkeypatch):
+    step = linoss.discretize("im", jnp.ones(3), 1.0)
+
+    def program():
+        run = jax.jit(lambda force: linoss.oscillator_scan(step, force)[0])
+        return run.lower(jnp.zeros((2, 50, 3))).as_text()
+
+    monkeypatch.delenv("LINOSS_ENGINE", raising=False)
+    assert "linoss_scan" in program()
+    monkeypatch.setenv("LINOSS_ENGINE", "chunked")
+    assert "linoss_scan" not in program()
+    monkeypatch.setenv("LINOSS_ENGINE", "fast")
+    with pytest.raises(ValueError, match="LINOSS_ENGINE is 'fast', expected one of 'auto'"):
+        program()
+
+
+SCAN = """
+import jax, jax.numpy as jnp, linoss, numpy as np
+from linoss import _kernels
+step = linoss.discretize("im", np.linspace(0, 1, 7, dtype=np.float32), np.float32(1))
+force = np.random.default_rng(0).normal(size=(2, 500, 7)).astype(np.float32)
+run = jax.jit(lambda force: jnp.sum(linoss.oscillator_scan(step, force)[0]))
+native = "linoss_scan" in run.lower(force).as_text()
+print(native, float(run(force)), linoss.engines(), _kernels.instruction_set(), sep="; ")
+"""
 
 
 @pytest.fixture(scope="module")
 def usual():
-    """What the scan prints without anything in the environment."""
-    return run_python(SCAN)
+    """What the scan gives in this process."""
+    names = {}
+    exec(SCAN, names)
+    return float(names["run"](names["force"]))
 
 
 @pytest.mark.integration
-def test_the_environment_chooses_the_engine(usual):
-    assert usual.startswith("True")
-    assert run_python(SCAN, LINOSS_ENGINE="chunked").startswith("False")
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        run_python(SCAN, LINOSS_ENGINE="fast")
-    assert "LINOSS_ENGINE is 'fast', expected one of 'auto'" in error.value.stderr
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("level", ["2", "3"])
+@pytest.mark.parametrize("level", ["2", pytest.param("3", marks=pytest.mark.slow)])
 def test_lower_instruction_sets_compute_the_same(usual, level):
-    expected = float(usual.split()[1])
-    found = float(run_python(SCAN, LINOSS_NATIVE_LEVEL=level).split()[1])
-    assert found == pytest.approx(expected, rel=1e-4)
+    native, found, _, instruction_set = run_python(SCAN, LINOSS_NATIVE_LEVEL=level).split("; ")
+    assert native == "True"
+    assert float(found) == pytest.approx(usual, rel=1e-4)
+    if _kernels.instruction_set() != "portable":
+        assert instruction_set == f"x86-64-v{level}"
 
 
 @pytest.mark.integration
-def test_without_kernels_everything_else_works():
+def test_without_kernels_everything_else_works(usual):
     program = "import sys; sys.modules['linoss._native'] = None\n" + SCAN
-    found = run_python(program + "print(linoss.engines())")
-    assert found.startswith("False")
-    assert found.endswith("'toeplitz')")
-
-
-def test_the_instruction_set_is_the_one_asked_for():
-    program = "from linoss import _kernels; print(_kernels.instruction_set())"
-    assert run_python(program) == _kernels.instruction_set()
-    if _kernels.instruction_set() != "portable":
-        assert run_python(program, LINOSS_NATIVE_LEVEL="2") == "x86-64-v2"
-    assert run_python("import sys; sys.modules['linoss._native'] = None\n" + program) == "None"
+    native, found, engines, instruction_set = run_python(program).split("; ")
+    assert native == "False"
+    assert float(found) == pytest.approx(usual, rel=1e-4)
+    assert engines.endswith("'toeplitz')")
+    assert instruction_set == "None"
 
 
 def test_the_failure_of_a_build_is_read_from_the_metadata(tmp_path):

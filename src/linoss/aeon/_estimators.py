@@ -22,7 +22,7 @@ from linoss._settings import (
 _FEW = {"n_oscillators": 16}
 _SMALL = {
     "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4, "batch_size": 4,
-    "scheme": "im", "damped": False, "n_models": 1, **_FEW,
+    "n_models": 1, **_FEW,
 }  # fmt: skip
 
 

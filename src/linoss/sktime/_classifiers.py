@@ -66,7 +66,7 @@ class LinOSSClassifier(SktimeClassifier, ClassifierSettings, BaseClassifier):
     inside = estimators.LinOSSClassifier
     small: ClassVar = {
         "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4, "batch_size": 4,
-        "scheme": "im", "damped": False, "n_models": 1, "n_oscillators": 16,
+        "n_models": 1, "n_oscillators": 16,
     }  # fmt: skip
 
 

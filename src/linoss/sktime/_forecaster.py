@@ -39,7 +39,7 @@ class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
     inside = estimators.LinOSSForecaster
     small: ClassVar = {
         "horizon": 5, "past": 8, "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 2,
-        "batch_size": 4, "scheme": "im", "damped": False,
+        "batch_size": 4,
     }  # fmt: skip
     _tags: ClassVar[dict[str, Any]] = {
         "authors": "The linoss developers",
