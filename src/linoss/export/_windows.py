@@ -1,7 +1,7 @@
 """A forecaster's windows as part of a program.
 
-As in the library, a model reads z = (f(y) - e(t)) / d(t) of each target, relative to what is known of
-its window, and answers relative to that and to a linear answer. e(t) is computed without its
+As in the library, a model reads z = (f(y) - e(t)) / d(t) of each target, relative to what is known
+of its window, and answers relative to that and to a linear answer. e(t) is computed without its
 constant, which is taken off values first: the difference of two large numbers stays exact.
 """
 
