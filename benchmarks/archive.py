@@ -210,8 +210,9 @@ def main() -> None:
         if model in options.models:
             measure(model, read("Chinatown", data_dir), 0)
             measure(model, read("BasicMotions", data_dir), 0)
-    kept = options.out is not None and options.out.exists()
-    records = [json.loads(line) for line in options.out.read_text().splitlines()] if kept else []
+    records = []
+    if options.out is not None and options.out.exists():
+        records = [json.loads(line) for line in options.out.read_text().splitlines()]
     for record in run(options, data_dir, list(records)):
         records.append(record)
         words = [f"{k} {v:.4g}" if isinstance(v, float) else str(v) for k, v in record.items()]
