@@ -62,7 +62,10 @@ def test_the_model_where_none_is_named(task, given, model):
             "--minutes is for --model auto and --model linoss, not for --model oscillators",
         ),
         ("--model auto --n-models 2", "--n-models is for --model linoss, not for --model auto"),
-        ("--model oscillators --n-oscillators none", "n_oscillators is None, expected 'auto' or a whole"),
+        (
+            "--model oscillators --n-oscillators none",
+            "n_oscillators is None, expected 'auto' or a whole",
+        ),
         ("--model auto --devices 2", "--devices is for --model linoss, not for --model auto"),
         ("--model auto --minutes none", "minutes is None, expected a finite number >= 0"),
         ("--minutes -1", "expected none or a finite number >= 0"),
