@@ -187,16 +187,16 @@ def test_predictions_of_numbers(regressor, numbers, good):
     np.testing.assert_array_equal(found, load_estimator(regressor).predict(cases))
 
 
-@pytest.mark.parametrize("label", ["kind", None])
-def test_no_labels_are_needed(tmp_path, waves, write_cases, small, good, label):
+def test_no_labels_are_needed(tmp_path, waves, write_cases, small, good, run, data):
     values, labels = waves(8)
-    training, unlabelled = tmp_path / "training.csv", tmp_path / "unlabelled.csv"
-    write_cases(training, values, labels, name=label or "label")
-    lines = [line.split(",") for line in training.read_text().splitlines()]
-    unlabelled.write_text("\n".join(",".join([row[0], *row[2:]]) for row in lines))
-    out, option = tmp_path / "run", f"--label {label}" if label else ""
-    good(f"fit {training} --task classification --out {out} {small} --steps 1 {option}")
-    assert good(f"predict {out} {unlabelled}") == good(f"predict {out} {training}")
+    training, out = tmp_path / "training.csv", tmp_path / "run"
+    write_cases(training, values, labels, name="kind")
+    good(f"fit {training} --task classification --out {out} {small} --steps 1 --label kind")
+    for model, cases in ((out, training), (run, data / "Waves_TEST.csv")):
+        lines = [line.split(",") for line in cases.read_text().splitlines()]
+        unlabelled = tmp_path / "unlabelled.csv"
+        unlabelled.write_text("\n".join(",".join([row[0], *row[2:]]) for row in lines))
+        assert good(f"predict {model} {unlabelled}") == good(f"predict {model} {cases}")
 
 
 def test_an_error_of_the_data_is_told_also_without_labels(tmp_path, run, failing):

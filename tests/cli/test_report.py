@@ -190,7 +190,11 @@ def test_oscillators_without_decay_or_oscillation_are_drawn_apart():
     assert "no oscillation" in text
 
 
-@pytest.mark.parametrize(("scheme", "blocks"), [("im", 10), ("imex", 1), ("exact", 1)])
+@pytest.mark.parametrize(
+    # Without decay: the test above.
+    ("scheme", "blocks"),
+    [("im", 10), pytest.param("imex", 1, marks=pytest.mark.slow), ("exact", 1)],
+)
 def test_a_spectrum_of_any_kind_can_be_drawn(scheme, blocks):
     import jax
 

@@ -36,8 +36,15 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(place, line, good_json):
-    """A search, as JSON."""
+def first(place, line, linoss_command):
+    """What the first trial of a search says, and its record."""
+    result = linoss_command(f"{line} --trials 1 --out {place}")
+    return result.stderr, json.loads((place / "study.json").read_text())["trials"]
+
+
+@pytest.fixture(scope="module")
+def found(first, place, line, good_json):
+    """The search with its second trial, as JSON."""
     return good_json(f"{line} --out {place}")
 
 
@@ -83,14 +90,13 @@ def test_people_see_a_table(found, place, line, linoss_command):
     assert f"The best run is in {place / 'best'}; look at {place / 'report.html'}" in result.stdout
 
 
-@pytest.mark.integration
-def test_progress_is_on_stderr_and_more_trials_are_added(tmp_path, line, linoss_command, good_json):
-    result = linoss_command(f"{line} --trials 1 --out {tmp_path / 'out'}")
-    assert re.search(r"^trial 0: accuracy \S+; 1/1 trials  best accuracy", result.stderr, re.M)
-    first = good_json(f"{line} --trials 1 --out {tmp_path / 'out'}")
-    second = good_json(f"{line} --trials 2 --out {tmp_path / 'out'}")
-    assert second["trials"][:1] == first["trials"]
-    assert len(second["trials"]) == 2
+def test_progress_is_on_stderr_and_more_trials_are_added(first, found):
+    said, trials = first
+    assert re.search(r"^trial 0: accuracy \S+; 1/1 trials  best accuracy", said, re.M)
+    assert len(trials) == 1
+    curve = trials[0].pop("curve")
+    assert len(curve) == 4
+    assert found["trials"][:1] == trials
 
 
 def test_the_best_of_a_worker_elsewhere(found, tmp_path, place, line, linoss_command):
@@ -103,14 +109,7 @@ def test_the_best_of_a_worker_elsewhere(found, tmp_path, place, line, linoss_com
 def test_it_takes_the_options_of_fit():
     mine, theirs = (set(inspect.signature(command).parameters) for command in (search, fit))
     several = {"model", "n_models", "n_oscillators", "causal", "patch"}
-    assert theirs - mine == {"resume", "start", *several, *options.MACHINES}
-
-
-@pytest.mark.integration
-def test_usual_ranges_leave_out_what_is_given(tmp_path, data, small, good_json):
-    place = f"--out {tmp_path / 'out'} --steps 1 --trials 1"
-    found = good_json(f"search {data} --task classification {small} {place} --dropout 0")
-    assert set(found["space"]) == {"learning_rate"}
+    assert theirs - mine == {"resume", "start", "watch", *several, *options.MACHINES}
 
 
 @pytest.mark.integration
@@ -245,8 +244,9 @@ def test_classes_are_no_numbers(tmp_path, data, failing):
 
 
 @pytest.mark.integration
-def test_numbers(tmp_path, numbers, small, good_json):
-    options = f"{small} {RANGES} --steps 2 --trials 1 --out {tmp_path / 'out'}"
+def test_numbers_and_usual_ranges_without_what_is_given(tmp_path, numbers, small, good_json):
+    options = f"{small} --dropout 0 --steps 2 --trials 1 --out {tmp_path / 'out'}"
     found = good_json(f"search {numbers} --task regression {options}")
+    assert set(found["space"]) == {"learning_rate"}
     assert found["metric"] == "mse"
     assert np.isfinite(found["test"]["mae"])

@@ -24,7 +24,7 @@ from linoss.estimators._foundation import Foundation, FoundationOptions
 from linoss.estimators._seasons import Clock
 from linoss.training import Classification, Forecasting, Inputs, Regression, Windows
 
-SIZES = {"hidden_size": 8, "state_size": 6, "num_blocks": 2}
+SIZES = {"hidden_size": 8, "state_size": 6, "num_blocks": 1}
 CHANNELS, TIME = 2, 32
 
 

@@ -53,7 +53,7 @@ def heard(estimator, samples):
 @pytest.mark.parametrize(
     "options",
     [
-        {"missing": 0.2, "time_channel": True},
+        {"missing": 0.2, "time_channel": True, "num_blocks": 2},
         {"missing": 0.2, "time_channel": True, "patch": 5, "pooling": "mean+attention"},
         pytest.param({"norm": "layer"}, marks=pytest.mark.integration),
         pytest.param({"mixer": "s5"}, marks=pytest.mark.integration),

@@ -46,8 +46,8 @@ def walk(model, X):
 
 
 CLASSIFIERS = {
-    "missing values, time": {"missing": 0.2, "time_channel": True},
-    "layer norm, last": {"norm": "layer", "model_options": {"pooling": "last"}},
+    "missing values, time": {"missing": 0.2, "time_channel": True, "num_blocks": 2},
+    "layer norm, largest": {"missing": 0.2, "norm": "layer", "pooling": "last+max"},
     "weighed forces": {"scheme": "verlet", "damped": False},
     "as in the text": {
         "norm": None,
@@ -57,7 +57,6 @@ CLASSIFIERS = {
         },
     },
     "patches": {"missing": 0.2, "time_channel": True, "patch": 5, "pooling": "mean+attention"},
-    "largest": {"missing": 0.2, "pooling": "last+max"},
     "lru": {"mixer": "lru"},
     "s5": {"mixer": "s5"},
 }  # fmt: skip

@@ -137,7 +137,7 @@ def test_a_step_solves_the_differential_equation(make_bank):
 
 
 @needs_kernels
-@settings(max_examples=settings.default.max_examples // 3)
+@settings(max_examples=settings.default.max_examples // 5)
 @given(data=st.data())
 def test_the_kernel_equals_jax(data):
     channels = data.draw(st.integers(1, 4))

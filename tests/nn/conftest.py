@@ -168,13 +168,13 @@ def _new_block(hidden_size, state_size, *, bidirectional=False, key, **options):
 
 
 def _make_model(preset=LinOSSConfig, *, seed=0, **changes):
-    """A tiny model whose norms have seen data; the same one for the same settings."""
+    """A tiny model of a block whose norm has seen data; the same one for the same settings."""
     return _build_model(preset, seed, jnp.zeros(()).dtype, tuple(sorted(changes.items())))
 
 
 @functools.cache
 def _build_model(preset, seed, _precision, changes):
-    sizes = {"in_size": 2, "out_size": 3, "hidden_size": 4, "state_size": 3, "num_blocks": 2}
+    sizes = {"in_size": 2, "out_size": 3, "hidden_size": 4, "state_size": 3, "num_blocks": 1}
     model = LinOSS(preset(**{**sizes, **dict(changes)}), key=jax.random.key(seed))
     if "attention" in model.config.pooling:  # whose weights are 0 at first
         query = jax.random.normal(jax.random.key(1), (model.config.hidden_size,))

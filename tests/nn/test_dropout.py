@@ -157,7 +157,7 @@ def drop_by_hand(words, rate, like):
 @pytest.mark.parametrize("norm", ["running", "batch"])
 def test_training_is_the_loop_with_masks_and_statistics_by_hand(make_model, block_loop, draw, norm):
     """One series, so that the batch's statistics are its own."""
-    model, u, key = make_model(dropout=0.3, norm=norm), draw(12, 2), jax.random.key(5)
+    model, u, key = make_model(dropout=0.3, norm=norm, num_blocks=2), draw(12, 2), jax.random.key(5)
     found, norms = model.training_pass(u, key=key)
     hidden = u @ np.asarray(model.encoder.weight).T + np.asarray(model.encoder.bias)
     keys = jax.random.split(key, len(model.blocks))

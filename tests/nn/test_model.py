@@ -19,7 +19,7 @@ def assert_close(found, expected):
 
 @pytest.mark.parametrize("scheme", ["im", "verlet"])
 def test_algorithm_1(make_model, model_loop, draw, scheme):
-    model, u = make_model(LinOSSConfig.algorithm1, scheme=scheme), draw(2, T, 2)
+    model, u = make_model(LinOSSConfig.algorithm1, scheme=scheme, num_blocks=2), draw(2, T, 2)
     block = model.blocks[0]
     assert jax.tree.leaves(block.norm) == []
     assert block.glu.bias is None
@@ -35,7 +35,8 @@ def test_algorithm_1(make_model, model_loop, draw, scheme):
 @pytest.mark.parametrize(("scheme", "every"), [("im", None), ("imex", 4)])
 def test_published_model_in_evaluation(make_model, model_loop, draw, scheme, every):
     changes = {} if every is None else {"every": every, "task": "regression"}
-    model, u = make_model(LinOSSConfig.published, scheme=scheme, **changes), draw(2, T, 2)
+    changes |= {"scheme": scheme, "num_blocks": 2}
+    model, u = make_model(LinOSSConfig.published, **changes), draw(2, T, 2)
     assert model.config.squash == (every is not None)
     found = model(u)
     for i in range(2):
@@ -81,7 +82,7 @@ def test_same_key_same_model_other_key_another():
 
 
 def test_blocks_start_with_different_weights(make_model):
-    first, second = make_model().blocks
+    first, second = make_model(num_blocks=2).blocks
     assert not np.allclose(first.mixer.input_weight, second.mixer.input_weight)
     assert not np.allclose(first.glu.weight, second.glu.weight)
 
@@ -115,7 +116,8 @@ def test_vmap_over_series_and_over_models(make_model, draw):
 
 
 def test_gradient_of_training_is_that_of_finite_differences(make_model, draw):
-    model = make_model(dropout=0.3, damped=True, scheme="imex", bias=True, bidirectional=True)
+    options = {"damped": True, "scheme": "imex", "bias": True, "bidirectional": True}
+    model = make_model(dropout=0.3, num_blocks=2, **options)
     u, target, key = draw(3, T, 2), draw(3, 3, seed=1), jax.random.key(2)
     lengths = np.array([T, 7, 3])
     weights, rest = eqx.partition(model, trainable(model))

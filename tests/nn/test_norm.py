@@ -133,7 +133,7 @@ def test_layer_norm_starts_without_scale_and_shift():
 
 @pytest.mark.parametrize("kind", ["running", "batch"])
 def test_lengths_and_masks_restrict_the_statistics_of_a_model(make_model, draw, kind):
-    model = make_model(norm=kind)
+    model = make_model(norm=kind, num_blocks=2)
     u, lengths = draw(3, 12, 2), np.array([12, 5, 1])
     mask = np.random.default_rng(4).random((3, 12)) < 0.7
     there = mask & (np.arange(12) < lengths[:, None])
@@ -146,7 +146,7 @@ def test_lengths_and_masks_restrict_the_statistics_of_a_model(make_model, draw, 
 
 
 def test_with_norms_puts_the_statistics_in_and_leaves_the_rest(make_model, draw):
-    model, u = make_model(), draw(3, 12, 2)
+    model, u = make_model(num_blocks=2), draw(3, 12, 2)
     before = [held_by(block.norm) for block in model.blocks]
     _, norms = model.training_pass(u, key=jax.random.key(0))
     updated = model.with_norms(norms)

@@ -47,7 +47,7 @@ def test_every_head(make_model, model_loop, draw, reader):
     ("scheme", "norm"), [("imex", None), ("verlet", "layer"), ("exact", "batch")]
 )
 def test_every_scheme_and_norm(make_model, model_loop, draw, scheme, norm):
-    model, u = make_model(scheme=scheme, norm=norm), draw(3, T, 2)
+    model, u = make_model(scheme=scheme, norm=norm, num_blocks=2), draw(3, T, 2)
     assert_one_by_one(model, model_loop, u, model(padded(u), lengths=LENGTHS))
 
 

@@ -10,7 +10,7 @@ T = 12
 
 # Every scheme, norm, head, kind of weight and kind of sampling occurs at least once.
 CASES = {
-    "published": {},
+    "published": {"num_blocks": 2},
     "imex, last": {"scheme": "imex", "pooling": "last", "norm": "layer", "damped": True},
     "verlet, masked": {"scheme": "verlet", "pooling": "last", "norm": "batch", "masked": True},
     "verlet, both": {"scheme": "verlet", "norm": None, "irregular": True, "masked": True},

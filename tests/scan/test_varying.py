@@ -24,7 +24,7 @@ by_schemes_and_engines = pytest.mark.parametrize(
         ("imex", "chunked", 600),
         ("verlet", "sequential", 600),
         ("verlet", "chunked", 600),
-        pytest.param("imex", "associative", 13, marks=pytest.mark.integration),
+        pytest.param("imex", "associative", 13, marks=pytest.mark.slow),
         pytest.param("verlet", "associative", 13, marks=pytest.mark.integration),
         pytest.param("exact", "sequential", 600, marks=pytest.mark.integration),
     ],
