@@ -78,6 +78,7 @@ FORECAST = {"task": "forecasting", "horizon": 8}
 MORE = [
     ({"scheme": "imex", "damped": True, **FORECAST}, IRREGULAR, (2, 4)),
     ({"scheme": "verlet", "bidirectional": True}, IRREGULAR, (2, 4)),
+    ({"scheme": "exact", **EVERY}, IRREGULAR, (2, 4)),
     ({"scheme": "exact", **LAST}, MASKED, (2, 1)),
     ({"scheme": "imex", "norm": "running", **EVERY}, (), (1, 4)),
     ({"scheme": "im", "bidirectional": True, **LAST}, (), (2, 4)),
@@ -100,7 +101,7 @@ def test_losses_and_gradients_are_those_of_one_device():
             (1, 8),
         ),
         ({"scheme": "verlet", **FORECAST}, (), (1, 4)),
-        ({"scheme": "exact", **EVERY}, IRREGULAR, (2, 4)),
+        ({"scheme": "exact", **EVERY}, (), (2, 4)),
         ({"scheme": "im", "pooling": "last+max+attention"}, MASKED, (2, 4)),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE),
     ],
