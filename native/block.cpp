@@ -95,10 +95,10 @@ struct Problem {
         packed(Packed(sizes, nullptr).parts.size) {
     const auto [batch, time, hidden, state] = std::tie(sizes.batch, sizes.time, sizes.hidden,
                                                        sizes.state);
-    const bool varying = sizes.scheme != Scheme::constant;
+    const bool varying = varies(sizes.scheme);
     shapes.check("mean", m.mean, {hidden}), shapes.check("scale", m.scale, {hidden});
     shapes.check("input", m.input, {state, hidden}), shapes.check("bias", m.bias, {state});
-    shapes.check("step", m.step, {varying ? kSchemeRows : kStepRows, state});
+    shapes.check("step", m.step, {step_rows(sizes.scheme), state});
     shapes.check("output", m.output, {hidden, state});
     check_feedthrough("feedthrough", m.feedthrough, shapes);
     if (or_null(m.mask)) shapes.check("mask", m.mask, {batch, time});
@@ -108,7 +108,7 @@ struct Problem {
     pack_mixer(sizes, Packed(sizes, packed.at),
                {m.mean.typed_data(), m.scale.typed_data(), m.input.typed_data(), m.bias.typed_data(),
                 m.step.typed_data(), m.output.typed_data(), m.feedthrough.typed_data()},
-               varying ? kSchemeRows : kStepRows);
+               step_rows(sizes.scheme));
   }
 
   static Sizes sizes_of(const F32& u, const Mixer& m, const Form& form, Shapes& shapes) {
@@ -117,6 +117,9 @@ struct Problem {
     std::tie(s.state, std::ignore) = shapes.sizes<2>("input", m.input);
     s.scheme = scheme_of(form.scheme);
     if (s.scheme == Scheme::unknown) shapes.refuse("scheme", std::string(form.scheme));
+    if (s.scheme == Scheme::pairs && s.state % kPad)
+      shapes.refuse("input", std::to_string(s.state) + " rows, no multiple of " +
+                                 std::to_string(kPad));
     s.epsilon = static_cast<float>(form.epsilon);
     s.dense = m.feedthrough.dimensions().size() == 2;
     s.half = form.half, s.keep = form.keep;

@@ -132,6 +132,7 @@ inline void with_steps(const Sizes& s, const Packed& p, Work work) {
     case Scheme::imex: return varying(Kind<Imex>{});
     case Scheme::verlet: return varying(Kind<Verlet>{});
     case Scheme::exact: return varying(Kind<Exact>{});
+    case Scheme::pairs:
     case Scheme::unknown: return;
   }
 }
@@ -171,9 +172,39 @@ void oscillate_by(const Sizes& s, const Packed& p, const Place& q, Tile& t) {
   });
 }
 
+// Pairs of states, a vector of the first half with its partners.
+struct Pairs {
+  const int64_t half;
+  const vd own[2], other[2];
+  Pairs(const Sizes& s, const Packed& p, int64_t j)
+      : half(s.state / 2), own{load_wide(p.step + j), load_wide(p.step + j + half)},
+        other{load_wide(p.step + p.P + j), load_wide(p.step + p.P + j + half)} {}
+};
+
+void move_pairs(const Sizes& s, const Packed& p, const Place& q, Tile& t) {
+  const int64_t P = p.P, half = s.state / 2;
+  for (int64_t j = 0; j < half; j += D) {
+    const Pairs step(s, p, j);
+    float* end = t.state + P + j;
+    vd first = load_wide(end), second = load_wide(end + half);
+    store_narrow(t.y - P + j, first), store_narrow(t.y - P + j + half, second);
+    for (int64_t at = j, n = 0; n < q.rows; ++n, at += P) {
+      if (!q.mask || q.mask[n]) {
+        const vd b[2] = {load_wide(t.b + at), load_wide(t.b + at + half)};
+        const vd next = step.own[0] * first + (step.other[0] * second + b[0]);
+        second = step.own[1] * second + (step.other[1] * first + b[1]);
+        first = next;
+      }
+      store_narrow(t.y + at, first), store_narrow(t.y + at + half, second);
+    }
+    store_narrow(end, first), store_narrow(end + half, second);
+  }
+}
+
 template <bool kKeep>
 void move(const Sizes& s, const Packed& p, const Place& q, const float* before, Tile& t) {
   refill_rows(2, s.state, before, s.state, t.state, p.P);
+  if (s.scheme == Scheme::pairs) return move_pairs(s, p, q, t);
   with_steps(s, p, [&](auto kind) {
     oscillate_by<kKeep, typename decltype(kind)::type>(s, p, q, t);
   });
@@ -225,11 +256,46 @@ void oscillate_back_by(const Sizes& s, const Packed& p, const Place& q, float* s
   });
 }
 
+void pull_pairs_back(const Sizes& s, const Packed& p, const Place& q, float* sensitivity, Tile& t,
+                     const Gradients& d) {
+  const int64_t P = p.P, half = s.state / 2;
+  for (int64_t j = 0; j < half; j += D) {
+    const Pairs step(s, p, j);
+    float* end = sensitivity + P + j;
+    vd pull[2] = {load_wide(end), load_wide(end + half)};
+    vn d_own[2] = {}, d_other[2] = {}, d_bias[2] = {};
+    for (int64_t n = q.rows - 1; n >= 0; --n) {
+      float* dy = t.dy + n * P + j;
+      pull[0] += load_wide(dy), pull[1] += load_wide(dy + half);
+      vn given[2] = {};
+      if (!q.mask || q.mask[n]) {
+        const float* before = t.y + (n - 1) * P + j;
+        const vn x[2] = {load_near(before), load_near(before + half)};
+        for (int k = 0; k < 2; ++k) {
+          const vn here = narrow(pull[k]);
+          d_own[k] += here * x[k], d_other[k] += here * x[1 - k];
+          if (!is_silent(q.mask, n)) given[k] = here, d_bias[k] += here;
+        }
+        const vd next = step.own[0] * pull[0] + step.other[1] * pull[1];
+        pull[1] = step.own[1] * pull[1] + step.other[0] * pull[0];
+        pull[0] = next;
+      }
+      for (int k = 0; k < 2; ++k) *reinterpret_cast<vn*>(dy + k * half) = given[k];
+    }
+    for (int k = 0; k < 2; ++k) {
+      const int64_t at = j + k * half;
+      store_narrow(sensitivity + P + at, pull[k]), add_near(d.bias + at, d_bias[k]);
+      add_near(d.step + at, d_own[k]), add_near(d.step + P + at, d_other[k]);
+    }
+  }
+}
+
 void oscillate_back(const Sizes& s, const Place& q, float* sensitivity, float* d_intervals,
                     float* d_weights, float* sums) {
   const Packed p(s, const_cast<float*>(q.packed));
   const Gradients d(s, sums);
   Tile t(s, q.workspace);
+  if (s.scheme == Scheme::pairs) return pull_pairs_back(s, p, q, sensitivity, t, d);
   if (d_intervals || d_weights) std::memset(t.along, 0, 2 * kTile * D * sizeof(double));
   with_steps(s, p, [&](auto kind) {
     oscillate_back_by<typename decltype(kind)::type>(s, p, q, sensitivity, t, d);

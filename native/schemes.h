@@ -13,15 +13,22 @@
 
 namespace linoss {
 
-// What gives the steps: one constant step of kStepRows rows, or a scheme with rows A, timestep, G and
-// the longest step that is taken.
-enum class Scheme { constant, im, imex, verlet, exact, unknown };
-constexpr int kSchemeRows = 4;
+// What gives the steps: one constant step of kStepRows rows; a scheme with rows A, timestep, G and the
+// longest step that is taken; or, for states that are no oscillators but pairs, each with a force of its
+// own and each read, x_j <- own x_j + other x_k + b_j, one constant step of rows own and other. The
+// partners of the first half of the states are the second half.
+enum class Scheme { constant, im, imex, verlet, exact, pairs, unknown };
+constexpr int kSchemeRows = 4, kPairRows = 2;
+
+constexpr bool varies(Scheme s) { return s != Scheme::constant && s != Scheme::pairs; }
+constexpr int64_t step_rows(Scheme s) {
+  return varies(s) ? kSchemeRows : s == Scheme::pairs ? kPairRows : kStepRows;
+}
 
 #ifndef LINOSS_ISA
 // By the name that Python gives it, empty for a constant step.
 inline Scheme scheme_of(std::string_view name) {
-  constexpr std::string_view kNames[] = {"", "im", "imex", "verlet", "exact"};
+  constexpr std::string_view kNames[] = {"", "im", "imex", "verlet", "exact", "pairs"};
   return static_cast<Scheme>(std::find(std::begin(kNames), std::end(kNames), name) - kNames);
 }
 #endif

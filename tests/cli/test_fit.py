@@ -307,7 +307,7 @@ def test_a_model_to_compare_with_is_trained_like_linoss(tmp_path, data, good_jso
         f"fit {data} --task classification --model s5 --out {out} {sizes} "
         "--model-option state_blocks=2"
     )
-    assert found["steps"] == 2
+    assert (found["steps"], found["models"]) == (2, ["linoss"])  # without oscillators
     config = load_model(out).model.config
     assert (config.mixer, config.state_blocks) == ("s5", 2)
     assert "1 block of s5" in (out / "report.html").read_text()

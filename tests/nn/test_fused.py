@@ -65,8 +65,8 @@ def compare(block, batch, time, *, masked=False, varying=False, gaps="move"):
     mask = jax.random.bernoulli(keys[1], 0.8, (batch, time)) if masked else None
     intervals = jnp.exp(jax.random.normal(keys[5], (batch, time)) / 2) if varying else None
     state = block.mixer.init_state((batch,))
-    oscillators = jax.random.normal(keys[2], state.oscillators.shape)
-    state = eqx.tree_at(lambda s: s.oscillators, state, oscillators)
+    shape = block.mixer.native_state(state).shape
+    state = block.mixer.with_native_state(state, jax.random.normal(keys[2], shape))
     words = jax.random.bits(keys[3], (2,), jnp.uint32)
     assert block.is_fused(u, Samples(u, mask, intervals, engine="native"))
     given = (block, u, words, mask, intervals, state, jax.random.normal(keys[4], u.shape))
@@ -116,6 +116,15 @@ def test_equals_the_plain_block(new_block, options, masked, varying):
     block = new_block(12, 8, timestep="learned", key=jax.random.key(0), **options)
     gaps = "stand" if options.get("norm", "") is None else "move"
     compare(block, batch=3, time=150, masked=masked, varying=varying, gaps=gaps)
+
+
+def test_pairs_of_states_equal_the_plain_block():
+    """Modes that fill vectors and that do not, in both directions, with samples missing."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    lru = linoss.nn.LRULayer(12, 5, key=keys[0])
+    s5 = linoss.nn.S5Layer(12, 32, state_blocks=2, key=keys[1])
+    compare(linoss.Block(lru, backward_mixer=s5, norm="layer", key=keys[2]), 3, 150, masked=True)
+    compare(linoss.Block(s5, norm="batch", key=keys[2]), 1, 200)
 
 
 @pytest.mark.integration

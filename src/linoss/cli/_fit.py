@@ -51,8 +51,8 @@ def fit(
         Literal[ModelName, MixerName] | None,
         typer.Option(
             help="oscillators, which nobody trains, answer in seconds; linoss is trained, and so "
-            "are lru and those after it, models to compare with; auto fits the first, trains the "
-            "second for some minutes, and keeps the better.",
+            "are lru and those after it, models to compare with, which answer without oscillators; "
+            "auto fits the first, trains the second for some minutes, and keeps the better.",
             show_default="auto; linoss for forecasting, or if an option is given that only it has",
         ),
     ] = None,
@@ -193,8 +193,10 @@ def _decided(
                 "one, or name the directory of the run with --out"
             )
         model = model or options.chosen_model(task, [*parameters, *machines])
-        shown = {} if model == "oscillators" else {"verbose": 1}
-        parameters = {**options.RUN_DEFAULTS, **shown, **parameters}
+        own = {} if model == "oscillators" else {"verbose": 1}
+        if parameters.get("mixer", "linoss") != "linoss" and task != "forecasting":
+            own["n_oscillators"] = None  # a model to compare with answers by itself
+        parameters = {**options.RUN_DEFAULTS, **own, **parameters}
     assert model is not None
     assert task is not None
     options.check(model, task, {**machines, **parameters}, roles)

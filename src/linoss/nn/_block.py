@@ -28,7 +28,6 @@ from linoss.nn._mixer import AbstractMixer, LinearRecurrence
 from linoss.nn._norm import AbstractNorm, make_norm
 from linoss.nn._products import product
 from linoss.nn._samples import Samples
-from linoss.scan import OscillatorState
 
 _FORMLESS = "irregular times with a scheme that has no native form"
 _SPLIT = "time split over devices with irregular times, both directions, layer norm or Verlet"
@@ -185,10 +184,10 @@ class Block(eqx.Module):
         both = (self.mixer, self.backward_mixer)
         return [mixer for mixer in both if mixer is not None]
 
-    @property
-    def _whole(self) -> bool:
+    def _whole(self, *, irregular: bool, time_split: bool) -> bool:
         """Whether native passes run the mixers, too; otherwise they begin after them, with GELU."""
-        return all(mixer.has_projections for mixer in self._mixers)
+        case = {"irregular": irregular, "time_split": time_split}
+        return all(mixer.has_projections(**case) for mixer in self._mixers)
 
     def outside_kernels(self, *, irregular: bool, time_split: bool) -> str | None:
         """Why native passes do not cover this block, in words; None if they do.
@@ -196,7 +195,7 @@ class Block(eqx.Module):
         `irregular` is whether samples have intervals, `time_split` whether time is split over
         devices.
         """
-        if not self._whole:
+        if not self._whole(irregular=irregular, time_split=time_split):
             return (
                 "time split over devices, with a mixer without a native form"
                 if time_split
@@ -220,12 +219,11 @@ class Block(eqx.Module):
         """Whether the block runs as a native pass: in single precision, on some samples, if kernels
         cover it."""
         arrays = jax.tree.leaves(eqx.filter((self, u), eqx.is_inexact_array))
-        irregular, time_split = samples.intervals is not None, samples.split.time is not None
         return (
             samples.engine == "native"
             and u.size > 0
             and all(x.dtype == jnp.float32 for x in arrays)
-            and self.outside_kernels(irregular=irregular, time_split=time_split) is None
+            and self.outside_kernels(**_case(samples)) is None
         )
 
     def run_fused(
@@ -244,7 +242,7 @@ class Block(eqx.Module):
         `moments` are mean and variance of this device's `u`, and `steps` the rows of the mixers'
         steps, if they are known; `keep` is for the backward pass.
         """
-        if not self._whole:
+        if not self._whole(**_case(samples)):
             return self._run_rest(u, samples, state, words, moments, keep)
         *batch, time, hidden = u.shape
         mean, scale, norm = self.norm.mean_and_scale(
@@ -256,7 +254,7 @@ class Block(eqx.Module):
         for mixer, step in zip(self._mixers, steps, strict=True):
             B, bias, C, D = mixer.projections()
             weights.append(MixerWeights(mean, scale, B, bias, step, C, D))
-            scheme = "" if samples.intervals is None else mixer.native_scheme or ""
+            scheme = mixer.native_form if samples.intervals is None else mixer.native_scheme or ""
             rate = 0.0 if words is None else self.dropout
             epsilon, half = self.norm.epsilon_over_channels, samples.precision == "bfloat16"
             forms.append(Form(rate, epsilon, scheme, half))
@@ -265,9 +263,10 @@ class Block(eqx.Module):
             rest = self.backward_mixer.init_state(tuple(batch))
             there = _visits(self.backward_mixer, samples, rest, reverse=True)[0]
             extra = fused_mixer(forms[1], sequences, weights[1], there)
-        before: OscillatorState = self.mixer.init_state(tuple(batch)) if state is None else state
-        visits, after = _visits(self.mixer, samples, before, reverse=False)
-        start = before.oscillators.reshape(-1, *before.oscillators.shape[-2:])
+        state = self.mixer.init_state(tuple(batch)) if state is None else state
+        visits, after = _visits(self.mixer, samples, state, reverse=False)
+        before = self.mixer.native_state(state)
+        start = before.reshape(-1, *before.shape[-2:])
         first_sample = samples.split.first_sample(math.prod(batch), time)
         results: Any = fused_block(
             forms[0]._replace(keep=keep),
@@ -280,13 +279,9 @@ class Block(eqx.Module):
             start_of_shard(weights[0], sequences, start, samples),
         )
         out, final, means, new_moments = results
-        after = OscillatorState(final.reshape(before.oscillators.shape), after.interval)
-        return (
-            out.reshape(u.shape),
-            after,
-            norm,
-            Averages(means.reshape(*batch, hidden), new_moments),
-        )
+        after = self.mixer.with_native_state(after, final.reshape(before.shape))
+        averages = Averages(means.reshape(*batch, hidden), new_moments)
+        return out.reshape(u.shape), after, norm, averages
 
     def _run_rest(
         self,
@@ -334,10 +329,18 @@ class Block(eqx.Module):
 
     def step_rows(self, samples: Samples) -> tuple[Float[Array, "rows m"], ...]:
         """What native passes compute the steps of each mixer from; none if they do not run them."""
-        if not self._whole:
+        if not self._whole(**_case(samples)):
             return ()
         varying = samples.intervals is not None
         return tuple(mixer.step_rows(varying=varying) for mixer in self._mixers)
+
+
+def _case(samples: Samples) -> dict[str, bool]:
+    """What decides which native passes cover a mixer."""
+    return {
+        "irregular": samples.intervals is not None,
+        "time_split": samples.split.time is not None,
+    }
 
 
 def _visits(

@@ -16,9 +16,12 @@ from jaxtyping import Bool, Complex, Float
 
 from linoss._arrays import align
 from linoss._checks import AnyArray
-from linoss.nn._mixer import AbstractPlainMixer, LinearRecurrence
+from linoss.nn._mixer import PAIRS, AbstractPlainMixer, LinearRecurrence, Projections
+from linoss.nn._products import product
 from linoss.nn._samples import Samples
 from linoss.scan import as_complex, as_pairs, diagonal_scan
+
+_VECTOR = 8  # modes that kernels move together
 
 
 class AbstractDiagonal(AbstractPlainMixer):
@@ -74,10 +77,10 @@ class AbstractDiagonal(AbstractPlainMixer):
         """The features after mixing, and the state after the last sample."""
         factor, gain = self.step(samples, reverse=reverse)
         if gain.ndim == 1:
-            B = as_complex(self.input_weight.T) * gain[None]
-            force = u @ as_pairs(B)
+            force = product(u, self._forces(gain), samples.precision)
         else:
-            force = as_pairs(as_complex(u @ self.input_weight.T) * gain)
+            force = product(u, self.input_weight, samples.precision)
+            force = as_pairs(as_complex(force) * gain)
         states, after = diagonal_scan(
             as_pairs(factor),
             samples.forces(force),
@@ -87,14 +90,13 @@ class AbstractDiagonal(AbstractPlainMixer):
             engine=samples.engine,
             time_axis=samples.split.time,
         )
-        y = states @ (self.output_scale * self.output_weight).T
+        y = product(states, self.output_scale * self.output_weight, samples.precision)
         return y + u * align(self.feedthrough, u), after
 
     def recurrence(self) -> LinearRecurrence:
         """A turn for each mode, whose real and imaginary part are z and y."""
-        factor, gain = self.step(Samples(jnp.zeros((1, self.hidden_size))), reverse=False)
-        B = as_pairs(as_complex(self.input_weight.T) * gain[None]).T
-        a, b = factor.real, factor.imag
+        factor, gain = self._regular_step()
+        B, a, b = self._forces(gain), factor.real, factor.imag
         return LinearRecurrence(
             jnp.stack([a, -b, b, a]),
             jnp.ones((2, len(a)), a.dtype),
@@ -103,6 +105,57 @@ class AbstractDiagonal(AbstractPlainMixer):
             self.output_scale * self.output_weight,
             self.feedthrough,
         )
+
+    def _regular_step(self) -> tuple[Complex[Array, " m"], Complex[Array, " m"]]:
+        return self.step(Samples(jnp.zeros((1, self.hidden_size))), reverse=False)
+
+    def _forces(self, gain: Complex[Array, " m"]) -> Float[Array, "pairs hidden"]:
+        """g B."""
+        return as_pairs(as_complex(self.input_weight.T) * gain[None]).T
+
+    # ---- Native passes: on regular samples, with modes that fill vectors ----
+
+    def has_projections(self, *, irregular: bool, time_split: bool) -> bool:
+        """With a constant step."""
+        return not (irregular or time_split)
+
+    @property
+    def native_form(self) -> str:
+        """Real and imaginary parts."""
+        return PAIRS
+
+    def projections(self) -> Projections:
+        """g B, no bias, s C and D."""
+        B = _filled(self._forces(self._regular_step()[1]), axis=0)
+        C = _filled(self.output_scale * self.output_weight, axis=1)
+        return Projections(B, jnp.zeros(len(B), B.dtype), C, self.feedthrough)
+
+    def step_rows(self, *, varying: bool) -> Float[Array, "rows pairs"]:
+        """Re a of both, and -Im a and Im a."""
+        factor, _ = self._regular_step()
+        a, b = factor.real, factor.imag
+        rows = jnp.stack([jnp.concatenate([a, a]), jnp.concatenate([-b, b])])
+        return _filled(rows, axis=1)
+
+    def native_state(self, state: Float[Array, "*batch pairs"]) -> Float[Array, "*batch filled 2"]:
+        """Beside zeros."""
+        y = _filled(state, axis=-1)
+        return jnp.stack([jnp.zeros_like(y), y], axis=-1)
+
+    def with_native_state(
+        self, state: Float[Array, "*batch pairs"], found: Float[Array, "*batch filled 2"]
+    ) -> Float[Array, "*batch pairs"]:
+        """Without what fills vectors."""
+        m = self.input_weight.shape[0] // 2
+        return jnp.concatenate([part[..., :m] for part in jnp.split(found[..., 1], 2, -1)], -1)
+
+
+def _filled(pairs: Array, *, axis: int) -> Array:
+    """Both halves with zeros behind them, to whole vectors."""
+    widths = [(0, 0)] * pairs.ndim
+    widths[axis] = (0, -(pairs.shape[axis] // 2) % _VECTOR)
+    halves = jnp.split(pairs, 2, axis)
+    return jnp.concatenate([jnp.pad(half, widths) for half in halves], axis)
 
 
 def held(

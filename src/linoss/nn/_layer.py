@@ -138,10 +138,14 @@ class LinOSSLayer(AbstractMixer):
         """2 with complex projections, whose real and imaginary parts share their oscillators."""
         return self.input_weight.shape[0] // self.oscillators.state_size
 
-    @property
-    def has_projections(self) -> bool:
+    def has_projections(self, *, irregular: bool, time_split: bool) -> bool:
         """With all settings."""
         return True
+
+    @property
+    def native_form(self) -> str:
+        """Oscillators."""
+        return ""
 
     @property
     def native_scheme(self) -> str | None:
@@ -190,6 +194,16 @@ class LinOSSLayer(AbstractMixer):
         return weights_of_forces(
             weigh, state, intervals, samples.moving, time=time, reverse=reverse
         )
+
+    def native_state(self, state: OscillatorState) -> Float[Array, "*batch pairs 2"]:
+        """Velocities and positions."""
+        return state.oscillators
+
+    def with_native_state(
+        self, state: OscillatorState, found: Float[Array, "*batch pairs 2"]
+    ) -> OscillatorState:
+        """With the last interval."""
+        return OscillatorState(found, state.interval)
 
 
 def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:

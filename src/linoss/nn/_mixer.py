@@ -13,6 +13,10 @@ from jaxtyping import Float
 
 from linoss.nn._samples import Samples
 
+PAIRS = "pairs"
+"""The form of native passes for states that are no oscillators but pairs: each has a force of its
+own and is read, and the partners of the first half of them are the second half."""
+
 
 class Projections(NamedTuple):
     """The weights of x_n = M x_{n-1} + F w_n (B u_n + b), y_n = C x_n + D u_n, beside its step."""
@@ -69,12 +73,17 @@ class AbstractMixer(eqx.Module):
     def recurrence(self) -> LinearRecurrence | None:
         """The mixer as a linear recurrence; None if it is none."""
 
+    @abc.abstractmethod
+    def has_projections(self, *, irregular: bool, time_split: bool) -> bool:
+        """Whether the mixer has the form of `Projections`, with a step that is constant on regular
+        samples; native passes over whole blocks need that form, and what follows here. `irregular`
+        is whether samples have intervals, `time_split` whether time is split over devices.
+        """
+
     @property
     @abc.abstractmethod
-    def has_projections(self) -> bool:
-        """Whether the mixer has the form of `Projections`, with a step that is constant on regular
-        samples. Native passes over whole blocks need that form, and what follows here.
-        """
+    def native_form(self) -> str:
+        """What states are on regular samples: empty for oscillators, or `PAIRS`."""
 
     @property
     @abc.abstractmethod
@@ -89,7 +98,8 @@ class AbstractMixer(eqx.Module):
     @abc.abstractmethod
     def step_rows(self, *, varying: bool) -> Float[Array, "rows m"]:
         """What native passes compute steps from: rows zz, zy, yz, yy, fz, fy of M and F; for steps
-        that vary, rows A, timestep, G and the longest step."""
+        that vary, rows A, timestep, G and the longest step; for `PAIRS`, what a state and what its
+        partner is multiplied by."""
 
     @property
     @abc.abstractmethod
@@ -103,6 +113,14 @@ class AbstractMixer(eqx.Module):
         """w, in the order in which samples are visited, or an empty array if all are 1; and the
         state with all that is carried from piece to piece but the oscillators."""
 
+    @abc.abstractmethod
+    def native_state(self, state: Any) -> Float[Array, "*batch m 2"]:
+        """The state as native passes take it: z and y of oscillators; of pairs, each is a y."""
+
+    @abc.abstractmethod
+    def with_native_state(self, state: Any, found: Float[Array, "*batch m 2"]) -> Any:
+        """The state with what a native pass found."""
+
 
 class AbstractPlainMixer(AbstractMixer):
     """A mixer that runs beside native passes: these begin after it, with GELU."""
@@ -111,10 +129,14 @@ class AbstractPlainMixer(AbstractMixer):
         """It has another form."""
         return None
 
-    @property
-    def has_projections(self) -> bool:
+    def has_projections(self, *, irregular: bool, time_split: bool) -> bool:
         """It has another form."""
         return False
+
+    @property
+    def native_form(self) -> str:
+        """There is none."""
+        return ""
 
     @property
     def native_scheme(self) -> str | None:
@@ -139,6 +161,14 @@ class AbstractPlainMixer(AbstractMixer):
     ) -> tuple[Float[Array, "sequences time"], Any]:
         """None but 1."""
         return jnp.zeros((0, 0), jnp.float32), state
+
+    def native_state(self, state: Any) -> Float[Array, "*batch m 2"]:
+        """There is none."""
+        raise NotImplementedError(f"{type(self).__name__} has no native state")
+
+    def with_native_state(self, state: Any, found: Float[Array, "*batch m 2"]) -> Any:
+        """There is none."""
+        raise NotImplementedError(f"{type(self).__name__} has no native state")
 
 
 def refuse_intervals(samples: Samples, name: str) -> None:

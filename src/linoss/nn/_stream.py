@@ -51,7 +51,6 @@ class Stream:
         mixer = model.blocks[0].mixer
         native = (
             "native" in engines()
-            and mixer.has_projections
             and model.blocks[0].is_fused(sample, samples)
             and mixer.native_scheme is not None
             and not mixer.weighs_forces
