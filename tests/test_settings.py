@@ -66,13 +66,13 @@ def test_values(name):
 @pytest.mark.parametrize(
     ("name", "expected", "plain"),
     [
-        ("count", "a whole number of at least 1", "a whole number of at least 1"),
+        ("count", "an integer >= 1", "an integer >= 1"),
         ("rate", "a number in [0, 1)", "a number in [0, 1)"),
         ("size", "'any' or a finite number > 0", "any or a finite number > 0"),
         ("limit", "None or a number in [0, 1)", "none or a number in [0, 1)"),
         ("kind", "one of None, 'a', 'b'", "one of none, a, b"),
         ("flag", "True or False", "yes or no"),
-        ("pair", "a whole number in [1, 9] or two", "a whole number in [1, 9]"),
+        ("pair", "an integer in [1, 9] or two", "an integer in [1, 9]"),
     ],
 )
 def test_values_in_words(name, expected, plain):

@@ -89,9 +89,9 @@ def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:
 
 
 def positive_integer(name: str, value: Any) -> None:
-    """Raise unless the value is a whole number of at least 1."""
+    """Raise unless the value is an integer >= 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1")
+        raise ValueError(f"{name} is {value!r}, expected an integer >= 1")
 
 
 def number(name: str, value: Any, expected: str, condition: Callable[[float], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Settings as annotated types: checks, texts and documentation made from their declarations."""
+"""Settings as annotated types, and the checks, messages and docstrings generated from them."""
 
 import functools
 import inspect
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 
 MODEL, TRAINING = "Model", "Training"
-"""Groups of settings, the panels of a command's help."""
+"""Groups of settings: the panels of a command's `--help`."""
 _WORDS = {"yes": True, "true": True, "no": False, "false": False, "none": None, "null": None}
 _Class = TypeVar("_Class", bound=type)
 
@@ -24,19 +24,19 @@ class Setting:
     """Metadata of a setting, as an annotation of its type."""
 
     help: str
-    """A sentence for signatures, command lines and pages; plain text."""
+    """A sentence in plain text, for docstrings, `--help` and docs/settings.md."""
     group: str | None = None
-    """`MODEL`, `TRAINING`, or None for a setting that is no option of a command."""
+    """`MODEL`, `TRAINING`, or None for a setting without a command-line option."""
     within: str | None = None
-    """The numbers allowed, such as `"[0, 1)"` or `"[1, inf)"`; any if None."""
+    """The interval of allowed numbers, such as `"[0, 1)"` or `"[1, inf)"`; any number if None."""
     none: str = "none"
-    """What None stands for, where the type allows it."""
+    """The meaning of None, if the type allows it."""
     other: str | None = None
-    """Values allowed besides numbers and names, in words."""
+    """Description of allowed values other than numbers and names."""
     search: tuple[Any, Any] | list[Any] | None = None
-    """The default range of a search, (low, high) or a list of values; None if it has none."""
+    """The default search range, (low, high) or a list of values; None if it is not searched."""
     option: str | None = None
-    """The option's name if it is not that of the setting."""
+    """The name of the option if it differs from the name of the setting."""
 
     def __repr__(self) -> str:
         return f"Setting({self.help!r})"  # short, for signatures
@@ -44,32 +44,32 @@ class Setting:
 
 @dataclass(frozen=True)
 class Declared:
-    """A setting of a record, with its name, type and default."""
+    """A field of a dataclass of settings: its name, type, default and metadata."""
 
     name: str
     kinds: tuple[Any, ...]
-    """Alternatives of the type: classes, and the values of a `Literal`."""
+    """The members of the type's union: classes, and the values of a `Literal`."""
     default: Any
-    """`dataclasses.MISSING` if there is none."""
+    """The default value; `dataclasses.MISSING` if there is none."""
     about: Setting
 
     @property
     def required(self) -> bool:
-        """Whether there is no default."""
+        """Whether the setting has no default."""
         return self.default is MISSING
 
     @property
     def optional(self) -> bool:
-        """Whether it may be None."""
+        """Whether None is allowed."""
         return types.NoneType in self.kinds
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The names allowed; none if it is not a choice."""
+        """The allowed names; empty if the setting has no choices."""
         return tuple(kind for kind in self.kinds if isinstance(kind, str))
 
     def allows(self, value: Any) -> bool:
-        """Whether a value is of the type and in the range."""
+        """Whether a value has an allowed type and is in range."""
         if value is None:
             return self.optional
         if isinstance(value, bool | np.bool_):
@@ -101,19 +101,19 @@ class Declared:
         return whole and len(value) == len(typing.get_args(kind))
 
     def check(self, value: Any) -> None:
-        """Raise a ValueError that names the setting, unless it allows the value."""
+        """Raise a ValueError that names the setting if the value is not allowed."""
         if not self.allows(value):
             raise ValueError(f"{self.name} is {value!r}, expected {self.expected()}")
 
     def read(self, text: str) -> Any:
-        """The value that a word of a command line means; a ValueError if it means none."""
+        """Parse a command-line argument. Raises ValueError if no allowed value matches."""
         for candidate in _candidates(text, float if float in self.kinds else int):
             if self.allows(candidate):
                 return candidate
         raise ValueError(f"{text!r}, expected {self.expected(plain=True)}")
 
     def expected(self, *, plain: bool = False) -> str:
-        """The allowed values in words: as Python writes them, or as a command line does."""
+        """Describe the allowed values, in Python's or, with `plain`, in command-line notation."""
 
         def word(value: Any) -> str:
             return str(value).lower() if plain else repr(value)
@@ -131,7 +131,7 @@ class Declared:
         return " or ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
     def default_text(self) -> str:
-        """The default in words; what None stands for."""
+        """The default as text; for None its meaning."""
         if self.default is None or self.default == ():
             return self.about.none
         if isinstance(self.default, bool):
@@ -140,7 +140,7 @@ class Declared:
 
 
 def check_value(name: str, value: Any, hint: Any) -> None:
-    """Raise a ValueError unless a value is one of a declared type, such as `Dropout | None`."""
+    """Raise a ValueError if a declared type, such as `Dropout | None`, does not allow the value."""
     about, kinds = _parts(hint)
     assert about is not None
     Declared(name, kinds, MISSING, about).check(value)
@@ -148,7 +148,7 @@ def check_value(name: str, value: Any, hint: Any) -> None:
 
 @functools.cache
 def declared(record: type) -> dict[str, Declared]:
-    """The settings of a dataclass or its instances, by name."""
+    """The settings of a dataclass, by name."""
     hints = typing.get_type_hints(record, include_extras=True)
     found = {}
     for field in fields(record):
@@ -160,15 +160,15 @@ def declared(record: type) -> dict[str, Declared]:
 
 
 def check_settings(record: Any) -> None:
-    """Raise a ValueError for the first setting of a record that has a value it does not allow."""
+    """Raise a ValueError for the first setting of a dataclass instance with an invalid value."""
     for name, setting in declared(type(record)).items():
         setting.check(getattr(record, name))
 
 
 def shared_with(record: Any, other: type) -> dict[str, Any]:
-    """The values of a record, by name, for the settings that another record has, too.
+    """The values of the settings that a dataclass instance shares with another dataclass, by name.
 
-    Numbers of NumPy, which searches of scikit-learn draw, become numbers of Python.
+    NumPy scalars, which scikit-learn's searches draw, are converted to Python numbers.
     """
     names = declared(type(record)).keys() & declared(other).keys()
     values = {name: getattr(record, name) for name in names}
@@ -179,7 +179,7 @@ def shared_with(record: Any, other: type) -> dict[str, Any]:
 
 
 def documented(record: _Class) -> _Class:
-    """Add the settings of a dataclass to its docstring, and show plain types in its signature."""
+    """Class decorator: add the settings to the docstring, and plain types to the signature."""
     lines = [_line(setting) for setting in declared(record).values()]
     text = inspect.cleandoc(record.__doc__ or "")
     record.__doc__ = "\n".join([text, "", "**Arguments:**", "", *lines])
@@ -197,7 +197,7 @@ def _line(setting: Declared) -> str:
 
 
 def _parts(hint: Any) -> tuple[Setting | None, tuple[Any, ...]]:
-    """The setting in an annotation, and the alternatives of its type."""
+    """The `Setting` of an annotation, and the members of its type's union."""
     origin = typing.get_origin(hint)
     if origin is Annotated:
         base, *extras = typing.get_args(hint)
@@ -213,7 +213,7 @@ def _parts(hint: Any) -> tuple[Setting | None, tuple[Any, ...]]:
 
 @functools.cache
 def _interval(text: str) -> tuple[float, float, bool, bool]:
-    """Low, high, and whether each of them is left out."""
+    """Lower and upper bound, and whether each is excluded."""
     found = re.fullmatch(r"([\[(])(\S+), (\S+)([\])])", text)
     if found is None:
         raise ValueError(f"{text!r} is not an interval, expected one such as '[0, 1)'")
@@ -221,19 +221,19 @@ def _interval(text: str) -> tuple[float, float, bool, bool]:
 
 
 def _numbers(within: str | None, *, whole: bool) -> str:
-    noun = "whole number" if whole else "number"
+    noun = "an integer" if whole else "a number"
     if within is None:
-        return f"a {noun}"
+        return noun
     low, high, above, _ = _interval(within)
     if high < math.inf:
-        return f"a {noun} in {within}"
+        return f"{noun} in {within}"
     if whole:
-        return f"a whole number of at least {low:g}"
+        return f"an integer >= {low:g}"
     return f"a finite number {'>' if above else '>='} {low:g}"
 
 
 def _candidates(text: str, number: type[int] | type[float]) -> Iterable[Any]:
-    """The values that a text may stand for: itself, yes, no or none, and a number."""
+    """Yield the possible values of a text: itself, True, False or None, and a number."""
     yield text
     if text.lower() in _WORDS:
         yield _WORDS[text.lower()]

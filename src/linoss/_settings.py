@@ -1,20 +1,20 @@
 """Every setting of models, training and estimators, declared once.
 
-A declaration is a type annotated with a `Setting`: its help, its range or choices, and, if it is
-searched by default, the range of the search. A record lists the settings that it has as dataclass
-fields, each with a default: `LinOSSConfig`, `TrainingConfig`, and, below, the estimators. All else
-follows: checks of values, estimator signatures and their docstrings, the options of `linoss fit`,
-`search` and `plan` with their defaults and usage errors, and docs/settings.md.
+A declaration is a type annotated with a `Setting`: its help text, its range or choices, and, if it
+is searched by default, the search range. Dataclasses list their settings as fields with defaults:
+`LinOSSConfig`, `TrainingConfig`, and the estimator settings below. From these declarations follow
+the validation of values, estimator signatures and docstrings, the options of `linoss fit`, `search`
+and `plan` with their defaults and usage errors, and docs/settings.md.
 
 To add a setting:
 
-1. declare its type here;
-2. add a field with its default to each record that has it. A setting of the model belongs to
-   `LinOSSConfig`, one of the training to `TrainingConfig`. If estimators and commands shall have
-   it, too, it is also a field of `SequenceSettings` or of the settings of one task, below:
-   estimators pass such fields on to those of the same name in the other two;
-3. use it;
-4. write docs/settings.md again: `python -m linoss.cli._settings_page > docs/settings.md`.
+1. Declare its type here.
+2. Add a field with its default to each dataclass that has it: `LinOSSConfig` for a setting of the
+   model, `TrainingConfig` for one of the training. If estimators and commands also have it, add it
+   to `SequenceSettings` or to the settings of one task below; estimators pass these fields on to
+   the fields of the same name in the other two.
+3. Use it.
+4. Regenerate docs/settings.md: `python -m linoss.cli._settings_page > docs/settings.md`.
 
 This module imports neither JAX nor scikit-learn.
 """
@@ -36,10 +36,10 @@ _POSITIVE = "(0, inf)"
 # ---- The model ----
 
 TaskName = Literal["classification", "regression", "forecasting"]
-Task = Annotated[TaskName, Setting("What the model learns.")]
+Task = Annotated[TaskName, Setting("Task of the model.")]
 InSize = Annotated[int, Setting("Number of channels of the input.", within=_COUNT)]
 OutSize = Annotated[
-    int, Setting("Number of classes, of numbers to predict, or of variables.", within=_COUNT)
+    int, Setting("Number of classes, of targets, or of forecast variables.", within=_COUNT)
 ]
 HiddenSize = Annotated[
     int, _model("Number of channels between blocks.", within=_COUNT, search=[16, 32, 64, 128])
@@ -47,8 +47,8 @@ HiddenSize = Annotated[
 StateSize = Annotated[
     int,
     _model(
-        "Number of oscillators in each block, a complex pair counts once; of other mixers, the "
-        "number of states, which s4d, s6 and mamba have for each channel.",
+        "Number of oscillators in each block; a complex pair counts once. For other mixers the "
+        "number of states; s4d, s6 and mamba have as many for each channel.",
         within=_COUNT,
         search=[16, 32, 64, 128],
     ),
@@ -57,65 +57,67 @@ MixerName = Literal[
     "linoss", "lru", "s5", "s4d", "s6", "mamba", "lstm", "gru", "ncde", "nrde", "log-ncde"
 ]
 Mixer = Annotated[
-    MixerName, _model("What moves information along time: oscillators, or another model.")
+    MixerName, _model("Sequence-mixing layer: oscillators (linoss), or another model.")
 ]
 StateBlocks = Annotated[
     int,
     _model(
-        "Number of blocks of S5's state matrix at the start; state_size is a multiple of twice "
-        "that.",
+        "Number of diagonal blocks in the initial state matrix of S5; state_size must be a "
+        "multiple of twice this number.",
         within=_COUNT,
     ),
 ]
-ConvSize = Annotated[
-    int, _model("Number of samples that Mamba's convolution reads.", within=_COUNT)
-]
-Expansion = Annotated[int, _model("Inner channels of Mamba for each channel.", within=_COUNT)]
+ConvSize = Annotated[int, _model("Kernel size of Mamba's convolution, in samples.", within=_COUNT)]
+Expansion = Annotated[int, _model("Ratio of Mamba's inner channels to channels.", within=_COUNT)]
 FieldWidth = Annotated[
-    int, _model("Width of the perceptron that is a CDE's vector field.", within=_COUNT)
+    int, _model("Width of the MLP that is the vector field of a CDE.", within=_COUNT)
 ]
-FieldDepth = Annotated[int, _model("Number of its hidden layers.", within=_COUNT)]
+FieldDepth = Annotated[int, _model("Number of hidden layers of this MLP.", within=_COUNT)]
 FieldScale = Annotated[
-    int | float, _model("What its weights are divided by at the start.", within=_POSITIVE)
+    int | float, _model("Divisor of the initial weights of this MLP.", within=_POSITIVE)
 ]
 SignatureDepth = Annotated[
     int, _model("Depth of the log-signatures of nrde and log-ncde.", within="[1, 2]")
 ]
-SignatureSteps = Annotated[int, _model("Samples of each of their windows.", within=_COUNT)]
+SignatureSteps = Annotated[
+    int, _model("Window length of these log-signatures, in samples.", within=_COUNT)
+]
 SolverSteps = Annotated[
-    int, _model("Steps of a CDE's solver for each sample or window.", within=_COUNT)
+    int, _model("Solver steps of a CDE for each sample or window.", within=_COUNT)
 ]
 NumBlocks = Annotated[int, _model("Number of blocks.", within=_COUNT, search=(1, 4))]
 SchemeName = Literal["im", "imex", "verlet", "exact"]
-Scheme = Annotated[SchemeName, _model("Discretisation, see linoss.discretize.")]
+Scheme = Annotated[SchemeName, _model("Discretisation scheme, see linoss.discretize.")]
 Damped = Annotated[
     bool,
     _model("Learn a damping for each oscillator.", none="if the scheme has damping"),
 ]
 Bidirectional = Annotated[
-    bool, _model("Read each sequence from its end, too; such a model cannot stream.")
+    bool, _model("Also read each sequence backwards; such a model cannot stream.")
 ]
 NormKind = Annotated[
     Literal["layer", "batch", "running"],
     _model(
-        "Normalisation before each layer: layer norm, batch norm, or batch norm that uses running "
-        "statistics in training, too."
+        "Normalisation before each layer: layer norm, batch norm, or batch norm that also uses "
+        "running statistics in training."
     ),
 ]
 Dropout = Annotated[
     int | float,
-    _model("Dropout probability, after GELU and after GLU.", within="[0, 1)", search=(0.0, 0.3)),
+    _model(
+        "Dropout probability, applied after GELU and after GLU.", within="[0, 1)", search=(0.0, 0.3)
+    ),
 ]
 Every = Annotated[
     int,
-    _model("Give an answer at every k-th step.", within=_COUNT, none="one answer a sequence"),
+    _model("Give an output at every k-th step.", within=_COUNT, none="one output a sequence"),
 ]
 Horizon = Annotated[
     int, _model("Number of steps to forecast.", within=_COUNT, none="for other tasks")
 ]
 
 Parameterization = Annotated[
-    Literal["relu", "squared"], _model("Function that keeps the stiffness at least 0.")
+    Literal["relu", "squared"], _model("Function that makes the stiffness nonnegative.")
 ]
 StiffnessInit = Annotated[
     Literal["uniform", "normal"],
@@ -124,14 +126,14 @@ StiffnessInit = Annotated[
 MaxStiffness = Annotated[int | float, _model("Largest initial stiffness.", within=_POSITIVE)]
 MinRadius = Annotated[
     int | float,
-    _model("Smallest initial modulus of eigenvalues, with damping.", within="(0, 1]"),
+    _model("Smallest initial modulus of the eigenvalues, with damping.", within="(0, 1]"),
 ]
 Timestep = Annotated[
     int | float | Literal["learned"],
-    _model("Timestep of all oscillators; learned gives each its own.", within=_POSITIVE),
+    _model("Timestep of all oscillators, or learned for each one.", within=_POSITIVE),
 ]
 ComplexProjections = Annotated[
-    bool, _model("Use complex B and C, computed as real pairs, instead of real ones.")
+    bool, _model("Use complex B and C, computed as pairs of real matrices, instead of real ones.")
 ]
 Feedthrough = Annotated[
     Literal["vector", "dense", "none"], _model("Shape of the feedthrough matrix D.")
@@ -158,26 +160,28 @@ PoolingName = Literal[
 Pooling = Annotated[
     PoolingName,
     _model(
-        "Features from which a sequence is answered: their mean, those of the last step, the "
-        "largest of each, a mean whose weights are learned (attention), or several side by side.",
+        "Pooling of the features over time: mean, last step, maximum, mean with learned weights "
+        "(attention), or several of these concatenated.",
     ),
 ]
-Squash = Annotated[bool, _model("Regression with every: end in a tanh, for targets in [-1, 1].")]
+Squash = Annotated[
+    bool, _model("Regression with every: apply tanh to the output, for targets in [-1, 1].")
+]
 PrecisionName = Literal["float32", "bfloat16"]
 Precision = Annotated[
     PrecisionName,
     _model(
-        "Numbers that matrix products of blocks multiply; bfloat16 ones are summed in float32, in "
-        "which all else is computed."
+        "Precision of the factors of matrix products in blocks; sums and all other operations are "
+        "in float32."
     ),
 ]
 GapsName = Literal["move", "stand"]
 Gaps = Annotated[
     GapsName,
     _model(
-        "What states do at a regular sample without any value: move on without force, as time "
-        "passes, or stand still. With irregular times, the next interval is longer; those of s6, "
-        "mamba, lstm, gru and of differential equations, which have no step without input, stand."
+        "States at a missing sample on regular times: advance without forcing (move) or keep their "
+        "value (stand). With irregular times, the next interval covers the gap. States of s6, "
+        "mamba, lstm, gru and the CDEs, which have no step without input, always keep their value."
     ),
 ]
 
@@ -186,60 +190,62 @@ Gaps = Annotated[
 Steps = Annotated[
     int,
     _training(
-        "Number of updates of the weights, at most.",
+        "Maximum number of updates.",
         within=_COUNT,
-        none="epochs, or by the number of cases n: 20 sqrt(n), at least 100",
+        none="from epochs, or 20 sqrt(n), at least 100, for n cases",
     ),
 ]
 Epochs = Annotated[
     int | float,
     _training(
-        "Number of passes over the training cases, at most, instead of steps.",
+        "Maximum number of passes over the training cases, instead of steps.",
         within=_POSITIVE,
-        none="steps decides",
+        none="determined by steps",
     ),
 ]
 MinLoss = Annotated[
     int | float,
     _training(
-        "Stop when the mean training loss since the last evaluation is below this.",
+        "Stop when the mean training loss since the last evaluation falls below this value.",
         within="[0, inf)",
     ),
 ]
-BatchSize = Annotated[int, _training("Number of cases in an update.", within=_COUNT)]
+BatchSize = Annotated[int, _training("Number of cases in a batch.", within=_COUNT)]
 LearningRate = Annotated[
     int | float,
-    _training("Step size of Adam, at its highest.", within=_POSITIVE, search=(3e-4, 1e-2)),
+    _training("Peak learning rate of Adam.", within=_POSITIVE, search=(3e-4, 1e-2)),
 ]
 Warmup = Annotated[
     int,
     _training(
-        "Number of updates in which the learning rate rises, in equal steps; below steps.",
+        "Number of updates over which the learning rate rises linearly; less than steps.",
         within="[0, inf)",
         none="a tenth of steps, at most 100",
     ),
 ]
 Schedule = Annotated[
     Literal["cosine", "constant"],
-    _training("Learning rate after the warmup: cosine falls to 0 at the end, constant stays."),
+    _training("Learning rate after the warmup: cosine decay to 0, or constant."),
 ]
 WeightDecay = Annotated[
     int | float,
     _training(
-        "Decoupled weight decay (AdamW) of matrices and D, not of oscillators, biases and norms.",
+        "Decoupled weight decay (AdamW) of matrices and D; none for oscillators, biases and norms.",
         within="[0, inf)",
     ),
 ]
 ClipNorm = Annotated[
     int | float,
     _training(
-        "Norm to which larger gradients are scaled down.", within=_POSITIVE, none="no clipping"
+        "Maximum gradient norm; larger gradients are scaled down.",
+        within=_POSITIVE,
+        none="no clipping",
     ),
 ]
 EvaluateEvery = Annotated[
     int,
     _training(
-        "Number of updates between evaluations, and between checkpoints.",
+        "Number of updates between evaluations and checkpoints.",
         within=_COUNT,
         none="a twentieth of steps",
     ),
@@ -247,30 +253,30 @@ EvaluateEvery = Annotated[
 Patience = Annotated[
     int,
     _training(
-        "Stop after so many evaluations in a row without improvement.",
+        "Stop after this number of evaluations without improvement.",
         within=_COUNT,
-        none="never stop early",
+        none="no early stopping",
     ),
 ]
 Minutes = Annotated[
     int | float,
     _training(
-        "Minutes of training, at most: the learning rate falls and evaluations come by the time "
-        "that has passed, if it is ahead of the updates.",
+        "Maximum training time in minutes. The learning rate schedule and the evaluations follow "
+        "the elapsed time if it is ahead of the number of updates.",
         within="[0, inf)",
         none="no limit",
     ),
 ]
 Seed = Annotated[
-    int, Setting("Seed of dropout and of the order of the cases.", within="[0, 4294967296)")
+    int, Setting("Seed of dropout and of the order of cases.", within="[0, 4294967296)")
 ]
 
 RandomState = Annotated[
     int | np.random.RandomState,
     _training(
-        "Seed of all that is drawn, for reproducible results.",
+        "Seed for reproducible results.",
         within="[0, 4294967296)",
-        none="another one in each fit",
+        none="a different one in each fit",
         other="a RandomState",
         option="seed",
     ),
@@ -278,19 +284,19 @@ RandomState = Annotated[
 ClassWeight = Annotated[
     Literal["balanced"] | Mapping[Any, Any],
     _training(
-        "Weights of the classes in the loss; balanced gives all classes the same share.",
-        other="a dict of the weight of each class",
+        "Weights of the classes in the loss; balanced gives all classes the same total weight.",
+        other="a dict from class to weight",
     ),
 ]
 
-Verbose = Annotated[int | bool, Setting("1 to show a live line of progress.", within="[0, inf)")]
+Verbose = Annotated[int | bool, Setting("1 to show progress.", within="[0, inf)")]
 
 MEMORY = 10**9
 Memory = Annotated[
     int,
     _training(
-        "Bytes that an update may keep of its forward pass, beside the inputs of blocks, instead "
-        "of computing them again in the backward pass. Results do not depend on it.",
+        "Bytes of intermediate results that an update may keep for the backward pass, in addition "
+        "to the inputs of blocks, instead of recomputing them. Does not change results.",
         within="[0, inf)",
     ),
 ]
@@ -298,14 +304,15 @@ Memory = Annotated[
 NumOscillators = Annotated[
     int | Literal["auto"],
     _model(
-        "Number of oscillators that nobody trains, rounded up to a multiple of 16; auto for 8192, "
-        "or as many as have a gigabyte of features for all cases, at least 1024.",
+        "Number of untrained oscillators, rounded up to a multiple of 16. auto: 8192, or fewer, "
+        "but at least 1024, so that the features of all cases take at most 1 GB.",
         within=_COUNT,
-        none="trained models alone",
+        none="only trained models",
     ),
 ]
 Causal = Annotated[
-    bool, _model("Let oscillators read forwards in time only, as a stream needs it.")
+    bool,
+    _model("Use only untrained oscillators that read forwards in time, as needed for streaming."),
 ]
 
 # ---- Estimators ----
@@ -313,7 +320,7 @@ Causal = Annotated[
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SequenceSettings:
-    """Settings that all estimators have. The defaults are chosen for small data."""
+    """Settings of all trained estimators. The defaults are chosen for small data."""
 
     hidden_size: HiddenSize = 64
     state_size: StateSize = 64
@@ -345,10 +352,11 @@ class SequenceSettings:
     validation_fraction: Annotated[
         int | float | None,
         _training(
-            "Share of the cases, or of each series' end, held out to choose the best weights.",
+            "Fraction of the cases, or of the end of each series, held out to select the best "
+            "weights.",
             within="[0, 1)",
-            none="0.1, but 0 of fewer than 500 cases; several models of fewer than 1000 each leave "
-            "out a part of their own; 0.2 for forecasts",
+            none="0.1, or 0 for fewer than 500 cases; with several models and fewer than 1000 "
+            "cases a different fold for each model; 0.2 for forecasting",
         ),
     ] = None
     evaluate_every: EvaluateEvery | None = None
@@ -359,11 +367,11 @@ class SequenceSettings:
     devices: Annotated[
         int | tuple[int, int] | None,
         Setting(
-            "Number of devices that share each batch, or (batch, time) numbers of devices, which "
-            "share sequences, too.",
+            "Number of devices to split each batch over, or a pair (batch, time) to also split the "
+            "sequences over time.",
             within=_COUNT,
-            none="the default device of JAX",
-            other="a pair of them",
+            none="JAX's default device",
+            other="a pair of integers",
         ),
     ] = None
     memory: Memory = MEMORY
@@ -372,14 +380,14 @@ class SequenceSettings:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LabelledSettings(SequenceSettings):
-    """Settings of estimators that learn from labelled cases."""
+    """Settings of classifiers and regressors."""
 
     n_models: Annotated[
         int | None,
         _training(
-            "Number of models that are trained and answer together, each with its own weights.",
+            "Number of trained models in the ensemble, each with its own initial weights.",
             within=_COUNT,
-            none="4 of fewer than 1000 cases, otherwise 1",
+            none="4 for fewer than 1000 cases, otherwise 1",
         ),
     ] = None
     n_oscillators: NumOscillators | None = "auto"
@@ -388,9 +396,10 @@ class LabelledSettings(SequenceSettings):
     patch: Annotated[
         int | None,
         _model(
-            "Number of samples that models read as one.",
+            "Number of consecutive samples that form one input step of trained models.",
             within=_COUNT,
-            none="1 up to 128 samples, and a hundredth of longer sequences; 1 with times or every",
+            none="1 for up to 128 samples, a hundredth of the length otherwise; 1 with times or "
+            "every",
         ),
     ] = None
 
@@ -404,7 +413,9 @@ class ClassifierSettings(LabelledSettings):
     class_weight: ClassWeight | None = None
     label_smoothing: Annotated[
         int | float,
-        _training("Share of each target that is spread over all classes.", within="[0, 1)"),
+        _training(
+            "Label smoothing: fraction of each target spread over all classes.", within="[0, 1)"
+        ),
     ] = 0.0
 
 
@@ -425,15 +436,15 @@ class ForecasterSettings(SequenceSettings):
     past: Annotated[
         int | None,
         _training(
-            "Number of steps read before a forecast.",
+            "Length of the input window before a forecast, in steps.",
             within=_COUNT,
-            none="3 horizons, at least 96, fewer in short series",
+            none="3 horizons, at least 96; fewer for short series",
         ),
     ] = None
     known_in_advance: Annotated[
         Collection[Any],
         _training(
-            "Variables that are known for the future, such as a calendar, by name or column; they "
+            "Variables whose future values are known, such as a calendar, by name or column; they "
             "are inputs and are not forecast.",
             other="names of variables",
             option="known",
@@ -442,60 +453,65 @@ class ForecasterSettings(SequenceSettings):
     static: Annotated[
         Collection[Any],
         _training(
-            "Columns with one value for each of many series, such as a region: numbers, or texts "
-            "of few kinds. They are inputs and are not forecast.",
+            "Columns with one value for each series, such as a region: numbers or categories. They "
+            "are inputs and are not forecast.",
             other="names of columns",
         ),
     ] = ()
     base: Annotated[
         bool,
         _training(
-            "Stand on trend, seasons and a linear answer, fitted in closed form; without, the "
-            "trained model forecasts alone, as in the paper."
+            "Add the trained model to a base of trend, seasons and a linear model, fitted in "
+            "closed form; without it the trained model forecasts alone, as in the paper."
         ),
     ] = True
     levels: Annotated[
         Collection[Any],
         _training(
-            "Intervals to learn, in percent; a forecast may ask for others that are not wider.",
+            "Coverage of the prediction intervals to learn, in percent; a forecast may request "
+            "others up to the largest of these.",
             other="numbers between 0 and 100",
         ),
     ] = (50, 80, 95)
     calendar: Annotated[
         bool | Literal["auto"],
-        _training("Expect years, weeks and days; auto for data with dates."),
+        _training("Model yearly, weekly and daily seasons; auto: if the data have dates."),
     ] = "auto"
     season: Annotated[
         int | None,
         _training(
-            "Steps of a season that the calendar does not have.",
+            "Period of a further season, in steps.",
             within="[2, inf)",
-            none="what the data repeat, if they have no dates",
+            none="detected, if the data have no dates",
         ),
     ] = None
     trend: Annotated[
         bool | Literal["auto"],
-        _training("Expect a trend that goes on for a while; auto if held-out steps agree."),
+        _training("Extrapolate a damped trend; auto: if it improves forecasts of held-out steps."),
     ] = "auto"
     logarithm: Annotated[
         bool | Literal["auto"],
-        _training("Forecast the logarithm of each variable; auto if held-out steps agree."),
+        _training(
+            "Forecast the logarithm of each variable; auto: if it improves forecasts of held-out "
+            "steps."
+        ),
     ] = "auto"
     normalize: Annotated[
         Literal["auto", "none", "level", "deviation", "difference"],
         _training(
-            "What a window is read relative to: nothing, its last value, its mean and deviation, "
-            "or the step before; auto for none or level, as held-out steps say."
+            "Normalisation of each window: none, by its last value (level), by its mean and "
+            "standard deviation, or by the previous step (difference); auto: none or level, "
+            "whichever is better on held-out steps."
         ),
     ] = "auto"
 
 
-# ---- Oscillators without training ----
+# ---- Untrained oscillators ----
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OscillatorSettings:
-    """Settings of `OscillatorFeatures`, and of the estimators that read them."""
+    """Settings of `OscillatorFeatures` and `OscillatorRegressor`."""
 
     n_oscillators: NumOscillators = "auto"
     causal: Causal = False
@@ -509,7 +525,7 @@ class OscillatorClassifierSettings(OscillatorSettings):
     class_weight: ClassWeight | None = None
 
 
-# ---- The better of both ----
+# ---- The better of trained models and untrained oscillators ----
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -522,7 +538,7 @@ class AutoSettings:
     random_state: RandomState | None = None
     linoss_options: Annotated[
         dict[str, Any] | None,
-        Setting("Settings of the LinOSS model that is trained, by name.", other="a dict"),
+        Setting("Settings of the trained LinOSS estimator, by name.", other="a dict"),
     ] = None
     verbose: Verbose = 0
 

@@ -69,7 +69,7 @@ def test_the_model_where_none_is_named(task, given, model):
         ("--model auto --devices 2", "--devices is for --model linoss, not for --model auto"),
         ("--model auto --minutes none", "minutes is None, expected a finite number >= 0"),
         ("--minutes -1", "expected none or a finite number >= 0"),
-        ("--n-oscillators 0", "'0', expected none, auto or a whole number of at least 1"),
+        ("--n-oscillators 0", "'0', expected none, auto or an integer >= 1"),
         ("--model reservoir", "reservoir"),
     ],
 )

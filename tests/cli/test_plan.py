@@ -101,7 +101,7 @@ def test_what_cannot_be_planned(failing, line, message):
         ("--memory -1", "--memory is -1.0, expected a finite number > 0"),
         ("--engine fast", "'--engine'"),
         ("--scheme euler", "'--scheme': 'euler', expected one of im, imex, verlet, exact"),
-        ("--batch-size 0", "'--batch-size': '0', expected a whole number of at least 1"),
+        ("--batch-size 0", "'--batch-size': '0', expected an integer >= 1"),
         ("--scheme verlet --damped", "damped is True, but scheme 'verlet' has no damping"),
     ],
 )

@@ -70,9 +70,9 @@ def test_bad_arguments(arguments, message):
 @pytest.mark.parametrize(
     ("indices", "message"),
     [
-        ([], "indices has shape (0,) and dtype float64, expected (n,) whole numbers"),
-        ([[0]], "indices has shape (1, 1) and dtype int64, expected (n,) whole numbers"),
-        ([0.5], "indices has shape (1,) and dtype float64, expected (n,) whole numbers"),
+        ([], "indices has shape (0,) and dtype float64, expected (n,) integers"),
+        ([[0]], "indices has shape (1, 1) and dtype int64, expected (n,) integers"),
+        ([0.5], "indices has shape (1,) and dtype float64, expected (n,) integers"),
         ([2], "indices has 2, expected below 2"),
         ([-3], "indices has -3, expected below 2"),
     ],
@@ -122,7 +122,7 @@ def test_missing_labels(labels):
 
 def test_a_number_beyond_floats():
     huge = np.array([[10**400, 1.0]] * 6, object)
-    refused("X holds a whole number above 1.8e308", huge)
+    refused("X holds an integer above 1.8e308", huge)
 
 
 def test_a_case_without_values_is_refused_in_a_fit_only():

@@ -248,7 +248,7 @@ def test_forecasts_that_do_not_fit(forecasts):
 
 
 def test_horizon_of_nothing():
-    with pytest.raises(DataError, match="horizon is 0, expected a whole number of at least 1"):
+    with pytest.raises(DataError, match="horizon is 0, expected an integer >= 1"):
         table(np.zeros((5, 2))).continued(0)
 
 

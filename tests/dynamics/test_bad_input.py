@@ -187,10 +187,10 @@ def test_moment_of_a_wrong_spectrum(argument, value):
 
 
 WRONG_OPTIONS = [
-    ("state_size", 0, "whole number of at least 1"),
-    ("state_size", -3, "whole number of at least 1"),
-    ("state_size", 2.0, "whole number of at least 1"),
-    ("state_size", True, "whole number of at least 1"),
+    ("state_size", 0, "integer >= 1"),
+    ("state_size", -3, "integer >= 1"),
+    ("state_size", 2.0, "integer >= 1"),
+    ("state_size", True, "integer >= 1"),
     ("parameterization", "exp", "'relu', 'squared'"),
     ("parameterization", None, "'relu', 'squared'"),
     ("init", "zeros", "'uniform', 'normal'"),

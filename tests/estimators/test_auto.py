@@ -250,12 +250,12 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, waves):
     [
         ({"minutes": -1}, "minutes is -1, expected a finite number >= 0"),
         ({"minutes": None}, "minutes is None, expected a finite number >= 0"),
-        ({"n_oscillators": 0}, "n_oscillators is 0, expected 'auto' or a whole number"),
+        ({"n_oscillators": 0}, "n_oscillators is 0, expected 'auto' or an integer"),
         ({"linoss_options": {"colour": 3}}, "linoss_options has 'colour', expected settings of"),
         ({"linoss_options": {"minutes": 3}}, "linoss_options has 'minutes', expected settings of"),
         (
             {"linoss_options": {"steps": 0}},
-            "steps is 0, expected None or a whole number of at least 1",
+            "steps is 0, expected None or an integer >= 1",
         ),
     ],
 )

@@ -142,7 +142,7 @@ class TestErrors:
             fitted.predict(4, future=np.zeros((4, 1)))
 
     def test_a_horizon_that_is_no_number(self, fitted):
-        with pytest.raises(ValueError, match="horizon is 0, expected a whole number of at least 1"):
+        with pytest.raises(ValueError, match="horizon is 0, expected an integer >= 1"):
             fitted.predict(0)
 
 
@@ -217,7 +217,7 @@ class TestIntervals:
             ({"level": 99}, r"level has 99, expected at most 95.*fit with levels=\[50, 80, 95, 99"),
             ({"horizon": 9, "level": 80}, "horizon is 9, but level is calibrated for 8 steps only"),
             ({"horizon": 9, "samples": 3}, "horizon is 9, but samples is calibrated for 8 steps"),
-            ({"samples": 0}, "samples is 0, expected a whole number"),
+            ({"samples": 0}, "samples is 0, expected an integer"),
             ({"samples": 3, "level": 80}, "level and samples were given"),
         ],
     )

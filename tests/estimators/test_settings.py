@@ -233,7 +233,7 @@ def test_wrong_values_are_refused_by_fit_and_named(kind):
         ({"model_options": {"colour": 3}}, "model_options has 'colour', expected settings of"),
         ({"model_options": {"in_size": 3}}, "model_options has 'in_size', expected settings of"),
         ({"model_options": {"pooling": "sum"}}, "pooling is 'sum', expected one of 'mean'"),
-        ({"steps": 5, "warmup": 5}, "warmup is 5, expected a whole number below steps, 5"),
+        ({"steps": 5, "warmup": 5}, "warmup is 5, expected an integer below steps, 5"),
         ({"scheme": "verlet", "damped": True}, "damped is True, but scheme 'verlet' has no"),
         ({"patience": 3, "n_models": 1}, "patience is 3, but nothing is held out"),
         ({"steps": 5, "epochs": 2}, "epochs is 2, but steps is 5; set one of them"),

@@ -97,14 +97,14 @@ def test_no_data_directory_is_one_line(tmp_path, run, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--seeds", "one"), "--seeds is 'one', expected whole numbers with commas"),
-        (("--seeds", ","), "--seeds is ',', expected whole numbers with commas"),
-        (("--seeds", "-1"), "--seeds is '-1', expected whole numbers with commas"),
+        (("--seeds", "one"), "--seeds is 'one', expected integers with commas"),
+        (("--seeds", ","), "--seeds is ',', expected integers with commas"),
+        (("--seeds", "-1"), "--seeds is '-1', expected integers with commas"),
         (("--seeds", "99999999999"), "seed is 99999999999, expected a number in [0, 2**32)"),
         (("--model", "s7"), "model is 's7', expected one of 'im', 'imex'"),
         (("--data-set", "Worms"), "data set is 'Worms', expected one of 'EigenWorms'"),
         (("--data-set", "PPG"), "data set is 'PPG', expected one of 'EigenWorms'"),
-        (("--max-steps", "0"), "max-steps is 0, expected a whole number of at least 1"),
+        (("--max-steps", "0"), "max-steps is 0, expected an integer >= 1"),
     ],
 )
 def test_wrong_options_are_wrong_use(tmp_path, run, words, message):

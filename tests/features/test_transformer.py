@@ -134,7 +134,7 @@ def test_other_channels_are_refused(waves):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_oscillators": 0}, "n_oscillators is 0, expected 'auto' or a whole number"),
+        ({"n_oscillators": 0}, "n_oscillators is 0, expected 'auto' or an integer"),
         ({"causal": "yes"}, "causal is 'yes', expected True or False"),
         ({"random_state": -1}, "random_state is -1"),
     ],

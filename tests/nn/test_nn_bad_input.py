@@ -188,7 +188,7 @@ def test_training_wants_a_key(model, key):
 
 BAD_SETTINGS = [
     *(
-        (name, value, "a whole number of at least 1")
+        (name, value, "an integer >= 1")
         for name in SIZES
         for value in (0, -1, 2.0, True, "3", None)
     ),
@@ -222,10 +222,10 @@ BAD_SETTINGS = [
     ("glu_bias", "no", "True or False"),
     ("bidirectional", "no", "True or False"),
     ("pooling", "max+mean", "one of 'mean'"),
-    ("every", 0, "a whole number of at least 1"),
-    ("every", 1.5, "a whole number of at least 1"),
-    ("horizon", 0, "a whole number of at least 1"),
-    ("horizon", "day", "a whole number of at least 1"),
+    ("every", 0, "an integer >= 1"),
+    ("every", 1.5, "an integer >= 1"),
+    ("horizon", 0, "an integer >= 1"),
+    ("horizon", "day", "an integer >= 1"),
     ("squash", "no", "True or False"),
 ]
 
@@ -288,6 +288,6 @@ def test_layers_and_blocks(make, bad, message):
 @pytest.mark.parametrize("value", [0, -1, 2.5, "4"])
 def test_sizes_of_layers(name, value):
     sizes = {"hidden_size": 4, "state_size": 3, name: value}
-    message = f"{name} is {value!r}, expected a whole number of at least 1"
+    message = f"{name} is {value!r}, expected an integer >= 1"
     with pytest.raises(ValueError, match=re.escape(message)):
         LinOSSLayer(**sizes, key=jax.random.key(0))

@@ -96,7 +96,7 @@ def test_sequences_are_padded_to_what_the_mesh_divides(make_config):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"length": 0}, "length is 0, expected a whole number of at least 1"),
+        ({"length": 0}, "length is 0, expected an integer >= 1"),
         ({"batch": 6, "devices": 4}, "batch is 6, expected a multiple of 4"),
         ({"devices": (1, 0)}, "devices is 0"),
         ({"engine": "steam"}, "engine is 'steam', expected one of 'native', 'sequential'"),

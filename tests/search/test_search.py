@@ -186,7 +186,7 @@ def test_nothing_held_out(tmp_path, waves):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"trials": 0}, "trials is 0, expected a whole number of at least 1"),
+        ({"trials": 0}, "trials is 0, expected an integer >= 1"),
         ({"space": {"colour": [1, 2]}}, "'colour' is of no parameter"),
         ({"grid": "paper"}, "grid is 'paper' and there are ranges"),
         ({"grid": True}, "a grid needs lists of values"),

@@ -97,7 +97,7 @@ def test_more_devices_than_there_are():
 @pytest.mark.parametrize("devices", [0, -1, 1.5, "two", (2, 0)])
 @pytest.mark.usefixtures("unchecked")
 def test_wrong_numbers_of_devices(devices):
-    with pytest.raises(ValueError, match=r"devices is .*, expected a whole number of at least 1"):
+    with pytest.raises(ValueError, match=r"devices is .*, expected an integer >= 1"):
         make_mesh(devices)
 
 

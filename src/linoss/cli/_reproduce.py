@@ -107,6 +107,6 @@ def _numbers(text: str, name: str) -> tuple[int, ...]:
     parts = text.replace(",", " ").split()
     if not parts or not all(part.isdecimal() for part in parts):
         raise typer.BadParameter(
-            f"{name} is {text!r}, expected whole numbers with commas, such as 2345,3456"
+            f"{name} is {text!r}, expected integers with commas, such as 2345,3456"
         )
     return tuple(int(part) for part in parts)

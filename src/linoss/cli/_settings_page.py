@@ -1,6 +1,6 @@
-"""The page docs/settings.md, made from the declared settings.
+"""The page docs/settings.md, generated from the declared settings.
 
-`python -m linoss.cli._settings_page > docs/settings.md` writes it again.
+`python -m linoss.cli._settings_page > docs/settings.md` regenerates it.
 """
 
 import sys
@@ -14,22 +14,22 @@ from linoss.training import TrainingConfig
 
 _TEXT = """# Settings
 
-This page is made from the declarations of the library, and a test keeps it up to date.
+This page is generated from the declarations in the source; a test checks that it is up to date.
 
-A setting is a parameter of the estimators and an option of `linoss fit`, `linoss search` and, where
-it concerns the model, `linoss plan`: `hidden_size` is `--hidden-size`. Most are settings of
-`--model linoss`; those of the other models come first. Options with another name:
+A setting is a parameter of the estimators and an option of `linoss fit`, `linoss search` and, for
+settings of the model, `linoss plan`: `hidden_size` is `--hidden-size`. The settings of
+`--model oscillators` and `--model auto` come first; all others are settings of `--model linoss`.
+Options with a different name:
 {spelled}.
-On the command line None is `none`, and what is True or False is an option with and without `no-`,
-such as `--no-damped`.
+On the command line, write `none` for None, and `--damped` or `--no-damped` for True or False.
 
-Other values than those named here are refused with a message that names the setting: by `fit` of an
-estimator as a `ValueError`, by a command as wrong use, before data are read.
+Any other value is an error whose message names the setting: `fit` of an estimator raises
+`ValueError`, and a command reports a usage error before it reads data.
 
-Defaults are those of the estimators and the commands, chosen for small data. `LinOSSConfig` and
+The defaults are those of estimators and commands, chosen for small data. `LinOSSConfig` and
 `TrainingConfig` have their own; those of `LinOSSConfig` are the published models.
 
-## Oscillators without training, and auto
+## Untrained oscillators, and auto
 
 Settings of `OscillatorClassifier` and `OscillatorRegressor`, `--model oscillators`, and of
 `AutoClassifier` and `AutoRegressor`, `--model auto`.
@@ -44,7 +44,7 @@ Settings of `OscillatorClassifier` and `OscillatorRegressor`, `--model oscillato
 
 {training}
 
-Commands have the seed 0 where none is given.
+The default seed of commands is 0.
 
 ## Settings of one task
 
@@ -54,8 +54,8 @@ Commands have the seed 0 where none is given.
 
 ## Further settings of the model
 
-Only `LinOSSConfig` has these as fields. Estimators take them in `model_options`, such as
-`model_options={{"pooling": "last"}}`, commands as `--model-option pooling=last`.
+These are fields of `LinOSSConfig` only. Estimators take them in `model_options`, such as
+`model_options={{"pooling": "last"}}`, and commands as `--model-option pooling=last`.
 
 {further}
 
@@ -92,7 +92,7 @@ def settings_page() -> str:
 
 
 def _untrained() -> str:
-    """A row for each setting of the other models that is not one of one task."""
+    """Table of the settings of `oscillators` and `auto`, without those of one task."""
     records = {model: declared(SETTINGS[model, "regression"]) for model in ("oscillators", "auto")}
     rows = [["setting", "meaning", "values", "oscillators", "auto"], ["---"] * 5]
     for name, setting in {**records["oscillators"], **records["auto"]}.items():
@@ -108,14 +108,14 @@ def _joined(rows: list[list[str]]) -> str:
 
 
 def _spelled(chosen: dict[str, Declared]) -> str:
-    """The options that have another name than their setting."""
+    """The options whose name differs from their setting."""
     pairs = [(s.about.option, name) for name, s in chosen.items() if s.about.option is not None]
     names = [f"`--{option.replace('_', '-')}` (`{name}`)" for option, name in pairs]
     return ", ".join(names)
 
 
 def _table(settings: Iterable[Declared], config: type | None = None) -> str:
-    """A row for each setting, with its default in a record of configuration if there is one."""
+    """Table of settings, with a column for their defaults in `config` if it is given."""
     header = ["setting", "meaning", "values", "default"]
     header += [] if config is None else [f"in `{config.__name__}`"]
     rows = [header, ["---"] * len(header)]

@@ -50,7 +50,7 @@ def as_sequences(
                 X, y = validate(estimator, X, y, reset=reset, **allowed, **checks)
         except OverflowError:
             raise DataError(
-                "X holds a whole number above 1.8e308, which no float can be, expected numbers of "
+                "X holds an integer above 1.8e308, which no float can be, expected numbers of "
                 "a float's range; scale the data, or put NaN for a missing value"
             ) from None
     cases = as_cases(X, times=times)

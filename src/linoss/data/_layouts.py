@@ -2,7 +2,7 @@
 
 **Wide**: a row is a case. One column is the label, named `label`, `class`, `target` or `y` (the
 first of these that there is) or as the caller says. Every other column is a time point of a
-channel, named by the channel and a whole number: `x_0, x_1, ..., z_0, z_1, ...`, `t0, t1, ...` or
+channel, named by the channel and an integer: `x_0, x_1, ..., z_0, z_1, ...`, `t0, t1, ...` or
 `0, 1, 2, ...`, without gaps, as many for each channel. Missing values at the end of a row count as
 missing, not as the end.
 
@@ -223,7 +223,7 @@ def _case_labels(
 
 
 def _labels(columns: Columns, name: str) -> np.ndarray | None:
-    """(rows,) whole numbers, numbers or strings, whichever fits; None if all are empty."""
+    """(rows,) integers, numbers or strings, whichever fits; None if all are empty."""
     column = columns.others[name]
     missing = is_missing(column)
     if column.dtype.kind == "O":

@@ -97,7 +97,7 @@ def _checked_lengths(where: str, lengths: np.ndarray, shape: tuple[int, int]) ->
     if lengths.shape != (cases,) or lengths.dtype.kind not in "iu":
         raise DataError(
             f"{where}: has shape {lengths.shape} and dtype {lengths.dtype}, expected ({cases},) "
-            "whole numbers"
+            "integers"
         )
     wrong = (lengths < 1) | (lengths > longest)
     if wrong.any():

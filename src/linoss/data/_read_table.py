@@ -283,7 +283,7 @@ def _static(
 
 
 def _times(columns: Columns, time_name: str) -> np.ndarray:
-    """Dates, whole numbers where all are, or fractions."""
+    """Dates, integers where all are, or fractions."""
     times = time_column(columns, time_name)
     if times.dtype.kind != "f" or (times % 1 != 0).any():
         return times

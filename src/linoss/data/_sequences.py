@@ -109,7 +109,7 @@ class Sequences:
         return any(bool(np.isnan(case).any()) for case in self.values)
 
     def select(self, indices: Any) -> "Sequences":
-        """The cases at `indices`: whole numbers, in their order, or True and False a case."""
+        """The cases at `indices`: integers, in their order, or True and False a case."""
         chosen = self._positions(indices)
         if isinstance(self.values, StoredCases):
             values: Sequence[np.ndarray] = self.values.pick(chosen)

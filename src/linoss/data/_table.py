@@ -98,7 +98,7 @@ class Table:
         ```
         """
         if horizon < 1:
-            raise DataError(f"horizon is {horizon}, expected a whole number of at least 1")
+            raise DataError(f"horizon is {horizon}, expected an integer >= 1")
         steps = [None] * len(self.index) if self.steps is None else self.steps
         several = enumerate(zip(self.index, steps, strict=True))
         return [go_on(self.title(i), index, horizon, step) for i, (index, step) in several]

@@ -43,7 +43,7 @@ _FEW = 500  # cases: below, none are held out by default
 
 
 def drawn_seed(random_state: Any) -> int:
-    """Seed of a fit, drawn from `random_state` unless it is a whole number."""
+    """Seed of a fit, drawn from `random_state` unless it is an integer."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))

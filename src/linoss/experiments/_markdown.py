@@ -62,7 +62,7 @@ def judged(results: Sequence[ExperimentResult], spread: Spread | None, scale: fl
 
 
 def span(values: Iterable[float]) -> str:
-    """The smallest and the largest of whole numbers."""
+    """The smallest and the largest of integers."""
     found = sorted({round(value) for value in values if math.isfinite(value)})
     if not found:
         return ABSENT

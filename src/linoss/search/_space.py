@@ -195,7 +195,7 @@ def _span(setting: Declared, low: Any, high: Any, given: Any) -> Span:
 
 
 def _checked(setting: Declared, value: Any) -> Any:
-    """A value that the setting allows; numbers as whole numbers or not, as the setting has them."""
+    """A value that the setting allows; numbers as integers or not, as the setting has them."""
     value = value.item() if isinstance(value, np.generic) else value
     if not setting.allows(value):
         expected = setting.expected()

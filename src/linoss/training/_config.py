@@ -43,7 +43,7 @@ class TrainingConfig:
         check_settings(self)
         if self.warmup >= self.steps:
             raise ValueError(
-                f"warmup is {self.warmup}, expected a whole number below steps, {self.steps}"
+                f"warmup is {self.warmup}, expected an integer below steps, {self.steps}"
             )
 
     @classmethod
