@@ -9,7 +9,7 @@ Names in signatures and symbols in equations:
 | `timestep` | dt, h | time between samples |
 | `matrix`, `forcing` | M, F | one step: x_n = M x_{n-1} + F b_n |
 | `position`, `velocity` | y, z | oscillator state, x = [z, y] |
-| `force` | b | B u, what drives the oscillators |
+| `force` | b | B u, the forcing of the oscillators |
 | `state_size` | m | number of oscillators (complex pairs count once, as in the paper's tables) |
 | `hidden_size`, `in_size`, `out_size` | p, q | feature widths |
 | `num_blocks` | L | depth |

@@ -9,18 +9,19 @@ import jax.numpy as jnp
 from linoss.dynamics import _im
 from linoss.dynamics._scheme import Scheme, Step, Values
 
-# Below these, Taylor's series of the response.
+# Use the Taylor series of the response if both are below these thresholds.
 _SMALL_STIFFNESS = 1.0  # h^2 A
 _SMALL_DAMPING = 2.0  # h G
-# Within this, sine and cosine (or their hyperbolic kin) by their series.
+# Use the Taylor series of sine and cosine (or sinh and cosh) within this threshold.
 _NEAR_CRITICAL = 0.25  # |h omega|^2
 
 
 def step(stiffness: Values, timestep: Values, damping: Values) -> Step:
     """[z, y]' = [[-G, -A], [1, 0]] [z, y] + [b, 0], solved over one timestep.
 
-    Everything follows from the response to a unit force from rest, velocity F_z and position F_y:
-    a state [z, 0] is that force's impulse, a state [0, y] the rest position A^-1 b left behind.
+    M follows from the response to a unit force from rest, with velocity F_z and position F_y: a
+    state [z, 0] is the effect of an impulse, and [0, y] is a displacement from the rest position
+    A^-1 b.
     """
     A, G = stiffness, damping
     F_z, F_y = _unit_response(A, timestep, G)
@@ -35,13 +36,13 @@ def _unit_response(A: Values, h: Values, G: Values) -> tuple[Values, Values]:
     """Velocity and position after one step from rest under unit force.
 
     With a = G/2, omega^2 = A - a^2, E = e^{-a h}, c = cos(omega h), s = sin(omega h)/omega it is
-    [E s, (1 - E (c + a s)) / A]. Read off as it stands, the position divides rounding errors by A,
-    so three forms share the work; where they meet, they agree. Each is given harmless numbers
-    where another one is used, to keep infinities out of the derivatives.
+    [E s, (1 - E (c + a s)) / A]. Evaluated directly, the position divides rounding errors by A, so
+    three formulas cover different ranges and agree at the boundaries. Each is evaluated at safe
+    values outside its range, so that derivatives contain no infinities.
     """
     scaled_stiffness, scaled_damping = h**2 * A, h * G
     small = (scaled_stiffness <= _SMALL_STIFFNESS) & (scaled_damping <= _SMALL_DAMPING)
-    half = scaled_damping / 2  # its square may overflow: omega^2 < -half^2 / 4, by quotients
+    half = scaled_damping / 2  # omega^2 < -half^2 / 4, by quotients because half^2 may overflow
     over = ~small & (scaled_stiffness / jnp.maximum(half, 1) < 0.75 * half)
     plain = ~small & ~over
 
@@ -71,7 +72,8 @@ def _series(scaled_stiffness: Values, scaled_damping: Values) -> tuple[Values, V
 
 
 def _two_exponentials(scaled_stiffness: Values, scaled_damping: Values) -> tuple[Values, Values]:
-    """Decay rates a -+ kappa; the slow one as A / (a + kappa), where nothing cancels."""
+    """Overdamped response with decay rates a -+ kappa; the slow one is A / (a + kappa), without
+    cancellation."""
     half = scaled_damping / 2
     kappa = half * jnp.sqrt(1 - scaled_stiffness / half / half)
     fast = half + kappa
@@ -82,7 +84,8 @@ def _two_exponentials(scaled_stiffness: Values, scaled_damping: Values) -> tuple
 
 
 def _decay_mean(rate: Values) -> Values:
-    """(1 - e^{-rate}) / rate, by its series where the quotient would cost digits of the slope."""
+    """(1 - e^{-rate}) / rate; by its series for small rates, where the derivative would lose
+    digits."""
     near = rate < 0.5
     x, safe = jnp.where(near, rate, 0.0), jnp.where(near, 1.0, rate)
     series = jnp.ones_like(x)
@@ -92,7 +95,7 @@ def _decay_mean(rate: Values) -> Values:
 
 
 def _direct(scaled_stiffness: Values, scaled_damping: Values) -> tuple[Values, Values]:
-    """The formula as it stands, with E c and E s for each kind of omega."""
+    """The formula evaluated directly, with E c and E s for real, imaginary and small omega."""
     a = scaled_damping / 2
     squared_angle = scaled_stiffness - a**2
     oscillating, over = squared_angle > _NEAR_CRITICAL, squared_angle < -_NEAR_CRITICAL
@@ -120,7 +123,7 @@ def _alternating(x: Values, first: int) -> Values:
 
 
 def _terms(x: Values, bound: Callable[[int], float]) -> int:
-    """The first term of a series that is lost to rounding; no program holds more than these."""
+    """The index of the first term of a series that is below rounding error."""
     return next(n for n in itertools.count(1) if bound(n) < jnp.finfo(x.dtype).eps / 4)
 
 

@@ -31,8 +31,8 @@ def oscillating(timestep: Values, damping: Values) -> Interval:
 def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Values]:
     """|lambda|^2 = 1/S and 2 Re lambda = (2 + h G)/S, solved for A and G.
 
-    The scheme damps by itself: at radius r no angle beyond arccos r is within reach of G >= 0, so
-    the angle, given in [0, pi], is taken in proportion to that range.
+    The scheme has numerical damping: at radius r, only angles up to arccos r are possible with G >=
+    0. The angle, given in [0, pi], is therefore scaled to [0, arccos r].
     """
     theta = angle / jnp.pi * jnp.arccos(radius)
     G = 2 * (jnp.cos(theta) / radius - 1) / timestep

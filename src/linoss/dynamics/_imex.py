@@ -26,7 +26,7 @@ def stable(timestep: Values, damping: Values) -> Interval:
 def oscillating(timestep: Values, damping: Values) -> Interval:
     """(sqrt(S) - 1)^2 < h^2 A < (sqrt(S) + 1)^2, where |lambda|^2 = 1/S.
 
-    The lower bound is computed as (G / (sqrt(S) + 1))^2, which does not cancel.
+    The lower bound is computed as (G / (sqrt(S) + 1))^2, which avoids cancellation.
     """
     root = jnp.sqrt(1 + timestep * damping)
     return Interval((damping / (root + 1)) ** 2, (root + 1) ** 2 / timestep**2)
@@ -43,8 +43,8 @@ def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Value
 def longest(stiffness: Values) -> Values:
     """h^2 A = 1, half of the longest stable step without damping.
 
-    Close to the bound, steps of changing length excite each other: the product of stable matrices
-    grows. At half of it the growth is slow.
+    Near the stability bound, a product of stable matrices for steps of varying length grows. At
+    half of the bound the growth is slow.
     """
     return 1 / jnp.sqrt(jnp.maximum(stiffness, 1e-12))
 

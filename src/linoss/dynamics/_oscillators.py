@@ -20,14 +20,14 @@ from linoss.dynamics._transition import (
     make_transition,
 )
 
-# At the upper bound the eigenvalue is double, and rounding could push it out of the unit disc.
+# At the upper bound the eigenvalue is double, and rounding could move it outside the unit disc.
 _MARGIN = 1e-5
 
 
 class Oscillators(eqx.Module):
     """Learnable A, G and dt of m oscillators, with A >= 0, G >= 0 and dt in (0, 1).
 
-    A stays in the range in which the scheme oscillates and is stable,
+    A is kept in the range in which the scheme is stable and oscillates,
     [`linoss.oscillating_stiffness`][]: it is the lower bound (0 without damping) plus a positive
     number, and at most the upper bound.
 
@@ -64,13 +64,15 @@ class Oscillators(eqx.Module):
 
         - `state_size`: number of oscillators, m.
         - `scheme`: see [`linoss.discretize`][].
-        - `parameterization`: the positive number, `"relu"`, max(raw, 0), or `"squared"`, raw^2.
-        - `init`: `"uniform"`, A on [0, `max_stiffness`], or `"normal"`, raw standard normal. Use
-          `"normal"` with `"squared"`: rectified, half of the oscillators would be free particles.
-        - `damped`: with a learned G. A and G then start with eigenvalues on the ring of radii from
-          `min_radius` to 1, uniform in area; `init` is ignored.
-        - `timestep`: a fixed number (the paper: 1), or `"learned"`, sigmoid(raw) with raw uniform
-          on [0, 1] at the start.
+        - `parameterization`: the positive number is max(raw, 0) for `"relu"` and raw^2 for
+          `"squared"`.
+        - `init`: `"uniform"` for A uniform on [0, `max_stiffness`], or `"normal"` for raw standard
+          normal. Use `"normal"` with `"squared"` only: with `"relu"`, half of the oscillators would
+          have A = 0.
+        - `damped`: learn G. Initial A and G then give eigenvalues uniform in area on the ring with
+          radii from `min_radius` to 1; `init` is ignored.
+        - `timestep`: a fixed number (1 in the paper), or `"learned"`, sigmoid(raw) with raw
+          initialised uniformly on [0, 1].
         """
         rule = find_scheme(scheme)
         check_value("state_size", state_size, settings.StateSize)
@@ -120,12 +122,12 @@ class Oscillators(eqx.Module):
 
     @property
     def weigh(self) -> Callable[[Array, Array], Array] | None:
-        """How the scheme weighs forces, see `Scheme.weigh`."""
+        """The scheme's weights of forces, see `Scheme.weigh`."""
         return find_scheme(self.scheme).weigh
 
     @property
     def native_scheme(self) -> str | None:
-        """The scheme's formulas in native kernels, see `Scheme.native`."""
+        """The name of the scheme's formulas in native kernels, see `Scheme.native`."""
         return find_scheme(self.scheme).native
 
     @property
@@ -154,7 +156,8 @@ class Oscillators(eqx.Module):
         """The step of this bank, repeated `copies` times with shared parameters.
 
         `intervals`, for irregular sampling, is the time since the previous sample in units of the
-        regular one. Where a scheme has a stability bound, steps are cut to `Scheme.longest`.
+        regular sampling interval. If the scheme has a stability bound, steps are limited to
+        `Scheme.longest`.
         """
         scheme = find_scheme(self.scheme)
         A, h, G = (jnp.tile(x, copies) for x in (self.stiffness, self.timestep, self.damping))

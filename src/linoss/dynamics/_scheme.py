@@ -1,7 +1,7 @@
 """The interface of a discretisation scheme.
 
-To add a scheme, write one file with its equations and a `Scheme`, and name it in `SCHEMES` of
-`_transition.py`. No other file knows a scheme by name.
+To add a scheme, write one file with its equations and a `Scheme`, and add it to `SCHEMES` in
+`_transition.py`. No other file refers to a scheme by name.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Values = Float[Array, "..."]
 
 
 class Step(NamedTuple):
-    """[z, y]_n = M [z, y]_{n-1} + F b_n, entry by entry: each is an array over oscillators."""
+    """[z, y]_n = M [z, y]_{n-1} + F b_n, where each entry is an array over oscillators."""
 
     matrix: tuple[tuple[Values, Values], tuple[Values, Values]]
     forcing: tuple[Values, Values]
@@ -35,7 +35,7 @@ class Interval(NamedTuple):
 class Scheme:
     """A discretisation of z' = -A y - G z + b, y' = z.
 
-    All functions work element by element, so that one scheme serves constant and varying timesteps.
+    All functions are elementwise, so that they apply to constant and varying timesteps.
     """
 
     step: Callable[[Values, Values, Values], Step]
@@ -53,11 +53,11 @@ class Scheme:
     sides of a sample. The previous interval is 0 at the first sample; a scan carries the last one
     from piece to piece. None if every force has weight 1."""
     longest: Callable[[Values], Values] | None = None
-    """stiffness -> the longest step that a model takes between irregular samples, well inside the
-    stable ones. None if steps are taken as they come."""
+    """stiffness -> the longest step that a model takes between irregular samples, well below the
+    stability bound. None for no limit."""
     native: str | None = None
-    """The name of these formulas in `native/schemes.h`, by which kernels compute steps that vary
-    from sample to sample. None if they are not there: JAX then computes the steps."""
+    """The name of the scheme's formulas in `native/schemes.h`, with which kernels compute steps
+    that vary from sample to sample. None if there are none: JAX then computes the steps."""
 
     def steps(
         self,
@@ -67,7 +67,8 @@ class Scheme:
         longest: Values | None,
         intervals: Values,
     ) -> Step:
-        """One step per sample, from parameters `(m,)` and intervals `(..., #m)` in timesteps."""
+        """One step per sample, from parameters `(m,)` and intervals `(..., #m)` in units of
+        timesteps."""
         A, h, G = (align(x, intervals) for x in (stiffness, timestep, damping))
         h = h * intervals
         return self.step(A, h if longest is None else jnp.minimum(h, align(longest, h)), G)

@@ -21,7 +21,7 @@ def eigenvalues(
     """The two eigenvalues of each oscillator's step, the one with the larger imaginary part first.
 
     lambda = (M_zz + M_yy)/2 +- sqrt(((M_zz - M_yy)/2)^2 + M_zy M_yz), a form of trace and
-    determinant in which nothing cancels at low frequency.
+    determinant without cancellation at low frequency.
 
     ```python
     >>> import linoss

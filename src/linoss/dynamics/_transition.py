@@ -1,4 +1,4 @@
-"""From physical parameters to the step that a scan runs."""
+"""Discretisation: from physical parameters to one step of the recurrence."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ class Transition(eqx.Module):
     matrix: Float[Array, "m 2 2"]
     forcing: Float[Array, "m 2"]
     weigh: Callable[[Array, Array], Array] | None = eqx.field(static=True, default=None)
-    """How the scheme weighs forces, see `Scheme.weigh`."""
+    """The scheme's weights of forces, see `Scheme.weigh`."""
 
     @property
     def state_size(self) -> int:
@@ -46,7 +46,7 @@ class Transition(eqx.Module):
 class VaryingTransition(eqx.Module):
     """One step per sample, h_n = timestep * intervals_n, for irregular sampling.
 
-    It holds parameters, not matrices: a scan computes the matrices of a segment at a time.
+    It stores parameters instead of matrices: a scan computes the matrices of one segment at a time.
     """
 
     stiffness: Float[Array, " m"]
@@ -55,11 +55,11 @@ class VaryingTransition(eqx.Module):
     intervals: Float[Array, "*batch time #m"]
     scheme: Scheme = eqx.field(static=True)
     longest: Float[Array, " m"] | None = None
-    """No step is longer; None if there is no limit."""
+    """The maximum step; None for no limit."""
 
     @property
     def parameters(self) -> tuple[Array, Array, Array, Array | None]:
-        """What all samples share."""
+        """The parameters that all samples share."""
         return self.stiffness, self.timestep, self.damping, self.longest
 
     @property
@@ -69,7 +69,7 @@ class VaryingTransition(eqx.Module):
 
     @property
     def weigh(self) -> Callable[[Array, Array], Array] | None:
-        """How the scheme weighs forces, see `Scheme.weigh`."""
+        """The scheme's weights of forces, see `Scheme.weigh`."""
         return self.scheme.weigh
 
     @property
@@ -79,7 +79,7 @@ class VaryingTransition(eqx.Module):
 
     @property
     def matrix(self) -> Float[Array, "*batch time m 2 2"]:
-        """The matrices of all samples, for inspection; a scan does not store them."""
+        """The matrices of all samples, for inspection; scans do not store them."""
         return _stack(self.step)[0]
 
     @property
@@ -95,13 +95,13 @@ def _stack(step: Step) -> tuple[Array, Array]:
 
 
 def find_scheme(scheme: Any) -> Scheme:
-    """Return the scheme of that name."""
+    """The scheme with that name. Raises ValueError for an unknown name."""
     _checks.one_of("scheme", scheme, SCHEMES)
     return SCHEMES[scheme]
 
 
 def check_damping(scheme: str, damping: Array) -> None:
-    """Raise if damping is given to a scheme without it."""
+    """Raise if damping is given for a scheme without damping."""
     if not SCHEMES[scheme].damped and not (
         _checks.is_concrete(damping) and not np.asarray(damping).any()
     ):
@@ -112,14 +112,14 @@ def check_damping(scheme: str, damping: Array) -> None:
 
 
 def damped_schemes() -> str:
-    """The names of the schemes with damping, for messages."""
+    """The names of the schemes with damping, for error messages."""
     return ", ".join(repr(name) for name, rule in SCHEMES.items() if rule.damped)
 
 
 def discretize(
     scheme: str, stiffness: Any, timestep: Any, damping: Any = None
 ) -> Transition | VaryingTransition:
-    """Turn y'' = -A y - G y' + b into a recurrence.
+    """Discretise y'' = -A y - G y' + b as a recurrence.
 
     **Arguments:**
 
@@ -128,7 +128,8 @@ def discretize(
     - `stiffness`: A, the stiffness of each oscillator, shape `(m,)`, at least 0.
     - `timestep`: the time between samples. Shape `()` or `(m,)` for regular sampling;
       `(..., time, 1)` or `(..., time, m)` for one timestep per sample: the time since the previous
-      sample (`"verlet"`, whose forces act at the start of a step: until the next sample).
+      sample, or, for `"verlet"`, whose forces act at the start of a step, the time until the next
+      sample.
     - `damping`: G, shape `()` or `(m,)`, at least 0; none by default. Not for `"verlet"`.
 
     **Returns:** a [`Transition`][] with `matrix` `(m, 2, 2)`, which acts on [z, y] = [velocity,

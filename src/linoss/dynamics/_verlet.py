@@ -5,16 +5,16 @@ With forces b_n, the paper writes
     y_n = y_{n-1} + h z_{n-1} + h^2/2 (-A y_{n-1} + b_n),
     z_n = z_{n-1} + h/2 (-A y_n + b_{n+1} - A y_{n-1} + b_n),
 
-where z_n waits for a force b_{n+1} that is yet to come. The velocity w_n = z_n - h/2 b_{n+1} does
-not wait, and turns the scheme into a kick by h b_n followed by the free motion,
+where z_n depends on the future force b_{n+1}. The velocity w_n = z_n - h/2 b_{n+1} does not, and
+turns the scheme into an impulse h b_n followed by free motion,
 
     [w, y]_n = M ([w, y]_{n-1} + [h b_n, 0]),
 
-with the paper's M: the same positions, one causal force a step.
+with the paper's M: the same positions, with one causal force in each step.
 
-The kick joins two halves: the end of step n-1 and the start of step n. Where the timestep varies it
-is therefore (h_{n-1} + h_n)/2 b_n, and the first force has half its weight (h_{-1} = 0, the end
-weight of the trapezoidal rule). These weights keep the scheme of second order; see `weigh`.
+The impulse is the sum of two halves: the end of step n-1 and the start of step n. With varying
+timesteps it is therefore (h_{n-1} + h_n)/2 b_n, and the first force has half of its weight (h_{-1}
+= 0, as in the trapezoidal rule). These weights keep the scheme second order; see `weigh`.
 """
 
 import jax.numpy as jnp
@@ -50,15 +50,16 @@ def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Value
 
 
 def weigh(previous: Values, interval: Values) -> Values:
-    """(h_{n-1} + h_n) / (2 h_n): the kick of a sample relative to one on a regular grid."""
+    """(h_{n-1} + h_n) / (2 h_n): the impulse of a sample relative to regular sampling."""
     return (previous + interval) / (2 * interval)
 
 
 def longest(stiffness: Values) -> Values:
     """h^2 A = 1, half of the longest stable step.
 
-    M(h) conserves z^2 + A (1 - h^2 A / 4) y^2, so steps of changing length excite each other, the
-    more the closer they come to the bound. At half of it, the form changes by a quarter at most.
+    M(h) conserves z^2 + A (1 - h^2 A / 4) y^2. As this form depends on h, steps of varying length
+    amplify the state, more strongly near the stability bound. At half of the bound, the form
+    changes by a quarter at most.
     """
     return 1 / jnp.sqrt(jnp.maximum(stiffness, 1e-12))
 

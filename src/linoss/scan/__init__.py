@@ -1,8 +1,8 @@
-"""From one step to a whole sequence: engines, the adjoint, carrying state.
+"""The recurrence over a whole sequence: engines, the adjoint, initial and final states.
 
-Parts of a sequence have one word each: a *tile* stays in a core's cache, a *chunk* is computed side
-by side with others, a *segment* is recomputed in the backward pass, a *shard* belongs to a device,
-a *piece* is one part of a stream.
+Each part of a sequence has its own term: a *tile* fits in a core's cache, a *chunk* is computed in
+parallel with others, a *segment* is recomputed in the backward pass, a *shard* belongs to a device,
+and a *piece* is one part of a stream.
 """
 
 from linoss.scan._diagonal import as_complex, as_pairs, diagonal_scan

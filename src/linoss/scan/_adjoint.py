@@ -1,8 +1,8 @@
 """The recurrence over a whole sequence, in segments, and its derivative by the adjoint recurrence.
 
-This is the one custom derivative of the scan; every engine provides a `Solver` for a segment. The
-forward pass keeps what a solver asks for (a state per segment or tile); the backward pass goes
-through the segments in reverse and recomputes their states.
+All engines share this custom derivative; each provides a `Solver` for one segment. The forward pass
+stores the residuals of the solver (a state per segment or tile); the backward pass visits the
+segments in reverse order and recomputes their states.
 """
 
 import abc
@@ -28,16 +28,16 @@ class Gradients(NamedTuple):
 
 
 class Solver(abc.ABC):
-    """A way to run the recurrence over one segment and to pull gradients back through it.
+    """The recurrence over one segment, and its vector-Jacobian product.
 
-    Solvers are hashable: they are static arguments.
+    Solvers are hashable, because they are static arguments.
     """
 
     @abc.abstractmethod
     def run(
         self, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
     ) -> tuple[Array, State, Any]:
-        """Positions, the state after the segment, and what `pull_back` needs to recompute it."""
+        """Positions, the state after the segment, and the residuals for `pull_back`."""
 
     @abc.abstractmethod
     def pull_back(
@@ -49,11 +49,12 @@ class Solver(abc.ABC):
         d_positions: Array,
         d_end: State,
     ) -> Gradients:
-        """The gradients, from those of the positions and of the state after the segment."""
+        """Gradients of the inputs, from those of the positions and of the state after the
+        segment."""
 
 
 class Segments(NamedTuple):
-    """Consecutive segments of equal size, and how each is solved."""
+    """Consecutive segments of equal size, and their solver."""
 
     number: int
     size: int
@@ -66,7 +67,7 @@ Plan = tuple[Segments, ...]
 def run(
     plan: Plan, recurrence: Recurrence, sampling: Sampling, force: Array, state: State
 ) -> tuple[Array, State, list[Any]]:
-    """Positions, the final state, and what each solver keeps for the backward pass."""
+    """Positions, the final state, and the residuals of each solver."""
     positions, kept = jnp.zeros_like(force), []
     for (number, size, solver), offset in _with_offsets(plan):
 
@@ -129,8 +130,8 @@ run_with_adjoint.defvjp(_forward, _backward)
 def steps_with_pull_back(
     recurrence: Recurrence, sampling: Sampling, shape: tuple[int, ...]
 ) -> tuple[Step, Any]:
-    """The steps of a segment, each entry of that shape, and the function that pulls gradients of
-    them back to the recurrence's parameters and the intervals."""
+    """The steps of a segment, with entries of that shape, and the function that maps their
+    gradients to those of the recurrence's parameters and the intervals."""
 
     def steps(recurrence: Recurrence, intervals: Array | None) -> Step:
         step = recurrence.step(Sampling(intervals, sampling.mask))
@@ -140,13 +141,13 @@ def steps_with_pull_back(
 
 
 def _with_offsets(plan: Plan) -> list[tuple[Segments, int]]:
-    """Each run of segments with the time at which it starts."""
+    """Each group of segments with the index of its first sample."""
     sizes = [segments.number * segments.size for segments in plan]
     return list(zip(plan, accumulate(sizes[:-1], initial=0), strict=True))
 
 
 def _loop(body: Any, carry: Any, xs: Any, *, reverse: bool = False) -> tuple[Any, Any]:
-    """`jax.lax.scan`; a single turn without a loop."""
+    """`jax.lax.scan`, without a loop for a single iteration."""
     if jax.tree.leaves(xs)[0].shape[0] > 1:
         return jax.lax.scan(body, carry, xs, reverse=reverse)
     carry, found = body(carry, jax.tree.map(lambda x: x[0], xs))

@@ -1,10 +1,10 @@
 """A diagonal recurrence of complex numbers over a whole sequence: x_n = a_n x_{n-1} + f_n.
 
-It is the oscillators' recurrence with an M that turns and scales, [[Re a, -Im a], [Im a, Re a]],
-whose components are both driven and both read. Arrays are real: rows hold the real parts of all m
-modes, then their imaginary parts. The gradient of x_n over all paths, l_n = conj(a_{n+1}) l_{n+1} +
-dL/dx_n, is that of f_n, and conj(x_{n-1}) l_n is that of a_n: the states that come out are all that
-the backward pass needs.
+It is the recurrence of the oscillators with the rotation and scaling M = [[Re a, -Im a], [Im a, Re
+a]], where both components have a force and an output. Arrays are real: rows hold the real parts of
+all m modes, then their imaginary parts. The gradient of x_n over all paths, l_n = conj(a_{n+1})
+l_{n+1} + dL/dx_n, is that of f_n, and conj(x_{n-1}) l_n is that of a_n: the backward pass needs
+only the states that the scan returns.
 """
 
 from functools import partial
@@ -42,8 +42,8 @@ def diagonal_scan(
     """All states, and the last one.
 
     `factor` is a, for all samples or for each; `force` is f, and `start` the state before the first
-    sample. A masked sample leaves the state as it is. Engines and `time_axis` are those of
-    [`linoss.oscillator_scan`][]; what is not native is a loop, or the parallel scan.
+    sample. A masked sample leaves the state unchanged. Engines and `time_axis` are those of
+    [`linoss.oscillator_scan`][]; engines other than `"native"` are a loop or the parallel scan.
     """
     *leading, time, row = force.shape
     f = force.reshape(-1, time, row)
@@ -139,7 +139,7 @@ def _factors(a: Array, present: Array | None, shape: tuple[int, ...]) -> Array:
 def _join_shards(
     axis: str, product: Array, end: Array, start: Array, *, reverse: bool
 ) -> tuple[Array, Array]:
-    """The state before this device's shard, and that after the last one."""
+    """The state before this device's shard, and the state after the last shard."""
     products, ends = jax.lax.all_gather((product, as_complex(end)), axis)
 
     def join(x: Array, shard: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -1,11 +1,11 @@
-"""Solvers in plain JAX: a loop over time, chunks of time side by side, or the parallel scan.
+"""Solvers in plain JAX: a loop over time, parallel chunks of time, or the parallel scan.
 
 Each runs x_n = M_n x_{n-1} + F_n b_n forwards, or, with `adjoint=True`, the recurrence of the
 sensitivities backwards, which has the same form. Both return all states and the last one.
 
-Quantities in which errors accumulate are kept in double precision: products of many M, whose error
-repeats at every use and shifts the phase in one direction (single precision would lose three digits
-over 50,000 steps), and the state of the loop.
+Quantities that accumulate errors are in double precision: products of many M, whose error enters at
+every use and shifts the phase in one direction (single precision would lose three digits over
+50,000 steps), and the state of the loop.
 """
 
 from collections.abc import Callable
@@ -34,15 +34,15 @@ from linoss.scan._recurrence import (
 
 @dataclass(frozen=True)
 class JaxSolver(Solver):
-    """All states of a segment by JAX; the sensitivities follow from the same recurrence."""
+    """All states of a segment in JAX; the sensitivities follow from the same recurrence."""
 
     chunks: int
-    """Chunks to loop over side by side, a divisor of the segment's size; 0: the parallel scan."""
+    """Number of parallel chunks, a divisor of the segment's size; 0 for the parallel scan."""
 
     def run(
         self, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
     ) -> tuple[Array, State, State]:
-        """Keep the state at the start of the segment."""
+        """The residual is the state at the start of the segment."""
         (_, y), end = self._solve(recurrence, sampling, force, start, adjoint=False)
         return y, end, start
 
@@ -57,10 +57,10 @@ class JaxSolver(Solver):
     ) -> Gradients:
         """The adjoint recurrence.
 
-        Let lambda_n be the derivative of the loss by x_n over all paths, and mu_n = M_n^T lambda_n
-        its share for x_{n-1}. Then lambda_n = mu_{n+1} + e_y dL/dy_n, mu runs backwards as x runs
-        forwards, and dL/db_n = F_n . lambda_n, dL/dF_n = lambda_n b_n, dL/dM_n = lambda_n
-        x_{n-1}^T.
+        Let lambda_n be the total derivative of the loss with respect to x_n, and mu_n = M_n^T
+        lambda_n its contribution to that of x_{n-1}. Then lambda_n = mu_{n+1} + e_y dL/dy_n, mu
+        runs backwards as x runs forwards, and dL/db_n = F_n . lambda_n, dL/dF_n = lambda_n b_n,
+        dL/dM_n = lambda_n x_{n-1}^T.
         """
         b, dy, problem = force, d_positions, (recurrence, sampling)
         (zs, ys), _ = self._solve(*problem, b, kept, adjoint=False)
@@ -100,8 +100,8 @@ def _solve_in_chunks(
     *,
     adjoint: bool,
 ) -> tuple[State, State]:
-    """Run all chunks from rest, join their ends through the chunks' products of M, and run all
-    chunks again from the right states."""
+    """Run all chunks from rest, compute their initial states from the final ones and the products
+    of M, and run all chunks again from these states."""
     batch, time, m = force.shape
     length = time // chunks
     force, sampling = jax.tree.map(
@@ -190,8 +190,8 @@ def _solve_by_doubling(
 ) -> tuple[State, State]:
     """The parallel scan with (M_1, f_1) . (M_2, f_2) = (M_2 M_1, M_2 f_1 + f_2).
 
-    If M is constant, all products of one level of the tree are the same power of M, and only the
-    forces fill arrays.
+    If M is constant, all products on one level of the tree are the same power of M, and only the
+    forces are arrays over time.
     """
     matrix, forcing = (recurrence.adjoint_step if adjoint else recurrence.step)(sampling)
     along_time = partial(jnp.flip, axis=1) if adjoint else lambda x: x
@@ -218,7 +218,7 @@ def _compose(first: tuple[Matrix, State], second: tuple[Matrix, State]) -> tuple
 
 
 def _powers_of_two(matrix: Matrix, time: int) -> list[tuple[Matrix, Matrix]]:
-    """M, M^2, M^4, ... up to the length of the sequence, each with its rounding error."""
+    """M, M^2, M^4, ... up to the length of the sequence, each as a rounded value and its error."""
     dtype, powers = matrix[0][0].dtype, []
     with jax.enable_x64(True):
         power = double_precision(matrix)
@@ -231,8 +231,8 @@ def _powers_of_two(matrix: Matrix, time: int) -> list[tuple[Matrix, Matrix]]:
 
 
 def _double(powers: list[tuple[Matrix, Matrix]], forced: State) -> State:
-    """All states of x_n = M x_{n-1} + f_n: first every second one, by pairs of steps, then those
-    between."""
+    """All states of x_n = M x_{n-1} + f_n: first every second one, by pairs of steps, then the
+    others."""
     if not powers:
         return forced
     (matrix, error), *further = powers
@@ -250,7 +250,7 @@ def _double(powers: list[tuple[Matrix, Matrix]], forced: State) -> State:
 
 
 def _delay(x: Array) -> Array:
-    """One zero in front, along time."""
+    """Shift by one step along time, with zeros first."""
     return jnp.pad(x, ((0, 0), (1, 0), (0, 0)))
 
 

@@ -1,6 +1,6 @@
 """The native solver: the recurrence and its adjoint in C++.
 
-The kernels keep the state at the start of each tile and recompute the others in the backward pass.
+The kernels store the state at the start of each tile and recompute the others in the backward pass.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from linoss.scan._recurrence import Recurrence, Sampling, State
 class Native(Solver):
     """A loop over time in C++, vectorised over oscillators, threaded over sequences.
 
-    A constant step is passed as it is, with the mask; varying steps are passed for every sample,
-    with the mask in them.
+    A constant step is passed once, together with the mask; varying steps are passed for every
+    sample and include the mask.
     """
 
     def run(
         self, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
     ) -> tuple[Array, State, Array]:
-        """Keep the state at the start of each tile."""
+        """The residuals are the states at the start of each tile."""
         batch, time, m = force.shape
         shape = partial(jax.ShapeDtypeStruct, dtype=force.dtype)
         results = (
@@ -72,7 +72,7 @@ def _arguments(
     recurrence: Recurrence, sampling: Sampling, force: Array
 ) -> tuple[Array, Array, Any]:
     """Steps with rows zz, zy, yz, yy, fz, fy along the first axis, the mask as bytes, and the
-    function that pulls gradients of the steps back."""
+    function that maps gradients of the steps to those of the parameters."""
     mask, shape, masked = jnp.zeros((0, 0), jnp.uint8), force.shape, sampling
     if recurrence.scheme is None:
         shape, masked = force.shape[-1:], Sampling(None, None)

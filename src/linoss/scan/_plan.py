@@ -1,4 +1,4 @@
-"""Which engines there are, which one runs, and how it divides a sequence."""
+"""Available engines, the choice of an engine, and its division of a sequence into segments."""
 
 import os
 
@@ -15,7 +15,7 @@ ENGINES = ("sequential", "chunked", "associative", "toeplitz", "native")
 
 
 def engines() -> tuple[str, ...]:
-    """The engines of this install: `"native"` is among them if its kernels were built.
+    """The available engines; `"native"` is one of them if its kernels were built.
 
     ```python
     >>> import linoss
@@ -28,10 +28,10 @@ def engines() -> tuple[str, ...]:
 
 
 def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
-    """Validate the name of an engine, and replace `"auto"` as far as that needs no shapes.
+    """Validate the name of an engine, and resolve `"auto"` as far as possible without shapes.
 
-    `"auto"` becomes the engine of the environment variable `LINOSS_ENGINE`, else `"native"` where
-    its kernels are usable, else it stays.
+    `"auto"` becomes the engine of the environment variable `LINOSS_ENGINE` if it is set, else
+    `"native"` if its kernels are usable; otherwise it stays `"auto"`.
     """
     _checks.one_of("engine", engine, ("auto", *ENGINES))
     if engine == "auto":
@@ -55,10 +55,10 @@ def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
 def make_plan(engine: str, shape: tuple[int, ...], *, masked: bool, varying: bool) -> Plan:
     """Divide a sequence `(batch, time, m)` into segments, and these into chunks.
 
-    The native engine takes a whole sequence at once, or segments where steps vary. A JAX loop over
-    time needs some thousand numbers a step to be worth its overhead: a narrow bank gets that many
-    chunks side by side. Accelerators are for batched products, which need constant steps; where
-    steps vary, the parallel scan takes their place.
+    The native engine processes a whole sequence at once, or segments if steps vary. The overhead of
+    a JAX loop pays off with some thousand numbers in each iteration, so a narrow bank is divided
+    into parallel chunks. Accelerators use batched products if steps are constant, otherwise the
+    parallel scan.
     """
     batch, time, m = shape
     width = max(batch * m, 1)

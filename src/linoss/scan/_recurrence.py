@@ -1,8 +1,8 @@
 """The recurrence that every engine runs: x_n = M_n x_{n-1} + F_n b_n, x = [z, y].
 
-Inside this room arrays are `(batch, time, m)` with one batch axis, and a state is a pair (z, y).
-What varies from sample to sample (intervals, mask) is passed beside the force, so that M_n and F_n
-are computed where they are used and never stored for a whole sequence.
+In this package arrays are `(batch, time, m)` with one batch axis, and a state is a pair (z, y).
+Intervals and mask, which vary from sample to sample, are passed together with the force, so that
+M_n and F_n are computed where they are used and never stored for a whole sequence.
 """
 
 from typing import Any
@@ -23,18 +23,18 @@ Matrix = tuple[tuple[Array, Array], tuple[Array, Array]]
 
 
 class Sampling(eqx.Module):
-    """When samples were taken, and which are present."""
+    """Sampling intervals, and which samples are present."""
 
     intervals: Float[Array, "#batch time #m"] | None
     mask: Bool[Array, "#batch time 1"] | None
 
     def cut(self, start: Any, size: int) -> "Sampling":
-        """The `size` samples from `start` on."""
+        """The `size` samples that begin at `start`."""
         return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, size, axis=1), self)
 
 
 class Recurrence(eqx.Module):
-    """The parameters that all samples share, from which M and F of a sample follow.
+    """The parameters that all samples share and that determine M and F of a sample.
 
     With a scheme, the parameters are (stiffness, timestep, damping, longest step or None); without,
     they are the step.
@@ -44,7 +44,7 @@ class Recurrence(eqx.Module):
     scheme: Scheme | None = eqx.field(static=True)
 
     def step(self, sampling: Sampling) -> Step:
-        """M and F for these samples; a single step if nothing varies."""
+        """M and F for these samples; a single step if it is constant."""
         if self.scheme is None:
             step = self.parameters
         else:
@@ -98,5 +98,5 @@ def multiply(second: Matrix, first: Matrix) -> Matrix:
 
 
 def is_constant(matrix: Matrix) -> bool:
-    """Whether one matrix serves all samples."""
+    """Whether all samples have the same matrix."""
     return matrix[0][0].ndim == 1

@@ -1,4 +1,4 @@
-"""`oscillator_scan`: from one step to a whole sequence."""
+"""`oscillator_scan`: the recurrence over a whole sequence."""
 
 import math
 from collections.abc import Callable
@@ -28,14 +28,14 @@ class OscillatorState(eqx.Module):
     oscillators: Float[Array, "*batch m 2"]
     """[z, y] of each oscillator."""
     interval: Float[Array, "*batch #m"] | None
-    """The last sampling interval, 0 before the first sample. Only schemes that weigh forces carry
-    it; None then means one as long as the first."""
+    """The last sampling interval, 0 before the first sample. Used only by schemes with weights of
+    forces; for these, None means an interval as long as the first."""
 
 
 def at_rest(
     weighs: bool, batch_shape: tuple[int, ...], state_size: int, dtype: Any
 ) -> OscillatorState:
-    """The state before the first sample, for a scheme that weighs forces or does not."""
+    """The state before the first sample; `weighs` says whether the scheme has weights of forces."""
     interval = jnp.zeros((*batch_shape, 1), dtype) if weighs else None
     return OscillatorState(jnp.zeros((*batch_shape, state_size, 2), dtype), interval)
 
@@ -59,20 +59,23 @@ def oscillator_scan(
     - `force`: b, `(..., time, m)`.
     - `initial_state`: [z, y] before the first step, `(..., m, 2)`, for example the final state of
       the previous piece of a sequence. By default, rest. For `"verlet"` the velocity is the one
-      before the kick of the next force, and the first force after a given state is weighed as if
-      the previous interval had been as long; [`linoss.LinOSSLayer`][] carries that interval, too.
-    - `mask`: `(..., time)`, False where a sample is missing: the state stays as it is, no time
-      passes, and the force is ignored, even if it is NaN.
-    - `reverse`: run from the last sample to the first; the final state is that after the first.
+      before the impulse of the next force, and the first force after a given state has the weight
+      for a previous interval of the same length; [`linoss.LinOSSLayer`][] also carries that
+      interval.
+    - `mask`: `(..., time)`, False where a sample is missing: the state does not change, and the
+      force is ignored, even if it is NaN.
+    - `reverse`: run from the last sample to the first; the final state is the one after the first
+      sample.
     - `engine`: `"native"`, a loop over time in C++; `"sequential"`, a loop in JAX; `"chunked"`,
-      chunks of time side by side, for narrow banks; `"associative"`, the paper's parallel scan;
-      `"toeplitz"`, batched products over chunks, for accelerators, and the parallel scan where
-      steps vary; `"auto"`, the fastest available, or that of the environment variable
-      `LINOSS_ENGINE`. All compute the same values and gradients up to rounding.
-    - `forward_mode`: differentiate by JAX's own rules instead of the adjoint recurrence, so that
-      `jax.jvp` and higher derivatives work; `jax.grad` then keeps all states in memory.
+      parallel chunks of time, for few oscillators; `"associative"`, the paper's parallel scan;
+      `"toeplitz"`, batched products over chunks, for accelerators, and the parallel scan if steps
+      vary; `"auto"`, the fastest available, or the one in the environment variable `LINOSS_ENGINE`.
+      All compute the same values and gradients up to rounding.
+    - `forward_mode`: differentiate by JAX's rules instead of the adjoint recurrence, so that
+      `jax.jvp` and higher-order derivatives work; `jax.grad` then stores all states.
     - `time_axis`: inside `jax.shard_map`, the mesh axis along which time is split. `force` and
-      `mask` are then this device's shard, the initial and final state those of whole sequences.
+      `mask` are then this device's shard, while the initial and final state are those of whole
+      sequences.
 
     **Returns:** positions y, `(..., time, m)`, and the final state [z, y], `(..., m, 2)`.
 
@@ -127,7 +130,7 @@ def scan_forces(
     forward_mode: bool = False,
     time_axis: str | None = None,
 ) -> tuple[Float[Array, "*batch time m"], OscillatorState]:
-    """`oscillator_scan` without validation, with the state that makes pieces equal the whole."""
+    """`oscillator_scan` without validation, with the complete state between two pieces."""
     recurrence, sampling, b, state, interval = _prepare(transition, force, start, mask, reverse)
     if transition.weigh is not None:
         weights, interval = force_weights(
@@ -167,7 +170,8 @@ def state_before_shard(
     mask: Bool[Array, "batch time"] | None,
     time_axis: str,
 ) -> Float[Array, "batch m 2"]:
-    """The state before this device's shard of `time` regular steps, which from rest ends in `end`.
+    """The state before this device's shard of `time` regular steps, whose final state from rest is
+    `end`.
 
     `initial_state` is the state before the whole sequence.
     """
@@ -187,8 +191,8 @@ def weights_of_forces(
     time: int,
     reverse: bool,
 ) -> tuple[Float[Array, "sequences time"], OscillatorState]:
-    """The weight of each sample's force, in the order of visit, and `start` with the interval after
-    the sequence."""
+    """The weight of each force, in the order in which samples are visited, and `start` with the
+    last interval of the sequence."""
     leading, dtype = start.oscillators.shape[:-2], start.oscillators.dtype
     sampling = Sampling(
         None if intervals is None else intervals.reshape(-1, time, 1),
@@ -250,7 +254,7 @@ def _prepare(
 def _finish(
     positions: Array, state: State, interval: Array | None, force: Array, reverse: bool
 ) -> tuple[Array, OscillatorState]:
-    """Results in the caller's shape, order and precision."""
+    """Convert results to the caller's shape, order and precision."""
     leading = force.shape[:-2]
     if reverse:
         positions = jnp.flip(positions, axis=1)
@@ -301,7 +305,8 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 
 def _flatten(x: Array, leading: list[int]) -> Array:
-    """`(batch, time, channel)`, with a batch of 1 if `x` is the same for all sequences."""
+    """Reshape to `(batch, time, channel)`, with a batch of 1 if `x` is the same for all
+    sequences."""
     samples = x.shape[-2:]
     if x.size == samples[0] * samples[1]:
         return x.reshape(1, *samples)

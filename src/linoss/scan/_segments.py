@@ -1,8 +1,8 @@
-"""The final state of a long sequence whose forces never exist as a whole.
+"""The final state of a long sequence, with forces computed one segment at a time.
 
-What leads to the forces (a norm, a projection) is computed for one segment at a time, and again in
-the backward pass. The derivative is custom because `jax.lax.scan` would copy the sequences, and
-their gradient, into segments.
+The operations before the forces (a norm, a projection) are computed for one segment at a time, and
+recomputed in the backward pass. The derivative is custom because `jax.lax.scan` would copy the
+sequences and their gradient into segments.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from jax import Array
 from jaxtyping import Float, Shaped
 
 SEGMENT = 1024
-"""Steps that are computed at once."""
+"""Number of steps of a segment."""
 
 Advance = Callable[[Any, Array, Array | None, Array], Array]
 """(weights, a segment of the sequences, its mask, state before it) -> state after it."""

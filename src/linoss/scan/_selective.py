@@ -4,9 +4,9 @@ For each channel and each of its states, with A < 0 and steps d_n > 0:
 
     x_n = exp(d_n A) x_{n-1} + d_n u_n B_n,    y_n = sum over states of C_n x_n.
 
-The factors of all samples would be (time, channels, states) numbers: they are computed where they
-are used, and states again in the backward pass, from those kept at the start of each tile or
-segment.
+The factors of all samples would be an array (time, channels, states). They are computed where they
+are used instead, and the backward pass recomputes states from those stored at the start of each
+tile or segment.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def selective_scan(
     *,
     engine: str,
 ) -> tuple[Float[Array, "batch time channels"], Float[Array, "batch states channels"]]:
-    """y, and the state after the last sample. A step of 0 leaves the state as it is."""
+    """y, and the state after the last sample. A step of 0 leaves the state unchanged."""
     single = all(x.dtype == jnp.float32 for x in (u, delta, A, B, C, start))
     if engine == "native" and single:
         return _native(u, delta, A, B, C, start)
@@ -72,7 +72,7 @@ def _plain(u: Array, delta: Array, A: Array, B: Array, C: Array, start: Array) -
     number = -(-time // _SEGMENT)
 
     def cut(x: Array) -> Array:
-        """Segments of time, filled up with zeros, and their samples in front."""
+        """Divide time into segments, padded with zeros, with the segments as the first axis."""
         x = jnp.pad(x, ((0, 0), (0, number * _SEGMENT - time), (0, 0)))
         return jnp.moveaxis(x, 1, 0).reshape(number, _SEGMENT, x.shape[0], x.shape[2])
 

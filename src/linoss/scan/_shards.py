@@ -1,7 +1,8 @@
 """Sequences split over devices: the state at the start of each device's shard.
 
-A shard that starts in x ends in P x + e, where P is the product of its M and e its end from rest.
-Devices exchange only P and e, so communication does not grow with the length of the sequence.
+A shard with initial state x has the final state P x + e, where P is the product of its M and e its
+final state from rest. Devices exchange only P and e, so communication does not grow with the length
+of the sequence.
 """
 
 from collections.abc import Callable
@@ -47,18 +48,18 @@ def join_shards(
 
 
 def nearest_before(axis: str, value: Array, *, reverse: bool = False) -> Array:
-    """The value of the nearest earlier device whose value is not 0; 0 if there is none."""
+    """The nonzero value of the nearest earlier device; 0 if there is none."""
     here, count = jax.lax.axis_index(axis), jax.lax.axis_size(axis)
     return _latest(axis, value, count - 1 - here if reverse else here, reverse=reverse)
 
 
 def last_nonzero(axis: str, value: Array, *, reverse: bool = False) -> Array:
-    """The value of the last device whose value is not 0; 0 if there is none."""
+    """The nonzero value of the last device that has one; 0 if there is none."""
     return _latest(axis, value, jax.lax.axis_size(axis), reverse=reverse)
 
 
 def _latest(axis: str, value: Array, before: Any, *, reverse: bool) -> Array:
-    """The last value that is not 0 among the first `before` devices."""
+    """The last nonzero value among the first `before` devices."""
     offers = jax.lax.all_gather(value, axis)
     order = jnp.arange(offers.shape[0], dtype=jnp.int32)[:: -1 if reverse else 1]
     order = order.reshape(-1, *[1] * value.ndim)
@@ -77,7 +78,7 @@ def product_of_steps(recurrence: Recurrence, sampling: Sampling, force: Array, r
 
 
 def power_of_step(matrix: Matrix, mask: Array | None, time: int) -> Matrix:
-    """M to the power of the number of present samples; the mask is (batch, time, 1)."""
+    """M to the power of the number of present samples; the mask has shape (batch, time, 1)."""
     count = jnp.full((1, 1), time) if mask is None else jnp.sum(mask, axis=1)
     return _power(time, matrix, count)
 
@@ -121,5 +122,5 @@ def _squarings(highest: int, matrix: Matrix, exponent: Array) -> Matrix:
 
 
 def _like(given: Matrix, result: Matrix) -> Matrix:
-    """In the precision of `given`."""
+    """Convert to the precision of `given`."""
     return jax.tree.map(lambda x: x.astype(given[0][0].dtype), result)

@@ -1,16 +1,16 @@
-"""The recurrence by batched products, for accelerators: constant steps, few passes over memory.
+"""The recurrence with constant steps by batched products, for accelerators.
 
-Over a chunk of L steps that begins in the state s,
+Over a chunk of L steps with initial state s,
 
     y_i = sum_{j<=i} (M^{i-j} F)_y b_j + (M^{i+1} s)_y,   x_L = sum_j M^{L-1-j} F b_j + M^L s,
 
 which is one Toeplitz matrix for each oscillator, the same in all chunks of all sequences. The
-states in which chunks begin obey the same recurrence with M^L for M, and are found in the same way,
-in chunks of chunks, until one chunk holds them all.
+initial states of chunks satisfy the same recurrence with M^L instead of M, and are computed in the
+same way, in chunks of chunks, until one chunk holds all of them.
 
-Powers of M are computed in double precision and rounded once. No rounded power is applied again
-and again: a state passes one product for each level, four in a million steps. Products are in full
-single precision, also where the device's default is less.
+Powers of M are computed in double precision and rounded once. No rounded power is applied
+repeatedly: a state passes through one product for each level, four in a million steps. Products are
+in full single precision, even if the device's default is lower.
 """
 
 from dataclasses import dataclass
@@ -28,23 +28,23 @@ from linoss.scan._engines import double_precision
 from linoss.scan._recurrence import Recurrence, Sampling, State
 
 CHUNK = 64
-"""Steps of a chunk, and chunks of a chunk of chunks."""
+"""Number of steps in a chunk, and of chunks in a chunk of chunks."""
 
 _product = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 
 @dataclass(frozen=True)
 class Toeplitz(Solver):
-    """A whole sequence by products; the backward pass is the same products, transposed.
+    """A whole sequence by products; the backward pass consists of the transposed products.
 
-    A force that is NaN or infinite makes its oscillator's whole sequence NaN: products multiply it
-    by the zeros of a Toeplitz matrix, too.
+    A NaN or infinite force makes the whole sequence of its oscillator NaN, because products also
+    multiply it by the zeros of a Toeplitz matrix.
     """
 
     def run(
         self, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
     ) -> tuple[Array, State, State]:
-        """Keep the state at the start."""
+        """The residual is the initial state."""
         positions, end = _solve(sampling.mask, recurrence.parameters, force, start)
         return positions, end, start
 
@@ -57,7 +57,7 @@ class Toeplitz(Solver):
         d_positions: Array,
         d_end: State,
     ) -> Gradients:
-        """The transpose: gradients of Toeplitz matrices, and through powers of M those of M."""
+        """The transpose: gradients of the Toeplitz matrices, and of M through its powers."""
         with jax.enable_x64(True):  # also for the transposed powers
             solve = partial(_solve, sampling.mask)
             _, pull_back = jax.vjp(solve, recurrence.parameters, force, kept)
@@ -68,8 +68,8 @@ class Toeplitz(Solver):
 def _solve(mask: Array | None, step: Step, force: Array, start: State) -> tuple[Array, State]:
     """All positions, and the state after the last sample.
 
-    A masked step does nothing. So the samples that are there run by themselves, moved to the front,
-    and each position is that after the latest of them.
+    A masked step does nothing. Present samples are therefore moved to the front and run alone, and
+    each position is the one after the latest present sample.
     """
     batch, time, _ = force.shape
     with jax.enable_x64(True):
@@ -133,13 +133,13 @@ def _powers(matrix: Float[Array, "m 2 2"], highest: int) -> Float[Array, "n m 2 
     powers, square = one[None], matrix
     while len(powers) <= highest:
         powers = jnp.concatenate([powers, _multiply(powers, square[None])])
-        # The barrier keeps the compiler from one long formula for M^highest.
+        # The barrier prevents the compiler from building one long formula for M^highest.
         powers, square = jax.lax.optimization_barrier((powers, _multiply(square, square)))
     return powers[: highest + 1]
 
 
 def _multiply(a: Float[Array, "*n 2 2"], b: Float[Array, "*#n 2 k"]) -> Float[Array, "*n 2 k"]:
-    """Products of small matrices, in their own precision on every device."""
+    """Products of small matrices, in full precision on every device."""
     return jnp.sum(a[..., :, :, None] * b[..., None, :, :], axis=-2)
 
 
@@ -151,7 +151,7 @@ def _lower(response: Float[Array, "n ..."]) -> Float[Array, "n n ..."]:
 
 
 def _in_chunks(x: Float[Array, "batch time ..."], length: int) -> Float[Array, "batch k j ..."]:
-    """Chunks of that length, the last one filled with zeros."""
+    """Divide time into chunks of that length, the last one padded with zeros."""
     batch, time, *rest = x.shape
     chunks = -(-time // length)
     none = [(0, 0)] * len(rest)
@@ -160,7 +160,7 @@ def _in_chunks(x: Float[Array, "batch time ..."], length: int) -> Float[Array, "
 
 
 def _whole(x: Float[Array, "batch k j ..."], time: int) -> Float[Array, "batch time ..."]:
-    """The chunks one after another, without what fills the last one."""
+    """Concatenate the chunks and remove the padding of the last one."""
     batch, chunks, length, *rest = x.shape
     return x.reshape(batch, chunks * length, *rest)[:, :time]
 

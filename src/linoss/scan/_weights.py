@@ -24,9 +24,9 @@ def force_weights(
 ) -> tuple[Float[Array, "#batch time #m"], Float[Array, "#batch 1 #m"]]:
     """The weight of each force, and the interval of the last sample.
 
-    `carried` is the interval before the first sample; None stands for one of the same length. A
-    masked sample does not count: the previous one is the last that is present, if time is split
-    over devices also on an earlier device.
+    `carried` is the interval before the first sample; None means one of the same length. Masked
+    samples are skipped: the previous sample is the last present one, which may be on an earlier
+    device if time is split over devices.
     """
     intervals = sampling.intervals
     here = jnp.ones((1, time, 1), dtype) if intervals is None else intervals
