@@ -74,11 +74,11 @@ _ROOMS = (
     "experiments", "aeon", "sktime",
 )  # fmt: skip
 _DOORS = ("dynamics", "scan", "nn", "estimators", "features")
-"""The rooms of the names above, in the order in which they are searched."""
+"""The packages of the names above, in the order in which they are searched."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import rooms when they are used: JAX and scikit-learn take seconds to import."""
+    """Import packages on first use, because JAX and scikit-learn take seconds to import."""
     if name in _ROOMS:
         return importlib.import_module(f"linoss.{name}")
     if name in __all__:

@@ -15,14 +15,14 @@ AnyArray = Array | np.ndarray
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether `value` has a value now, that is, is not traced."""
+    """Whether `value` is concrete, that is, not traced."""
     return not isinstance(value, jax.core.Tracer)
 
 
 def floating(name: str, value: Any) -> Array:
     """Convert numbers and floating-point arrays to a JAX array; raise for other arrays.
 
-    A concrete value stays concrete, also under `jax.jit`.
+    A concrete value stays concrete, even under `jax.jit`.
     """
     if isinstance(value, list | tuple | int | float) and not isinstance(value, bool):
         try:  # a single number stays weakly typed
@@ -66,7 +66,7 @@ def nonnegative(name: str, value: Array, *, allow_zero: bool = True) -> None:
 
 
 def shape(name: str, value: Any, expected: tuple[int | str, ...]) -> None:
-    """Raise for another shape. In `expected`, a word is any size, a first "..." any axes."""
+    """Raise for another shape. In `expected`, a string is any size, a leading "..." any axes."""
     found = tuple(np.shape(value))
     fixed = expected[1:] if expected[:1] == ("...",) else expected
     tail = found[len(found) - len(fixed) :] if len(found) >= len(fixed) else None
@@ -95,7 +95,7 @@ def positive_integer(name: str, value: Any) -> None:
 
 
 def number(name: str, value: Any, expected: str, condition: Callable[[float], bool]) -> None:
-    """Raise unless the value is a number that meets the condition."""
+    """Raise unless the value is a number that satisfies the condition."""
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not is_number or not condition(float(value)):
         raise ValueError(f"{name} is {value!r}, expected {expected}")

@@ -1,11 +1,11 @@
-"""Packages that an extra installs, imported when they are needed."""
+"""Optional dependencies, imported when they are needed."""
 
 import importlib
 from typing import Any
 
 
 def optional(module: str, purpose: str, extra: str) -> Any:
-    """Import a module; an error says for what it is needed and which extra has it."""
+    """Import a module. The error names the feature that needs it and the extra to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Estimators with the interface of another library, each of which holds one of this library."""
+"""Adapters: estimators with the interface of another library, which wrap those of this one."""
 
 import functools
 import inspect
@@ -10,17 +10,17 @@ _Class = TypeVar("_Class", bound=type)
 
 
 class Face:
-    """An estimator of another library, whose base class comes last."""
+    """An adapter for another library, whose base class comes last."""
 
     inside: ClassVar[type[Any]]
-    """The class of the estimator inside."""
+    """The class of the wrapped estimator."""
     small: ClassVar[dict[str, Any]]
-    """Settings for the checks of the other library."""
+    """Small settings for the estimator checks of the other library."""
     get_params: Any  # of the other library
 
 
 class FaceOfCases(Face):
-    """What fits to cases, and answers for them."""
+    """An adapter for classifiers and regressors."""
 
     def _fit(self, X: Any, y: Any = None) -> Any:
         self.estimator_ = self.inside(**self.get_params(deep=False)).fit(X, y)
@@ -34,9 +34,9 @@ class FaceOfCases(Face):
 
 
 def face(kind: _Class) -> _Class:
-    """Give a face the parameters of its settings, with their documentation.
+    """Class decorator: give an adapter the parameters of its settings, with their documentation.
 
-    It begins as its settings do, and then as the last of its base classes.
+    Its `__init__` calls that of its settings, then that of the last of its base classes.
     """
     settings = kind.__init__
 

@@ -1,4 +1,4 @@
-"""Atomic writes: a file holds its old content or its new content, whenever the process dies."""
+"""Atomic writes: if the process dies, a file has either its old or its new content."""
 
 import ctypes
 import errno
@@ -45,7 +45,7 @@ def write_text(path: Path, text: str) -> None:
 def write_after(path: Path, size: int, content: bytes) -> None:
     """Keep the first `size` bytes of a file, or create it, and append `content`.
 
-    A symbolic link is refused with an `OSError`.
+    Raises `OSError` for a symbolic link.
     """
     try:
         with open(path, "ab", opener=_open_no_link) as file:
@@ -58,7 +58,7 @@ def write_after(path: Path, size: int, content: bytes) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory and its parents, where they do not exist."""
+    """Create a directory and its parents, if they do not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -67,11 +67,12 @@ def make_directory(path: Path) -> None:
 
 @contextmanager
 def replaced_directory(target: Path) -> Iterator[Path]:
-    """The name of a directory to write, which then takes the place of `target`.
+    """Yield a temporary directory to write, which then replaces `target`.
 
-    `target` never holds a part of it, and stays as it is if writing fails. One process at a time.
-    Where Linux can, both change places in one step. Elsewhere the old one has another name for a
-    moment, from which `restore_directory` brings it back if the process dies then.
+    `target` never has partial content, and is unchanged if writing fails. For one process at a
+    time. On Linux the two are exchanged atomically if the file system supports it. Otherwise the
+    old directory is renamed first; if the process dies before the new one is in place,
+    `restore_directory` renames it back.
     """
     temporary = _temporary(target)
     restore_directory(target)
@@ -95,7 +96,7 @@ def replaced_directory(target: Path) -> Iterator[Path]:
 
 
 def restore_directory(target: Path) -> bool:
-    """Bring back a directory that a killed process had moved aside to replace it.
+    """Rename back a directory that a killed process had renamed to replace it.
 
     Returns whether there was one.
     """
@@ -118,7 +119,7 @@ def copy_directory(source: Path, target: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file, if it exists."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -126,12 +127,12 @@ def remove_file(path: Path) -> None:
 
 
 def remove_remains(folder: Path) -> None:
-    """Remove the temporary files and directories that killed writes have left."""
+    """Remove the temporary files and directories of killed writes."""
     _remove(folder, _REMAINS)
 
 
 def open_lock(path: Path) -> int:
-    """Open a file to lock it, created if it is not there; a symbolic link is refused."""
+    """Open or create a lock file. Raises `OSError` for a symbolic link."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
     except OSError as error:
@@ -143,7 +144,7 @@ def _temporary(path: Path) -> Path:
 
 
 def _left(target: Path) -> re.Pattern[str]:
-    """The names that a killed `replaced_directory` leaves."""
+    """The names that a killed `replaced_directory` leaves behind."""
     return re.compile(re.escape(target.name) + r"\.[0-9a-f]{16}\.(tmp|old)")
 
 
@@ -158,10 +159,10 @@ def _remove(folder: Path, names: re.Pattern[str]) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two names change places in one step; False where the system or its disk cannot."""
+    """Exchange two names atomically; False if the system or file system does not support it."""
     if sys.platform != "linux":
         return False
-    rename = getattr(ctypes.CDLL(None), "renameat2", None)  # not in every C library
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)  # missing in some C libraries
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return rename is not None and not rename(
         here, os.fsencode(one), here, os.fsencode(other), exchange
@@ -169,7 +170,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _cannot_write(path: Path, error: OSError | shutil.Error) -> OSError:
-    """The error to raise when the system refuses a write."""
+    """The error for a failed write."""
     reason = getattr(error, "strerror", None) or error
     if error.errno == errno.ELOOP and path.is_symlink():
         reason = "it is a symbolic link, and links are not followed; remove it"
@@ -181,7 +182,7 @@ def _open_no_link(path: str, flags: int) -> int:
 
 
 def _sync_directory(path: Path) -> None:
-    """Wait until the new name is on the disk, where the system allows it."""
+    """Flush the directory to disk, if the system supports it."""
     if os.name == "posix":
         with suppress(OSError):
             handle = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The native kernels, where they were built, made known to XLA."""
+"""The native kernels, if they were built, registered with XLA."""
 
 import importlib
 from importlib import metadata
@@ -8,7 +8,7 @@ import jax
 
 try:
     native: Any = importlib.import_module("linoss._native")
-except ImportError:  # a pure Python install: the kernels could not be built
+except ImportError:  # pure Python install: the kernels were not built
     native = None
 else:
     for name, handler in native.handlers().items():
@@ -16,19 +16,19 @@ else:
 
 
 def usable() -> bool:
-    """Whether the kernels are there and JAX runs where they do, on a CPU."""
+    """Whether the kernels were built and JAX runs on a CPU."""
     return native is not None and jax.default_backend() == "cpu"
 
 
 def instruction_set() -> str | None:
-    """The instruction set of the chosen kernels, such as "x86-64-v3"; None without kernels."""
+    """The instruction set of the selected kernels, such as "x86-64-v3"; None without kernels."""
     return None if native is None else native.instruction_set()
 
 
 def build_failure() -> str | None:
-    """The last lines of the native build, where it failed when this package was installed.
+    """The last lines of the native build, if it failed when this package was installed.
 
-    None where the kernels are there, and where nobody tried to build them.
+    None if the kernels were built, or if no build was attempted.
     """
     if native is not None:
         return None
@@ -45,10 +45,10 @@ def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:
 
 
 def padded(size: int) -> int:
-    """A row of so many numbers in the kernels' memory."""
+    """The length of a row of that many numbers in the kernels' memory, with padding."""
     return -(-size // 16) * 16
 
 
 def tiles(time: int) -> int:
-    """How many states a kernel keeps for a sequence of so many steps."""
+    """The number of tiles, and thus of stored states, of a sequence with that many steps."""
     return -(-time // native.tile)

@@ -1,4 +1,4 @@
-"""Plain JSON values: made from other values, compared, and with a checksum."""
+"""Plain JSON values: conversion, comparison and checksums."""
 
 import hashlib
 import json
@@ -9,10 +9,10 @@ import numpy as np
 
 
 def plain(value: Any, *, lenient: bool = False) -> Any:
-    """`value` as JSON holds it: NumPy's numbers and arrays as Python's, tuples as lists.
+    """Convert to plain JSON values: NumPy scalars and arrays to Python's, tuples to lists.
 
-    Other types raise a `TypeError`. With `lenient` they become text, and numbers that are not
-    finite, for which JSON has no word, become None.
+    Other types raise `TypeError`. With `lenient` they become text, and numbers that are not finite,
+    which JSON cannot represent, become None.
 
     ```python
     >>> import numpy as np
@@ -40,7 +40,7 @@ def plain(value: Any, *, lenient: bool = False) -> Any:
 
 
 class Difference(NamedTuple):
-    """An entry of nested dictionaries that differs."""
+    """A differing entry of nested dictionaries."""
 
     path: tuple[str, ...]
     """The keys that lead to it."""
@@ -49,7 +49,7 @@ class Difference(NamedTuple):
 
 
 def first_difference(before: Any, now: Any, path: tuple[str, ...] = ()) -> Difference | None:
-    """The first entry in which two plain values differ; a missing entry equals None.
+    """The first difference between two plain values; a missing entry equals None.
 
     ```python
     >>> from linoss._plain import first_difference
@@ -68,12 +68,12 @@ def first_difference(before: Any, now: Any, path: tuple[str, ...] = ()) -> Diffe
 
 
 def canonical(record: dict[str, Any]) -> bytes:
-    """A record as JSON that does not depend on the order of its entries."""
+    """A dictionary as JSON that does not depend on the order of its entries."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def with_checksum(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with the checksum of its content as one more entry, `sha256`.
+    """A dictionary with the checksum of its content as an additional entry, `sha256`.
 
     ```python
     >>> from linoss._plain import with_checksum, without_checksum
@@ -89,9 +89,9 @@ def with_checksum(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_checksum(record: dict[str, Any]) -> dict[str, Any] | None:
-    """The record that `with_checksum` got; None if its content does not match the checksum."""
+    """The inverse of `with_checksum`; None if the content does not match the checksum."""
     rest = {name: value for name, value in record.items() if name != "sha256"}
     try:
         return rest if record == with_checksum(rest) else None
-    except (ValueError, RecursionError):  # numbers that are not finite, too deeply nested
+    except (ValueError, RecursionError):  # numbers that are not finite, or too deeply nested
         return None

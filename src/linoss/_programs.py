@@ -1,9 +1,9 @@
-"""Compiled programs of JAX, kept between processes in the user's cache directory.
+"""A persistent cache of programs compiled by JAX, in the user's cache directory.
 
-`LINOSS_CACHE` names another directory, or is `off`. JAX's own settings come first: where they name
-a directory, or switch the cache off, nothing is changed. Programs are code: a directory that
-belongs to somebody else, or to which others may write, is not used. What fails here costs time and
-nothing else, so that it is no error.
+The environment variable `LINOSS_CACHE` sets another directory, or `off`. JAX's own settings take
+precedence: if they name a directory or disable the cache, they are not changed. Programs are code:
+a directory that belongs to another user, or to which others can write, is not used. Failures only
+cost compilation time and are ignored.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from jax.version import __version__ as jax_version
 
 VARIABLE = "LINOSS_CACHE"
 _OFF = ("off", "no", "0", "")
-_LONGEST = 30 * 24 * 3600  # seconds that a program is kept
-_LARGEST = 10**9  # bytes of all programs
+_LONGEST = 30 * 24 * 3600  # seconds
+_LARGEST = 10**9  # bytes
 _TOUCHED_BY_OTHERS = 0o022
 
 
 def keep_programs() -> Path | None:
-    """Keep compiled programs from now on; returns the directory, or None if they are not kept."""
+    """Enable the cache; returns its directory, or None if it is not enabled."""
     config: Any = jax.config
     known = config.jax_compilation_cache_dir
     if known is not None or not config.jax_enable_compilation_cache:
@@ -48,28 +48,27 @@ def keep_programs() -> Path | None:
     config.update("jax_compilation_cache_dir", str(directory))
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    # A program cut short by a full disk is compiled again.
+    # A program truncated by a full disk is compiled again.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     return directory
 
 
 @cache
 def quickly() -> dict[str, Any]:
-    """Options of `jax.jit` for a program that is compiled in half the time.
+    """Options of `jax.jit` that halve the compilation time.
 
-    XLA's older generator of fused operations takes the place of the newer one, where it can be
-    chosen. Results differ by rounding.
+    They select XLA's older emitters for fused operations, if available. Results differ by rounding.
     """
     options = {"xla_cpu_use_fusion_emitters": False}
     try:
         jax.jit(lambda x: x, compiler_options=options)(np.float32(0))
-    except jax.errors.JaxRuntimeError:  # there is but one
+    except jax.errors.JaxRuntimeError:  # only one emitter exists
         return {}
     return options
 
 
 def _own(directory: Path) -> bool:
-    """Create a directory; whether it is the user's own, and can be written."""
+    """Create a directory, and return whether the user owns it and can write to it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = directory.stat()
     own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
@@ -78,7 +77,7 @@ def _own(directory: Path) -> bool:
 
 
 def _processor() -> str:
-    """Names what programs are compiled for: a home directory may be shared by machines."""
+    """A name for the target of compilation, because machines may share a home directory."""
     facts = [platform.system(), platform.machine(), platform.processor()]
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         facts += next(([line] for line in file if line.startswith(("flags", "Features"))), [])
@@ -86,7 +85,7 @@ def _processor() -> str:
 
 
 def _forget_old(root: Path) -> None:
-    """Remove programs compiled long ago, and the oldest of too many: JAX removes none."""
+    """Remove old programs, and the oldest ones if the cache is too large; JAX removes none."""
     kept = 0
     found = [(path.stat(), path) for path in root.glob("jax-*/*-cache")]
     for status, path in sorted(found, key=lambda entry: -entry[0].st_mtime):

@@ -1,10 +1,10 @@
-"""Lines for people on stderr. Besides `cli`, only this module writes for them.
+"""Progress and messages on stderr. Apart from `cli`, only this module prints.
 
-Lines that stay are messages of the logger `linoss`, which has a handler that writes them, unless
-it had another one before: `logging.getLogger("linoss")` changes where they go.
+Permanent lines are messages of the logger `linoss`, which gets a handler that writes them unless it
+already has one: configure `logging.getLogger("linoss")` to redirect them.
 
-Estimators, searches and experiments report progress when asked to, in Python as on the command
-line, and use no room after their own. They make the text; this module shows it.
+Estimators, searches and experiments report progress on request, in Python and on the command line.
+They create the text; this module shows it.
 """
 
 import logging
@@ -16,10 +16,10 @@ _LOGGER = logging.getLogger("linoss")
 
 
 class _Lines(logging.Handler):
-    """Writes lines. Who reads stderr may be gone, and its disk full: no reason to stop."""
+    """A handler that writes lines and ignores errors, such as a closed pipe or a full disk."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line on what is stderr now."""
+        """Write a line to the current stderr."""
         if sys.stderr is not None:
             with suppress(OSError):
                 sys.stderr.write(record.getMessage() + "\n")
@@ -38,7 +38,7 @@ def say(message: str) -> None:
 
 
 def duration(seconds: float) -> str:
-    """A time span in words.
+    """Format a duration.
 
     ```python
     >>> from linoss._stderr import duration
@@ -55,7 +55,7 @@ def duration(seconds: float) -> str:
 
 
 class LiveLine:
-    """A line that is rewritten in place, on a terminal."""
+    """A progress line that is rewritten in place on a terminal."""
 
     def __init__(self, stream: TextIO | None = None):
         self._stream = stream or sys.stderr
@@ -72,7 +72,7 @@ class LiveLine:
         self._shown = len(text)
 
     def keep(self, text: str) -> None:
-        """Write a line that stays, in place of the live one."""
+        """Replace the progress line by a permanent line."""
         self.clear()
         self._write(text + "\n")
 
@@ -83,7 +83,7 @@ class LiveLine:
         self._shown = 0
 
     def close(self) -> None:
-        """Leave the line as it is, and begin the next one."""
+        """Keep the line, and begin a new one."""
         if self._shown:
             self._write("\n")
         self._shown = 0

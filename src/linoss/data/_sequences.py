@@ -166,8 +166,8 @@ class Sequences:
             chosen = np.flatnonzero(chosen)
         if chosen.ndim != 1 or not len(chosen) or chosen.dtype.kind not in "iu":
             raise DataError(
-                f"indices has shape {chosen.shape} and dtype {chosen.dtype}, expected (n,) whole "
-                "numbers, at least one"
+                f"indices has shape {chosen.shape} and dtype {chosen.dtype}, expected (n,) "
+                "integers, at least one"
             )
         outside = (chosen < -len(self)) | (chosen >= len(self))
         if outside.any():

@@ -32,12 +32,12 @@ from linoss.nn._samples import Samples
 _FORMLESS = "irregular times with a scheme that has no native form"
 _SPLIT = "time split over devices with irregular times, both directions, layer norm or Verlet"
 OUTSIDE_KERNELS = {"double precision": 4.2, _FORMLESS: 5.2, _SPLIT: 2.1}
-"""What runs as the plain block where the engine is native, in words, and how many times as long an
-update takes then, as `benchmarks/corners.py outside` measured it."""
+"""Cases that the native kernels do not cover, in words, and the slowdown of an update by the plain
+block, measured by `benchmarks/corners.py outside`."""
 
 
 class GLU(eqx.Module):
-    """sigmoid(W_1 x) * W_2 x, both products in one."""
+    """sigmoid(W_1 x) * W_2 x, with both products computed as one."""
 
     weight: Float[Array, "2*hidden hidden"]
     bias: Float[Array, " 2*hidden"] | None
@@ -58,7 +58,7 @@ class GLU(eqx.Module):
 
 
 class Averages(NamedTuple):
-    """Averages of a native pass's output over present samples."""
+    """Averages over the present samples of the output of a native pass."""
 
     means: Float[Array, "*batch hidden"]
     """The mean over each sequence."""
@@ -67,19 +67,19 @@ class Averages(NamedTuple):
 
 
 class BlockWeights(NamedTuple):
-    """What a block computes on a stream, as arrays."""
+    """The weights of a block for streaming, as arrays."""
 
     mean: Float[Array, " hidden"]
-    """Of the norm; of one over channels, its shift."""
+    """The mean of the norm; the shift of a norm over channels."""
     scale: Float[Array, " hidden"]
     recurrence: LinearRecurrence | None
-    """The mixer; None if it is none."""
+    """The mixer as a linear recurrence; None if it is not one."""
     glu_weight: Float[Array, "2*hidden hidden"]
     glu_bias: Float[Array, " 2*hidden"]
 
 
 class Block(eqx.Module):
-    """u + dropout(GLU(dropout(GELU(mixer(norm(u)))))), the unit of which models are stacked.
+    """u + dropout(GLU(dropout(GELU(mixer(norm(u)))))), the building block of models.
 
     ```python
     >>> import jax, jax.numpy as jnp, linoss
@@ -111,11 +111,11 @@ class Block(eqx.Module):
         """**Arguments:**
 
         - `mixer`: moves information along time, such as a [`linoss.LinOSSLayer`][].
-        - `backward_mixer`: a second one that reads sequences from their end; outputs are added.
-        - `norm`: `None`; `"layer"`; `"batch"`; or `"running"`, batch normalisation with its running
-          statistics also in training, as in the published runs.
-        - `dropout`: probability, in training, after GELU and after GLU.
-        - `glu_bias`: biases in the GLU.
+        - `backward_mixer`: a second mixer that reads sequences backwards; the outputs are added.
+        - `norm`: `None`; `"layer"`; `"batch"`; or `"running"`, batch normalisation that also uses
+          running statistics in training, as in the published runs.
+        - `dropout`: dropout probability in training, after GELU and after GLU.
+        - `glu_bias`: use biases in the GLU.
         - `key`: from `jax.random.key`; initialises the GLU.
         """
         check_value("norm", norm, NormKind | None)
@@ -134,10 +134,10 @@ class Block(eqx.Module):
         intervals: Float[AnyArray, "*batch time"] | None = None,
         engine: str = "auto",
     ) -> tuple[Float[Array, "*batch time hidden"], Any]:
-        """The block after training: its output, and the mixer's state after the sequence.
+        """Inference: the output, and the mixer's state after the sequence.
 
-        `state` is that before the sequence; None for its start. For `mask` and `engine` see
-        [`linoss.oscillator_scan`][], for `intervals` [`linoss.LinOSS`][].
+        `state` is the state before the sequence; None for the initial state. For `mask` and
+        `engine` see [`linoss.oscillator_scan`][], for `intervals` [`linoss.LinOSS`][].
         """
         options = {"mask": mask, "intervals": intervals, "engine": engine}
         samples = Samples.checked(u, self.mixer.hidden_size, **options).joined()
@@ -151,9 +151,9 @@ class Block(eqx.Module):
         state: Any,
         words: UInt32[Array, "2"] | None = None,
     ) -> tuple[Float[Array, "*batch time hidden"], Any, AbstractNorm]:
-        """Output, state after the sequence, and norm with its statistics after it.
+        """Output, state after the sequence, and norm with updated statistics.
 
-        With `words`, which draw dropout, the block is in training.
+        With `words`, the random bits of dropout, the block is in training mode.
         """
         if self.is_fused(u, samples):
             return self.run_fused(u, samples, state, words)[:3]
@@ -172,7 +172,7 @@ class Block(eqx.Module):
         training: bool,
         moments: Array | None = None,
     ) -> tuple[Array, Any, AbstractNorm]:
-        """Norm and mixers: features before GELU, state after the sequence, and norm."""
+        """Norm and mixers: features before GELU, state after the sequence, and updated norm."""
         x, norm = self.norm(u, samples, training=training, moments=moments)
         y, state = self.mixer.mix(x, samples, state, reverse=False)
         if self.backward_mixer is not None:
@@ -185,12 +185,12 @@ class Block(eqx.Module):
         return [mixer for mixer in both if mixer is not None]
 
     def _whole(self, *, irregular: bool, time_split: bool) -> bool:
-        """Whether native passes run the mixers, too; otherwise they begin after them, with GELU."""
+        """Whether native passes include the mixers; otherwise they begin after them, with GELU."""
         case = {"irregular": irregular, "time_split": time_split}
         return all(mixer.has_projections(**case) for mixer in self._mixers)
 
     def outside_kernels(self, *, irregular: bool, time_split: bool) -> str | None:
-        """Why native passes do not cover this block, in words; None if they do.
+        """The reason why native passes do not cover this block; None if they do.
 
         `irregular` is whether samples have intervals, `time_split` whether time is split over
         devices.
@@ -216,8 +216,8 @@ class Block(eqx.Module):
         return None
 
     def is_fused(self, u: Array, samples: Samples) -> bool:
-        """Whether the block runs as a native pass: in single precision, on some samples, if kernels
-        cover it."""
+        """Whether the block runs as a native pass: in single precision, with at least one sample,
+        if the kernels cover it."""
         arrays = jax.tree.leaves(eqx.filter((self, u), eqx.is_inexact_array))
         return (
             samples.engine == "native"
@@ -240,7 +240,8 @@ class Block(eqx.Module):
         """`run` as a native pass, with averages of the output.
 
         `moments` are mean and variance of this device's `u`, and `steps` the rows of the mixers'
-        steps, if they are known; `keep` is for the backward pass.
+        steps, if they are already computed; `keep` selects the products to store for the backward
+        pass.
         """
         if not self._whole(**_case(samples)):
             return self._run_rest(u, samples, state, words, moments, keep)
@@ -292,7 +293,7 @@ class Block(eqx.Module):
         moments: Float[Array, "2 hidden"] | None,
         keep: Kept,
     ) -> tuple[Float[Array, "*batch time hidden"], Any, AbstractNorm, Averages]:
-        """`run_fused` for a mixer that has no native form: norm and mixer by JAX, the rest as a
+        """`run_fused` for a mixer without a native form: norm and mixer in JAX, the rest as a
         native pass over a block without oscillators, to which the mixer's output is added."""
         *batch, time, hidden = u.shape
         y, state, norm = self._mixed(u, samples, state, training=words is not None, moments=moments)
@@ -316,7 +317,7 @@ class Block(eqx.Module):
         return out.reshape(u.shape), state, norm, averages
 
     def weights(self) -> BlockWeights:
-        """The block as arrays, for a stream of regular samples."""
+        """The weights of the block as arrays, for streams of regular samples."""
         hidden = self.mixer.hidden_size
         samples = Samples(jnp.zeros((1, hidden), jnp.float32))
         mean, scale, _ = self.norm.mean_and_scale(samples.values, samples, training=False)
@@ -328,7 +329,8 @@ class Block(eqx.Module):
         return GLUWeights(weight, jnp.zeros(weight.shape[0]) if bias is None else bias)
 
     def step_rows(self, samples: Samples) -> tuple[Float[Array, "rows m"], ...]:
-        """What native passes compute the steps of each mixer from; none if they do not run them."""
+        """The rows from which native passes compute the steps of each mixer; empty if they exclude
+        the mixers."""
         if not self._whole(**_case(samples)):
             return ()
         varying = samples.intervals is not None
@@ -346,7 +348,7 @@ def _case(samples: Samples) -> dict[str, bool]:
 def _visits(
     mixer: AbstractMixer, samples: Samples, state: Any, *, reverse: bool
 ) -> tuple[Visits, Any]:
-    """The samples as a native pass visits them, and the state with what else is carried on."""
+    """The samples in the order of a native pass, and the rest of the state to carry on."""
     weights, after = mixer.weights(samples, state, reverse=reverse)
     mask = samples.mask_bytes()
     intervals = samples.intervals_after() if reverse else samples.intervals
@@ -359,7 +361,7 @@ def _visits(
 
 
 def _both_words(words: Array | None) -> Array:
-    """Two words for each of the two dropouts of a block."""
+    """Two random words for each of the two dropouts of a block."""
     if words is None:
         return jnp.zeros(4, jnp.uint32)
     return jnp.concatenate([words, words ^ jnp.uint32(0x9E3779B9)])

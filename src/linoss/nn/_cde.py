@@ -1,23 +1,23 @@
 """Neural controlled differential equations: NCDE, NRDE and Log-NCDE.
 
-The sequence is a path X in time, and the features y follow it:
+The sequence defines a path X in time that drives the features y:
 
     dy = f(y) dX,    y = W x + b at the first sample,
 
-where f(y) is a matrix, hidden by channels, from a perceptron that ends in tanh. There is no block:
-the encoder is W, and the head reads y.
+where f(y) is a matrix (hidden, channels), the output of an MLP with a final tanh. There are no
+blocks: W is the encoder, and the head reads y.
 
-- NCDE: X is a cubic Hermite spline through the samples that are there. (Kidger and others, Neural
+- NCDE: X is a cubic Hermite spline through the present samples. (Kidger and others, Neural
   Controlled Differential Equations for Irregular Time Series, 2020.)
 - NRDE: over each window of samples, dy = f(y) s, where s is the log-signature of the path in the
-  window up to depth 1 or 2, and f has a column for each entry of s, from a further linear map.
+  window up to depth 1 or 2, and f has a column for each entry of s, from an additional linear map.
   (Morrill and others, Neural Rough Differential Equations, 2021.)
 - Log-NCDE: the same with f of an NCDE: entries of s of depth 1 multiply its columns f_i, those of
   depth 2 the brackets [f_i, f_j] = Df_j f_i - Df_i f_j. (Walker and others, Log Neural Controlled
   Differential Equations, 2024.)
 
-Heun's method takes `solver_steps` steps from sample to sample, or for each window. Solver and
-adjoint are those of Diffrax, log-signatures those of Signax: `pip install "linoss[baselines]"`.
+Heun's method takes `solver_steps` steps between samples, or for each window. Solver and adjoint are
+from Diffrax, log-signatures from Signax: `pip install "linoss[baselines]"`.
 """
 
 import abc
@@ -44,7 +44,7 @@ _package = partial(_extras.optional, purpose="a mixer ncde, nrde or log-ncde", e
 
 
 class Perceptron(eqx.Module):
-    """A perceptron that ends in tanh, whose weights are divided by a scale at the start."""
+    """An MLP with a final tanh, whose initial weights are divided by a scale."""
 
     layers: tuple[eqx.nn.Linear, ...]
     activation: Callable[[Array], Array] = eqx.field(static=True)
@@ -69,14 +69,14 @@ class Perceptron(eqx.Module):
         self.activation = activation
 
     def __call__(self, y: Float[Array, " in"]) -> Float[Array, " out"]:
-        """Its output for one vector."""
+        """The output for one vector."""
         for layer in self.layers[:-1]:
             y = self.activation(layer(y))
         return jnp.tanh(self.layers[-1](y))
 
 
 class AbstractCDE(eqx.Module):
-    """What a model has in place of blocks: features that follow the path of the samples."""
+    """A CDE in place of the blocks of a model: features driven by the path of the samples."""
 
     norm: eqx.AbstractVar[NoNorm]
 
@@ -87,7 +87,7 @@ class AbstractCDE(eqx.Module):
         times: Float[Array, " time"],
         start: Float[Array, " hidden"],
     ) -> Float[Array, "time hidden"]:
-        """y at every sample of one sequence, of which none is missing."""
+        """y at every sample of one sequence without missing samples."""
 
     def features(self, encoder: eqx.nn.Linear, samples: Samples) -> Features:
         """y at every sample."""
@@ -97,7 +97,7 @@ class AbstractCDE(eqx.Module):
         if samples.intervals is not None:
             intervals = samples.intervals.reshape(-1, time)
         present = None if samples.mask is None else samples.mask.reshape(-1, time)
-        if present is not None:  # move those that are there together; the last one stays
+        if present is not None:  # move present samples to the front; the last one is repeated
             last = jnp.maximum(jnp.sum(present, axis=1, keepdims=True) - 1, 0)
             order = jnp.argsort(~present, axis=1, stable=True)
             order = jnp.take_along_axis(order, jnp.minimum(steps(*order.shape), last), axis=1)
@@ -106,7 +106,7 @@ class AbstractCDE(eqx.Module):
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
             start = jax.vmap(encoder)(values[:, 0])
             found = jax.vmap(self.follow)(values, jnp.cumsum(intervals, axis=1), start)
-        if present is not None:  # and back
+        if present is not None:  # undo the move
             place = jnp.maximum(jnp.cumsum(present, axis=1) - 1, 0)
             found = jnp.take_along_axis(found, place[..., None], axis=1)
         return Features(found.reshape(*batch, time, -1))
@@ -135,7 +135,7 @@ class NeuralCDE(AbstractCDE):
         self.norm, self.solver_steps = NoNorm(), solver_steps
 
     def follow(self, values: Array, times: Array, start: Array) -> Array:
-        """By a spline through the samples."""
+        """Integrate along a spline through the samples."""
         if len(times) == 1:
             return start[None]
         diffrax = _package("diffrax")
@@ -150,7 +150,7 @@ class NeuralCDE(AbstractCDE):
 
 
 class AbstractWindowed(AbstractCDE):
-    """An equation over windows of the sequence, driven by log-signatures."""
+    """A differential equation over windows of the sequence, driven by log-signatures."""
 
     signature_depth: eqx.AbstractVar[int]
     signature_steps: eqx.AbstractVar[int]
@@ -158,10 +158,10 @@ class AbstractWindowed(AbstractCDE):
 
     @abc.abstractmethod
     def matrix(self, y: Float[Array, " hidden"]) -> Float[Array, "hidden entries"]:
-        """What the log-signature of a window is multiplied by."""
+        """The matrix that multiplies the log-signature of a window."""
 
     def follow(self, values: Array, times: Array, start: Array) -> Array:
-        """At each sample, y at the end of its window."""
+        """For each sample, y at the end of its window."""
         time = len(times)
         windows = -(-(time - 1) // self.signature_steps)
         if windows == 0:
@@ -265,7 +265,7 @@ class LogNeuralCDE(AbstractWindowed):
 
 
 def _solve(term: Any, knots: Float[Array, " n"], start: Array, between: int) -> Array:
-    """y at every knot, by Heun's method with so many equal steps between knots."""
+    """y at every knot, by Heun's method with `steps` equal steps between knots."""
     diffrax = _package("diffrax")
     parts = jnp.arange(between, dtype=knots.dtype) / between
     fine = (knots[:-1, None] + parts[None] * (knots[1:] - knots[:-1])[:, None]).reshape(-1)
@@ -285,7 +285,7 @@ def _solve(term: Any, knots: Float[Array, " n"], start: Array, between: int) -> 
 
 
 def refuse_cde(samples: Samples, name: str) -> None:
-    """Raise for what an equation over windows, or a solver, cannot do."""
+    """Raise for settings that a differential equation does not support."""
     refuse_split_time(samples, name)
     if name != "ncde":
         refuse_intervals(samples, name)

@@ -1,4 +1,4 @@
-"""The settings of a model: a plain record that can be written down, and two presets."""
+"""The settings of a model as a plain dataclass, and two presets."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +83,7 @@ class LinOSSConfig:
 
     @classmethod
     def from_settings(cls, chosen: settings.SequenceSettings, **sizes: Any) -> "LinOSSConfig":
-        """The model of an estimator's settings, with `in_size`, `out_size` and `task`.
+        """The model settings of an estimator, with `in_size`, `out_size` and `task`.
 
         ```python
         >>> import linoss
@@ -99,7 +99,7 @@ class LinOSSConfig:
         foreign = MIXERS[chosen.mixer].foreign
         for name, setting in declared(type(chosen)).items():
             if name in foreign and values[name] == setting.default:
-                del values[name]  # a default of another mixer
+                del values[name]  # a default that only another mixer has
         if "scheme" in values and chosen.damped is None:
             values["damped"] = SCHEMES[chosen.scheme].damped
         further = chosen.model_options or {}
@@ -114,7 +114,7 @@ class LinOSSConfig:
 
     @classmethod
     def published(cls, **sizes_and_changes: Any) -> "LinOSSConfig":
-        """The model of the published runs: the defaults, and a tanh in regression at every step.
+        """The model of the published runs: the defaults, with a tanh for regression at every step.
 
         ```python
         >>> import linoss
@@ -129,7 +129,7 @@ class LinOSSConfig:
     @classmethod
     def algorithm1(cls, **sizes_and_changes: Any) -> "LinOSSConfig":
         """The model of the paper's text: timestep 1, real B and C, a dense D, a bias in the
-        differential equation, neither norm nor dropout, a GLU without biases, and the answer at the
+        differential equation, no norm, no dropout, a GLU without biases, and the output at the
         final time.
 
         ```python

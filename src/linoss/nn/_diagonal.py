@@ -1,9 +1,10 @@
-"""Layers whose state is a vector of complex numbers, each with a recurrence of its own.
+"""Layers with a diagonal complex recurrence.
 
     x_n = a x_{n-1} + g (B u_n),    y_n = s Re(C x_n) + D u_n
 
-A layer says what a and g are, which may depend on the time since the sample before. B and C are
-stored as real rows, first those of real parts: C with the sign of -Im, as `LinOSSLayer` has them.
+A layer defines a and g, which may depend on the time since the previous sample. B and C are stored
+as real rows, real parts first; the imaginary part of C includes the minus sign, as in
+`LinOSSLayer`.
 """
 
 import abc
@@ -21,7 +22,7 @@ from linoss.nn._products import product
 from linoss.nn._samples import Samples
 from linoss.scan import as_complex, as_pairs, diagonal_scan
 
-_VECTOR = 8  # modes that kernels move together
+_VECTOR = 8  # modes that kernels compute together
 
 
 class AbstractDiagonal(AbstractPlainMixer):
@@ -35,7 +36,7 @@ class AbstractDiagonal(AbstractPlainMixer):
     def step(
         self, samples: Samples, *, reverse: bool
     ) -> tuple[Complex[Array, "*samples m"], Complex[Array, "*samples m"]]:
-        """a and g: of all samples, or, where they were taken at irregular times, of each."""
+        """a and g: one pair for regular samples, one for each sample at irregular times."""
 
     @property
     def output_scale(self) -> float:
@@ -94,7 +95,7 @@ class AbstractDiagonal(AbstractPlainMixer):
         return y + u * align(self.feedthrough, u), after
 
     def recurrence(self) -> LinearRecurrence:
-        """A turn for each mode, whose real and imaginary part are z and y."""
+        """A rotation for each mode, with real and imaginary parts z and y."""
         factor, gain = self._regular_step()
         B, a, b = self._forces(gain), factor.real, factor.imag
         return LinearRecurrence(
@@ -113,15 +114,15 @@ class AbstractDiagonal(AbstractPlainMixer):
         """g B."""
         return as_pairs(as_complex(self.input_weight.T) * gain[None]).T
 
-    # ---- Native passes: on regular samples, with modes that fill vectors ----
+    # ---- Native passes: on regular samples, with modes padded to whole vectors ----
 
     def has_projections(self, *, irregular: bool, time_split: bool) -> bool:
-        """With a constant step."""
+        """True if the step is constant."""
         return not (irregular or time_split)
 
     @property
     def native_form(self) -> str:
-        """Real and imaginary parts."""
+        """Pairs of real and imaginary parts."""
         return PAIRS
 
     def projections(self) -> Projections:
@@ -131,27 +132,27 @@ class AbstractDiagonal(AbstractPlainMixer):
         return Projections(B, jnp.zeros(len(B), B.dtype), C, self.feedthrough)
 
     def step_rows(self, *, varying: bool) -> Float[Array, "rows pairs"]:
-        """Re a of both, and -Im a and Im a."""
+        """Re a for both parts, then -Im a and Im a."""
         factor, _ = self._regular_step()
         a, b = factor.real, factor.imag
         rows = jnp.stack([jnp.concatenate([a, a]), jnp.concatenate([-b, b])])
         return _filled(rows, axis=1)
 
     def native_state(self, state: Float[Array, "*batch pairs"]) -> Float[Array, "*batch filled 2"]:
-        """Beside zeros."""
+        """The padded state as y, with z = 0."""
         y = _filled(state, axis=-1)
         return jnp.stack([jnp.zeros_like(y), y], axis=-1)
 
     def with_native_state(
         self, state: Float[Array, "*batch pairs"], found: Float[Array, "*batch filled 2"]
     ) -> Float[Array, "*batch pairs"]:
-        """Without what fills vectors."""
+        """The state without padding."""
         m = self.input_weight.shape[0] // 2
         return jnp.concatenate([part[..., :m] for part in jnp.split(found[..., 1], 2, -1)], -1)
 
 
 def _filled(pairs: Array, *, axis: int) -> Array:
-    """Both halves with zeros behind them, to whole vectors."""
+    """Pad both halves with zeros to whole vectors."""
     widths = [(0, 0)] * pairs.ndim
     widths[axis] = (0, -(pairs.shape[axis] // 2) % _VECTOR)
     halves = jnp.split(pairs, 2, axis)
@@ -163,7 +164,7 @@ def held(
     timestep: Float[Array, "*modes"],
     intervals: Float[Array, "*batch time"] | None,
 ) -> tuple[Complex[Array, "..."], Complex[Array, "..."]]:
-    """a and g of x' = L x + u, held between samples: exp(L d h) and (exp(L d h) - 1) / L."""
+    """a and g of x' = L x + u, with zero-order hold: exp(L d h) and (exp(L d h) - 1) / L."""
     exponent = spectrum * timestep.astype(spectrum.dtype)
     if intervals is not None:
         h = intervals.reshape(*intervals.shape, *[1] * spectrum.ndim).astype(spectrum.dtype)

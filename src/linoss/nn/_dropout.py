@@ -1,7 +1,7 @@
-"""Dropout by a counter-based generator: a mask is a function of (key, position) alone.
+"""Dropout by a counter-based generator: a mask is a function of (key, position) only.
 
-Bits take a few integer operations an element, so that dropout costs one pass over the array, and
-the native kernels compute the same mask from the two words of the key.
+The random bits take a few integer operations for each element, so dropout is one pass over the
+array, and the native kernels compute the same mask from the two words of the key.
 """
 
 import math
@@ -16,12 +16,12 @@ from linoss.nn._split import WHOLE, Split
 
 
 def key_words(key: PRNGKeyArray) -> UInt32[Array, "2"]:
-    """Two random words, drawn by a key."""
+    """Two random words, drawn with a key."""
     return jax.random.bits(key, (2,), jnp.uint32)
 
 
 def random_bits(words: UInt32[Array, "2"], position: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
-    """32 random bits for each position: two rounds of shift and multiply, each after a key word.
+    """32 random bits for each position: two rounds of shift and multiply, each with a key word.
 
     Both rounds are bijective, so different positions have different bits.
     """
@@ -38,9 +38,9 @@ def dropout(
     words: UInt32[Array, "2"] | None,
     split: Split = WHOLE,
 ) -> Float[Array, "*batch time channel"]:
-    """Zero each element with probability `rate`, and scale the others to keep the mean.
+    """Zero each element with probability `rate`, and scale the others to preserve the mean.
 
-    Positions are counted through the whole batch, of which `x` may be this device's shard.
+    Positions are counted in the whole batch, of which `x` may be this device's shard.
     """
     if words is None or rate == 0:
         return x

@@ -27,9 +27,9 @@ def features(
     states: Any,
     words: UInt32[Array, "blocks 2"] | None,
 ) -> tuple[Features, Any, Norms]:
-    """Encoder and blocks: features, states after the samples, and norms.
+    """Encoder and blocks: features, states after the samples, and updated norms.
 
-    With `words`, which draw dropout, in training; there are no states then.
+    With `words`, the random bits of dropout, the model is in training mode and returns no states.
     """
     if blocks[0].is_fused(samples.values, samples):
         return _fused(encoder, blocks, samples, states, words)
@@ -43,7 +43,7 @@ def features(
 
     if words is not None:
         run = jax.checkpoint(run, prevent_cse=False)
-    stacked = (stack(arrays), states, words)  # alike: one block is compiled, in a loop
+    stacked = (stack(arrays), states, words)  # equal blocks: compile one, in a loop
     hidden, (states, norm) = jax.lax.scan(run, hidden, stacked)
     norms = tuple(
         block.norm if norm is None else jax.tree.map(lambda x, i=i: x[i], norm)
@@ -55,7 +55,7 @@ def features(
 def _fused(
     encoder: eqx.nn.Linear, blocks: Blocks, samples: Samples, states: Any, words: Array | None
 ) -> tuple[Features, Any, Norms]:
-    """The same by native passes, each of which computes the moments for the next norm."""
+    """`features` by native passes, each of which computes the moments for the next norm."""
     *batch, time, channels = samples.values.shape
     assert encoder.bias is not None
     hidden, moments = encode(
@@ -94,5 +94,5 @@ def _fused(
 
 
 def stack(trees: Any) -> Any:
-    """Trees of equal structure as one, with a first axis over them."""
+    """Stack trees of equal structure along a new first axis."""
     return jax.tree.map(lambda *x: jnp.stack(x), *trees)

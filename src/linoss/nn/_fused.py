@@ -1,12 +1,12 @@
-"""Encoder and whole blocks in native passes over tiles of time that stay in cache.
+"""Encoder and whole blocks as native passes over tiles of time that fit in the cache.
 
-The block of `_block.py` in plain JAX is the definition; the native one computes the same values and
-gradients, dropout included. For the backward pass it keeps the block's input, the oscillators'
-states at the start of each tile, and products for which there is memory (`_keep.py`); it recomputes
+The plain JAX block of `_block.py` is the reference; the native one computes the same values and
+gradients, including dropout. For the backward pass it stores the block's input, the oscillators'
+states at the start of each tile, and as many products as memory allows (`_keep.py`); it recomputes
 the rest. A pass also computes mean and variance of each channel of its output, for the norm of the
 next block.
 
-Each pass has a custom derivative, because it has a backward pass of its own in C++.
+Each pass has a custom derivative, because its backward pass is also in C++.
 """
 
 from functools import partial
@@ -30,29 +30,29 @@ from linoss.scan import OscillatorState, end_of_segments, scan_forces, state_bef
 
 
 class Form(NamedTuple):
-    """What a native pass is compiled with."""
+    """Static arguments of a native pass."""
 
     dropout: float = 0.0
     epsilon: float = 0.0
-    """Of a norm over channels, see `AbstractNorm.epsilon_over_channels`."""
+    """The epsilon of a norm over channels, see `AbstractNorm.epsilon_over_channels`."""
     scheme: str = ""
-    """By whose formulas steps vary, see `Scheme.native`; empty for a constant step."""
+    """The scheme of varying steps, see `Scheme.native`; empty for a constant step."""
     half: bool = False
-    """Whether products round to bfloat16 what they multiply."""
+    """Whether products round their factors to bfloat16."""
     keep: Kept = Kept.NONE
-    """What the forward pass keeps for the backward pass."""
+    """The products that the forward pass stores for the backward pass."""
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """As kernels take them."""
+        """The attributes of the kernel call."""
         return {"epsilon": np.float64(self.epsilon), "scheme": self.scheme, "half": self.half}
 
 
 class MixerWeights(NamedTuple):
-    """Norm and mixer of a native pass."""
+    """Weights of norm and mixer in a native pass."""
 
     mean: Float[Array, " hidden"]
-    """Of the norm; the shift of one over channels."""
+    """The mean of the norm; the shift of a norm over channels."""
     scale: Float[Array, " hidden"]
     input_weight: Float[Array, "m hidden"]
     bias: Float[Array, " m"]
@@ -63,20 +63,19 @@ class MixerWeights(NamedTuple):
 
 
 class GLUWeights(NamedTuple):
-    """The rest of a block."""
+    """Weights of the rest of a block."""
 
     weight: Float[Array, "2*hidden hidden"]
     bias: Float[Array, " 2*hidden"]
 
 
 class Visits(NamedTuple):
-    """The samples in the order in which oscillators visit them; an array is empty if it is not
-    needed."""
+    """The samples in the order in which oscillators visit them; unused arrays are empty."""
 
     mask: UInt8[Array, "_ _"]
     intervals: Float[Array, "_ _"]
     weights: Float[Array, "_ _"]
-    """Of forces."""
+    """Weights of forces."""
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -98,8 +97,8 @@ def fused_block(
     """The block's output, its final state, the output's mean over each sequence, and its mean and
     variance over all samples.
 
-    `words` are two words for each dropout, the index of the first sample, and the number of samples
-    from one sequence to the next. `extra`, which may be empty, is added before GELU.
+    `words` are two random words for each dropout, the index of the first sample, and the number of
+    samples from one sequence to the next. `extra`, which may be empty, is added before GELU.
     """
     form = form._replace(keep=Kept.NONE)
     return _run(form, u, mixer, glu, words, visits, extra, start)[:4]
@@ -137,7 +136,7 @@ def _forward(form: Form, *arguments: Any) -> tuple[Any, Any]:
 def _backward(form: Form, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     given, kept, record, moments = residuals
     u, mixer, glu, words, visits, extra = given
-    if isinstance(cotangents[0], SymbolicZero):  # only the means were used
+    if isinstance(cotangents[0], SymbolicZero):  # only the means have gradients
         cotangents = (jnp.zeros((0, 0, 0), jnp.float32), *cotangents[1:])
     d_out, d_final, d_means, d_moments = (
         jnp.zeros(d.shape, jnp.float32) if isinstance(d, SymbolicZero) else d for d in cotangents
@@ -220,7 +219,7 @@ def _encode_backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         (_shape(weight.shape), _shape(bias.shape)),
         *(*residuals, d_out, d_moments),
     )
-    # The gradient of u is seldom used; if it is not, the compiler removes these lines.
+    # The gradient of u is rarely used; if it is not, the compiler removes these lines.
     there = jnp.ones(u.shape[0], bool) if mask.size == 0 else mask > 0
     count = jnp.maximum(jnp.sum(there), 1).astype(u.dtype)
     share, slope = d_moments[:1] / count, 2 * d_moments[1:] / count
@@ -238,7 +237,8 @@ def start_of_shard(
     start: Float[Array, "batch m 2"],
     samples: Samples,
 ) -> Float[Array, "batch m 2"]:
-    """The state before this device's shard, if time is split; `start` is that before the whole."""
+    """The state before this device's shard, if time is split; `start` is the state before the
+    sequence."""
     time_axis = samples.split.time
     if time_axis is None:
         return start

@@ -1,7 +1,7 @@
-"""Heads: from features at every step to answers.
+"""Heads: from features at every step to outputs.
 
-A head answers once for a whole sequence (`__call__`), or at every step from the samples seen so far
-(`run`), with a state. The last running answer equals the whole one's.
+A head computes the output for a whole sequence (`__call__`), or one at every step from the samples
+so far (`run`), with a state. The last output of `run` equals that of `__call__`.
 """
 
 import abc
@@ -25,7 +25,7 @@ class Features(NamedTuple):
 
     values: Float[Array, "*batch time hidden"]
     means: Float[Array, "*batch hidden"] | None = None
-    """Their means over this device's present samples, if a native pass has computed them."""
+    """Their means over this device's present samples, if a native pass computed them."""
 
 
 def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
@@ -36,31 +36,31 @@ def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, 
 
 
 class Ahead(NamedTuple):
-    """What is known of the steps ahead of a forecast."""
+    """Inputs for the steps of the forecast horizon."""
 
     values: Float[Array, "*batch horizon in"] | None = None
-    """Those known in advance; zeros if None."""
+    """Values known in advance; zeros if None."""
     intervals: Float[Array, "*batch horizon"] | None = None
-    """Where samples have intervals; ones if None."""
+    """Their intervals, if samples have intervals; ones if None."""
 
 
 class OnAStream(NamedTuple):
-    """The parts of a head that answers after each sample."""
+    """The parts of a head for streaming."""
 
     decoder: eqx.nn.Linear
     pooling: str
-    """Before the decoder; empty if it reads the last features as they are."""
+    """Pooling before the decoder; empty if the decoder reads the last features directly."""
     squash: bool
-    """Whether a tanh comes after it."""
+    """Whether a tanh follows the decoder."""
 
 
 class AbstractHead(eqx.Module):
-    """Maps the features of the last block to answers."""
+    """Maps the features of the last block to outputs."""
 
     @property
     @abc.abstractmethod
     def answers_along_time(self) -> bool:
-        """Whether answers have a time axis that is split over devices as samples are."""
+        """Whether outputs have a time axis that is split over devices like that of samples."""
 
     @property
     @abc.abstractmethod
@@ -70,18 +70,19 @@ class AbstractHead(eqx.Module):
     @property
     @abc.abstractmethod
     def on_a_stream(self) -> "OnAStream":
-        """What `run` does, as native streams know it."""
+        """The parts that native streams need to compute `run`."""
 
     @abc.abstractmethod
     def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
         """The samples of this device that the model reads, with missing ones masked.
 
-        A head that forecasts is given whole sequences on each device, and adds the steps ahead.
+        A forecasting head receives whole sequences on each device, and appends the forecast
+        horizon.
         """
 
     @abc.abstractmethod
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "..."]:
-        """The answers for whole sequences."""
+        """The outputs for whole sequences."""
 
     @abc.abstractmethod
     def init_state(self, batch_shape: tuple[int, ...]) -> Any:
@@ -91,11 +92,11 @@ class AbstractHead(eqx.Module):
     def run(
         self, features: Features, samples: Samples, state: Any
     ) -> tuple[Float[Array, "*batch time out"], Any]:
-        """The answer at each step of a piece, and the state after it."""
+        """The output at each step of a piece, and the state after it."""
 
 
 class PooledHead(AbstractHead):
-    """One answer a sequence, from features that are pooled over time: classes, or numbers."""
+    """One output for each sequence, from features pooled over time."""
 
     decoder: eqx.nn.Linear
     poolings: tuple[AbstractPooling, ...]
@@ -107,12 +108,12 @@ class PooledHead(AbstractHead):
 
     @property
     def answers_along_time(self) -> bool:
-        """One answer a sequence."""
+        """False: there is one output for each sequence."""
         return False
 
     @property
     def horizon(self) -> None:
-        """It does not forecast."""
+        """None: the head does not forecast."""
         return None
 
     @property
@@ -125,7 +126,7 @@ class PooledHead(AbstractHead):
         return samples.joined()
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch out"]:
-        """The answer for each sequence."""
+        """The output for each sequence."""
         found = [pool.whole(features.values, features.means, samples) for pool in self.poolings]
         return affine(self.decoder, jnp.concatenate(found, axis=-1))
 
@@ -138,7 +139,7 @@ class PooledHead(AbstractHead):
     def run(
         self, features: Features, samples: Samples, state: tuple[Any, ...]
     ) -> tuple[Float[Array, "*batch time out"], tuple[Any, ...]]:
-        """The answer after each step."""
+        """The output after each step."""
         values = features.values
         present = jnp.ones(values.shape[:-1], bool) if samples.mask is None else samples.mask
         pairs = zip(self.poolings, state, strict=True)
@@ -149,7 +150,7 @@ class PooledHead(AbstractHead):
 
 
 class StepHead(AbstractHead):
-    """An answer at every k-th step, with or without a final tanh."""
+    """An output at every k-th step, with or without a final tanh."""
 
     decoder: eqx.nn.Linear
     every: int = eqx.field(static=True)
@@ -163,12 +164,12 @@ class StepHead(AbstractHead):
 
     @property
     def answers_along_time(self) -> bool:
-        """An answer at every k-th step."""
+        """True: there is an output at every k-th step."""
         return True
 
     @property
     def horizon(self) -> None:
-        """It does not forecast."""
+        """None: the head does not forecast."""
         return None
 
     @property
@@ -181,7 +182,7 @@ class StepHead(AbstractHead):
         return samples.joined()
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch answers out"]:
-        """The answers at steps k, 2k, 3k, ... of the sequence."""
+        """The outputs at steps k, 2k, 3k, ... of the sequence."""
         return self._decode(features.values[..., self.every - 1 :: self.every, :])
 
     def init_state(self, batch_shape: tuple[int, ...]) -> None:
@@ -190,7 +191,7 @@ class StepHead(AbstractHead):
     def run(
         self, features: Features, samples: Samples, state: None
     ) -> tuple[Float[Array, "*batch time out"], None]:
-        """The answer at each step, whether it is a k-th one or not."""
+        """The output at each step, not only at every k-th."""
         return self._decode(features.values), None
 
     def _decode(self, features: Array) -> Array:
@@ -199,7 +200,7 @@ class StepHead(AbstractHead):
 
 
 class ForecastHead(AbstractHead):
-    """An answer for each of the `horizon` steps after a sequence, which have no values."""
+    """An output for each of the `horizon` steps after a sequence."""
 
     decoder: eqx.nn.Linear
     steps_ahead: int = eqx.field(static=True)
@@ -210,7 +211,7 @@ class ForecastHead(AbstractHead):
 
     @property
     def answers_along_time(self) -> bool:
-        """The steps ahead are on all devices."""
+        """False: the forecast horizon is on all devices."""
         return False
 
     @property
@@ -224,7 +225,7 @@ class ForecastHead(AbstractHead):
         return OnAStream(self.decoder, "", False)
 
     def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
-        """The samples with the steps ahead after each sequence's last one: `ahead`, or zeros."""
+        """The samples with the forecast horizon, `ahead` or zeros, appended to each sequence."""
         *batch, time, channels = samples.values.shape
         future, after = ahead.values, ahead.intervals
         if future is None:
@@ -251,7 +252,7 @@ class ForecastHead(AbstractHead):
         return whole.joined().shard(samples.split)
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch horizon out"]:
-        """The forecasts, from the features of an extended sequence."""
+        """The forecasts, from the features of the extended sequences."""
         values, split, lengths = features.values, samples.split, samples.lengths
         if lengths is None and split.time is None:
             return affine(self.decoder, values[..., -self.horizon :, :])
@@ -270,5 +271,5 @@ class ForecastHead(AbstractHead):
     def run(
         self, features: Features, samples: Samples, state: None
     ) -> tuple[Float[Array, "*batch time out"], None]:
-        """The decoder's answer at each step; forecasts are those at steps without input."""
+        """The decoder's output at each step; those at steps without input are forecasts."""
         return affine(self.decoder, features.values), None

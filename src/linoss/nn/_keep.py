@@ -1,7 +1,7 @@
-"""Which products a native forward pass keeps for the backward pass, in the memory it may use.
+"""Selection of the products that a native forward pass stores for the backward pass.
 
-What is not kept is computed again, with the same bits. To keep a number costs, by estimate, as much
-as 50 multiplications: it is written to memory that is new in each update, and read once.
+Products that are not stored are recomputed, with identical bits. Storing a number costs an
+estimated 50 multiplications: it is written to memory that is new in each update, and read once.
 """
 
 from enum import IntFlag
@@ -9,11 +9,11 @@ from enum import IntFlag
 from linoss._kernels import padded
 from linoss._settings import PrecisionName
 
-_LEAST = {"float32": 64, "bfloat16": 128}  # multiplications that a number must save
+_LEAST = {"float32": 64, "bfloat16": 128}  # multiplications that a number saves
 
 
 class Kept(IntFlag):
-    """Products of a block; `native/block.h` has the same numbers."""
+    """Products of a block; `native/block.h` has the same values."""
 
     NONE = 0
     FORCES = 1
@@ -21,10 +21,10 @@ class Kept(IntFlag):
     OUTPUTS = 2
     """C y, with D x if D is a matrix."""
     GATES = 4
-    """Those of the GLU."""
+    """The products of the GLU."""
 
     def width(self, hidden: int, pairs: int) -> int:
-        """Numbers that are kept of a sample."""
+        """Stored numbers for each sample."""
         H, P = padded(hidden), padded(pairs)
         widths = {Kept.FORCES: P, Kept.OUTPUTS: H, Kept.GATES: 2 * H}
         return sum(width for product, width in widths.items() if product in self)
@@ -33,8 +33,8 @@ class Kept(IntFlag):
 def kept_products(
     memory: int, *, samples: int, hidden: int, pairs: int, blocks: int, precision: PrecisionName
 ) -> list[Kept]:
-    """For each block what it keeps, all blocks together in at most `memory` bytes: first what saves
-    most multiplications a number."""
+    """The products that each block stores, at most `memory` bytes in total: first those that save
+    the most multiplications for each stored number."""
     depths = {Kept.OUTPUTS: pairs, Kept.FORCES: hidden, Kept.GATES: hidden}
     chosen = [Kept.NONE] * blocks
     for product, depth in sorted(depths.items(), key=lambda item: -item[1]):

@@ -56,9 +56,10 @@ class LinOSSLayer(AbstractMixer):
 
         - `hidden_size`: number of channels in and out.
         - `state_size`: number of oscillators; a complex one counts once.
-        - `complex_projections`: complex B and C, as in the published runs, or real, as in the text.
+        - `complex_projections`: use complex B and C, as in the published runs, instead of real
+          ones, as in the text.
         - `feedthrough`: D as a `"vector"`, `"dense"`, or `"none"`.
-        - `bias`: with the constant force b.
+        - `bias`: add the constant force b.
         - other options: see [`linoss.Oscillators`][].
         """
         check_value("hidden_size", hidden_size, HiddenSize)
@@ -94,7 +95,8 @@ class LinOSSLayer(AbstractMixer):
         """x = C y + D u for a whole sequence, and the state after it.
 
         For `mask`, `reverse` and `engine` see [`linoss.oscillator_scan`][]. `intervals`, for
-        irregular sampling, is the time since the previous sample in units of the regular one.
+        irregular sampling, is the time since the previous sample in units of the regular sampling
+        interval.
         """
         options = {"mask": mask, "intervals": intervals, "engine": engine}
         samples = Samples.checked(u, self.hidden_size, **options)
@@ -139,22 +141,22 @@ class LinOSSLayer(AbstractMixer):
         return self.input_weight.shape[0] // self.oscillators.state_size
 
     def has_projections(self, *, irregular: bool, time_split: bool) -> bool:
-        """With all settings."""
+        """True for all settings."""
         return True
 
     @property
     def native_form(self) -> str:
-        """Oscillators."""
+        """Empty: the form of oscillators."""
         return ""
 
     @property
     def native_scheme(self) -> str | None:
-        """That of the oscillators."""
+        """The native scheme of the oscillators."""
         return self.oscillators.native_scheme
 
     @property
     def weighs_forces(self) -> bool:
-        """If the scheme does."""
+        """Whether the scheme has weights of forces."""
         return self.oscillators.weigh is not None
 
     def projections(self) -> Projections:
@@ -174,7 +176,7 @@ class LinOSSLayer(AbstractMixer):
         return LinearRecurrence(rows[:4], rows[4:], *self.projections(), first)
 
     def step_rows(self, *, varying: bool) -> Float[Array, "rows pairs"]:
-        """M and F of each oscillator, or what they follow from."""
+        """M and F of each oscillator, or the parameters that determine them."""
         intervals = jnp.ones(1, self.input_weight.dtype) if varying else None
         transition = self.oscillators.transition(intervals, self._copies)
         if isinstance(transition, Transition):
@@ -185,7 +187,7 @@ class LinOSSLayer(AbstractMixer):
     def weights(
         self, samples: Samples, state: OscillatorState, *, reverse: bool
     ) -> tuple[Float[Array, "sequences time"], OscillatorState]:
-        """Those of schemes whose forces act on both sides of a sample."""
+        """Weights of forces, for schemes whose forces act on both sides of a sample."""
         weigh = self.oscillators.weigh
         if weigh is None:
             return jnp.zeros((0, 0), jnp.float32), state
@@ -202,7 +204,7 @@ class LinOSSLayer(AbstractMixer):
     def with_native_state(
         self, state: OscillatorState, found: Float[Array, "*batch pairs 2"]
     ) -> OscillatorState:
-        """With the last interval."""
+        """The state with the last interval."""
         return OscillatorState(found, state.interval)
 
 

@@ -4,9 +4,9 @@ With u_n the features at sample n, elementwise in m complex modes:
 
     x_n = a x_{n-1} + g (B u_n),    y_n = Re(C x_n) + D u_n,    a = exp(-exp(nu) + i exp(theta)).
 
-The modulus of a is below 1 for all nu. At the start, a is uniform in area on the unit disc, and
-g = sqrt(1 - |a|^2) gives each mode unit variance under white noise; log g is then learned. (Orvieto
-and others, Resurrecting Recurrent Neural Networks for Long Sequences, 2023.)
+The modulus of a is below 1 for all nu. Initially a is uniform in area on the unit disc, and g =
+sqrt(1 - |a|^2), which gives each mode unit variance for white noise; log g is learned. (Orvieto and
+others, Resurrecting Recurrent Neural Networks for Long Sequences, 2023.)
 """
 
 import equinox as eqx

@@ -25,7 +25,7 @@ from linoss.nn._samples import Samples
 
 
 class MambaState(eqx.Module):
-    """What a layer carries from piece to piece."""
+    """The state of a layer between two pieces of a sequence."""
 
     recent: Float[Array, "*batch recent channels"]
     """The last inputs of the convolution."""
@@ -66,8 +66,8 @@ class MambaLayer(AbstractPlainMixer):
 
         - `hidden_size`: number of channels in and out.
         - `state_size`: number of states of each inner channel.
-        - `conv_size`: number of samples that the convolution reads.
-        - `expansion`: inner channels for each channel.
+        - `conv_size`: kernel size of the convolution.
+        - `expansion`: number of inner channels for each channel.
         """
         check_value("hidden_size", hidden_size, settings.HiddenSize)
         check_value("state_size", state_size, settings.StateSize)
@@ -102,8 +102,8 @@ class MambaLayer(AbstractPlainMixer):
     ) -> tuple[Float[Array, "*batch time hidden"], MambaState]:
         """The features after mixing, and the state after the last sample.
 
-        Samples that are missing are no part of the convolution's window: present ones are moved
-        together first, and the outputs back to their places.
+        Missing samples are excluded from the convolution's window: present samples are moved to the
+        front first, and the outputs back to their positions.
         """
         refuse_split_time(samples, "mamba")
         refuse_intervals(samples, "mamba")
@@ -123,7 +123,7 @@ class MambaLayer(AbstractPlainMixer):
     def _run(
         self, u: Array, mask: Bool[Array, "*batch time"] | None, state: MambaState, engine: str
     ) -> tuple[Array, MambaState]:
-        """With the samples that are present in front; how many, the mask says."""
+        """`mix` with the present samples at the front; the mask gives their number."""
         time = u.shape[-2]
         x, gate = jnp.split(u @ self.input_weight.T, 2, axis=-1)
         known = jnp.concatenate([state.recent, x], axis=-2)
@@ -142,7 +142,7 @@ class MambaLayer(AbstractPlainMixer):
 
 
 def _last(known: Array, number: int, count: Int[Array, "*batch"] | None) -> Array:
-    """The inputs of the convolution before the next sample, where `count` came in."""
+    """The last inputs of the convolution, after `count` present samples."""
     if count is None:
         return known[..., known.shape[-2] - number :, :]
     index = count[..., None] + steps(*count.shape, number)

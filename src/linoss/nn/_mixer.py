@@ -14,12 +14,12 @@ from jaxtyping import Float
 from linoss.nn._samples import Samples
 
 PAIRS = "pairs"
-"""The form of native passes for states that are no oscillators but pairs: each has a force of its
-own and is read, and the partners of the first half of them are the second half."""
+"""The native form of mixers with pairs of states instead of oscillators. Each state has its own
+force and output; the partner of a state in the first half is in the second half."""
 
 
 class Projections(NamedTuple):
-    """The weights of x_n = M x_{n-1} + F w_n (B u_n + b), y_n = C x_n + D u_n, beside its step."""
+    """B, b, C and D of x_n = M x_{n-1} + F w_n (B u_n + b), y_n = C x_n + D u_n."""
 
     input_weight: Float[Array, "m hidden"]
     bias: Float[Array, " m"]
@@ -44,7 +44,7 @@ class LinearRecurrence(NamedTuple):
     output_weight: Float[Array, "hidden read"]
     feedthrough: Float[Array, " hidden"] | Float[Array, "hidden hidden"]
     first_weight: float = 1.0
-    """What the force of the first sample is multiplied by."""
+    """The weight of the first sample's force."""
 
 
 class AbstractMixer(eqx.Module):
@@ -57,7 +57,7 @@ class AbstractMixer(eqx.Module):
 
     @abc.abstractmethod
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> Any:
-        """The state before the first sample."""
+        """The initial state."""
 
     @abc.abstractmethod
     def mix(
@@ -65,31 +65,32 @@ class AbstractMixer(eqx.Module):
     ) -> tuple[Float[Array, "*batch time hidden"], Any]:
         """The features after mixing, and the state after the last sample.
 
-        `state` is the state before the first sample; None stands for `init_state`. With `reverse`,
+        `state` is the state before the first sample; None means `init_state`. With `reverse`,
         run from the last sample to the first.
         """
 
     @abc.abstractmethod
     def recurrence(self) -> LinearRecurrence | None:
-        """The mixer as a linear recurrence; None if it is none."""
+        """The mixer as a linear recurrence; None if it is not one."""
 
     @abc.abstractmethod
     def has_projections(self, *, irregular: bool, time_split: bool) -> bool:
-        """Whether the mixer has the form of `Projections`, with a step that is constant on regular
-        samples; native passes over whole blocks need that form, and what follows here. `irregular`
-        is whether samples have intervals, `time_split` whether time is split over devices.
+        """Whether the mixer has the form of `Projections`, with a constant step on regular samples.
+
+        Native passes over whole blocks need this form and the following members. `irregular` is
+        whether samples have intervals, `time_split` whether time is split over devices.
         """
 
     @property
     @abc.abstractmethod
     def native_form(self) -> str:
-        """What states are on regular samples: empty for oscillators, or `PAIRS`."""
+        """The form of the states on regular samples: empty for oscillators, or `PAIRS`."""
 
     @property
     @abc.abstractmethod
     def native_scheme(self) -> str | None:
-        """The formulas in `native/schemes.h` by which steps vary with the interval; None if there
-        are none."""
+        """The name of the formulas for varying steps in `native/schemes.h`; None if there are
+        none."""
 
     @abc.abstractmethod
     def projections(self) -> Projections:
@@ -97,9 +98,9 @@ class AbstractMixer(eqx.Module):
 
     @abc.abstractmethod
     def step_rows(self, *, varying: bool) -> Float[Array, "rows m"]:
-        """What native passes compute steps from: rows zz, zy, yz, yy, fz, fy of M and F; for steps
-        that vary, rows A, timestep, G and the longest step; for `PAIRS`, what a state and what its
-        partner is multiplied by."""
+        """Rows from which native passes compute steps: zz, zy, yz, yy, fz, fy of M and F; for
+        varying steps, A, timestep, G and the longest step; for `PAIRS`, the factors of a state and
+        of its partner."""
 
     @property
     @abc.abstractmethod
@@ -110,69 +111,69 @@ class AbstractMixer(eqx.Module):
     def weights(
         self, samples: Samples, state: Any, *, reverse: bool
     ) -> tuple[Float[Array, "sequences time"], Any]:
-        """w, in the order in which samples are visited, or an empty array if all are 1; and the
-        state with all that is carried from piece to piece but the oscillators."""
+        """w in the order in which samples are visited, or an empty array if all weights are 1; and
+        the state to carry on, without the oscillators."""
 
     @abc.abstractmethod
     def native_state(self, state: Any) -> Float[Array, "*batch m 2"]:
-        """The state as native passes take it: z and y of oscillators; of pairs, each is a y."""
+        """The state for native passes: z and y of oscillators; for pairs, each state is a y."""
 
     @abc.abstractmethod
     def with_native_state(self, state: Any, found: Float[Array, "*batch m 2"]) -> Any:
-        """The state with what a native pass found."""
+        """The state with the result of a native pass."""
 
 
 class AbstractPlainMixer(AbstractMixer):
-    """A mixer that runs beside native passes: these begin after it, with GELU."""
+    """A mixer without a native form: native passes begin after it, with GELU."""
 
     def recurrence(self) -> LinearRecurrence | None:
-        """It has another form."""
+        """None: the mixer is not a linear recurrence."""
         return None
 
     def has_projections(self, *, irregular: bool, time_split: bool) -> bool:
-        """It has another form."""
+        """False: the mixer has another form."""
         return False
 
     @property
     def native_form(self) -> str:
-        """There is none."""
+        """Empty: there is no native form."""
         return ""
 
     @property
     def native_scheme(self) -> str | None:
-        """There is none."""
+        """None: native passes do not run it."""
         return None
 
     @property
     def weighs_forces(self) -> bool:
-        """There are no forces to weigh."""
+        """False: it has no forces."""
         return False
 
     def projections(self) -> Projections:
-        """There are none."""
+        """Raises, because there are none."""
         raise NotImplementedError(f"{type(self).__name__} has no projections")
 
     def step_rows(self, *, varying: bool) -> Float[Array, "rows m"]:
-        """There are none."""
+        """Raises, because there are none."""
         raise NotImplementedError(f"{type(self).__name__} has no step")
 
     def weights(
         self, samples: Samples, state: Any, *, reverse: bool
     ) -> tuple[Float[Array, "sequences time"], Any]:
-        """None but 1."""
+        """Empty: all weights are 1."""
         return jnp.zeros((0, 0), jnp.float32), state
 
     def native_state(self, state: Any) -> Float[Array, "*batch m 2"]:
-        """There is none."""
+        """Raises, because there is none."""
         raise NotImplementedError(f"{type(self).__name__} has no native state")
 
     def with_native_state(self, state: Any, found: Float[Array, "*batch m 2"]) -> Any:
-        """There is none."""
+        """Raises, because there is none."""
         raise NotImplementedError(f"{type(self).__name__} has no native state")
 
 
 def refuse_intervals(samples: Samples, name: str) -> None:
-    """Raise for irregular sampling, which a mixer in discrete time has no meaning for."""
+    """Raise for irregular sampling, which a mixer in discrete time does not support."""
     if samples.intervals is not None:
         raise ValueError(
             f"intervals were given, but mixer {name!r} counts samples and knows no time; use one "
@@ -181,7 +182,7 @@ def refuse_intervals(samples: Samples, name: str) -> None:
 
 
 def refuse_split_time(samples: Samples, name: str) -> None:
-    """Raise if devices share sequences, whose shards a mixer cannot join."""
+    """Raise if time is split over devices."""
     if samples.split.time is not None:
         raise ValueError(
             f"time is split over devices, which mixer {name!r} cannot do; split the batch alone"

@@ -1,4 +1,4 @@
-"""The mixers by name, and the settings that each has."""
+"""The mixers by name, and the settings of each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MixerKind:
-    """How a mixer is made of a model's settings."""
+    """How to make a mixer from the settings of a model."""
 
     layer: Callable[..., Any]
-    """(hidden_size, key, **arguments) -> mixer; equations take in_size, too."""
+    """(hidden_size, key, **arguments) -> mixer; CDEs also take in_size."""
     settings: Mapping[str, str]
-    """Its own settings of `LinOSSConfig`, and the arguments of `layer` that they are."""
+    """Its settings in `LinOSSConfig`, with the corresponding arguments of `layer`."""
     irregular: bool = True
-    """Whether it has a meaning for irregular times."""
+    """Whether it supports irregular times."""
     backward: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of a second one that reads backwards, where they differ."""
+    """Arguments that differ for a second mixer that reads backwards."""
     follows: bool = False
-    """Whether it is a differential equation that follows the samples, in place of blocks."""
+    """Whether it is a CDE, in place of blocks."""
     check: Callable[["LinOSSConfig"], None] | None = None
-    """Raises for settings that do not go together."""
+    """Raises for inconsistent settings."""
 
     def make(self, config: "LinOSSConfig", *, key: PRNGKeyArray, **changes: Any) -> Any:
-        """The mixer of a model's block, or what takes the place of blocks."""
+        """Make the mixer of a block, or the CDE in place of blocks."""
         own = {name: getattr(config, setting) for setting, name in self.settings.items()}
         sizes = {"in_size": config.in_size} if self.follows else {}
         return self.layer(config.hidden_size, key=key, **{**own, **sizes, **changes})
 
     @property
     def foreign(self) -> frozenset[str]:
-        """Settings that only other mixers have."""
+        """The settings that only other mixers have."""
         known = {name for kind in MIXERS.values() for name in kind.settings}
         return frozenset(known | ({*_OF_BLOCKS} if self.follows else set())) - {*self.settings}
 
@@ -88,12 +88,12 @@ MIXERS: dict[MixerName, MixerKind] = {
     "nrde": MixerKind(NeuralRDE, _own(*_FIELD, *_WINDOWS), irregular=False, follows=True),
     "log-ncde": MixerKind(LogNeuralCDE, _own(*_FIELD, *_WINDOWS), irregular=False, follows=True),
 }
-"""All mixers, by the name that settings have for them."""
+"""All mixers, by name."""
 
 
 def check_mixer(config: "LinOSSConfig", settings: Mapping[str, Declared]) -> None:
-    """Raise if a setting of another mixer was changed, which this one would ignore, or if its own
-    do not go together."""
+    """Raise if a setting that only other mixers have was changed, or if the mixer's own settings
+    are inconsistent."""
     kind = MIXERS[config.mixer]
     for name in sorted(kind.foreign):
         value = getattr(config, name)

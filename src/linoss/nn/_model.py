@@ -74,25 +74,27 @@ class LinOSS(eqx.Module):
         engine: str = "auto",
         mesh: Mesh | None = None,
     ) -> Float[Array, "..."]:
-        """The model's answers for whole sequences.
+        """The outputs for whole sequences.
 
         **Arguments:**
 
         - `u`: `(..., time, in_size)`. NaN in a present sample gives NaN.
         - `lengths`: number of samples of each sequence; the rest is padding. A padded batch gives
-          the same answers as its sequences one by one.
-        - `mask`: `(..., time)`, False where a sample is missing: states move on without force, or
-          stand still, as `gaps` of the settings has it.
+          the same outputs as the unpadded sequences.
+        - `mask`: `(..., time)`, False where a sample is missing: states advance without forcing or
+          keep their value, depending on the setting `gaps`.
         - `intervals`: `(..., time)`, for irregular sampling: the time since the previous sample in
-          units of the regular one.
-        - `future`: forecasting: `(..., horizon, in_size)`, the values known in advance, 0 for the
+          units of the regular sampling interval.
+        - `future`: for forecasting, `(..., horizon, in_size)`: values known in advance, 0 for the
           others; zeros by default.
-        - `future_intervals`: forecasting with `intervals`: those of the steps ahead; 1 by default.
+        - `future_intervals`: for forecasting with `intervals`, those of the forecast horizon; 1 by
+          default.
         - `engine`: see [`linoss.oscillator_scan`][].
         - `mesh`: devices to run on, with an axis `"batch"`, an axis `"time"`, or both, along which
-          sequences and their steps are split in equal parts; `u` is then `(batch, time, in_size)`.
+          the batch and the steps of sequences are split into equal parts; `u` is then `(batch,
+          time, in_size)`.
 
-        **Returns:** `(..., out_size)`, or `(..., answers, out_size)` for answers at every k-th step
+        **Returns:** `(..., out_size)`, or `(..., outputs, out_size)` for outputs at every k-th step
         and for forecasts. Classification gives logits.
         """
         known = (future, future_intervals)
@@ -113,12 +115,12 @@ class LinOSS(eqx.Module):
         mesh: Mesh | None = None,
         memory: int = 0,
     ) -> tuple[Float[Array, "..."], Norms]:
-        """The answers in training, and the norms with their new statistics.
+        """The outputs in training mode, and the norms with updated statistics.
 
-        Dropout is drawn by `key`; the other arguments are those of a call. Pass the norms to
+        `key` draws dropout; the other arguments are those of a call. Pass the norms to
         [`with_norms`][] after the update. The backward pass recomputes each block from its input,
-        so that only the inputs of blocks are kept; native passes keep `memory` bytes more, at most,
-        of what would take longest.
+        so that only the inputs of blocks are stored; native passes store at most `memory` bytes
+        more, of the most expensive products.
         """
         _checks.random_key("key", key)
         check_value("memory", memory, Memory)
@@ -159,10 +161,10 @@ class LinOSS(eqx.Module):
         intervals: Float[AnyArray, "*batch time"] | None = None,
         engine: str = "auto",
     ) -> tuple[Float[Array, "*batch time out"], ModelState]:
-        """The answer after each sample of a piece of a sequence, and the state after the piece.
+        """The output after each sample of a piece of a sequence, and the state after the piece.
 
-        Piece by piece gives the same answers as the whole sequence. The answer at a step is the one
-        that the model gives if the sequence ends there; with `every` and in forecasting, it is the
+        Processing a sequence in pieces gives the same outputs as processing it whole. The output at
+        a step is the one for a sequence that ends there; with `every` and in forecasting, it is the
         decoder's output at that step.
 
         ```python
@@ -198,7 +200,7 @@ class LinOSS(eqx.Module):
         *,
         interval: Float[AnyArray, "*batch"] | float | None = None,
     ) -> tuple[Float[Array, "*batch out"], ModelState]:
-        """The answer after one more sample, and the state after it.
+        """The output after one more sample, and the state after it.
 
         For a stream of single samples, [`linoss.Stream`][] is faster.
 
@@ -294,7 +296,7 @@ def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, Abst
 
 _QUICKLY: Any = {"compiler_options": {"xla_backend_optimization_level": 0}}
 _make_parts_at_once = eqx.filter_jit(_make_parts, **_QUICKLY)
-"""By one program, which is compiled quickly rather than well: it runs once."""
+"""`_make_parts` as one program, compiled with little optimisation because it runs once."""
 
 
 def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
@@ -349,11 +351,11 @@ def _answer(
     key: PRNGKeyArray | None,
     mesh: Mesh | None,
 ) -> tuple[Array, Norms]:
-    """Answers for whole sequences, and norms; with a key, in training."""
+    """Outputs for whole sequences, and norms; with a key, in training mode."""
     arrays, static = eqx.partition(model, eqx.is_array)
 
     def answer(arrays: Any, words: Any, samples: Samples, ahead: Ahead) -> tuple[Array, Norms]:
-        """For all sequences, or a device's shard of them."""
+        """The outputs for all sequences, or for a device's shard of them."""
         model: LinOSS = eqx.combine(arrays, static)
         samples = model.head.prepare(samples, ahead)
         if MIXERS[model.config.mixer].follows:
@@ -377,12 +379,12 @@ def _answer(
         mesh=mesh,
         in_specs=(P(), P(), shards, split.sequences),
         out_specs=(answers, P()),
-        check_vma=False,  # native kernels do not declare what varies over devices
+        check_vma=False,  # native kernels do not declare which values vary over devices
     )(*arguments)
 
 
 def run_piece(model: LinOSS, state: ModelState, samples: Samples) -> tuple[Array, ModelState]:
-    """Answers at every step of a piece of a sequence, and the state after it."""
+    """Outputs at every step of a piece of a sequence, and the state after it."""
     samples = samples.joined()
     found, states, _ = features(model.encoder, model.blocks, samples, state.blocks, None)
     answers, head = model.head.run(found, samples, state.head)

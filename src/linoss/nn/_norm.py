@@ -20,13 +20,13 @@ Hidden = Float[Array, "*batch time hidden"]
 
 
 class AbstractNorm(eqx.Module):
-    """Normalises features `(..., time, hidden)`, and may learn statistics in training."""
+    """Normalises features `(..., time, hidden)`, and may update statistics in training."""
 
     @property
     @abc.abstractmethod
     def epsilon_over_channels(self) -> float:
-        """What a norm over the channels of each sample adds to their variance; 0 for one that is
-        (x - mean) * scale, with one mean and one scale for each channel.
+        """The epsilon of a norm over the channels of each sample; 0 for a norm (x - mean) * scale
+        with one mean and scale for each channel.
         """
 
     @abc.abstractmethod
@@ -38,9 +38,9 @@ class AbstractNorm(eqx.Module):
         training: bool,
         moments: Float[Array, "2 hidden"] | None = None,
     ) -> tuple[Hidden, "AbstractNorm"]:
-        """The normalised features, and the norm with its statistics after them.
+        """The normalised features, and the norm with updated statistics.
 
-        `moments` are mean and variance of this device's features, if they are known.
+        `moments` are mean and variance of this device's features, if they are already computed.
         """
 
     @abc.abstractmethod
@@ -52,10 +52,10 @@ class AbstractNorm(eqx.Module):
         training: bool,
         moments: Float[Array, "2 hidden"] | None = None,
     ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "AbstractNorm"]:
-        """Mean and scale of each channel, and the norm with its statistics after these features.
+        """Mean and scale of each channel, and the norm with updated statistics.
 
         For a norm over channels, its shift and scale. `moments` are mean and variance of this
-        device's features, if they are known.
+        device's features, if they are already computed.
         """
 
     @abc.abstractmethod
@@ -64,17 +64,17 @@ class AbstractNorm(eqx.Module):
 
 
 class NoNorm(AbstractNorm):
-    """Leaves features as they are."""
+    """The identity."""
 
     @property
     def epsilon_over_channels(self) -> float:
-        """With mean 0 and scale 1."""
+        """0: mean 0 and scale 1."""
         return 0.0
 
     def __call__(
         self, x: Hidden, samples: Samples, *, training: bool, moments: Any = None
     ) -> tuple[Hidden, "NoNorm"]:
-        """The features themselves."""
+        """The unchanged features."""
         return x, self
 
     def mean_and_scale(
@@ -84,12 +84,12 @@ class NoNorm(AbstractNorm):
         return jnp.zeros(x.shape[-1], x.dtype), jnp.ones(x.shape[-1], x.dtype), self
 
     def trainable(self) -> "NoNorm":
-        """There is nothing to train."""
+        """Nothing is trained."""
         return self
 
 
 class LayerNorm(AbstractNorm):
-    """Each sample by its own mean and deviation over channels, with learned scale and shift."""
+    """Normalises each sample over channels, with learned scale and shift."""
 
     scale: Float[Array, " hidden"]
     shift: Float[Array, " hidden"]
@@ -99,13 +99,13 @@ class LayerNorm(AbstractNorm):
 
     @property
     def epsilon_over_channels(self) -> float:
-        """Each sample has its own mean and deviation."""
+        """The epsilon added to the variance."""
         return _EPSILON
 
     def __call__(
         self, x: Hidden, samples: Samples, *, training: bool, moments: Any = None
     ) -> tuple[Hidden, "LayerNorm"]:
-        """The normalised features, and the norm unchanged."""
+        """The normalised features, and the unchanged norm."""
         mean = jnp.mean(x, axis=-1, keepdims=True)
         variance = jnp.var(x, axis=-1, keepdims=True)
         normal = (x - mean) / jnp.sqrt(variance + _EPSILON)
@@ -123,12 +123,12 @@ class LayerNorm(AbstractNorm):
 
 
 class BatchNorm(AbstractNorm):
-    """Each channel by its mean and deviation over batch and time, without scale and shift.
+    """Normalises each channel over batch and time, without learned scale and shift.
 
-    Evaluation uses running statistics r, which the first batch sets and each later one updates.
-    Training normalises with the batch's own statistics (`"batch"`; r <- 0.9 r + 0.1 batch), or, as
-    in the published runs, with the updated r (`"running"`; r <- 0.99 r + 0.01 batch), whose batch
-    share gradients flow through.
+    Inference uses running statistics r, which the first batch initialises and each later one
+    updates. Training normalises with the statistics of the batch (`"batch"`; r <- 0.9 r + 0.1
+    batch), or, as in the published runs, with the updated r (`"running"`; r <- 0.99 r + 0.01
+    batch), where gradients flow through the batch term.
     """
 
     mean: Float[Array, " hidden"]
@@ -142,7 +142,7 @@ class BatchNorm(AbstractNorm):
 
     @property
     def epsilon_over_channels(self) -> float:
-        """With statistics of the batch or of training."""
+        """0: one mean and scale for each channel."""
         return 0.0
 
     def __call__(
@@ -153,7 +153,7 @@ class BatchNorm(AbstractNorm):
         training: bool,
         moments: Float[Array, "2 hidden"] | None = None,
     ) -> tuple[Hidden, "BatchNorm"]:
-        """The normalised features, and the norm with its statistics after them."""
+        """The normalised features, and the norm with updated statistics."""
         mean, scale, updated = self.mean_and_scale(x, samples, training=training, moments=moments)
         return (x - align(mean, x)) * align(scale, x), updated
 
@@ -165,7 +165,7 @@ class BatchNorm(AbstractNorm):
         training: bool,
         moments: Float[Array, "2 hidden"] | None = None,
     ) -> tuple[Float[Array, " hidden"], Float[Array, " hidden"], "BatchNorm"]:
-        """Mean and one over the deviation, and the norm with its statistics after the batch."""
+        """Mean and inverse standard deviation, and the norm with updated statistics."""
         running = (jax.lax.stop_gradient(self.mean), jax.lax.stop_gradient(self.variance))
         if not training:
             return running[0], jax.lax.rsqrt(running[1] + _EPSILON), self
@@ -187,7 +187,7 @@ class BatchNorm(AbstractNorm):
         return mean, jax.lax.rsqrt(variance + _EPSILON), updated
 
     def trainable(self) -> "BatchNorm":
-        """Only statistics, which are not trained."""
+        """Nothing is trained: the arrays are statistics."""
         return jax.tree.map(lambda _: False, self)
 
 

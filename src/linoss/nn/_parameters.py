@@ -1,4 +1,4 @@
-"""Which arrays of a model are trained, and their number of parameters."""
+"""Trained parameters of a model, and their number."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from linoss.nn._norm import AbstractNorm
 
 
 def trainable(model: Any) -> Any:
-    """The model's tree with True for each leaf that is trained, and False for norms' statistics.
+    """The model's tree with True for each trained leaf, and False for statistics of norms.
 
     ```python
     >>> import equinox as eqx, jax, linoss
@@ -28,15 +28,15 @@ def trainable(model: Any) -> Any:
 
 
 def _is_inexact(leaf: Any) -> bool:
-    """Whether a leaf is a floating-point array, or the shape of one."""
+    """Whether a leaf is a floating-point array or the shape and dtype of one."""
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
 def adopt(model: Any, other: Any, *, head: bool = True) -> tuple[Any, list[str], list[str]]:
-    """A model with those parts of another one that fit: encoder, each block, and, if asked, head.
+    """Copy the encoder, the blocks and optionally the head of another model, where they fit.
 
     A part fits if all of its arrays have the same names and shapes. Also returns the names of the
-    parts that were taken, and of those that are new.
+    copied parts and of the new ones.
 
     ```python
     >>> import jax, linoss
@@ -70,10 +70,9 @@ def _shapes(part: Any) -> Any:
 
 
 def count_parameters(model: Any, *, buffers: bool = False) -> int:
-    """The number of trained numbers of a model; with `buffers`, norms' statistics are included.
+    """The number of trained parameters of a model; with `buffers`, including statistics of norms.
 
-    The paper's table includes them. A model of shapes, from `eqx.filter_eval_shape`, is counted
-    without making it.
+    The paper's table includes them. The model may consist of shapes, from `eqx.filter_eval_shape`.
 
     ```python
     >>> import jax, linoss

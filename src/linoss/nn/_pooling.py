@@ -4,10 +4,10 @@
 |---|---|
 | `mean` | their mean |
 | `last` | those of the last sample |
-| `max` | the largest of each |
-| `attention` | Σ aₙ xₙ / Σ aₙ with aₙ = exp(w·xₙ), weights that are learned |
+| `max` | the maximum of each |
+| `attention` | Σ aₙ xₙ / Σ aₙ with aₙ = exp(w·xₙ), with learned w |
 
-Several, such as `"mean+max"`, stand side by side. Those of a sequence without any sample are 0.
+Several, such as `"mean+max"`, are concatenated. Features of a sequence without samples are 0.
 """
 
 import abc
@@ -27,18 +27,19 @@ Pooled = Float[Array, "*batch hidden"]
 
 
 class PooledState(eqx.Module):
-    """What is known of the features so far, and the number of samples."""
+    """The pooled features so far, and the number of samples."""
 
     pooled: Float[Array, "*batch hidden"]
     count: Int[Array, "*batch"]
 
 
 class AbstractPooling(eqx.Module):
-    """One way of pooling."""
+    """A pooling over time."""
 
     @abc.abstractmethod
     def whole(self, values: Values, means: Pooled | None, samples: Samples) -> Pooled:
-        """The features of each sequence; `means` are over this device's samples, if known."""
+        """The pooled features of each sequence; `means` are those of this device's samples, if
+        known."""
 
     def init_state(self, batch_shape: tuple[int, ...], hidden: int, dtype: Any) -> Any:
         """The state before the first sample."""
@@ -48,7 +49,7 @@ class AbstractPooling(eqx.Module):
 
     @abc.abstractmethod
     def run(self, values: Values, present: Bool[Array, "*batch time"], state: Any) -> Any:
-        """The features of the samples up to each one of a piece, and the state after it."""
+        """The pooled features up to each sample of a piece, and the state after it."""
 
 
 class Mean(AbstractPooling):
@@ -66,7 +67,7 @@ class Mean(AbstractPooling):
     def run(
         self, values: Values, present: Bool[Array, "*batch time"], state: PooledState
     ) -> tuple[Values, PooledState]:
-        """By a sum so far."""
+        """The running mean."""
         count = _counted(present, state.count)
         added = jnp.cumsum(jnp.where(present[..., None], values, 0), axis=-2)
         total = state.pooled[..., None, :] + added
@@ -91,7 +92,7 @@ class Last(AbstractPooling):
     def run(
         self, values: Values, present: Bool[Array, "*batch time"], state: PooledState
     ) -> tuple[Values, PooledState]:
-        """By the last one so far."""
+        """The last present sample so far."""
         known = jnp.concatenate([state.pooled[..., None, :], values], axis=-2)
         index = jnp.where(present, 1 + steps(*present.shape), 0)
         last = jax.lax.cummax(index, axis=index.ndim - 1)
@@ -100,10 +101,10 @@ class Last(AbstractPooling):
 
 
 class Max(AbstractPooling):
-    """The largest of each feature."""
+    """The maximum of each feature."""
 
     def whole(self, values: Values, means: Pooled | None, samples: Samples) -> Pooled:
-        """The largest of all present samples."""
+        """The maximum over all present samples."""
         if samples.mask is not None:
             values = jnp.where(samples.mask[..., None], values, -jnp.inf)
         largest = samples.split.max_over_time(jnp.max(values, axis=-2))
@@ -112,7 +113,7 @@ class Max(AbstractPooling):
     def run(
         self, values: Values, present: Bool[Array, "*batch time"], state: PooledState
     ) -> tuple[Values, PooledState]:
-        """By the largest so far."""
+        """The running maximum."""
         before = jnp.where(state.count[..., None] > 0, state.pooled, -jnp.inf)[..., None, :]
         known = jnp.where(present[..., None], values, -jnp.inf)
         largest = jnp.maximum(jax.lax.cummax(known, axis=known.ndim - 2), before)
@@ -121,7 +122,7 @@ class Max(AbstractPooling):
 
 
 class AttentionState(eqx.Module):
-    """Of the samples so far: the largest exponent t, Σ exp(w·xₙ - t) and Σ exp(w·xₙ - t) xₙ."""
+    """Running sums: the largest exponent t, Σ exp(w·xₙ - t) and Σ exp(w·xₙ - t) xₙ."""
 
     top: Float[Array, "*batch"]
     total: Float[Array, "*batch"]
@@ -129,7 +130,7 @@ class AttentionState(eqx.Module):
 
 
 class Attention(AbstractPooling):
-    """A mean whose weights are learned: at first, that of all samples."""
+    """A mean with learned weights, initially equal for all samples."""
 
     query: Float[Array, " hidden"]
 
@@ -154,7 +155,7 @@ class Attention(AbstractPooling):
     def run(
         self, values: Values, present: Bool[Array, "*batch time"], state: AttentionState
     ) -> tuple[Values, AttentionState]:
-        """By sums so far, which are scaled down where the largest exponent rises."""
+        """Running sums, rescaled when the largest exponent rises."""
         there = present.astype(values.dtype)
         pieces = AttentionState(values @ self.query, there, values * there[..., None])
         all_pieces = jax.tree.map(
@@ -176,7 +177,7 @@ class Attention(AbstractPooling):
 
 
 def _joined(one: AttentionState, two: AttentionState) -> AttentionState:
-    """The state after the samples of both; one without samples has no say in the exponent."""
+    """Combine two states; one without samples does not affect the exponent."""
     top = jnp.where(
         one.total == 0, two.top, jnp.where(two.total == 0, one.top, jnp.maximum(one.top, two.top))
     )
@@ -194,7 +195,7 @@ def _counted(present: Bool[Array, "*batch time"], before: Int[Array, "*batch"]) 
 
 
 def make_poolings(name: str, hidden: int) -> tuple[AbstractPooling, ...]:
-    """The ways of pooling that a name stands for."""
+    """The poolings of a name, such as `"mean+max"`."""
     kinds: dict[str, Any] = {
         "mean": Mean,
         "last": Last,

@@ -1,4 +1,4 @@
-"""Matrix products of a block, in the precision that a model is set to."""
+"""Matrix products of a block, in the precision of the model."""
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,14 @@ from linoss._settings import PrecisionName
 def product(
     x: Float[Array, "*batch in"], weight: Float[Array, "out in"], precision: PrecisionName
 ) -> Float[Array, "*batch out"]:
-    """x W^T: in the precision of its factors, or of factors rounded to bfloat16."""
+    """x W^T, in the precision of its factors or with factors rounded to bfloat16."""
     return _rounded(x, weight) if precision == "bfloat16" else x @ weight.T
 
 
 @jax.custom_vjp
 def _rounded(x: Array, weight: Array) -> Array:
-    """The products of its derivative round their factors, too, but no sum; the derivative of a cast
-    would do the reverse."""
+    """The derivative also rounds the factors of its products, but not their sums; the derivative of
+    a cast would do the reverse."""
     return _multiply(x, weight.T)
 
 

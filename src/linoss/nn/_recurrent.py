@@ -1,4 +1,4 @@
-"""Recurrent layers with gates: LSTM and GRU, by the cells of Equinox.
+"""Gated recurrent layers: LSTM and GRU, with the cells of Equinox.
 
 LSTM, with [i, f, g, o] = W u_n + R h_{n-1} + b:
 
@@ -8,9 +8,9 @@ GRU, with [r, z, g] = W u_n + b and [r', z', g'] = R h_{n-1}:
 
     new = tanh(g + sigmoid(r + r') (g' + b')),    h_n = new + sigmoid(z + z') (h_{n-1} - new).
 
-The output at a sample is h_n. W u is one product for all samples; only R h is left in the loop over
-time. (Hochreiter and Schmidhuber, Long Short-Term Memory, 1997; Cho and others, Learning Phrase
-Representations using RNN Encoder-Decoder, 2014.)
+The output at a sample is h_n. W u is one product for all samples; only R h is computed in the loop
+over time. (Hochreiter and Schmidhuber, Long Short-Term Memory, 1997; Cho and others, Learning
+Phrase Representations using RNN Encoder-Decoder, 2014.)
 """
 
 import abc
@@ -30,10 +30,10 @@ from linoss.nn._samples import Samples
 
 
 class AbstractRecurrent(AbstractPlainMixer):
-    """A loop over time, in which a state meets gates."""
+    """A gated recurrent layer: a loop over time."""
 
     name: eqx.AbstractClassVar[str]
-    """As in settings."""
+    """The name in the settings."""
 
     @property
     @abc.abstractmethod
@@ -47,7 +47,7 @@ class AbstractRecurrent(AbstractPlainMixer):
 
     @abc.abstractmethod
     def advance(self, gates: Float[Array, "*batch gates"], state: Any) -> Any:
-        """From W u_n + b and the state before a sample to that after it."""
+        """The state after a sample, from W u_n + b and the state before it."""
 
     @abc.abstractmethod
     def output(self, state: Any) -> Float[Array, "*batch hidden"]:
@@ -97,12 +97,12 @@ class LSTMLayer(AbstractRecurrent):
 
     @property
     def input_weight(self) -> Float[Array, "gates hidden"]:
-        """Of the cell."""
+        """That of the cell."""
         return self.cell.weight_ih
 
     @property
     def bias(self) -> Float[Array, " gates"]:
-        """Of the cell."""
+        """That of the cell."""
         assert self.cell.bias is not None
         return self.cell.bias
 
@@ -135,12 +135,12 @@ class GRULayer(AbstractRecurrent):
 
     @property
     def input_weight(self) -> Float[Array, "gates hidden"]:
-        """Of the cell."""
+        """That of the cell."""
         return self.cell.weight_ih
 
     @property
     def bias(self) -> Float[Array, " gates"]:
-        """Of the cell, that of what is added to R h apart."""
+        """That of the cell, without the bias b' that is added to g'."""
         assert self.cell.bias is not None
         return self.cell.bias
 

@@ -1,9 +1,9 @@
-"""One S4D layer: for each channel, a diagonal linear system of its own in continuous time.
+"""One S4D layer: a separate diagonal linear system in continuous time for each channel.
 
     x' = L x + u,    y = 2 Re(c . x) + D u,    L diagonal with m/2 complex numbers,
 
-held between samples as in `_s5.py`, with one timestep for each channel. Channels do not mix: that
-is left to the GLU. At the start L_k = -1/2 + i pi k. (Gu, Gupta, Goel and Re, On the
+with zero-order hold as in `_s5.py` and one timestep for each channel. The layer does not mix
+channels; the GLU does. Initially L_k = -1/2 + i pi k. (Gu, Gupta, Goel and Re, On the
 Parameterization and Initialization of Diagonal State Space Models, 2022: S4D-Lin.)
 """
 
@@ -41,8 +41,8 @@ class S4DModes(eqx.Module):
 class S4DLayer(AbstractPlainMixer):
     """A diagonal linear system for each channel.
 
-    States of all channels at all samples would fill memory: a segment of time is computed at once,
-    and again in the backward pass.
+    To save memory, states are computed for one segment of time at once, and recomputed in the
+    backward pass.
     """
 
     modes: S4DModes
@@ -120,7 +120,7 @@ class S4DLayer(AbstractPlainMixer):
         time_axis: str | None = None,
         **how: Any,
     ) -> tuple[Array, Array]:
-        """2 Re(c . x) for some samples, and the state after them."""
+        """2 Re(c . x) for a segment of samples, and the state after it."""
         factor, gain = held(
             self.modes.spectrum,
             jnp.broadcast_to(jnp.exp(self.modes.log_timestep)[:, None], self.modes.frequency.shape),
@@ -141,7 +141,7 @@ def _flat(x: Array) -> Array:
 
 
 def _segments(x: Array, axis: int, number: int) -> Array:
-    """Equal parts along time, the last filled up with zeros, as the first axis."""
+    """Divide time into equal segments, the last padded with zeros, as the first axis."""
     missing = number * SEGMENT - x.shape[axis]
     x = jnp.pad(x, [(0, missing if i == axis else 0) for i in range(x.ndim)])
     x = x.reshape(*x.shape[:axis], number, SEGMENT, *x.shape[axis + 1 :])

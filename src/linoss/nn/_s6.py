@@ -1,11 +1,11 @@
-"""One S6 layer: a linear system for each channel, whose step, input and output the sample selects.
+"""One S6 layer: a linear system for each channel, with a sample-dependent step, input and output.
 
     x_n = exp(d_n A) x_{n-1} + d_n u_n B_n,    y_n = C_n . x_n + D u_n,    A < 0,
     d_n = softplus(W_d (W u_n)_d + b),    B_n = (W u_n)_B,    C_n = (W u_n)_C,
 
-where W has a row for each of the r numbers from which the steps of all channels are made, r a
-sixteenth of the channels, and for each entry of B_n and C_n. With irregular times, d_n is
-multiplied by the time since the sample before. (Gu and Dao, Mamba: Linear-Time Sequence Modeling
+where W has a row for each of the r numbers that determine the steps of all channels, r being a
+sixteenth of the channels, and a row for each entry of B_n and C_n. With irregular times, d_n is
+multiplied by the time since the previous sample. (Gu and Dao, Mamba: Linear-Time Sequence Modeling
 with Selective State Spaces, 2023.)
 """
 
@@ -27,7 +27,7 @@ from linoss.scan import selective_scan
 
 
 class SelectiveModes(eqx.Module):
-    """log(-A), and what steps are made of: W_d, with r columns, and b."""
+    """log(-A), and the parameters of the steps: W_d, with r columns, and b."""
 
     log_decay: Float[Array, "channels states"]
     step_weight: Float[Array, "channels r"]
@@ -35,7 +35,7 @@ class SelectiveModes(eqx.Module):
 
 
 class SelectiveSystem(eqx.Module):
-    """The selective system of some channels, of a stack of layers or inside of another layer."""
+    """The selective system of an S6 layer, or inside a Mamba layer."""
 
     modes: SelectiveModes
     selection: Float[Array, "selected channels"]
@@ -48,7 +48,7 @@ class SelectiveSystem(eqx.Module):
         self.modes = SelectiveModes(
             jnp.tile(jnp.log(order), (channels, 1)),
             uniform(weight_key, (channels, rank), rank),
-            steps + jnp.log(-jnp.expm1(-steps)),  # softplus gives the steps back
+            steps + jnp.log(-jnp.expm1(-steps)),  # the inverse of softplus
         )
         self.selection = uniform(select_key, (rank + 2 * state_size, channels), channels)
         self.feedthrough = jnp.ones(channels)
@@ -87,7 +87,7 @@ class SelectiveSystem(eqx.Module):
 
 
 class S6Layer(AbstractPlainMixer):
-    """A selective system on the channels themselves, as Mamba has it inside.
+    """A selective system applied to the channels directly; Mamba has one inside.
 
     ```python
     >>> import jax, jax.numpy as jnp
@@ -143,5 +143,5 @@ class S6Layer(AbstractPlainMixer):
 
 
 def uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:
-    """Between -1 and 1 over the root of `fan`, the number of inputs."""
+    """Uniform between -1/sqrt(fan) and 1/sqrt(fan), where `fan` is the number of inputs."""
     return jax.random.uniform(key, shape, minval=-(fan**-0.5), maxval=fan**-0.5)

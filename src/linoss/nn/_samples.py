@@ -1,4 +1,4 @@
-"""The sequences of a batch on their way through a model, validated once at its door."""
+"""The sequences of a batch as they pass through a model, validated once."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,31 +19,30 @@ from linoss.scan import resolve_engine
 
 
 class Samples(eqx.Module):
-    """A batch of sequences: values, which are present, when they were taken, and where they are.
+    """A batch of sequences: values, mask, intervals, lengths, and split over devices.
 
-    Norms, mixers and heads take the features of a block beside it, and read from it what they need
-    to know of the samples.
+    Norms, mixers and heads take it together with the features of a block.
     """
 
     values: Float[Array, "*batch time channel"]
     mask: Bool[Array, "*batch time"] | None = None
     """False where a sample is missing or padding; None if all are present."""
     intervals: Float[Array, "*batch time"] | None = None
-    """Time since the previous sample in units of the regular one; None for regular sampling."""
+    """Time since the previous sample, in regular sampling intervals; None for regular sampling."""
     lengths: Int[Array, "*batch"] | None = None
-    """Number of samples of each sequence; None if all have the same."""
+    """Number of samples of each sequence; None if all are equal."""
     split: Split = eqx.field(static=True, default=WHOLE)
-    """How the batch is split over devices."""
+    """The split of the batch over devices."""
     engine: str = eqx.field(static=True, default="auto")
-    """What runs recurrences, see [`linoss.oscillator_scan`][]."""
+    """The engine of recurrences, see [`linoss.oscillator_scan`][]."""
     precision: PrecisionName = eqx.field(static=True, default="float32")
-    """What products of blocks multiply, see [`linoss.LinOSSConfig`][]."""
+    """The precision of matrix products in blocks, see [`linoss.LinOSSConfig`][]."""
     memory: int = eqx.field(static=True, default=0)
-    """Bytes that a forward pass in training may keep, see [`linoss.LinOSS.training_pass`][]."""
+    """Bytes that a forward pass in training may store, see [`linoss.LinOSS.training_pass`][]."""
     gaps: GapsName = eqx.field(static=True, default="stand")
-    """What states do where a sample is missing, see [`linoss.LinOSSConfig`][]."""
+    """Treatment of states at missing samples, see [`linoss.LinOSSConfig`][]."""
     silent: Bool[Array, "*batch time"] | None = None
-    """True where a sample is missing and states move on without force; None if nowhere."""
+    """True where a sample is missing and states advance without forcing; None if nowhere."""
 
     @classmethod
     def checked(
@@ -60,7 +59,7 @@ class Samples(eqx.Module):
         gaps: GapsName = "stand",
         mesh: Mesh | None = None,
     ) -> "Samples":
-        """Validate what a caller passed. Values that are traced are validated by shape only."""
+        """Validate the arguments of a caller. Of traced values, only shapes are validated."""
         values = _checks.floating("u", values)
         _checks.shape("u", values, ("...", "time", channels))
         *batch, time, _ = values.shape
@@ -88,7 +87,7 @@ class Samples(eqx.Module):
         return cls(values, mask, intervals, lengths, split, engine, precision, memory, gaps)
 
     def joined(self) -> "Samples":
-        """With `lengths` joined into the mask, missing values set to 0 (they may be NaN), and
+        """Merge `lengths` into the mask, set missing values to 0 (they may be NaN), and set
         `silent`."""
         time = self.values.shape[-2]
         before, silent = self.split.steps_before(time)[0], None
@@ -110,13 +109,13 @@ class Samples(eqx.Module):
 
     @property
     def moving(self) -> Bool[Array, "*batch time"] | None:
-        """False where states stay as they are; None if they move at all samples."""
+        """False where states keep their value; None if they advance at all samples."""
         if self.silent is None or self.mask is None:
             return self.mask
         return None if self.lengths is None else self.mask | self.silent
 
     def forces(self, x: Float[Array, "*batch time m"]) -> Float[Array, "*batch time m"]:
-        """What drives states: `x`, but 0 at silent samples."""
+        """The forces: `x`, and 0 at silent samples."""
         return x if self.silent is None else jnp.where(self.silent[..., None], 0, x)
 
     def count(self) -> Any:
@@ -132,8 +131,8 @@ class Samples(eqx.Module):
         return jnp.sum(self.mask, axis=-1)
 
     def mask_bytes(self) -> Array:
-        """The mask as native kernels take it: `(sequences, time)`, 1 for samples that are present
-        and 2 for silent ones, or empty if all are present."""
+        """The mask for native kernels: `(sequences, time)`, 1 for present samples and 2 for silent
+        ones, or empty if all are present."""
         if self.mask is None:
             return jnp.zeros((0, 0), jnp.uint8)
         byte = self.mask.astype(jnp.uint8)
@@ -144,7 +143,7 @@ class Samples(eqx.Module):
     def intervals_after(self) -> Float[Array, "*batch time"] | None:
         """The time to the next present sample, for a run in reverse.
 
-        The last sample has the interval of the first. With time split over devices, both may be on
+        The last sample has the interval of the first. If time is split over devices, both may be on
         other devices.
         """
         if self.intervals is None:
@@ -164,7 +163,7 @@ class Samples(eqx.Module):
 
 
 def _join(mask: Array | None, lengths: Array | None, time: int, before: Any = 0) -> Array | None:
-    """The mask of samples within the lengths, `before` steps after the start; None if all are."""
+    """The mask of samples within the lengths, from step `before` on; None if all are."""
     if lengths is None:
         return mask
     within = steps(*lengths.shape, time) + before < lengths[..., None]

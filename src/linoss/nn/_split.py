@@ -1,7 +1,8 @@
-"""How a batch is split over a mesh of devices: sequences along one axis, time along another.
+"""The split of a batch over a mesh of devices: sequences along one axis, time along another.
 
-Inside `jax.shard_map` a model sees one shard of the batch. A `Split` says which one, and computes
-what depends on all shards: statistics, means over time, intervals between shards.
+Inside `jax.shard_map` a model has one shard of the batch. A `Split` identifies the shard and
+computes quantities that depend on all shards: statistics, means over time, intervals between
+shards.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ class Split(NamedTuple):
 
     @classmethod
     def of(cls, mesh: Mesh | None) -> "Split":
-        """The split over a mesh whose axes are called "batch" and "time"."""
+        """The split over a mesh with axes named "batch" and "time"."""
         if mesh is None:
             return cls()
         if not isinstance(mesh, Mesh):
@@ -50,7 +51,7 @@ class Split(NamedTuple):
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes along which something is split."""
+        """The axes of the split."""
         return tuple(axis for axis in self if axis is not None)
 
     def sum(self, x: Any) -> Any:
@@ -62,11 +63,11 @@ class Split(NamedTuple):
         return x if self.time is None else jax.lax.psum(x, self.time)
 
     def max_over_time(self, x: Array) -> Array:
-        """The largest over the shards of the same sequences."""
+        """Maximum over the shards of the same sequences."""
         if self.time is None:
             return x
         largest = jax.lax.pmax(jax.lax.stop_gradient(x), self.time)
-        here = (x == largest) & jnp.isfinite(x)  # where the gradient goes
+        here = (x == largest) & jnp.isfinite(x)  # the device that receives the gradient
         zero = self.sum_over_time(jnp.where(here, x - jax.lax.stop_gradient(x), 0))
         return largest + zero / jnp.maximum(self.sum_over_time(here.astype(x.dtype)), 1)
 
@@ -99,7 +100,7 @@ class Split(NamedTuple):
     def moments(
         self, moments: Float[Array, "2 hidden"], count: Int[Array, ""] | int
     ) -> Float[Array, "2 hidden"]:
-        """Mean and variance over all devices, from those of `count` samples of this device."""
+        """Mean and variance over all devices, from those of this device's `count` samples."""
         if not self.axes:
             return moments
         mean, variance = moments
@@ -111,7 +112,7 @@ class Split(NamedTuple):
     def time_means(
         self, means: Float[Array, "*batch hidden"], count: Int[Array, "*batch"] | int
     ) -> Float[Array, "*batch hidden"]:
-        """Means over whole sequences, from those of `count` samples of this shard."""
+        """Means over whole sequences, from those of this shard's `count` samples."""
         if self.time is None:
             return means
         count = jnp.asarray(count, means.dtype)
@@ -119,14 +120,14 @@ class Split(NamedTuple):
         return self.sum_over_time(jnp.expand_dims(share, -1) * means)
 
     def is_last(self, present: Bool[Array, "..."]) -> Bool[Array, "..."]:
-        """Where `present`, but on no later shard."""
+        """Where `present` on this shard and on no later one."""
         if self.time is None:
             return present
         later = nearest_before(self.time, present.astype(jnp.int32), reverse=True)
         return present & (later == 0)
 
     def first_after(self, value: Array, otherwise: Array) -> Array:
-        """The first value that is not 0 on a later shard, else on any shard, else `otherwise`."""
+        """The first nonzero value on a later shard, else on any shard, else `otherwise`."""
         if self.time is None:
             return otherwise
         after = nearest_before(self.time, value, reverse=True)

@@ -1,4 +1,4 @@
-"""A trained model on a stream: one sample in, one answer out, in constant memory."""
+"""Streaming inference: one sample in, one output out, in constant memory."""
 
 import math
 from typing import Any
@@ -16,15 +16,16 @@ from linoss.nn._model import LinOSS, ModelState, run_piece
 from linoss.nn._samples import Samples
 from linoss.scan import engines
 
-_LARGE = 1e-4  # of the root of the largest number: sums of squares of smaller ones are finite
+_LARGE = 1e-4  # times the root of the largest float: sums of squares of smaller numbers are finite
 
 
 class Stream:
-    """A model with its weights made ready, and its state after the samples so far.
+    """Streaming inference with a trained model.
 
-    Computes the same as [`linoss.LinOSS.step`][], faster, for samples that come one at a time: by
-    one call of a native kernel where there are kernels, else by a compiled program, as for double
-    precision, for schemes that weigh forces, and for poolings other than mean and last.
+    Computes the same as [`linoss.LinOSS.step`][], but faster, for samples that arrive one at a
+    time. Each sample is one call of a native kernel, or of a compiled program if the kernels were
+    not built, in double precision, for schemes with weights of forces, and for poolings other than
+    mean and last.
 
     ```python
     >>> import jax, jax.numpy as jnp, linoss
@@ -42,8 +43,8 @@ class Stream:
     def __init__(self, model: LinOSS, batch_shape: tuple[int, ...] = ()):
         """**Arguments:**
 
-        - `model`: any but a bidirectional one.
-        - `batch_shape`: the shape of the batch, for several streams in step with each other.
+        - `model`: any model that is not bidirectional.
+        - `batch_shape`: the shape of the batch, for several synchronous streams.
         """
         state = self._begin = model.init_state(batch_shape)
         sample = jnp.zeros((*batch_shape, 1, model.config.in_size), model.encoder.weight.dtype)
@@ -66,13 +67,13 @@ class Stream:
         interval: float | None = None,
         present: bool | np.bool_ = True,
     ) -> Float[np.ndarray, "*batch out"]:
-        """The answer after one more sample.
+        """The output after one more sample.
 
         **Arguments:**
 
-        - `sample`: a number for each channel.
-        - `interval`: the time since the previous sample in units of the regular one, for a model of
-          irregular samples.
+        - `sample`: one number for each channel.
+        - `interval`: for irregular sampling, the time since the previous sample in units of the
+          regular sampling interval.
         - `present`: False if the sample is missing; its values are then ignored.
         """
         if not isinstance(sample, np.ndarray) or sample.dtype != self._dtype:
@@ -85,7 +86,7 @@ class Stream:
 
     @property
     def state(self) -> ModelState:
-        """The state after all samples so far. May be set, to go on from an earlier one."""
+        """The state after all samples so far. Set it to continue from an earlier state."""
         return self._way.state
 
     @state.setter
@@ -97,11 +98,11 @@ class Stream:
         self._way.state = state
 
     def recover(self) -> int:
-        """Put oscillators to rest that have left the numbers; returns how many.
+        """Reset oscillators whose state has overflowed; returns their number.
 
-        After a sample near the largest number, states are infinite or NaN, or so large that sums
-        and squares of them are, and so is every later answer. The head's memory of such features
-        is lost, too; all else stays.
+        After a sample near the largest float, states are infinite or NaN, or so large that their
+        sums and squares are, and so is every later output. The head's state of such features is
+        also reset; everything else is unchanged.
 
         ```python
         >>> import jax, jax.numpy as jnp, linoss
@@ -135,7 +136,7 @@ class Stream:
 
 
 class _ByProgram:
-    """By XLA."""
+    """Streaming by a program compiled by XLA."""
 
     def __init__(self, model: LinOSS, state: ModelState):
         self._model, self.state = model, state
@@ -164,7 +165,7 @@ class _ByProgram:
 
 
 class _ByKernel:
-    """By a kernel, which moves on the arrays of this state in place."""
+    """Streaming by a native kernel, which updates the state in place."""
 
     def __init__(self, model: LinOSS, state: ModelState):
         blocks, *self._batch, pairs, _ = state.blocks.oscillators.shape
@@ -223,7 +224,7 @@ class _ByKernel:
 
 
 def _block(block: Block) -> list[np.ndarray]:
-    """The arrays of a block, as the kernel takes them."""
+    """The arrays of a block in the layout of the kernel."""
     weights = block.weights()
     assert weights.recurrence is not None
     M, F, B, bias, C, D, _ = weights.recurrence
