@@ -1,4 +1,4 @@
-"""Files and tables to arrays, lengths and masks. Knows nothing of models."""
+"""Reading files and tables into arrays, lengths and times. Independent of models."""
 
 from linoss.data._arrays import sequences
 from linoss.data._columns import TIME_NAMES

@@ -1,8 +1,8 @@
 """The files of the UEA and UCR archives, .ts and .arff: checked line by line, then read by aeon.
 
-aeon reads the numbers. The lines are checked first because its loaders name no line in errors,
-write labels in lower case, repeat a row of one value over a whole case, and read a line without a
-label as a case without channels.
+aeon reads the numbers. The lines are checked first, because the errors of its loaders name no line,
+and because the loaders convert labels to lower case, repeat a single value over a whole case, and
+read a line without a label as a case without channels.
 """
 
 import math
@@ -20,7 +20,7 @@ from linoss.data._sequences import Sequences
 from linoss.data._stored import as_case
 
 _COMMENTS = (b"#", b"%")
-_LABELS = 2**26  # bytes of all labels, each as long as the longest
+_LABELS = 2**26  # bytes of all labels, padded to the longest
 
 
 @dataclass
@@ -29,7 +29,7 @@ class _Header:
 
     flags: dict[str, bool] = field(default_factory=dict)
     classes: dict[str, str] = field(default_factory=dict)
-    """Class as a line may write it (in .ts files in lower case) to its name in the header."""
+    """Maps the class in a data line (in .ts files in lower case) to its name in the header."""
     labelled: bool = True
     numeric: bool = False
     attributes: int = 0
@@ -38,7 +38,7 @@ class _Header:
 
 @dataclass(frozen=True)
 class _Row:
-    """A line of data: its place for errors, its channels as text, its label."""
+    """A line of data: its location for errors, its channels as text, its label."""
 
     where: str
     channels: list[str]
@@ -46,18 +46,18 @@ class _Row:
 
 
 def read_ts(path: Path) -> Sequences:
-    """Cases of a .ts file."""
+    """Read the cases of a .ts file."""
 
     def load() -> list[np.ndarray]:
         loaders = optional("aeon.datasets", "reading .ts files")
-        # Labels come from the lines, so any encoding that accepts every byte will do.
+        # Labels come from the lines, so any encoding that accepts every byte works.
         return list(loaders.load_from_ts_file(str(path), encoding="latin-1")[0])
 
     return _read(path, _ts_rows, load)
 
 
 def read_arff(path: Path) -> Sequences:
-    """Cases of an .arff file of one or several channels."""
+    """Read the cases of an .arff file with one or several channels."""
 
     def load() -> list[np.ndarray]:
         loaders = optional("aeon.datasets", "reading .arff files")
@@ -107,7 +107,7 @@ def _read(
 
 
 def _shape(row: _Row, first: tuple[int, int] | None, *, equal: bool) -> tuple[int, int]:
-    """(channels, length) of a case, which must fit the first one."""
+    """(channels, length) of a case, which must agree with the first case."""
     lengths = [channel.count(",") + 1 for channel in row.channels]
     channels, length = first or (len(lengths), lengths[0])
     if len(lengths) != channels:
@@ -162,7 +162,7 @@ def _ts_rows(path: Path, lines: Iterator[str], header: _Header) -> Iterator[_Row
     numbered = enumerate(lines, start=1)
     for number, line in numbered:
         words = line.split()
-        if not words or words[0][0] != "@":  # comments; aeon ignores other lines, too
+        if not words or words[0][0] != "@":  # comments; aeon also ignores other lines
             continue
         if _ts_tag(f"{path}, line {number}", words, header):
             break
@@ -186,7 +186,7 @@ def _ts_rows(path: Path, lines: Iterator[str], header: _Header) -> Iterator[_Row
 
 
 def _ts_tag(where: str, words: list[str], header: _Header) -> bool:
-    """Add a line to the header; returns whether it is the last."""
+    """Parse a line of the header; returns whether it is the last."""
     tag, values = words[0][1:].lower(), words[1:]
     if tag == "data" and values:
         raise DataError(

@@ -1,4 +1,4 @@
-"""From arrays in memory to sequences: cases, labels and times, each checked."""
+"""Validated sequences from arrays in memory: cases, labels and times."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from linoss.data._sequences import Sequences
 from linoss.data._stored import StoredCases, as_case
 
 LONGEST_NAME = 1000
-"""Characters of the longest name of a class."""
-_FEW_STEPS, _MANY_CHANNELS = 32, 10  # of so few steps, so many channels are likely to be steps
-_TURNED = 10  # and so many for each step
-_WIDE = 2**24  # bytes of an array in which all names are as wide as the longest
+"""Maximum number of characters in the name of a class."""
+_FEW_STEPS, _MANY_CHANNELS = 32, 10  # axes are probably exchanged with fewer steps, more channels
+_TURNED = 10  # and more channels for each step than this
+_WIDE = 2**24  # bytes of an array of fixed-width names
 
 
 def sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
-    """Sequences from arrays. NaN stands for a missing value; infinite values are refused.
+    """Sequences from arrays. NaN marks a missing value; infinite values raise an error.
 
     ```python
     >>> import numpy as np
@@ -34,19 +34,19 @@ def sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
 
     - `X`: (cases, channels, time), (cases, time) for one channel, or a list with an array
       (channels, length) or (length,) for each case, for cases of unequal length. A pandas frame has
-      a row for each case and one channel. All become float32, unless that would lose a signal on a
-      large offset. NaN at the end of a case counts as missing, not as the end: pass a list where
-      lengths differ. A `numpy.memmap` stays on disk, and a case of it is read and checked when it
-      is asked for.
-    - `y`: a class or number for each case, (cases, outputs), or (answers, outputs) for each case.
-    - `times`: when samples were taken: (time,) for all cases, (cases, time), or a list with an
-      array (length,) for each case. Must increase. Dates become seconds since the first of a case.
+      a row for each case and one channel. Values are converted to float32, unless that would lose a
+      signal with a large offset. NaN at the end of a case is a missing value, not the end: pass a
+      list if lengths differ. A `numpy.memmap` stays on disk, and its cases are read and checked on
+      access.
+    - `y`: a class or number for each case, (cases, outputs), or (steps, outputs) for each case.
+    - `times`: sampling times: (time,) for all cases, (cases, time), or a list with an array
+      (length,) for each case. Must increase. Dates become seconds since the first sample of a case.
     """
     return warn_if_turned("X", as_cases(X, y, times))
 
 
 def as_cases(X: Any, y: Any = None, times: Any = None) -> Sequences:
-    """The same without a look at the order of axes, for data like those of a fit."""
+    """`sequences` without the check of the order of axes, for prediction."""
     values = _cases(X)
     lengths = values.lengths if isinstance(values, StoredCases) else [len(case) for case in values]
     return Sequences(
@@ -57,8 +57,8 @@ def as_cases(X: Any, y: Any = None, times: Any = None) -> Sequences:
 
 
 def warn_if_turned(source: str, cases: Sequences) -> Sequences:
-    """The same cases; warns if steps and channels seem to be exchanged, from which little is
-    learned, and in silence."""
+    """Return the cases; warn if steps and channels seem to be exchanged, which would go unnoticed
+    otherwise."""
     channels, steps = cases.num_channels, int(cases.lengths.max())
     few = steps <= _FEW_STEPS and channels >= _MANY_CHANNELS
     if channels > steps and (few or channels >= _TURNED * steps > _TURNED):
@@ -72,7 +72,7 @@ def warn_if_turned(source: str, cases: Sequences) -> Sequences:
 
 
 def from_array(source: str, array: np.ndarray, *, stored: bool = False) -> Sequence[np.ndarray]:
-    """The cases of (cases, channels, time) or (cases, time)."""
+    """The cases of an array (cases, channels, time) or (cases, time)."""
     if array.ndim not in (2, 3):
         raise DataError(
             f"{source} has shape {array.shape}, expected (cases, channels, time) or (cases, time); "
@@ -131,7 +131,7 @@ def _one_case(where: str, case: Any) -> np.ndarray:
 
 
 def as_labels(source: str, y: Any, cases: int) -> np.ndarray | list:
-    """Labels as an array, or as a list of (answers, outputs) where their number differs."""
+    """Labels as an array, or as a list of arrays (steps, outputs) if their lengths differ."""
     if isinstance(y, list | tuple) and any(np.ndim(label) for label in y):
         labels = [_numeric_label(f"{source}, case {i}", label) for i, label in enumerate(y)]
         if len({label.shape for label in labels}) == 1:
@@ -153,7 +153,7 @@ def as_labels(source: str, y: Any, cases: int) -> np.ndarray | list:
 
 
 def class_name(where: str, name: str) -> str:
-    """The name of a class. Long texts are refused: they are no names."""
+    """The name of a class. Raises DataError for long texts."""
     if len(name) > LONGEST_NAME:
         raise DataError(
             f"{where}: the label has {len(name)} characters, expected the name of a class of at "
@@ -163,7 +163,7 @@ def class_name(where: str, name: str) -> str:
 
 
 def class_names(names: Sequence[str]) -> np.ndarray:
-    """Names as an array of text, or of Python's strings where one is much longer than others."""
+    """Names as a NumPy array of fixed width, or of Python strings if one is much longer."""
     width = max(map(len, names), default=0)
     return np.array(names, object if 4 * width * len(names) > _WIDE else str)
 
@@ -212,7 +212,7 @@ def _times(times: Any, lengths: list[int]) -> list[np.ndarray]:
                     f"times has shape {times.shape}, expected ({lengths[odd]},), the length of "
                     f"case {odd} of X, or a list with an array for each case"
                 )
-            return [shared] * len(lengths)  # one array, however many cases stay on disk
+            return [shared] * len(lengths)  # one array for all cases, which may be on disk
     rows = [np.asarray(t) for t in times]
     if len(rows) != len(lengths):
         raise DataError(f"times has {len(rows)} cases, expected {len(lengths)}, as X")
@@ -223,7 +223,7 @@ def _times(times: Any, lengths: list[int]) -> list[np.ndarray]:
 
 
 def case_times(where: str, times: np.ndarray, length: int) -> np.ndarray:
-    """The times of one case in float64: finite, strictly increasing, one a sample."""
+    """The times of one case in float64: finite, strictly increasing, one for each sample."""
     if times.dtype.kind == "M":
         times = (times - times[:1]) / np.timedelta64(1, "s")
     if times.shape != (length,) or times.dtype.kind not in "iuf":

@@ -1,4 +1,4 @@
-"""The step of an index of dates or numbers: filling gaps, and continuing."""
+"""The step of an index of dates or numbers: filling gaps, and continuing the index."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,17 +8,18 @@ import numpy as np
 from linoss.data._errors import DataError, optional
 from linoss.data._times import shown_time
 
-_EVEN = 1e-6  # share of a step by which those of fractions may differ
+_EVEN = 1e-6  # relative tolerance of steps of floating-point times
 
 
 def fill_gaps(
     where: Callable[[int], str], index: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Any]:
-    """A sorted index and its values, and the median step if it is not regular, else None.
+    """Fill the gaps of a sorted index. Also returns the median step of an irregular index, else
+    None.
 
-    Gaps in a regular step become missing samples; in steps of the calendar (months, working days)
-    they are not filled. Samples off a grid, or on one of which fewer than half are there, keep
-    their times. `where` gives the place of a sample, for errors.
+    Gaps in a regular step become missing samples; gaps in calendar steps (months, working days) are
+    not filled. Samples that are not on a grid, or fill less than half of it, keep their times.
+    `where` gives the location of a sample, for errors.
     """
     if len(index) < 2 or _frequency(index) is not None:
         return index, values, None
@@ -46,7 +47,7 @@ def fill_gaps(
 
 
 def go_on(where: str, index: np.ndarray, horizon: int, step: Any = None) -> np.ndarray:
-    """The `horizon` entries after an index: by `step`, or by its regular one."""
+    """The `horizon` entries after an index, by `step` or by its regular step."""
     ahead = np.arange(1, horizon + 1)
     if step is not None:
         return index[-1] + step * ahead
@@ -68,7 +69,7 @@ def go_on(where: str, index: np.ndarray, horizon: int, step: Any = None) -> np.n
 
 
 def _frequency(index: np.ndarray) -> Any:
-    """pandas' name for the step of dates; None for an irregular step and for numbers."""
+    """pandas' frequency of dates; None for an irregular step and for numbers."""
     if index.dtype.kind != "M" or len(index) < 3:
         return None
     pandas = optional("pandas", "finding the step between dates")

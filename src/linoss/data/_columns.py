@@ -1,4 +1,4 @@
-"""The columns of a file or frame, before they are read as sequences or tables."""
+"""The columns of a file or frame, before conversion to sequences or tables."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")
 LABEL_NAMES = ("label", "class", "target", "y")
 
 Chooser = Callable[[tuple[str, ...]], Iterable[str]]
-"""From the names of all columns, those that may hold other values than numbers."""
+"""Selects, from the names of all columns, those that may contain other values than numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Numbers in one matrix, other columns by name."""
+    """Columns of numbers as one matrix, other columns by name."""
 
     source: str
-    """The file, or the argument."""
+    """The file or the argument, for errors."""
     number_names: tuple[str, ...]
     """Names of the columns of `numbers`."""
     numbers: np.ndarray
@@ -29,18 +29,18 @@ class Columns:
     others: dict[str, np.ndarray]
     """Name to (rows,): strings, numbers or dates; None, "", NaN or NaT where missing."""
     lines: np.ndarray | None = None
-    """(rows,), the line of the file where each row ends."""
+    """(rows,), the line of the file on which each row ends."""
 
     def where(self, row: int | np.integer) -> str:
-        """The place of a row, for errors."""
+        """The location of a row, for errors."""
         return f"{self.source}, {self.row(row)}"
 
     def row(self, row: int | np.integer) -> str:
-        """The same without the file."""
+        """The location of a row without the file."""
         return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
 
     def without_counter(self) -> "Columns":
-        """Without a first column that has no name and counts the rows, as pandas writes it."""
+        """Remove an unnamed first column that numbers the rows, as written by pandas."""
         if "" not in self.number_names:
             return self
         place = self.number_names.index("")
@@ -51,7 +51,7 @@ class Columns:
         return Columns(self.source, names, numbers, self.others, self.lines)
 
     def refuse_infinite(self, largest: float = np.inf) -> None:
-        """Refuse infinite numbers, and those that become infinite in a smaller type."""
+        """Raise for infinite numbers, and for those that become infinite in a smaller dtype."""
         with np.errstate(invalid="ignore"):
             wrong = np.isinf(self.numbers) | (np.abs(self.numbers) > largest)
         if wrong.any():
@@ -65,13 +65,13 @@ class Columns:
 
 
 def named(names: Iterable[str], wanted: tuple[str, ...]) -> str | None:
-    """The first of the wanted names that a column has; case is ignored."""
+    """The first of the wanted names that a column has, ignoring case."""
     spelled = {_folded(name): name for name in names}
     return next((spelled[name] for name in wanted if name in spelled), None)
 
 
 def check_names(source: str, names: tuple[str, ...]) -> None:
-    """Refuse columns without a name, and two whose names `named` does not tell apart."""
+    """Raise for columns without a name, and for names that `named` cannot distinguish."""
     seen: dict[str, str] = {}
     for position, name in enumerate(names):
         if not name.strip() and position:

@@ -1,4 +1,4 @@
-"""Comma-separated text to columns, line by line, so that an error can name the line."""
+"""Reading CSV files into columns, line by line, so that errors can name the line."""
 
 import csv
 from array import array
@@ -18,8 +18,8 @@ _WORDS = {"": np.nan, "nan": np.nan, "na": np.nan, "?": np.nan, "true": 1.0, "fa
 def read_csv(path: Path, choose: Chooser, hint: str) -> Columns:
     """The columns of a .csv file with a header.
 
-    Those that `choose` names stay text; in the others an empty cell, NaN, nan, NA or ? is missing,
-    and True and False are 1 and 0.
+    Columns that `choose` selects stay text. In the others an empty cell, NaN, nan, NA or ? is
+    missing, and True and False are 1 and 0.
     """
     with closing(text_lines(path)) as text:
         reader = csv.reader(text, strict=True)

@@ -1,4 +1,4 @@
-"""The error for data that cannot be used, and the import of optional packages."""
+"""The error for invalid data, and the import of optional packages."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ from linoss import _extras
 
 
 class DataError(ValueError):
-    """Data cannot be used. The message has the place, what was found and expected, and a remedy.
+    """Invalid data. The message has the location, what was found and expected, and a remedy.
 
     ```python
     >>> import linoss.data

@@ -1,4 +1,4 @@
-"""From the arguments of an estimator to sequences."""
+"""Conversion of the arguments of an estimator to sequences."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from linoss.data._sequences import Sequences
 def as_sequences(
     estimator: Any, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any
 ) -> tuple[Sequences, Any]:
-    """X as sequences, and y; arrays are validated by scikit-learn first.
+    """Convert X to sequences; scikit-learn validates arrays first.
 
     ```python
     >>> import numpy as np
@@ -27,7 +27,7 @@ def as_sequences(
 
     **Arguments:**
 
-    - `estimator`: whose `n_features_in_` is set by `reset`, or compared with.
+    - `estimator`: its `n_features_in_` is set if `reset`, otherwise compared.
     - `X`, `y`, `times`: as in [`linoss.LinOSSClassifier.fit`][]; y may be None.
     - `checks`: further arguments of `sklearn.utils.validation.validate_data`.
     """
@@ -40,9 +40,9 @@ def as_sequences(
     _refuse_frames(X)
     if not isinstance(X, list | tuple) or _is_table(X):
         allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
-        validate: Any = validate_data  # its type hints do not include arrays
+        validate: Any = validate_data  # scikit-learn's type hints do not include arrays
         try:
-            if y is None and getattr(X, "ndim", None) == 3:  # of any length
+            if y is None and getattr(X, "ndim", None) == 3:  # sequences of any length
                 X = check_array(X, estimator=estimator, **allowed)
             elif y is None:
                 X = validate(estimator, X, reset=reset, **allowed)
@@ -60,12 +60,12 @@ def as_sequences(
 
 
 def _is_table(X: Any) -> bool:
-    """Whether a list has a list for each case, and not an array."""
+    """Whether X is a list with a list, not an array, for each case."""
     return len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
 
 
 def _refuse_missing_labels(y: Any) -> None:
-    """Refuse None, which cannot be compared with classes, by the number of its case."""
+    """Raise for labels that are None, with the number of the case."""
     labels: Any = y.astype(object).where(y.notna(), None) if hasattr(y, "notna") else y
     if not isinstance(labels, list | tuple) and np.asarray(labels).dtype.kind != "O":
         return
@@ -78,7 +78,7 @@ def _refuse_missing_labels(y: Any) -> None:
 
 
 def _refuse_frames(X: Any) -> None:
-    """Refuse frames that are not a row of numbers for each case; they would be read otherwise."""
+    """Raise for frames that do not have a row of numbers for each case."""
     if isinstance(X, list | tuple) and any(hasattr(case, "columns") for case in X):
         raise DataError(
             "X is a list of data frames, expected a list of arrays (channels, length); if each "
@@ -111,7 +111,7 @@ def _refuse_frames(X: Any) -> None:
 
 
 def _refuse_empty(cases: Sequences) -> Sequences:
-    """The same cases; refuses one without any value, from which nothing is learned."""
+    """Return the cases; raise for a case without any value."""
     empty = next((i for i, case in enumerate(cases.values) if np.isnan(case).all()), None)
     if empty is not None:
         raise DataError(f"case {empty} of X has no value at all; leave it out")

@@ -1,4 +1,4 @@
-"""Parquet files and pandas frames to columns."""
+"""Reading Parquet files and pandas frames into columns."""
 
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ from linoss.data._errors import DataError, optional
 from linoss.data._raw_files import check_expansion, refusing, shown
 
 _PANDAS_INDEX = "__index_level_0__"
-"""What pandas calls an index without a name in a .parquet file."""
+"""pandas' name for an unnamed index in a .parquet file."""
 
 
 def read_parquet(path: Path, choose: Chooser, hint: str) -> Columns:
-    """The columns of a .parquet file; those that `choose` does not name must be numbers."""
+    """The columns of a .parquet file; those that `choose` does not select must be numbers."""
     parquet = optional("pyarrow.parquet", "reading .parquet files")
     source = str(path)
     with refusing(source, "expected a .parquet file"):
@@ -43,7 +43,7 @@ def read_parquet(path: Path, choose: Chooser, hint: str) -> Columns:
 
 
 def columns_of_frame(source: str, frame: Any, choose: Chooser, hint: str) -> Columns:
-    """The columns of a pandas frame; those that `choose` does not name must be numbers."""
+    """The columns of a pandas frame; those that `choose` does not select must be numbers."""
     names = tuple(str(name) for name in frame.columns)
     check_names(source, names)
     if not len(frame):

@@ -1,19 +1,18 @@
 """The two layouts of sequences in a table, wide and long.
 
-**Wide**: a row is a case. One column is the label, named `label`, `class`, `target` or `y` (the
-first of these that there is) or as the caller says. Every other column is a time point of a
-channel, named by the channel and an integer: `x_0, x_1, ..., z_0, z_1, ...`, `t0, t1, ...` or
-`0, 1, 2, ...`, without gaps, as many for each channel. Missing values at the end of a row count as
-missing, not as the end.
+**Wide**: a row is a case. One column is the label: the one that the caller names, or the first of
+`label`, `class`, `target` and `y` that exists. Every other column is a time point of a channel,
+named by the channel and an integer: `x_0, x_1, ..., z_0, z_1, ...`, `t0, t1, ...` or `0, 1, 2,
+...`, without gaps, the same number for each channel. Missing values at the end of a row are missing
+values, not the end of the case.
 
-**Long**: a row is a sample. The column `case` (or `case_id`, `id`, `unique_id`) says of which case;
-`time` (or `ds`, `timestamp`, `date`, `datetime`), which may be absent, when it was taken, as a
-number or a date; the label, which may be absent, is the same in all rows of a case; every other
-column is a channel. Samples are sorted by time; without times, those of a case stand together.
-Cases may differ in length.
+**Long**: a row is a sample. The column `case` (or `case_id`, `id`, `unique_id`) names its case. The
+optional column `time` (or `ds`, `timestamp`, `date`, `datetime`) is its time, a number or a date.
+The optional label is the same in all rows of a case. Every other column is a channel. Samples are
+sorted by time; without times, the rows of a case must be contiguous. Cases may differ in length.
 
-A table with a column of cases in which no case has a second row, without times, and with columns of
-time points is wide, with the names of its cases.
+A table with a column of cases is wide if no case has a second row, there are no times, and the
+other columns are time points.
 """
 
 import re
@@ -38,21 +37,21 @@ HINT = (
     "if it holds labels, say --label {0}; names of cases, --id {0}; if it is no channel, --drop "
     "{0} (label=, case= and drop= in Python)"
 )
-"""What to do with a column of text, whose name is to be filled in."""
+"""Advice for a column of text; format it with the name of the column."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns that are no channels, as a caller names them: by name, or by position."""
+    """Columns that are not channels, given by name or position."""
 
     label: str | int | None = None
-    """False for none; None for one with a usual name. So is `case`."""
+    """False for none; None for a column with a usual name. The same holds for `case`."""
     case: str | int | None = None
     drop: tuple[str | int, ...] = ()
     time: str | None = None
 
     def named(self, source: str, names: tuple[str, ...]) -> "Roles":
-        """The same by name; of times in long tables only."""
+        """Resolve the columns to names; times only in long tables."""
         drop = tuple(_found(source, names, column, "--drop") for column in self.drop)
         rest = [name for name in names if name not in drop]
         label = _role(source, names, rest, self.label, LABEL_NAMES, "--label")
@@ -62,7 +61,7 @@ class Roles:
         return Roles(label, case, drop, time)
 
     def columns(self) -> list[Any]:
-        """Their names."""
+        """The names of these columns."""
         found = [self.label, self.case, self.time, *self.drop]
         return [name for name in found if name is not None]
 
@@ -81,7 +80,7 @@ def _role(
 
 
 def _found(source: str, names: tuple[str, ...], column: str | int, option: str) -> str:
-    """The name of a column that is given by its name or its position."""
+    """The name of a column given by its name or position."""
     if column in names:
         return str(column)
     try:
@@ -94,7 +93,7 @@ def _found(source: str, names: tuple[str, ...], column: str | int, option: str) 
 
 
 def sequences_of(columns: Columns, roles: Roles) -> Sequences:
-    """The sequences of a table in either layout; of roles that are names."""
+    """The sequences of a table in either layout; `roles` must be names."""
     columns = columns.without_counter()
     names = (*columns.others, *columns.number_names)
     case_column: Any = roles.case
@@ -133,7 +132,7 @@ def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | Non
 
 
 def _odd_one(names: tuple[str, ...]) -> str:
-    """What to do, by the name of a column that is no time point."""
+    """Advice for the first column that is not a time point."""
     odd = next((name for name in names if _POINT.fullmatch(name) is None), None)
     if odd is None:
         return "leave out others with --drop NAME (drop= in Python)"
@@ -141,7 +140,8 @@ def _odd_one(names: tuple[str, ...]) -> str:
 
 
 def _points(names: tuple[str, ...]) -> dict[str, list[int]] | None:
-    """Channel to its columns in the order of time; None if names are not of this form."""
+    """Maps each channel to its columns in the order of time; None if names do not have this
+    form."""
     found: dict[str, dict[int, int]] = {}
     for column, name in enumerate(names):
         match = _POINT.fullmatch(name)

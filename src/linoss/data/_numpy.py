@@ -1,4 +1,4 @@
-"""NumPy files: cases of .npy are read on access, .npz is read at once."""
+"""NumPy files: cases of .npy are read on access, .npz is read as a whole."""
 
 import math
 import zipfile
@@ -22,7 +22,7 @@ _KEYS = {
 
 
 def read_npy(path: Path) -> Sequences:
-    """Cases of data.npy, with labels from data.labels.npy beside it if there is one."""
+    """Cases of data.npy, with labels from data.labels.npy in the same directory if it exists."""
     with path.open("rb") as file:
         _check_claims(str(path), file, path.stat().st_size)
     with refusing(str(path), "expected an array of numbers"):
@@ -64,7 +64,7 @@ def read_npz(path: Path) -> Sequences:
 
 
 def _read_members(path: Path) -> dict[str, tuple[str, np.ndarray]]:
-    """Role to (place for errors, array)."""
+    """Maps each role to (location for errors, array)."""
     arrays: dict[str, tuple[str, np.ndarray]] = {}
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
@@ -114,7 +114,7 @@ def _read_array(where: str, file: Any, size: int) -> np.ndarray:
 
 
 def _check_claims(where: str, file: Any, size: int) -> None:
-    """Refuse a header that does not match the size of the file, before memory is allocated."""
+    """Raise if a header does not match the size of the file, before memory is allocated."""
     start = file.read(12)
     if start[:6] != b"\x93NUMPY" or len(start) < 12 or start[6] not in (1, 2):
         raise DataError(

@@ -1,4 +1,4 @@
-"""Checks and reading that all file formats share."""
+"""Checks and reading shared by all file formats."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from pathlib import Path
 from linoss.data._errors import DataError
 
 LINE_LIMIT = 64 * 2**20
-"""Bytes of the longest line of text that is read: several million numbers."""
+"""Maximum bytes of a line of text: several million numbers."""
 
 _ALWAYS_READ = 256 * 2**20
 _LARGEST_RATIO = 100
@@ -18,7 +18,8 @@ _SIGNATURES = {b"PK": ".npz", b"PAR1": ".parquet", b"\x93NUMPY": ".npy", b"\x1f\
 
 
 def regular_file(path: str | os.PathLike[str]) -> Path:
-    """The path of a file, which must be readable, not empty, and of the format of its suffix."""
+    """Check that a file is readable, not empty, and of the format of its suffix; return its
+    path."""
     path = Path(path)
     try:
         status = path.stat()
@@ -52,7 +53,7 @@ def regular_file(path: str | os.PathLike[str]) -> Path:
 
 
 def text_lines(path: Path, comments: tuple[bytes, ...] = ()) -> Generator[str, None, None]:
-    """The lines of a text in UTF-8, of bounded length. Comments may be in any encoding.
+    """Yield the lines of a UTF-8 text, of bounded length. Comments may have any encoding.
 
     Close the generator if you stop before its end.
     """
@@ -84,7 +85,7 @@ def text_lines(path: Path, comments: tuple[bytes, ...] = ()) -> Generator[str, N
 
 
 def check_expansion(where: str, claimed: int, stored: int) -> None:
-    """Refuse a small file that would expand beyond a bounded size."""
+    """Raise for a compressed file that would expand beyond a bounded size."""
     if claimed > max(_ALWAYS_READ, _LARGEST_RATIO * stored):
         raise DataError(
             f"{where}: {stored} bytes claim to hold {claimed}, expected at most "
@@ -95,7 +96,7 @@ def check_expansion(where: str, claimed: int, stored: int) -> None:
 
 @contextmanager
 def refusing(where: str, expected: str) -> Iterator[None]:
-    """Any exception of another library as a `DataError`."""
+    """Context manager: convert any exception of another library to a `DataError`."""
     try:
         yield
     except (DataError, ImportError):
@@ -108,12 +109,12 @@ def refusing(where: str, expected: str) -> Iterator[None]:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Names for a message, at most the first ten."""
+    """Format names for a message, at most the first ten."""
     names = list(names)
     return ", ".join(str(name)[:40] for name in names[:10]) + (", ..." if len(names) > 10 else "")
 
 
 def shown(text: object) -> str:
-    """Text of a file for a message: quoted, and cut if long."""
+    """Format text from a file for a message: quoted, and truncated if long."""
     text = str(text)
     return repr(text if len(text) <= 40 else text[:37] + "...")

@@ -1,4 +1,4 @@
-"""Reading sequences from a file, or from a directory of a training and a test part."""
+"""Reading sequences from a file, or from a directory with a training and a test part."""
 
 import os
 from collections.abc import Callable, Collection
@@ -33,7 +33,7 @@ def read(
     case: str | int | None = None,
     drop: Collection[str | int] = (),
 ) -> Sequences:
-    r"""Sequences from a file, by its suffix. What cannot be read is a [`linoss.data.DataError`][].
+    r"""Read sequences from a file, by its suffix. Raises [`linoss.data.DataError`][].
 
     ```python
     >>> import pathlib, tempfile
@@ -47,26 +47,26 @@ def read(
 
     ```
 
-    - `.ts`, `.arff`: the files of the UEA and UCR archives, of equal or unequal length, with
-      missing values, classes or targets; through aeon. Not with time stamps.
-    - `.npy`: (cases, channels, time) or (cases, time). Stays on disk: a case is read when it is
-      asked for, so that data may be larger than memory. Labels of `data.npy` come from
-      `data.labels.npy` beside it, if there is one.
-    - `.npz`: the same as array `X` or `values`, with labels `y` or `labels`, true lengths `lengths`
-      and sampling times `times`, (time,) or (cases, time), which may all be absent.
-    - `.csv`, `.parquet`: wide, a row a case: columns `label, x_0, x_1, ..., z_0, z_1, ...`; or
-      long, a row a sample: columns `case, time, label, x, z, ...`. The head of `data/_layouts.py`
-      has the details. In .csv files an empty cell, NaN, NA and ? are missing values, and True and
-      False are 1 and 0.
+    - `.ts`, `.arff`: the formats of the UEA and UCR archives, with equal or unequal lengths,
+      missing values, classes or targets; read by aeon. Time stamps are not supported.
+    - `.npy`: (cases, channels, time) or (cases, time). Stays on disk: cases are read on access, so
+      that data may be larger than memory. Labels of `data.npy` come from `data.labels.npy` in the
+      same directory, if it exists.
+    - `.npz`: the same as array `X` or `values`, with optional labels `y` or `labels`, true lengths
+      `lengths` and sampling times `times`, (time,) or (cases, time).
+    - `.csv`, `.parquet`: wide, with a row for each case and columns `label, x_0, x_1, ..., z_0,
+      z_1, ...`; or long, with a row for each sample and columns `case, time, label, x, z, ...`. The
+      docstring of `data/_layouts.py` has the details. In .csv files an empty cell, NaN, NA and ?
+      are missing values, and True and False are 1 and 0.
 
     **Arguments:**
 
     - `path`: the file.
     - `label`: the column of labels in .csv and .parquet files, by its name or its position: 0 is
-      the first, -1 the last. By default the first of `label`, `class`, `target` and `y` that there
-      is; False for none.
-    - `case`: likewise the column of the names of cases.
-    - `drop`: columns to leave out, likewise.
+      the first, -1 the last. By default the first of `label`, `class`, `target` and `y` that
+      exists; False for none.
+    - `case`: the column with the names of cases, likewise.
+    - `drop`: columns to ignore, likewise.
     """
     roles = Roles(label, case, tuple(drop))
     file = regular_file(path)
@@ -101,7 +101,7 @@ def read_parts(
     case: str | int | None = None,
     drop: Collection[str | int] = (),
 ) -> tuple[Sequences, Sequences | None]:
-    r"""The training part and, where there is one, the test part.
+    r"""Read the training part and, if there is one, the test part.
 
     ```python
     >>> import pathlib, tempfile
@@ -120,8 +120,8 @@ def read_parts(
 
     - `path`: a file, which has no test part, or a directory that holds `NAME_TRAIN.ts` and
       `NAME_TEST.ts`, or `train.ts` and `test.ts`, or the same with another suffix of
-      [`linoss.data.read`][]. Where there are several names, that of the directory is taken; where
-      there are several suffixes, the first in the order of `read`.
+      [`linoss.data.read`][]. If there are several names, the one of the directory is used; if there
+      are several suffixes, the first in the order of `read`.
     - `label`, `case`, `drop`: as for `read`.
     """
     folder, roles = Path(path), {"label": label, "case": case, "drop": drop}
@@ -138,7 +138,7 @@ def read_parts(
 
 
 def find_parts(folder: Path) -> tuple[Path, Path | None]:
-    """The files of the training part and, where there is one, the test part in a directory."""
+    """The files of the training part and, if there is one, the test part in a directory."""
     try:
         files = sorted(file for file in folder.iterdir() if not file.is_dir())
     except OSError as error:

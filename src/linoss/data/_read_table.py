@@ -1,17 +1,17 @@
 """Tables for forecasting, wide and long, from files, frames and arrays.
 
-**Wide**: a row is a time. A column named `time`, `ds`, `timestamp`, `date` or `datetime`, or a
-first column without a name, says which; without it rows are numbered. Every other column is a
+**Wide**: a row is a time. The times are a column named `time`, `ds`, `timestamp`, `date` or
+`datetime`, or an unnamed first column; without it rows are numbered. Every other column is a
 variable.
 
 **Long**: a row is a time of one series. A column named `unique_id` (or `id`, `case`, `case_id`)
-says of which, a column of times when. `y` is the first variable; every other column is one more, or
-`static`: one value for each series, a number or a text.
+names the series, and a column has the times. `y` is the first variable; every other column is a
+further variable, or `static`: one number or text for each series.
 
-Rows are sorted by time within a series. Times are numbers or dates, and each series has a step of
-its own. A gap in a regular step becomes missing samples; a series without a regular step, or with
-gaps for more than half of it, keeps the times that it has. Two samples at one time are refused.
-Dates with a time zone are kept in UTC.
+Rows are sorted by time within a series. Times are numbers or dates, and each series has its own
+step. A gap in a regular step becomes missing samples; a series without a regular step, or with gaps
+for more than half of it, keeps its times. Two samples at the same time are an error. Dates with a
+time zone are converted to UTC.
 """
 
 import os
@@ -39,7 +39,7 @@ _HINT = (
 
 
 def read_table(path: str | os.PathLike[str], *, static: Collection[Any] = ()) -> Table:
-    r"""Time series for forecasting from a .csv or .parquet file.
+    r"""Read time series for forecasting from a .csv or .parquet file.
 
     ```python
     >>> import pathlib, tempfile
@@ -56,8 +56,8 @@ def read_table(path: str | os.PathLike[str], *, static: Collection[Any] = ()) ->
     **Arguments:**
 
     - `path`: a wide table, with columns `date` and one for each variable, or a long one, with
-      columns `unique_id`, `ds`, `y` and others that go with it. The head of
-      `data/_read_table.py` has the details. What cannot be read is a [`linoss.data.DataError`][].
+      columns `unique_id`, `ds`, `y` and further variables. The docstring of `data/_read_table.py`
+      has the details. Raises [`linoss.data.DataError`][].
     - `static`: columns of a long table with one value for each series, numbers or texts.
     """
     file = regular_file(path)
@@ -70,7 +70,7 @@ def read_table(path: str | os.PathLike[str], *, static: Collection[Any] = ()) ->
 def read_table_parts(
     path: str | os.PathLike[str], *, static: Collection[Any] = ()
 ) -> tuple[Table, Table | None]:
-    r"""The training table and, where there is one, the test table.
+    r"""Read the training table and, if there is one, the test table.
 
     ```python
     >>> import pathlib, tempfile
@@ -116,7 +116,7 @@ def table(data: Any, *, static: Collection[Any] = ()) -> Table:
     **Arguments:**
 
     - `data`: an array (time, variables) or (time,), or a pandas frame, wide or long; in a wide one
-      times may be the index. The head of `data/_read_table.py` has the details.
+      times may be the index. The docstring of `data/_read_table.py` has the details.
     - `static`: columns of a long frame with one value for each series, numbers or texts.
     """
     if hasattr(data, "to_frame") and getattr(data, "ndim", 0) == 1:
@@ -263,7 +263,7 @@ def _series(columns: Columns, id_name: str | None) -> tuple[tuple[Any, ...] | No
 def _static(
     columns: Columns, name: str, ids: tuple[Any, ...] | None, codes: np.ndarray
 ) -> tuple[Any, ...]:
-    """The value of each series: numbers if all are, NaN where missing; otherwise texts."""
+    """The value of each series: numbers, with NaN where missing, if all are numbers; else texts."""
     assert ids is not None
     cells = columns.others[name].astype(object)
     cells[is_missing(columns.others[name])] = ""
@@ -283,7 +283,7 @@ def _static(
 
 
 def _times(columns: Columns, time_name: str) -> np.ndarray:
-    """Dates, integers where all are, or fractions."""
+    """Dates, integers if all times are integers, or floats."""
     times = time_column(columns, time_name)
     if times.dtype.kind != "f" or (times % 1 != 0).any():
         return times

@@ -1,4 +1,4 @@
-"""Sequences of any length with labels and times, and padded batches of them."""
+"""Sequences of any length with labels and times, and padded batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from linoss.data._stored import StoredCases
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some sequences as one array, padded at the end.
+    """Sequences as one array, padded at the end.
 
     ```python
     >>> import numpy as np
@@ -29,15 +29,15 @@ class Batch:
     """
 
     values: np.ndarray
-    """(batch, time, channels), zeros where missing and where padded; in float64 if a case is."""
+    """(batch, time, channels), 0 for missing values and padding; float64 if a case is."""
     lengths: np.ndarray
-    """(batch,), int32, how many samples of each are real."""
+    """(batch,), int32, the number of samples of each sequence without padding."""
     observed: np.ndarray | None = None
-    """(batch, time, channels), bool, False where missing and padded; None if nothing is missing."""
+    """(batch, time, channels), False for missing values and padding; None if none are missing."""
     times: np.ndarray | None = None
-    """(batch, time), float64; the padding goes on with the last time + 1, + 2, ..."""
+    """(batch, time), float64; the padding continues with the last time + 1, + 2, ..."""
     labels: np.ndarray | list | None = None
-    """As in `Sequences`; a list only where the answers of the cases differ in number."""
+    """As in `Sequences`; a list only if the numbers of outputs of the cases differ."""
     weights: np.ndarray | None = None
     """As in `Sequences`."""
 
@@ -46,7 +46,7 @@ class Batch:
 class Sequences:
     """Cases, each a sequence of its own length, with labels, times and names.
 
-    Made by [`linoss.data.sequences`][] and [`linoss.data.read`][], which check what they get.
+    Made by [`linoss.data.sequences`][] and [`linoss.data.read`][], which validate their input.
 
     ```python
     >>> import numpy as np
@@ -61,18 +61,18 @@ class Sequences:
     """
 
     values: Sequence[np.ndarray]
-    """Case to (length, channels), NaN where missing; in float32, or in float64 where that would
-    lose a signal on a large offset. May be read from disk when asked."""
+    """For each case (length, channels), NaN where missing; float32, or float64 if float32 would
+    lose a signal with a large offset. May be read from disk on access."""
     labels: np.ndarray | list | None = None
-    """(cases,) classes or numbers, (cases, outputs), or case to (answers, outputs)."""
+    """(cases,) classes or numbers, (cases, outputs), or for each case (steps, outputs)."""
     times: Sequence[np.ndarray] | None = None
-    """Case to (length,), float64, increasing."""
+    """For each case (length,), float64, increasing."""
     names: tuple[str, ...] | None = None
     """Names of the channels."""
     ids: tuple[str, ...] | None = None
     """Names of the cases."""
     weights: np.ndarray | None = None
-    """(cases,), how much each counts in a loss; None if all count alike."""
+    """(cases,), the weight of each case in the loss; None if all are equal."""
 
     def __post_init__(self) -> None:
         for name in ("labels", "times", "ids", "weights"):
@@ -87,7 +87,7 @@ class Sequences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """(cases,), how many samples each case has."""
+        """(cases,), the number of samples of each case."""
         return self._lengths
 
     @cached_property
@@ -98,18 +98,19 @@ class Sequences:
 
     @property
     def num_channels(self) -> int:
-        """Channels of every case."""
+        """Number of channels."""
         if isinstance(self.values, StoredCases):
             return self.values.num_channels
         return self.values[0].shape[1]
 
     @cached_property
     def has_missing(self) -> bool:
-        """Whether a value is missing anywhere. Reads cases one by one, up to the first such."""
+        """Whether any value is missing. Reads cases one by one, up to the first with a missing
+        value."""
         return any(bool(np.isnan(case).any()) for case in self.values)
 
     def select(self, indices: Any) -> "Sequences":
-        """The cases at `indices`: integers, in their order, or True and False a case."""
+        """The cases at `indices`: integers, in their order, or a boolean for each case."""
         chosen = self._positions(indices)
         if isinstance(self.values, StoredCases):
             values: Sequence[np.ndarray] = self.values.pick(chosen)
@@ -125,12 +126,12 @@ class Sequences:
         )
 
     def batch(self, indices: Any, length: int | None = None) -> Batch:
-        """The cases at `indices` as one array.
+        """The cases at `indices` as one padded array.
 
         **Arguments:**
 
         - `indices`: as for `select`.
-        - `length`: pad to this length; by default to that of the longest of these cases.
+        - `length`: the padded length; by default that of the longest of these cases.
         """
         chosen = self._positions(indices)
         lengths = self.lengths[chosen].astype(np.int32)

@@ -1,4 +1,4 @@
-"""Cases on disk that are read on access."""
+"""Cases on disk, read on access."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,14 +7,14 @@ import numpy as np
 
 from linoss.data._errors import DataError
 
-_FAITHFUL = 1e-4  # of a channel's range in a case: what rounding to float32 may change
+_FAITHFUL = 1e-4  # largest rounding error of float32, relative to a channel's range in a case
 
 
 def as_values(array: np.ndarray) -> np.ndarray:
-    """Values (..., time, channels) in C order, in float32 if that keeps what a channel tells.
+    """Values (..., time, channels) in C order, in float32 if that preserves the signal.
 
-    A small signal on a large offset is lost in float32; then all stay in float64. Overflow gives
-    infinite values without a warning.
+    float32 would lose a small signal with a large offset; values then stay in float64. Overflow
+    gives infinite values without a warning.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.ascontiguousarray(array, np.float32)
@@ -27,7 +27,8 @@ def as_values(array: np.ndarray) -> np.ndarray:
 
 
 def as_case(where: str, array: np.ndarray) -> np.ndarray:
-    """(channels, length) as (length, channels), see `as_values`; infinite ones are refused."""
+    """Convert (channels, length) to (length, channels), see `as_values`; raise for infinite
+    values."""
     values = as_values(array.T)
     infinite = np.isinf(values)
     if infinite.any():
@@ -41,9 +42,9 @@ def as_case(where: str, array: np.ndarray) -> np.ndarray:
 
 
 class StoredCases(Sequence[np.ndarray]):
-    """The cases of a memory-mapped array (cases, channels, time); each is read when asked for.
+    """The cases of a memory-mapped array (cases, channels, time).
 
-    Only the case that is asked for is read, converted and checked.
+    A case is read, converted and checked on access.
     """
 
     def __init__(self, array: np.ndarray, source: str, indices: np.ndarray | None = None):

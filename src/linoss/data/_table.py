@@ -15,7 +15,7 @@ from linoss.data._raw_files import shown
 class Table:
     """Series of the same variables, and their original form, in which forecasts are returned.
 
-    Made by [`linoss.data.table`][] and [`linoss.data.read_table`][], which check what they get.
+    Made by [`linoss.data.table`][] and [`linoss.data.read_table`][], which validate their input.
 
     ```python
     >>> import numpy as np
@@ -28,13 +28,13 @@ class Table:
     """
 
     series: list[np.ndarray]
-    """Series to (time, variables), float64, NaN where missing."""
+    """For each series (time, variables), float64, NaN where missing."""
     index: list[np.ndarray]
-    """Series to (time,), datetime64 (in UTC), int64 or float64, increasing."""
+    """For each series (time,), datetime64 (in UTC), int64 or float64, increasing."""
     names: tuple[Any, ...]
     """Names of the variables."""
     kind: Literal["array", "wide", "long"] = "array"
-    """The original: an array, a table with a column a variable, or one with a column of series."""
+    """The original form: an array, a wide table, or a long table."""
     ids: tuple[Any, ...] | None = None
     """Names of the series of a long table."""
     time_name: str | None = None
@@ -44,15 +44,15 @@ class Table:
     in_index: bool = False
     """Whether times are the index of a wide frame, not a column."""
     timezone: Any = None
-    """The time zone that dates had."""
+    """The original time zone of dates."""
     static: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
-    """What is constant in each series, such as its region: name to numbers or texts."""
+    """Constants of each series, such as its region: maps names to numbers or texts."""
     steps: tuple[Any, ...] | None = None
-    """Of each series the median step, None for a regular one; None if all are regular."""
+    """The median step of each series, None for a regular one; None if all are regular."""
 
     @property
     def irregular(self) -> bool:
-        """Whether a series has no regular step."""
+        """Whether any series has an irregular step."""
         return self.steps is not None
 
     @property
@@ -83,9 +83,9 @@ class Table:
         )
 
     def continued(self, horizon: int) -> list[np.ndarray]:
-        """The index of each series for the `horizon` steps after it, by its own step.
+        """The index of each series for the `horizon` steps after its end.
 
-        Where that is irregular, it is the median one.
+        The step is that of the series; if it is irregular, its median.
 
         ```python
         >>> import pandas
@@ -113,7 +113,7 @@ class Table:
         names: Sequence[Any] | None = None,
         times: np.ndarray | None = None,
     ) -> Any:
-        """Forecasts in the form of the original: an array, a wide frame or a long frame.
+        """Convert forecasts to the original form: an array, a wide frame or a long frame.
 
         ```python
         >>> import numpy as np, pandas
@@ -130,8 +130,8 @@ class Table:
         **Arguments:**
 
         - `forecasts`: for each series (horizon, variables), the steps after its end.
-        - `names`: of the variables in the forecasts, if they are not all of the table's.
-        - `times`: of the forecasts, if they are not those of the steps after the end.
+        - `names`: the variables of the forecasts, if they are not all variables of the table.
+        - `times`: the times of the forecasts, by default those of the steps after the end.
         """
         names = self.names if names is None else tuple(names)
         horizon = len(forecasts[0]) if len(forecasts) else 0

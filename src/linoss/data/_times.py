@@ -1,4 +1,4 @@
-"""Columns of times: numbers, or dates without ambiguity."""
+"""Columns of times: numbers, or unambiguous dates."""
 
 import re
 import warnings
@@ -50,7 +50,7 @@ def _numbers(cells: np.ndarray) -> np.ndarray | None:
 
 
 def _compact_days(numbers: np.ndarray) -> np.ndarray | None:
-    """Days such as 20240131, if all are."""
+    """Parse days such as 20240131, if all have this form."""
     if numbers.min() < 1800_01_01 or numbers.max() > 2199_12_31:
         return None
     pandas = optional("pandas", "reading dates")
@@ -65,7 +65,7 @@ _YEAR_LAST = re.compile(
 
 
 def _year_last(columns: Columns, name: str, texts: np.ndarray, between: str, time: str) -> Any:
-    """Dates such as 31/1/2024 12:00, all with the day first or all with the month."""
+    """Parse dates such as 31/1/2024 12:00, all with the day first or all with the month first."""
     pandas = optional("pandas", "reading dates")
     clock = ("", " %H:%M", " %H:%M:%S")[time.count(":")]
     orders = [between.join(order) + clock for order in (("%d", "%m", "%Y"), ("%m", "%d", "%Y"))]
@@ -82,7 +82,7 @@ def _year_last(columns: Columns, name: str, texts: np.ndarray, between: str, tim
 
 
 def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
-    """Dates in text. Where the year comes last, a day above 12 must decide the order."""
+    """Parse dates. If the year comes last, a day above 12 must determine the order."""
     pandas = optional("pandas", "reading dates")
     zoned = np.array([_ZONE.search(text) is not None for text in texts])
     if zoned.any() and not zoned.all():
@@ -95,7 +95,7 @@ def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
     with refusing(columns.source, f"expected dates in column {shown(name)}"):
         dates = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
         if dates.isna().any() and texts[0][:4].isdigit():
-            with warnings.catch_warnings(action="ignore"):  # of a day before the month
+            with warnings.catch_warnings(action="ignore"):  # about a day before the month
                 guess = pandas.tseries.api.guess_datetime_format(texts[0])
             if guess is not None and not 0 <= guess.find("%d") < guess.find("%m"):
                 dates = pandas.to_datetime(texts, format=guess, errors="coerce", utc=True)
@@ -112,7 +112,7 @@ def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
 
 
 def same_time(columns: Columns, title: str, name: str | None, rows: np.ndarray) -> DataError:
-    """The error for two rows of one series or case that have one time, as they are written."""
+    """The error for two rows of one series or case with the same time."""
     first, second = sorted(int(row) for row in rows)
     there = (first, second)
     cells = [str(row) if name is None else shown_time(columns.others[name][row]) for row in there]
@@ -124,7 +124,7 @@ def same_time(columns: Columns, title: str, name: str | None, rows: np.ndarray) 
 
 
 def shown_time(time: Any) -> str:
-    """A time for errors: a number, or a date without zeros at its end."""
+    """Format a time for errors: a number, or a date without trailing zeros."""
     if np.asarray(time).dtype.kind != "M":
         return str(time)
     return str(np.datetime_as_string(time, unit="auto")).replace("T", " ")

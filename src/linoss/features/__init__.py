@@ -1,4 +1,4 @@
-"""Oscillators without training: a random bank, and statistics of its outputs."""
+"""Untrained oscillators: a random bank, and statistics of its outputs."""
 
 from linoss.features._bank import LANES, Bank, moves
 from linoss.features._response import STATISTICS, Response

@@ -1,14 +1,15 @@
-"""A bank of oscillators that nobody trains, drawn at random.
+"""A random bank of untrained oscillators.
 
-An oscillator of frequency f and quality Q is a complex amplitude
+An oscillator with frequency f and quality factor Q has a complex amplitude
 
     s' = mu s + b,   mu = -a + i w,   w = 2 pi f,   a = w / 2Q,   x = Re(c s),
 
-which is the damped oscillator y'' = -(w² + a²) y - 2 a y' + b, with y = Im(s) / w, seen through a
-mixture of position and velocity: x = Re(c) (y' + a y) - Im(c) w y. Its readout c = 2 a e^{i phase}
-gives it a gain of about 1 at its own frequency. In a chain, x is the force on a second oscillator.
+which is the damped oscillator y'' = -(w² + a²) y - 2 a y' + b, with y = Im(s) / w, and a
+combination of position and velocity as output: x = Re(c) (y' + a y) - Im(c) w y. The readout c = 2
+a e^{i phase} gives a gain of about 1 at its own frequency. In a chain, x is the force on a second
+oscillator.
 
-Between two samples, h apart, the force is a straight line. With l = e^{mu h} the amplitude is
+Between two samples at distance h, the force is linear. With l = e^{mu h} the amplitude is
 
     s_n = l s_{n-1} + (i - j) b_{n-1} + j b_n,   i = (l - 1) / mu,   j = (l - 1 - mu h) / (mu² h).
 """
@@ -22,36 +23,36 @@ from jaxtyping import Bool, Complex, Float, Int
 from linoss import _checks
 
 LANES = 16
-"""Oscillators of a group, which have the same drive."""
+"""Number of oscillators in a group; they have the same input."""
 _QUALITY = (0.3, 8.0)
 _MOST_MIXED = 8  # channels
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bank:
-    """Oscillators in groups of `LANES`, and what drives them.
+    """Oscillators in groups of `LANES`, and their inputs.
 
-    Time is in units of the usual interval between samples. A drive is a mixture of standardised
-    channels or the differences of one, and is read forwards or backwards in time.
+    Time is in units of the median sampling interval. An input is a mixture of standardised channels
+    or its differences, read forwards or backwards in time.
     """
 
     frequency: Float[np.ndarray, "stages n"]
-    """Cycles per interval; 0 for a second oscillator that is not there."""
+    """Cycles per interval; 0 if there is no second oscillator."""
     quality: Float[np.ndarray, "stages n"]
     phase: Float[np.ndarray, "stages n"]
     threshold: Float[np.ndarray, " n"]
     drive: Int[np.ndarray, " groups"]
     order: Int[np.ndarray, " drives"]
-    """1 for differences, 0 for the values themselves."""
+    """1 for differences, 0 for values."""
     backwards: Bool[np.ndarray, " drives"]
     mixture: Float[np.ndarray, "drives channels"]
     mean: Float[np.ndarray, " channels"]
     scale: Float[np.ndarray, " channels"]
-    """What a channel is multiplied by once its mean is subtracted; 0 if it is not used."""
+    """The factor of a channel after its mean is subtracted; 0 if it is not used."""
 
     @property
     def size(self) -> int:
-        """Number of oscillators, those at the end of a chain."""
+        """Number of outputs; a chain has one."""
         return self.frequency.shape[1]
 
     @property
@@ -67,7 +68,7 @@ class Bank:
 
     @property
     def chained(self) -> Bool[np.ndarray, " n"]:
-        """Whether an oscillator drives a second one, which is listened to."""
+        """Whether an oscillator drives a second one, whose output is used."""
         return self.frequency[1] > 0
 
     def __post_init__(self) -> None:
@@ -84,14 +85,14 @@ class Bank:
             _checks.shape(name, getattr(self, name), shape)
 
     def part(self, groups: Any) -> "Bank":
-        """Some of the groups."""
+        """The bank with a subset of the groups."""
         lanes = np.arange(self.size).reshape(-1, LANES)[groups].ravel()
         names = ("frequency", "quality", "phase", "threshold")
         chosen = {name: getattr(self, name)[..., lanes] for name in names}
         return replace(self, drive=self.drive[groups], **chosen)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All of it, by name."""
+        """All arrays, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -107,17 +108,16 @@ def draw(
     """Draw a bank, with thresholds of 0.
 
     Frequencies are log-uniform from half a cycle in the longest series to half a cycle in an
-    interval, spread evenly among the oscillators of a kind; so is the quality, from 0.3 to 8. Kinds
-    are a single oscillator, a chain of two equal ones, and a chain in which the second one is
-    faster, each driven by values and by differences, each of these forwards and, unless `causal`,
-    backwards in time.
+    interval, evenly spread over the oscillators of a kind; so are quality factors, from 0.3 to 8.
+    The kinds are a single oscillator, a chain of two equal ones, and a chain with a faster second
+    one, each driven by values and by differences, forwards and, unless `causal`, backwards in time.
     """
     groups = -(-size // LANES)
     n, lowest = groups * LANES, np.log(0.5 / max(longest, 2))
-    kind, way = np.arange(groups) % 3, np.arange(groups) % (2 if causal else 4)  # all pairs of both
+    kind, way = np.arange(groups) % 3, np.arange(groups) % (2 if causal else 4)  # all combinations
     frequency, quality = np.zeros((2, n)), np.ones((2, n))
     place = (np.arange(n) + random.random(n)) / n
-    order = np.argsort(random.random(n))  # of the places among the oscillators
+    order = np.argsort(random.random(n))  # a permutation of the oscillators
     frequency[0] = np.exp(lowest + (np.log(0.5) - lowest) * place[order])
     low, high = np.log(_QUALITY)
     quality[:] = np.exp(random.uniform(low, high, (2, n)))
@@ -149,7 +149,7 @@ def draw(
 
 
 def _mixture(random: np.random.Generator, channels: int) -> np.ndarray:
-    """A sparse mixture: of few channels more often than of many, with random signs."""
+    """A random sparse mixture of channels, more often of few than of many, with random signs."""
     most = min(channels, _MOST_MIXED)
     count = int(np.exp(random.uniform(0, np.log(most + 1))))
     weights = np.zeros(channels)
@@ -158,7 +158,7 @@ def _mixture(random: np.random.Generator, channels: int) -> np.ndarray:
 
 
 def moves(rates: Any, readouts: Any, interval: Any, numpy: Any = np) -> Any:
-    """l, c (i - j) and c j of a step, see above; `numpy` is NumPy or jax.numpy."""
+    """l, c (i - j) and c j of a step, as above; `numpy` is NumPy or jax.numpy."""
     l_ = numpy.exp(rates * interval)
     i = (l_ - 1) / rates
     j = (i - interval) / (rates * interval)

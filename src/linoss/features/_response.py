@@ -1,4 +1,4 @@
-"""From sequences to statistics of a bank's outputs, by the native kernel or in JAX.
+"""Statistics of a bank's outputs for sequences, by the native kernel or in JAX.
 
 For each oscillator, with x its output, theta its threshold and h_n the interval before sample n:
 
@@ -9,9 +9,9 @@ For each oscillator, with x its output, theta its threshold and h_n the interval
 
 each divided by T, the sum of all h_n; t_n is the middle of the interval before sample n.
 
-Of a sample without any value only the time passes: the next interval is longer. A long interval is
-taken in up to 8 steps of about 1, on the straight line between its ends, so that outputs in between
-are seen. A channel that is missing keeps its last value; before its first value it has its mean.
+A sample without any value is skipped: the next interval is longer. A long interval is divided into
+up to 8 steps of about 1, with linear interpolation between its ends, so that outputs within it are
+counted. A missing channel keeps its last value; before its first value it has its mean.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,18 +27,18 @@ from linoss import _kernels
 from linoss.features._bank import LANES, Bank, moves
 
 STATISTICS = ("share", "longest", "stretches", "lateness")
-_PRECISE = 0.01  # cycles per interval: slower oscillators are computed in double precision
-_PIECE = 1024  # samples that JAX takes at a time
-_MOST_PARTS = 8  # of an interval; as the kernel has it
+_PRECISE = 0.01  # cycles per interval; slower oscillators use double precision
+_PIECE = 1024  # samples that JAX processes at a time
+_MOST_PARTS = 8  # steps of an interval; the same as in the kernel
 
 Cases = Sequence[np.ndarray]
 """Arrays (time, channels), float32."""
 Intervals = Sequence[np.ndarray] | None
-"""Arrays (time,), float64, of intervals before each sample, the first 1; None if all are 1."""
+"""Arrays (time,), float64: the interval before each sample, 1 for the first; None if all are 1."""
 
 
 def respond(bank: Bank, cases: Cases, intervals: Intervals = None) -> np.ndarray:
-    """Statistics `(cases, 4, n)` of sequences; NaN for a case without any value."""
+    """Statistics `(cases, 4, n)`; NaN for a case without any value."""
     if not _kernels.usable():
         return np.stack([statistics for statistics, _ in _in_jax(bank, cases, intervals)])
     out = np.empty((len(cases), len(STATISTICS), bank.size), np.float32)
@@ -47,7 +47,7 @@ def respond(bank: Bank, cases: Cases, intervals: Intervals = None) -> np.ndarray
 
 
 def trace(bank: Bank, cases: Cases, intervals: Intervals, every: int, samples: int) -> np.ndarray:
-    """Outputs `(cases, samples, n)` at every `every`-th sample, NaN past the end of a case.
+    """Outputs `(cases, samples, n)` at every `every`-th sample, NaN after the end of a case.
 
     Oscillators that read backwards begin at the last sample.
     """
@@ -62,7 +62,7 @@ def trace(bank: Bank, cases: Cases, intervals: Intervals, every: int, samples: i
 
 
 def native(bank: Bank) -> Any:
-    """The bank as the kernel holds it."""
+    """The bank in the layout of the kernel."""
     groups = bank.size // LANES
 
     def grouped(*rows: np.ndarray) -> np.ndarray:
@@ -104,7 +104,7 @@ class Response:
 
     @cached_property
     def steps(self) -> np.ndarray:
-        """The steps that are taken, the first 1."""
+        """The steps, 1 for the first."""
         there = ~np.isnan(self.case).all(axis=1)
         h = np.ones(len(self.case)) if self.intervals is None else self.intervals
         clock = np.cumsum(h)[there]
@@ -115,7 +115,7 @@ class Response:
     def outputs(self, at_once: int) -> Iterator[tuple[np.ndarray, bool, np.ndarray]]:
         """Yield oscillators, whether they read backwards, and their outputs `(samples, n)`.
 
-        Samples are in the order in which they are read; about `at_once` numbers at a time.
+        Samples are in reading order; about `at_once` numbers are computed at a time.
         """
         length = len(self.steps)
         count = max(at_once // (LANES * length), 1)
@@ -130,12 +130,12 @@ class Response:
 
 
 def _parts(intervals: np.ndarray) -> np.ndarray:
-    """The number of steps in which each interval is taken: 1 for 1.5, 2 for 2.5, and so on."""
+    """The number of steps of each interval: 1 up to 1.5, 2 up to 2.5, and so on."""
     return np.clip(np.floor(intervals + 0.4), 1, _MOST_PARTS).astype(int)
 
 
 class ResponseStream:
-    """The statistics of a sequence so far, piece by piece. The bank must not read backwards."""
+    """The statistics of a sequence so far, in pieces. The bank must be causal."""
 
     def __init__(self, bank: Bank):
         usable = _kernels.usable()
@@ -143,7 +143,7 @@ class ResponseStream:
         self._shape = (len(STATISTICS), bank.size)
 
     def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> np.ndarray:
-        """Take samples `(time, channels)` and the intervals before them; return `(4, n)`."""
+        """Process samples `(time, channels)` with the intervals before them; return `(4, n)`."""
         if isinstance(self._walk, _Walk):
             self._walk(piece, intervals)
             return self._walk.statistics
@@ -175,28 +175,28 @@ def _in_jax(
 
 
 class _Walk:
-    """A bank that reads a sequence in one direction, piece by piece."""
+    """A bank that reads a sequence in one direction, in pieces."""
 
     def __init__(self, bank: Bank):
         self._bank, self._begun = bank, False
         self._gap = self._elapsed = 0.0
-        self._values, self._step = np.zeros((2, len(bank.mean)), np.float32), 1.0  # the last ones
+        self._values, self._step = np.zeros((2, len(bank.mean)), np.float32), 1.0  # the last values
         self._state = np.zeros((2, bank.size), complex), np.zeros((5, bank.size))
 
     @property
     def statistics(self) -> np.ndarray:
-        """`(4, n)` of all samples so far."""
+        """Statistics `(4, n)` of all samples so far."""
         with np.errstate(invalid="ignore"):
             found = np.asarray(self._state[1][:4]) / self._elapsed
             found[3] = found[3] / self._elapsed - found[0] / 2
         return found.astype(np.float32)
 
     def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> np.ndarray:
-        """Take samples; return the outputs `(samples, n)` at those that have a value."""
+        """Process samples; return the outputs `(samples, n)` at those with a value."""
         values, steps = self._samples(piece, intervals)
         if not len(values):
             return np.zeros((0, self._bank.size))
-        if not self._begun:  # the first value has been there forever
+        if not self._begun:  # the input before the first sample equals the first value
             self._begun, self._values[:], steps[0] = True, values[0], 1.0
         values, steps = _in_parts(np.concatenate([self._values[-1:], values]), steps)
         bank, past = self._bank, np.concatenate([self._values, values])
@@ -215,7 +215,7 @@ class _Walk:
         return np.concatenate(outputs)
 
     def _samples(self, piece: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Standardised values of the samples that have any, and the intervals before them."""
+        """Standardised values of the samples with any value, and the intervals before them."""
         scaled = ((piece - self._bank.mean) * self._bank.scale).astype(np.float32)
         scaled = np.concatenate([self._values[-1:], scaled])  # before the first value, the mean
         there = ~np.isnan(scaled)
@@ -228,7 +228,8 @@ class _Walk:
 
 
 def _in_parts(values: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values on the straight lines between samples, the first of which is past; and the steps."""
+    """Linear interpolation between samples, the first of which is the previous one; and the
+    steps."""
     counts = _parts(intervals)
     place = np.repeat(np.arange(len(counts)), counts)
     part = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
@@ -240,7 +241,8 @@ def _in_parts(values: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np
 
 @jax.jit
 def _scan(described: Any, carry: Any, forces: Any, steps: Any, middle: Any) -> Any:
-    """One piece of a sequence; forces are those at its samples and at the sample before.
+    """Process one piece of a sequence; `forces` are those at the previous sample and at its
+    samples.
 
     `middle` is the time in the middle of each step.
     """

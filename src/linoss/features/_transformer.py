@@ -1,4 +1,4 @@
-"""Features of sequences: statistics of oscillators that nobody trains."""
+"""Features of sequences: statistics of untrained oscillators."""
 
 import warnings
 from collections.abc import Callable
@@ -17,25 +17,26 @@ from linoss.features._bank import LANES, Bank, draw
 from linoss.features._response import STATISTICS, Response, ResponseStream, respond, trace
 from linoss.training import Scaling, usual_interval
 
-_CASES, _SAMPLES = 32, 32  # at most so many, of each so many, decide the thresholds
+_CASES, _SAMPLES = 32, 32  # most cases, and most outputs of each, that determine the thresholds
 _QUANTILES = (0.05, 0.95)
 _FEWEST, _MOST = 1024, 8192  # oscillators
-_FEATURES = 2**28  # numbers, of all cases together: a gigabyte
+_FEATURES = 2**28  # numbers for all cases: 1 GB
 
 
 @documented
 class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
-    """A scikit-learn transformer of sequences, by oscillators that nobody trains.
+    """A scikit-learn transformer: features of sequences by untrained oscillators.
 
-    Each of a bank of damped oscillators of random frequency, quality and phase is driven by the
-    sequence or by its differences, forwards or backwards in time; of several channels by a random
-    mixture of few. Four features tell when its output is above a threshold, a random quantile of
-    its outputs for training cases: for how long in all, for how long at most without a break, how
-    often, and how late, each by the length of the sequence. One pass over a sequence finds them.
+    The bank consists of damped oscillators with random frequency, quality factor and phase. Each is
+    driven by the sequence or by its differences, forwards or backwards in time; with several
+    channels, by a random mixture of a few. Its four features describe when its output exceeds a
+    threshold, a random quantile of its outputs for training cases: the total time, the longest
+    interval, the number of intervals, and the lateness, each divided by the length of the sequence.
+    One pass over a sequence computes them.
 
-    Sequences may differ in length. A sample without any value was not taken: the drive is a
-    straight line between its neighbours. A channel that is missing keeps its last value. With
-    `times`, samples may lie anywhere in time.
+    Sequences may differ in length. A sample without any value is skipped: the input is linear
+    between its neighbours. A missing channel keeps its last value. With `times`, sampling may be
+    irregular.
 
     ```python
     >>> import numpy as np
@@ -58,15 +59,15 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         return tags
 
     def fit(self, X: Any, y: Any = None, *, times: Any = None) -> "OscillatorFeatures":
-        """Draw a bank, and find its thresholds.
+        """Draw a bank, and compute its thresholds.
 
         **Arguments:**
 
         - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays, or
-          [`linoss.data.Sequences`][]. NaN means missing.
+          [`linoss.data.Sequences`][]. NaN marks a missing value.
         - `y`: not used.
-        - `times`: sampling times, if the sampling is irregular: `(time,)`, `(cases, time)` or a
-          list of `(length,)` arrays.
+        - `times`: sampling times, for irregular sampling: `(time,)`, `(cases, time)` or a list of
+          `(length,)` arrays.
         """
         check_settings(self)
         cases, _ = as_sequences(self, X, None, times, reset=True)
@@ -99,9 +100,9 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         return self.fit(X, times=times).transform(X, times=times)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """What each feature is: statistic, frequency, quality, drive, number of the oscillator.
+        """Names of the features: statistic, frequency, quality, input, number of the oscillator.
 
-        Frequencies are in cycles per sample, or per unit of time where `fit` had times.
+        Frequencies are in cycles per sample, or per unit of time if `fit` had times.
         """
         check_is_fitted(self)
         bank, drives = self.bank_, _drive_names(self.bank_)
@@ -117,9 +118,9 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         return np.array(names, object)
 
     def stream(self) -> "FeatureStream":
-        """Return a function that takes one sample at a time, in constant memory.
+        """Return a function that processes one sample at a time, in constant memory.
 
-        It returns the features of the sequence so far; `causal=True` is required.
+        It returns the features of the sequence so far. Requires `causal=True`.
 
         ```python
         >>> import numpy as np
@@ -138,7 +139,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         return FeatureStream(self)
 
     def response(self, X: Any, *, times: Any = None) -> Response:
-        """Return what the oscillators put out for the only case of X."""
+        """Return the outputs of the oscillators for the only case of X."""
         check_is_fitted(self)
         cases, _ = as_sequences(self, X, None, times, reset=False)
         if len(cases) != 1:
@@ -153,7 +154,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         arrays: dict[str, np.ndarray],
         fitted: dict[str, Any],
     ) -> "OscillatorFeatures":
-        """Return the fitted transformer that had these arrays and attributes."""
+        """Return a fitted transformer, from the arrays and attributes of `fitted`."""
         names = declared(OscillatorSettings)
         features = cls(**{name: getattr(settings, name) for name in names})
         features.bank_ = Bank(**arrays)
@@ -166,16 +167,16 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         attributes = {name: getattr(self, name) for name in ("interval_", "even_", "wide_")}
         return self.bank_.arrays(), attributes
 
-    # ---- Inside ----
+    # ---- Implementation ----
 
     def _longest(self, cases: Sequences) -> int:
-        """Length of the longest case, in usual intervals."""
+        """Length of the longest case, in median intervals."""
         if cases.times is None or self.interval_ is None:
             return int(cases.lengths.max())
         return int(max((t[-1] - t[0]) / self.interval_ for t in cases.times)) + 1
 
     def _samples(self, cases: Sequences) -> tuple[Bank, list[np.ndarray], list[np.ndarray] | None]:
-        """The bank, values of cases as it takes them, and intervals."""
+        """The bank, the values of the cases in its precision, and the intervals."""
         bank, center = self._centred()
         if cases.num_channels != len(bank.mean):
             raise DataError(
@@ -202,10 +203,10 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         return bank, values, [np.diff(t / unit, prepend=t[0] / unit - 1) for t in cases.times]
 
     def _centred(self) -> tuple[Bank, Callable[[Any], np.ndarray]]:
-        """The bank, and a function that makes its inputs single precision.
+        """The bank, and a function that converts its inputs to single precision.
 
-        Small signals on large offsets, which `wide_` tells, are centred before that. A number that
-        is too large for single precision counts as missing.
+        Channels with a large offset (`wide_`) are centred first. A number that is too large for
+        single precision is treated as missing.
         """
         mean = self.bank_.mean
         bank = replace(self.bank_, mean=np.zeros_like(mean)) if self.wide_ else self.bank_
@@ -213,7 +214,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         def single(values: Any) -> np.ndarray:
             values = np.asarray(values)
             if values.dtype == np.float32 and not self.wide_:
-                return values  # not copied: it may be long
+                return values  # not copied, because it may be long
             with np.errstate(over="ignore"):
                 found = (values - mean if self.wide_ else values).astype(np.float32)
             found[np.isinf(found)] = np.nan
@@ -222,11 +223,11 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         return bank, single
 
     def _thresholds(self, random: np.random.Generator, cases: Sequences) -> np.ndarray:
-        """A random quantile of each oscillator's outputs for some of the cases."""
+        """A random quantile of each oscillator's outputs for a subset of the cases."""
         some = cases.select(random.permutation(len(cases))[:_CASES])
         every = -(-max(int(some.lengths.max()), self._longest(some)) // _SAMPLES)
         found = trace(*self._samples(some), every, _SAMPLES)
-        outputs = np.sort(found.reshape(-1, self.bank_.size), axis=0)  # NaN comes last
+        outputs = np.sort(found.reshape(-1, self.bank_.size), axis=0)  # NaN sorts last
         known = len(outputs) - np.isnan(outputs).sum(axis=0)
         n = self.bank_.size
         low, high = _QUANTILES
@@ -256,8 +257,9 @@ class FeatureStream:
 
         **Arguments:**
 
-        - `sample`: a number for each channel; NaN if it is missing.
-        - `time`: sampling time, if `fit` had times; by default the usual interval has passed.
+        - `sample`: one number for each channel; NaN if it is missing.
+        - `time`: the sampling time, if `fit` had times; by default one median interval after the
+          last.
         """
         values = self._center(sample)
         if values.shape != (self._channels,):
@@ -275,14 +277,14 @@ class FeatureStream:
 
 
 def _enough(cases: int) -> int:
-    """How many oscillators so many cases are read by."""
+    """The automatic number of oscillators for that many cases."""
     return int(np.clip(_FEATURES // (len(STATISTICS) * cases), _FEWEST, _MOST))
 
 
 def _standardisation(cases: Sequences) -> dict[str, np.ndarray]:
-    """Mean of each channel, and the factor that gives it a deviation of 1.
+    """Mean of each channel, and the factor that gives it a standard deviation of 1.
 
-    A channel that has no value, or always the same one, is not used.
+    The factor of a constant or empty channel is 0.
     """
     scaling = Scaling.from_sequences(cases.values)
     low = np.full(cases.num_channels, np.inf)
@@ -295,7 +297,7 @@ def _standardisation(cases: Sequences) -> dict[str, np.ndarray]:
 
 
 def _drive_names(bank: Bank) -> list[str]:
-    """In words: what is read, in which direction, of which channels with which signs."""
+    """Describe the inputs: values or differences, direction, channels and signs."""
     names = []
     for order, backwards, mixture in zip(bank.order, bank.backwards, bank.mixture, strict=True):
         kind = ("differences" if order else "series") + (" backwards" if backwards else "")

@@ -1,4 +1,4 @@
-"""What a training step costs on a mesh of devices, by formulas: memory, work, communication."""
+"""The cost of a training step on a mesh of devices: memory, operations, communication."""
 
 from linoss.planning._plan import Plan, plan, smallest_mesh
 

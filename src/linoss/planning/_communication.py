@@ -1,4 +1,4 @@
-"""What devices tell each other in a training step."""
+"""Communication between devices in a training step."""
 
 from typing import NamedTuple
 
@@ -6,20 +6,20 @@ from linoss.planning._sizes import NUMBER, Sizes
 
 
 class Communication(NamedTuple):
-    """Bytes that each device sends in a step. None of it grows with the length of sequences."""
+    """Bytes that each device sends in a step, independent of the length of sequences."""
 
     gradients: int
-    """Of the weights, summed over all devices."""
+    """Gradients of the weights, summed over all devices."""
     norms: int
     """Means and variances over the whole batch, and their gradients."""
     states: int
-    """Where time is split: the ends and products of the shards, and their gradients."""
+    """If time is split: the final states and products of M of the shards, and their gradients."""
     answers: int
-    """Where time is split: what the head asks of whole sequences."""
+    """If time is split: features of whole sequences for the head."""
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all parts."""
         return sum(self)
 
 
@@ -29,15 +29,17 @@ def sum_over(devices: int, numbers: int) -> int:
 
 
 def gather_from(devices: int, numbers: int) -> int:
-    """To gather each device's numbers on all, or to sum such and scatter them: s (N - 1)."""
+    """Bytes that each device sends for an all-gather or a reduce-scatter: s (N - 1)."""
     return NUMBER * numbers * (devices - 1)
 
 
 def communication(s: Sizes) -> Communication:
-    """Gradients: p. Norms: 4 L H, a mean and a variance there and back. States: L times the end of
-    each sequence's shard, 2 b P, and the product of M, 4 P, there and back. XLA's blocks go there
-    once more, when they are computed again. Answers: b H there and back, for each answer of a
-    sequence.
+    """Communication of a step, by formulas.
+
+    Gradients: p. Norms: 4 L H, mean and variance in the forward and backward pass. States: L times
+    the final state of each sequence's shard, 2 b P, and the product of M, 4 P, in both passes;
+    plain blocks repeat the forward part when they are recomputed. Answers: b H in both passes, for
+    each output of a sequence.
     """
     everyone, shards = s.along_batch * s.along_time, s.along_time
     ways = 2 if s.fused else 3

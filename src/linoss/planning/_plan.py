@@ -14,16 +14,16 @@ from linoss.planning._work import Flops, Traffic, flops, traffic
 
 @dataclass(frozen=True)
 class Plan:
-    """What one training step (forward, backward, Adam) costs each device of a mesh."""
+    """The cost of one training step (forward, backward, Adam) on each device of a mesh."""
 
     devices: tuple[int, int]
-    """Parts of the batch, and of time."""
+    """Number of parts of the batch, and of shards of time."""
     parameters: int
-    """Weights that are learned; every device has all of them."""
+    """Number of trained weights; every device has all of them."""
     sequences: int
-    """On each device."""
+    """Number of sequences on each device."""
     steps: int
-    """Of each sequence on each device, padding included."""
+    """Steps of each sequence on each device, including padding."""
     memory: Memory
     """Bytes."""
     flops: Flops
@@ -33,7 +33,7 @@ class Plan:
     bytes_communicated: Communication
     """Bytes sent to other devices."""
     outside_kernels: str | None
-    """Why native kernels do not cover whole blocks, in words; None if they do."""
+    """The reason why native kernels do not cover whole blocks; None if they do."""
 
 
 def plan(
@@ -45,16 +45,16 @@ def plan(
     engine: str = "native",
     keep: int = MEMORY,
 ) -> Plan:
-    """What a training step costs each device, by formulas: nothing is computed or compiled.
+    """The cost of a training step on each device, by formulas: nothing is computed or compiled.
 
     **Arguments:**
 
     - `config`: the model.
-    - `length`: steps of a sequence, all there and at regular times.
-    - `batch`: sequences of a step, on all devices together.
-    - `devices`: along the batch, or `(batch, time)`; this machine need not have them.
+    - `length`: steps of a sequence, at regular times without missing samples.
+    - `batch`: sequences of a step, on all devices.
+    - `devices`: number along the batch, or `(batch, time)`; they need not exist.
     - `engine`: `"native"` or `"sequential"`.
-    - `keep`: bytes that an update may keep of its forward pass, `memory` of
+    - `keep`: bytes of intermediate results that an update may keep, `memory` of
       [`linoss.training.train`][].
 
     ```python
@@ -95,11 +95,11 @@ def smallest_mesh(
     memory: float,
     engine: str = "native",
 ) -> Plan | None:
-    """The plan with the fewest devices on each of which a step needs at most `memory` bytes, with
-    no product kept for the backward pass.
+    """The plan with the fewest devices on which a step needs at most `memory` bytes each.
 
-    Of meshes with as many devices, the one with most parts of the batch: they cost least. Time is
-    split by powers of two, down to a shard of one step; None if even that does not fit.
+    No product is kept for the backward pass. Among meshes with the same number of devices, it has
+    the most parts of the batch, which cost least. Time is split by powers of two, down to a shard
+    of one step; None if that does not fit either.
 
     ```python
     >>> import linoss

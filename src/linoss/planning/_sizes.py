@@ -14,15 +14,15 @@ from linoss.nn import Kept, LinOSS, LinOSSConfig, count_parameters, kept_product
 NUMBER = 4
 """Bytes of a number."""
 TILE = 64
-"""Steps between two states that the kernels keep."""
+"""Steps between two states that the kernels store."""
 SEGMENT = 1024
-"""Steps at a time of finding the state before a shard."""
+"""Steps of a segment in the computation of the state before a shard."""
 ENGINES = ("native", "sequential")
 
 
 @lru_cache(maxsize=8)
 def _shapes(config: LinOSSConfig) -> LinOSS:
-    """The same for every mesh, of which a search for the smallest one tries many."""
+    """The model as shapes, cached because a search for the smallest mesh tries many."""
     return eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
 
 
@@ -69,17 +69,17 @@ class Sizes:
 
     @property
     def layers(self) -> int:
-        """Layers of a block: a second one reads backwards."""
+        """Layers of a block: 2 if one reads backwards."""
         return 2 if self.config.bidirectional else 1
 
     @property
     def along_batch(self) -> int:
-        """Parts of the batch."""
+        """Number of parts of the batch."""
         return self.devices[0]
 
     @property
     def along_time(self) -> int:
-        """Shards of each sequence."""
+        """Number of shards of each sequence."""
         return self.devices[1]
 
     @property
@@ -89,7 +89,7 @@ class Sizes:
 
     @property
     def steps(self) -> int:
-        """t, those ahead included; sequences are padded to what the mesh divides."""
+        """t, including the forecast horizon, padded to a multiple of the shards."""
         total = self.length + (self.config.horizon or 0)
         every = self.config.every or 1
         if self.along_time == 1:
@@ -103,7 +103,7 @@ class Sizes:
 
     @property
     def answers(self) -> int:
-        """Rows of answers that a device gives."""
+        """Rows of outputs on a device."""
         if self.config.every is not None:
             return self.sequences * (self.steps // self.config.every)
         return self.sequences * (self.config.horizon or 1)
@@ -115,23 +115,23 @@ class Sizes:
 
     @property
     def fused(self) -> bool:
-        """Whether native kernels run whole blocks; otherwise XLA runs each product."""
+        """Whether native kernels run whole blocks; otherwise blocks are plain."""
         return self.engine == "native" and self.outside_kernels is None
 
     @property
     def outside_kernels(self) -> str | None:
-        """Why native kernels would not run whole blocks; None if they do."""
+        """The reason why native kernels do not run whole blocks; None if they do."""
         return self.model.blocks[0].outside_kernels(irregular=False, time_split=self.along_time > 1)
 
     @property
     def pools_means(self) -> bool:
-        """Whether the answer needs only means of the last features, which a pass finds by the way:
-        no gradient of their size comes back."""
+        """Whether the head needs only means of the last features, which a native pass computes:
+        there is then no gradient of their size."""
         return self.answers == self.sequences and self.config.pooling == "mean"
 
     @cached_property
     def kept(self) -> list[Kept]:
-        """For each block the products that its forward pass keeps for the backward pass."""
+        """The products that each block stores for the backward pass."""
         return kept_products(
             self.keep if self.fused else 0,
             samples=self.samples,
@@ -142,21 +142,21 @@ class Sizes:
         )
 
     def numbers_kept(self, product: Kept) -> int:
-        """How many numbers of a kind are kept, of all blocks."""
+        """The number of stored numbers of a kind, in all blocks."""
         width = product.width(self.hidden, self.pairs // self.layers)
         return self.samples * width * sum(product in kept for kept in self.kept)
 
     @property
     def reads_statistics(self) -> bool:
-        """Whether norms ask for means over the whole batch."""
+        """Whether norms use means over the whole batch."""
         return self.config.norm in ("batch", "running")
 
     @cached_property
     def parameters(self) -> int:
-        """Trained numbers of encoder, blocks and head."""
+        """Number of trained parameters of encoder, blocks and head."""
         return count_parameters(self.model)
 
     @cached_property
     def statistics(self) -> int:
-        """Numbers of the norms that are not trained."""
+        """Number of statistics of norms, which are not trained."""
         return count_parameters(self.model, buffers=True) - self.parameters

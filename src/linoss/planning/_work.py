@@ -1,4 +1,4 @@
-"""Arithmetic and traffic to main memory of a training step on one device."""
+"""Operations and memory traffic of a training step on one device."""
 
 from typing import NamedTuple
 
@@ -7,18 +7,18 @@ from linoss.planning._sizes import NUMBER, SEGMENT, TILE, Sizes
 
 
 class Flops(NamedTuple):
-    """Operations on each device in a step; a multiplication and an addition are two."""
+    """Operations on each device in a step; a multiplication and an addition count as two."""
 
     products: int
-    """Of matrices: the encoder's, the blocks' and the head's."""
+    """Matrix products of encoder, blocks and head."""
     oscillators: int
     """The recurrence and its adjoint."""
     others: int
-    """Norms, GELU, GLU, dropout, residuals and the update of the weights, about."""
+    """Approximately: norms, GELU, GLU, dropout, residuals and the update of the weights."""
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum of all parts."""
         return sum(self)
 
 
@@ -28,26 +28,26 @@ class Traffic(NamedTuple):
     blocks: int
     """Encoder, blocks and head."""
     shards: int
-    """Where time is split: finding the state before each shard."""
+    """If time is split: computing the state before each shard."""
     weights: int
     """Gradients and the update."""
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all parts."""
         return sum(self)
 
 
-_ADAM = 14  # operations of clipping, Adam and decay for each weight
+_ADAM = 14  # operations of clipping, Adam and weight decay for each weight
 
 
 def flops(s: Sizes) -> Flops:
-    """A block's products B x, C y and W g take 2 n (2 H P + 2 H^2); forward, again in the backward
-    pass, and twice in it for gradients: 16 n H (P + H). The recurrence takes 10 n P forward, 10
-    again, and 23 for its adjoint. Where time is split, the recurrence runs once more, there and
-    back, 43 n P, and for the kernels' blocks B x, too, 6 n H P; of both, what comes first is
-    computed again for the way back, 10 n P and 2 n H P, if a shard has several segments. A product
-    that is kept is not computed again."""
+    """A block's products B x, C y and W g take 2 n (2 H P + 2 H^2): once in the forward pass, once
+    recomputed, and twice for gradients, 16 n H (P + H) in total. The recurrence takes 10 n P
+    forward, 10 n P recomputed, and 23 n P for its adjoint. If time is split, the recurrence and its
+    adjoint run once more, 43 n P, and for native blocks also B x, 6 n H P; if a shard has several
+    segments, the forward part of both is also recomputed, 10 n P and 2 n H P. Stored products are
+    not recomputed."""
     n, H, P, L = s.samples, s.hidden, s.pairs, s.blocks
     split, config = s.along_time > 1, s.config
     several = s.steps > SEGMENT
@@ -67,11 +67,11 @@ def flops(s: Sizes) -> Flops:
 
 
 def traffic(s: Sizes) -> Traffic:
-    """The kernels read a block's input and write its output, and read input and the output's
-    gradient and write the input's: 5 n H, with states on the way; what is kept is written and read.
-    XLA's blocks move 126 n H + 30 n P, counted in compiled programs. Splitting time adds 8 n H,
-    where segments stay in cache, or 26 n P for XLA's blocks. The update moves 12 numbers a
-    weight."""
+    """The kernels read a block's input and write its output, then read the input and the output's
+    gradient and write the input's gradient: 5 n H, plus states; stored products are written and
+    read once. Plain blocks move 126 n H + 30 n P, counted in compiled programs. Splitting time adds
+    8 n H, where segments fit in the cache, or 26 n P for plain blocks. The update moves 12 numbers
+    for each weight."""
     n, H, P, L = s.samples, s.hidden, s.pairs, s.blocks
     ends = n * (2 * s.config.in_size + 2 * H) + 4 * s.answers * (H + s.config.out_size)
     if s.fused:
