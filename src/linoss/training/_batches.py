@@ -1,4 +1,4 @@
-"""Batches of cases padded to one length, in an order drawn from (seed, epoch)."""
+"""Batches of cases padded to the same length, in an order drawn from (seed, epoch)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ Pad = Callable[[int], int]
 
 
 def make_buckets(lengths: np.ndarray, pad: Pad) -> list[Bucket]:
-    """The cases by padded length, shortest first."""
+    """Group cases by padded length, shortest first."""
     unique, inverse = np.unique(lengths, return_inverse=True)
     padded = np.array([pad(int(n)) for n in unique])[inverse]
     return [Bucket(int(n), np.flatnonzero(padded == n)) for n in np.unique(padded)]
 
 
 def merge_small(buckets: list[Bucket], least: int) -> list[Bucket]:
-    """Merge buckets with fewer than `least` cases into the next longer one, the last into the one
-    before. Otherwise a batch of two cases would count as much as one of thirty-two."""
+    """Merge buckets with fewer than `least` cases into the next longer one, and the last into the
+    previous one, because a batch of two cases would have the weight of one of thirty-two."""
     merged: list[Bucket] = []
     for bucket in buckets:
         if merged and len(merged[-1].cases) < least:
@@ -50,7 +50,7 @@ def _join(shorter: Bucket, longer: Bucket) -> Bucket:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The order of training batches: a function of the seed, the step and the lengths alone."""
+    """The order of training batches: a function of the seed, the step and the lengths only."""
 
     buckets: list[Bucket]
     batch_size: int
@@ -64,12 +64,12 @@ class Order:
 
     @property
     def sizes(self) -> set[int]:
-        """The numbers of cases in batches."""
+        """The sizes of the batches."""
         return {self._size(bucket) for bucket in self.buckets}
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches in an epoch, in which every case is drawn at most once."""
+        """Number of batches in an epoch, in which every case is drawn at most once."""
         return sum(len(b.cases) // self._size(b) for b in self.buckets)
 
     def _size(self, bucket: Bucket) -> int:
@@ -86,7 +86,7 @@ class Order:
         return [batches[i] for i in random.permutation(len(batches))]
 
     def from_step(self, step: int) -> Iterator[tuple[np.ndarray, int]]:
-        """Batches from update `step` on, without end."""
+        """Yield the batches from update `step` on, indefinitely."""
         epoch, first = divmod(step, self.batches_per_epoch)
         while True:
             yield from self.epoch(epoch)[first:]
@@ -98,7 +98,7 @@ def evaluation_batches(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
     """Batches that cover all cases once: (cases, filled cases, padded length).
 
-    Filled cases have copies of the first one up to the size of a batch, a multiple of `multiple`.
+    Copies of the first case fill a batch up to its size, a multiple of `multiple`.
     """
     for bucket in make_buckets(np.asarray(cases.lengths), pad):
         size = batch_size

@@ -1,4 +1,4 @@
-"""Learning classes."""
+"""The objective of classification."""
 
 import math
 from dataclasses import dataclass
@@ -36,10 +36,10 @@ class Classification:
     class_weights: tuple[int | float, ...] | None = None
     """The weight of each class in the loss."""
     smoothing: int | float = 0.0
-    """Label smoothing: this share of the target is spread over all classes."""
+    """Label smoothing: this fraction of the target is spread over all classes."""
     floor: int | float = 0.0
     """Added to each probability p before its logarithm: the loss is -log(p + floor), whose gradient
-    fades by p / (p + floor) for an answer that is very wrong. The published runs have 1e-8."""
+    is reduced by p / (p + floor) for very wrong predictions. The published runs use 1e-8."""
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) != len(self.classes) or not self.classes:
@@ -60,7 +60,8 @@ class Classification:
         smoothing: int | float = 0.0,
         floor: int | float = 0.0,
     ) -> "Classification":
-        """For the classes among `labels`, sorted; `balanced` counts each class alike."""
+        """The objective for the sorted classes of `labels`; `balanced` gives them equal total
+        weight."""
         classes, counts = np.unique(np.asarray(labels), return_counts=True)
         weights = counts.sum() / (len(classes) * counts)
         return cls(
@@ -72,17 +73,17 @@ class Classification:
 
     @property
     def loss(self) -> Loss:
-        """The compiled part."""
+        """The compiled loss."""
         return Loss("cross-entropy", float(self.smoothing), float(self.floor))
 
     @property
     def constant_loss(self) -> float | None:
-        """The loss of the answer that all classes are as likely."""
+        """The loss of a uniform prediction."""
         return math.log(len(self.classes)) or None
 
     @property
     def out_size(self) -> int:
-        """Outputs of the model."""
+        """Number of outputs of the model."""
         return len(self.classes)
 
     @cached_property
@@ -90,7 +91,7 @@ class Classification:
         return {label: i for i, label in enumerate(self.classes)}
 
     def encode(self, labels: Any, name: str = "labels") -> np.ndarray:
-        """Labels as positions among the classes."""
+        """Convert labels to indices of the classes."""
         found = np.asarray(labels)
         _checks.shape(name, found, ("cases",))
         try:
@@ -111,7 +112,7 @@ class Classification:
     def score(
         self, answers: np.ndarray, targets: np.ndarray, weights: np.ndarray
     ) -> tuple[float, float]:
-        """How many answers are right, and how many there are; none that is NaN is right."""
+        """The number of correct predictions, and of predictions; NaN is never correct."""
         right = (np.argmax(answers, axis=-1) == targets) & ~np.isnan(answers).any(axis=-1)
         return float(np.sum(right)), float(len(targets))
 
@@ -123,12 +124,12 @@ class Classification:
             return odds / odds.sum(axis=-1, keepdims=True)
 
     def check(self, config: LinOSSConfig, cases: Cases, name: str = "cases") -> None:
-        """Refuse a model or cases that do not fit."""
+        """Raise if the model or the cases do not fit the objective."""
         check_sizes(config, self.task, self.out_size)
         self.encode(labels_of(cases, name), f"{name}.labels")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Convert to plain values, for JSON."""
         weights = self.class_weights
         return {
             "task": self.task,

@@ -1,4 +1,4 @@
-"""The settings of a training run: a plain record that can be written down."""
+"""The settings of a training run as a plain dataclass."""
 
 import math
 from dataclasses import asdict, dataclass, fields, replace
@@ -15,7 +15,7 @@ _UPDATES, _FEWEST = 20, 100  # updates for n cases: 20 sqrt(n), at least 100
 @documented
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How a model is trained.
+    """The settings of a training run.
 
     ```python
     >>> from linoss.training import TrainingConfig
@@ -50,7 +50,7 @@ class TrainingConfig:
     def from_settings(
         cls, chosen: settings.SequenceSettings, seed: int, cases: int
     ) -> "TrainingConfig":
-        """The training of an estimator's settings, on so many cases.
+        """The training settings of an estimator, for that many cases.
 
         ```python
         >>> from linoss._settings import ClassifierSettings
@@ -91,17 +91,17 @@ class TrainingConfig:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "TrainingConfig":
-        """Make the settings again from what `to_dict` returned."""
+        """The inverse of `to_dict`."""
         unknown = set(plain) - {field.name for field in fields(cls)}
         if unknown:
             raise ValueError(f"{min(unknown)!r} is not a setting of TrainingConfig")
         return cls(**plain)
 
     def goes_on(self, before: Any) -> bool:
-        """Whether these settings only lengthen a run whose settings were `before`, from `to_dict`.
+        """Whether these settings extend a run with the settings `before`, from `to_dict`.
 
-        At a constant learning rate they do, if the longer run also evaluates where the other ended:
-        up to there, it would be the same.
+        They do at a constant learning rate, if the longer run also has an evaluation where the
+        shorter one ended: the runs are then equal up to that step.
 
         ```python
         >>> from linoss.training import TrainingConfig
@@ -115,7 +115,7 @@ class TrainingConfig:
         try:
             shorter = self.from_dict(before)
         except (TypeError, ValueError):
-            return False  # from a file that was written by somebody else
+            return False  # settings from a file of another origin
         return (
             self.schedule == "constant"
             and shorter.steps < self.steps

@@ -1,4 +1,4 @@
-"""The devices of a run: one, or a mesh of them, in one or several processes.
+"""The devices of a run: one device, or a mesh in one or several processes.
 
 Batches are split over the mesh; every device has all weights. Each process reads the sequences of
 its own devices.
@@ -23,7 +23,8 @@ Shape = int | tuple[int, int]
 
 
 def make_mesh(devices: Shape | None) -> Mesh | None:
-    """A mesh of devices along the batch, or `(batch, time)`; None for the default device.
+    """A mesh with that many devices along the batch, or `(batch, time)`; None for the default
+    device.
 
     ```python
     >>> from linoss.training import make_mesh
@@ -63,14 +64,14 @@ class Devices:
 
     mesh: Mesh | None = None
     memory: int = 0
-    """Bytes on each that an update may keep, see [`linoss.LinOSS.training_pass`][]."""
+    """Bytes on each device that an update may store, see [`linoss.LinOSS.training_pass`][]."""
 
     def __post_init__(self) -> None:
         Split.of(self.mesh)
 
     @cached_property
     def split(self) -> Split:
-        """How batches are split over the mesh."""
+        """The split of batches over the mesh."""
         return Split.of(self.mesh)
 
     @property
@@ -85,7 +86,7 @@ class Devices:
 
     @property
     def several_processes(self) -> bool:
-        """Whether several processes take part."""
+        """Whether there are several processes."""
         return self.mesh is not None and jax.process_count() > 1
 
     @property
@@ -99,7 +100,7 @@ class Devices:
         return length if self.along_time == 1 else -(-(length + ahead) // unit) * unit - ahead
 
     def check_batch(self, size: int, cases: int) -> None:
-        """Refuse batches that cannot be split."""
+        """Raise for batches that cannot be split."""
         if size % self.along_batch:
             all_of_them = f", which is all {cases} cases" if size == cases else ""
             raise ValueError(
@@ -108,13 +109,14 @@ class Devices:
             )
 
     def rows(self, count: int) -> np.ndarray:
-        """Rows of a batch of which this process has any shard."""
+        """The rows of a batch of which this process has a shard."""
         if not self.several_processes:
             return np.arange(count)
         return np.flatnonzero(np.repeat(self._parts_here.any(axis=1), count // self.along_batch))
 
     def own_rows(self, count: int) -> np.ndarray:
-        """Rows of a batch of which this process has the first shard: each row is in one process."""
+        """The rows of a batch of which this process has the first shard; each row is in one
+        process."""
         if not self.several_processes:
             return np.arange(count)
         return np.flatnonzero(np.repeat(self._parts_here[:, 0], count // self.along_batch))
@@ -127,10 +129,11 @@ class Devices:
         return np.array(here).reshape(self.along_batch, self.along_time)
 
     def connect(self) -> None:
-        """Let the devices of several processes meet, at a place that these reach together.
+        """Connect the devices of several processes, at a point that all reach at about the same
+        time.
 
-        On CPUs, the first sum over a group of devices fails if one of them is 30 s late, as it may
-        be after compiling a program; later sums wait.
+        On CPUs, the first sum over a group of devices fails if one of them is 30 s late, for
+        example after compiling a program; later sums wait.
         """
         if not self.several_processes:
             return
@@ -141,7 +144,7 @@ class Devices:
             jax.block_until_ready(jax.jit(meet)(self.everywhere(np.zeros(1, np.float32))))
 
     def place(self, tree: Any, rows: np.ndarray, count: int, *, time: bool = False) -> Any:
-        """Arrays on the mesh with `count` rows, made of the `rows` that this process has."""
+        """Place arrays with `count` rows on the mesh, from the `rows` that this process has."""
         if self.mesh is None:
             return tree
         spec = self.split.samples if time else self.split.sequences
@@ -160,10 +163,9 @@ class Devices:
     def place_arguments(
         self, arguments: dict[str, Any], rows: np.ndarray, count: int
     ) -> dict[str, Any]:
-        """The arguments of a model, on the mesh.
+        """Place the arguments of a model on the mesh.
 
-        Arguments of a forecast are not split along time here: the model first appends the steps
-        ahead.
+        For forecasting they are not split along time: the model first appends the forecast horizon.
         """
         along_time = ("u", "mask", "intervals") if arguments["future"] is None else ()
         return {
@@ -193,7 +195,7 @@ class Devices:
         return make(seed)
 
     def at_home(self, model: LinOSS) -> LinOSS:
-        """Copy a model from the mesh to the default device of this process."""
+        """Copy a model from the mesh to this process's default device."""
         if self.mesh is None:
             return model
         return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), model)

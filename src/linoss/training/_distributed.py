@@ -1,9 +1,10 @@
-"""Joining several processes for one training, and ending all of them when one fails.
+"""Joining several processes for one training, and ending all of them if one fails.
 
-A process that fails writes the reason to the key-value store, and the others end with it. When a
-process dies without a word, the next sum over all devices fails in the others; they then find out
-which processes still answer, and end with a message that names those that do not. If a process only
-falls silent, the runtime ends the others after a while, and names it. Each process writes one line.
+A process that fails writes the reason to the key-value store, and the others end with it. If a
+process dies without a message, the next sum over all devices fails in the others; they then
+determine which processes still respond, and end with a message that names those that do not. If a
+process only stops responding, the runtime ends the others after a timeout and names it. Each
+process writes one line.
 """
 
 import atexit
@@ -27,10 +28,10 @@ from linoss.training._runtime_log import RuntimeLog
 
 _FAILURE, _HERE, _HEARD = "linoss/failure", "linoss/here/{}", "linoss/heard/{}"
 _UNKNOWN = "?"
-_ROLL_CALL = 10  # seconds for other processes to answer
-_PATIENCE = 1000  # milliseconds to wait for the message, again and again
+_ROLL_CALL = 10  # seconds for other processes to respond
+_PATIENCE = 1000  # milliseconds between checks for the message
 _LOG = 0.2  # seconds for the log to be read
-_HEARTBEAT = 30  # seconds without a sign of life after which a process counts as lost
+_HEARTBEAT = 30  # seconds without a heartbeat after which a process is lost
 FAILED, INTERRUPTED = 1, 130
 _ADVICE = "start all processes again; a run that is resumed goes on from its last checkpoint"
 _COORDINATOR_GONE = f"process 0, the coordinator, is gone; {_ADVICE}"
@@ -43,13 +44,13 @@ def join_processes(
     *,
     timeout: int = 120,
 ) -> None:
-    """Join several processes, whose devices form one mesh. Call this before any use of JAX.
+    """Join several processes, whose devices form one mesh. Call it before any use of JAX.
 
     **Arguments:**
 
-    - `coordinator`: `"HOST:PORT"`, where the first process can be reached; or `"auto"`, to find
-      this and the others under Slurm, Kubernetes or Open MPI.
-    - `num_processes`, `process_id`: how many there are, and which of them this is, from 0.
+    - `coordinator`: `"HOST:PORT"` of the first process; or `"auto"`, to detect all of these under
+      Slurm, Kubernetes or Open MPI.
+    - `num_processes`, `process_id`: the number of processes, and the index of this one, from 0.
     - `timeout`: seconds to wait for the others.
     """
     found: dict[str, Any] = {}
@@ -80,14 +81,14 @@ def join_processes(
         raise ValueError(_why_not(coordinator, num_processes, timeout, error)) from None
     _LastWords.prepare(_COORDINATOR_GONE)
     _Watch.start()
-    with watched():  # on CPUs, a first contact fails after 30 s; later ones wait for each other
+    with watched():  # on CPUs, a first connection fails after 30 s; later ones wait
         multihost_utils.sync_global_devices("linoss")
 
 
 class _LastWords:
     """The message to write when JAX aborts this process, as it does without a coordinator.
 
-    JAX aborts in C++, where no Python exception is raised, so a signal handler writes it.
+    JAX aborts in C++ without a Python exception, so a signal handler writes it.
     """
 
     text = ""
@@ -104,7 +105,7 @@ class _LastWords:
 
     @classmethod
     def speak(cls, text: str) -> None:
-        """Write why this process ends, unless that has been said."""
+        """Write why this process ends, unless it was already written."""
         log = RuntimeLog.current
         if cls.spoken:
             return
@@ -118,7 +119,7 @@ class _LastWords:
     @classmethod
     def _speak(cls, number: int) -> None:
         log, watch = RuntimeLog.current, _Watch.current
-        time.sleep(_LOG)  # until the thread of the log has read all
+        time.sleep(_LOG)  # until the log thread has read everything
         silent = [] if log is None else log.silent_processes()
         if cls.spoken and watch is not None:
             time.sleep(_ROLL_CALL)  # the watch ends this process
@@ -193,9 +194,9 @@ def _wait_for(coordinator: str, host: str, port: int, timeout: int) -> None:
 def _key_value_store() -> Any:
     """The store that the processes of `jax.distributed` share; None before they have joined.
 
-    JAX (0.10 to 0.12) has no public access to it: `jax.distributed` starts and ends the service,
-    and `jax.experimental.multihost_utils` only has collective operations, in which a process that
-    has failed can take no part. This is the only use of a private module of JAX.
+    JAX (0.10 to 0.12) has no public access to it: `jax.distributed` only starts and ends the
+    service, and `jax.experimental.multihost_utils` only has collective operations, in which a
+    failed process cannot take part. This is the only use of a private module of JAX.
     """
     from jax._src import distributed
 
@@ -203,7 +204,7 @@ def _key_value_store() -> Any:
 
 
 class _Watch(threading.Thread):
-    """Waits for the message that a process has failed, and then ends this process."""
+    """A thread that waits for the message of a failed process, and then ends this process."""
 
     current: "_Watch | None" = None
 
@@ -247,10 +248,10 @@ class _Watch(threading.Thread):
         self.over = True
         if self.exit_code is not None:
             self._leave_now(self.exit_code)
-        self.join()  # a thread in C++ at the exit of Python crashes the process
+        self.join()  # a thread still in C++ would crash the process at exit
 
     def _roll_call(self) -> str:
-        """Ask all processes to answer, and say which ones do not."""
+        """Ask all processes to respond, and report which ones do not."""
         self.store.key_value_set(_HERE.format(self.here), "yes", True)
         self.gone = self._silent(_HERE)
         if not self.gone:
@@ -258,7 +259,7 @@ class _Watch(threading.Thread):
         return _gone(self.gone)
 
     def _silent(self, question: str) -> list[int]:
-        """The processes that do not answer in time."""
+        """The processes that do not respond in time."""
         deadline, silent = time.monotonic() + _ROLL_CALL, []
         for process in set(range(self.processes)).difference(self.gone):
             left = max(deadline - time.monotonic(), 0.1)
@@ -274,7 +275,7 @@ class _Watch(threading.Thread):
             self._leave_now(FAILED)
 
     def _leave_now(self, code: int) -> None:
-        """Exit; the coordinator last, because the others receive messages through it."""
+        """Exit, the coordinator last, because the others receive messages through it."""
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
@@ -296,7 +297,7 @@ def _is_of_connections(error: BaseException) -> bool:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Report an error inside this context to the other processes, if there are any."""
+    """Context manager: report an error to the other processes, if there are any."""
     try:
         yield
     except BaseException as error:

@@ -20,7 +20,7 @@ class TrainingError(RuntimeError):
 
 
 class TrainingStopped(KeyboardInterrupt):
-    """Ctrl-C has stopped a training. `result` holds its state, as `train` would return it.
+    """Training was stopped by Ctrl-C. `result` holds its state, as `train` would return it.
 
     ```python
     >>> from linoss.training import TrainingStopped
@@ -36,7 +36,7 @@ class TrainingStopped(KeyboardInterrupt):
 
 
 class CheckpointError(ValueError):
-    """A directory or a file of a model or a run cannot be used.
+    """A directory or file of a model or run is invalid.
 
     ```python
     >>> from linoss.training import CheckpointError, load_model

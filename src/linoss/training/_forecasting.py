@@ -12,15 +12,15 @@ from linoss.training._loss import Loss, check_sizes, quantiles, scaled_targets, 
 from linoss.training._scaling import Scaling
 from linoss.training._windows import Windows
 
-_LEAST = 0.01  # share of a variable's deviation; what is smaller is not worth an answer
+_LEAST = 0.01  # fraction of a variable's deviation; smaller targets are not scaled further
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecasting:
-    """Quantiles of all variables and steps ahead, by the pinball loss.
+    """Quantiles of all variables over the forecast horizon, by the pinball loss.
 
-    The metric is the mean absolute error of the median. Both are on the scale of the targets, in
-    which each variable has a deviation of about 1.
+    The metric is the mean absolute error of the median. Both are on the scale of the targets, on
+    which each variable has a standard deviation of about 1.
 
     ```python
     >>> import numpy as np
@@ -37,13 +37,13 @@ class Forecasting:
     higher_is_better: ClassVar[bool] = False
 
     out_size: int
-    """Answers at a step: a quantile of each level for each variable."""
+    """Number of outputs at a step: a quantile of each level for each variable."""
     horizon: int
-    """Steps ahead."""
+    """The forecast horizon, in steps."""
     scaling: Scaling | None = None
-    """Of each variable; None to take targets as they are."""
+    """The scaling of each variable; None for unscaled targets."""
     levels: tuple[float, ...] = (0.5,)
-    """Of the quantiles, increasing, the median in the middle."""
+    """The levels of the quantiles, increasing, with the median in the middle."""
 
     def __post_init__(self) -> None:
         _checks.positive_integer("out_size", self.out_size)
@@ -67,8 +67,7 @@ class Forecasting:
     ) -> "Forecasting":
         """The objective for the target columns of windows.
 
-        Targets are scaled as in the inputs, but by their own deviation where windows take them
-        relative to what is known of them.
+        Targets are scaled as in the inputs, or, if windows normalise them, by their own deviation.
         """
         columns = windows.target_columns
         scaling = None if inputs.scaling is None else inputs.scaling.pick(columns)
@@ -81,17 +80,17 @@ class Forecasting:
 
     @property
     def variables(self) -> int:
-        """Number of variables that are forecast."""
+        """Number of forecast variables."""
         return self.out_size // len(self.levels)
 
     @property
     def loss(self) -> Loss:
-        """The compiled part."""
+        """The compiled loss."""
         return Loss("pinball", levels=self.levels)
 
     @property
     def constant_loss(self) -> float | None:
-        """The loss, at most, of the mean as the answer; None if targets are not scaled."""
+        """An upper bound of the loss of predicting the mean; None if targets are not scaled."""
         return None if self.scaling is None or len(self.levels) > 1 else 1.0
 
     def targets(self, batch: AnyBatch, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +100,7 @@ class Forecasting:
     def score(
         self, answers: np.ndarray, targets: np.ndarray, weights: np.ndarray
     ) -> tuple[float, float]:
-        """The sum of absolute errors, and how many there are."""
+        """The sum of absolute errors, and their number."""
         median = answers[..., len(self.levels) // 2 :: len(self.levels)]
         return sum_of_errors(np.abs(median.astype(np.float64) - targets), weights)
 
@@ -110,14 +109,14 @@ class Forecasting:
         return self.quantiles(answers)[..., len(self.levels) // 2]
 
     def quantiles(self, answers: np.ndarray) -> np.ndarray:
-        """Quantiles `(..., variables, levels)` in the units of the data, which never cross."""
+        """Quantiles `(..., variables, levels)` in the units of the data; they never cross."""
         found = quantiles(answers.astype(np.float64), len(self.levels))
         if self.scaling is None:
             return found
         return found * self.scaling.deviation[:, None] + self.scaling.mean[:, None]
 
     def check(self, config: LinOSSConfig, cases: Cases, name: str = "cases") -> None:
-        """Refuse a model or cases that do not fit."""
+        """Raise if the model or the cases do not fit the objective."""
         check_sizes(config, self.task, self.out_size)
         if config.horizon != self.horizon:
             raise ValueError(f"horizon is {self.horizon}, but the model's is {config.horizon}")
@@ -134,7 +133,7 @@ class Forecasting:
             raise ValueError(f"{name} has no value of any target, expected some to learn from")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Convert to plain values, for JSON."""
         scaling = None if self.scaling is None else self.scaling.to_dict()
         return {
             "task": self.task,

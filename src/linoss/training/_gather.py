@@ -10,7 +10,7 @@ from jax.experimental import multihost_utils
 
 
 def share(items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """(index, item) of the items of this process: every n-th of n processes."""
+    """Yield (index, item) for the items of this process: every n-th, with n processes."""
     processes = jax.process_count()
     if processes == 1:
         yield from enumerate(items)
@@ -21,7 +21,7 @@ def share(items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def channels_of(items: Iterable[Any]) -> int:
-    """The number of channels, also for a process without items; 1 if there is one process."""
+    """The number of channels, also in a process without items; 1 for a single process."""
     several: Any = items
     return 1 if jax.process_count() == 1 else int(np.shape(several[0])[-1])
 

@@ -1,11 +1,11 @@
-"""Integrated gradients: how much each value of a sequence adds to a model's answer.
+"""Integrated gradients: the contribution of each value of a sequence to a model's output.
 
 With f the model, u its inputs and u' the same inputs with every channel at its mean,
 
     A_i = (u_i - u'_i) ∫ ∂f/∂u_i (u' + a (u - u')) da    over a from 0 to 1,
 
-for which sum_i A_i = f(u) - f(u'): the answer is accounted for completely. The integral is a
-Gauss-Legendre sum, with twice as many nodes until that holds. What is missing stays missing.
+for which sum_i A_i = f(u) - f(u'). The integral is a Gauss-Legendre sum, whose nodes are doubled
+until this holds. Missing values stay missing.
 """
 
 from dataclasses import dataclass
@@ -27,31 +27,31 @@ _MOST = 512
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """What each value of one sequence adds to each answer."""
+    """The contribution of each value of one sequence to each output."""
 
     contributions: np.ndarray
-    """(answers, time, channels): they sum to `answer - start`, but for `error`."""
+    """(outputs, time, channels): they sum to `answer - start`, up to `error`."""
     answer: np.ndarray
-    """(answers,), of the model: logits, or on the scale of the targets."""
+    """(outputs,), the model's output: logits, or on the scale of the targets."""
     start: np.ndarray
-    """(answers,), for channels at their mean."""
+    """(outputs,), the output for channels at their mean."""
     error: float
-    """The largest part of an answer's change that is not accounted for, by the largest change."""
+    """The largest error of the sums, relative to the largest change of an output."""
     nodes: int
-    """Nodes of the integral."""
+    """Number of quadrature nodes."""
 
 
 def integrated_gradients(
     model: LinOSS, inputs: Inputs, cases: Cases, *, tolerance: float = 1e-3
 ) -> Attribution:
-    """How much each value of the only case adds to the answers, from channels at their mean.
+    """The contribution of each value of a case to the outputs, relative to channels at their mean.
 
     **Arguments:**
 
-    - `model`, `inputs`: what was trained, with one answer a sequence.
+    - `model`, `inputs`: a trained model with one output for each sequence, and its inputs.
     - `cases`: one case.
-    - `tolerance`: what may remain unaccounted for, as a part of the largest change of an answer;
-      nodes are added until it does, 512 at most.
+    - `tolerance`: the largest error of the sums, relative to the largest change of an output; nodes
+      are added until it is reached, 512 at most.
 
     ```python
     >>> import jax, linoss, numpy as np
@@ -110,7 +110,7 @@ def integrated_gradients(
 def _slopes(
     model: LinOSS, u: Array, given: dict[str, Any], weights: Array, *, engine: str
 ) -> tuple[Array, Array]:
-    """Of each answer the gradients at several inputs, summed with weights; and the answers."""
+    """The weighted sum of the gradients of each output at several inputs, and the outputs."""
     answers, pull = jax.vjp(lambda u: model(u, **given, engine=engine), u)
     columns = jnp.eye(answers.shape[-1], dtype=answers.dtype)
     found = jax.lax.map(lambda one: jnp.sum(pull(weights[:, None] * one)[0], axis=0), columns)

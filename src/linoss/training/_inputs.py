@@ -1,4 +1,4 @@
-"""From a batch of data to the arguments of a model."""
+"""Conversion of a batch of data to the arguments of a model."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,43 +14,43 @@ from linoss.training._windows import WindowBatch
 
 AnyBatch = Batch | WindowBatch
 _SHORTEST_RUNG = 16
-_EVEN = 0.01  # times that differ by less than this share of an interval are evenly spaced
+_EVEN = 0.01  # relative tolerance of evenly spaced times
 
 
 @runtime_checkable
 class Cases(Protocol):
-    """What to train on: [`linoss.data.Sequences`][] or [`linoss.training.Windows`][]."""
+    """Training data: [`linoss.data.Sequences`][] or [`linoss.training.Windows`][]."""
 
     def __len__(self) -> int: ...
 
     @property
     def lengths(self) -> np.ndarray:
-        """Steps of each case."""
+        """Number of steps of each case."""
         ...
 
     @property
     def num_channels(self) -> int:
-        """Channels of every case."""
+        """Number of channels."""
         ...
 
     @property
     def values(self) -> Any:
-        """The arrays `(time, channels)` behind the cases."""
+        """The underlying arrays `(time, channels)`."""
         ...
 
     def batch(self, indices: Any, length: int | None = None) -> Any:
-        """Some cases as one array."""
+        """The cases at `indices` as one array."""
         ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Inputs:
-    """How data becomes the inputs of a model.
+    """Conversion of data to the inputs of a model.
 
-    The channels of the model are, in this order: time (if `time_channel`), the data's channels,
-    and one for each of them that is 1 where its value is missing (if `indicators`). A value that
-    is missing is 0 after scaling; a sample of which nothing is there is masked out. With `patch`
-    the model reads so many samples as one; the last patch of a case is filled with zeros.
+    The channels of the model are, in this order: time (if `time_channel`), the channels of the
+    data, and for each of them an indicator that is 1 where its value is missing (if `indicators`).
+    A missing value is 0 after scaling; a sample without any value is masked. With `patch`, that
+    many samples form one step of the model; the last patch of a case is padded with zeros.
 
     ```python
     >>> import numpy as np
@@ -67,19 +67,20 @@ class Inputs:
     """
 
     channels: int
-    """Channels of the data."""
+    """Number of channels of the data."""
     lengths: tuple[int, int]
     """The shortest and the longest training case."""
     scaling: Scaling | None = None
-    """Of each channel; None to take values as they are."""
+    """The scaling of each channel; None for unscaled values."""
     indicators: bool = False
-    """With a channel for each channel, 1 where its value is missing."""
+    """Whether each channel has an indicator channel, 1 where its value is missing."""
     time_channel: bool = False
-    """With a first channel t / L: time since the first sample by the longest training length."""
+    """Whether there is a first channel t / L: the time since the first sample divided by the
+    longest training length."""
     interval: int | float | None = None
-    """The usual time between samples, for irregular sampling; None where it is regular."""
+    """The median sampling interval, for irregular sampling; None for regular sampling."""
     patch: int = 1
-    """Samples that the model reads as one."""
+    """Number of samples that form one step of the model."""
 
     def __post_init__(self) -> None:
         _checks.positive_integer("channels", self.channels)
@@ -109,15 +110,15 @@ class Inputs:
         irregular: bool | None = None,
         patch: int = 1,
     ) -> "Inputs":
-        """Inputs for training cases, which are read one at a time.
+        """The inputs for training cases, which are read one at a time.
 
         **Arguments:**
 
         - `cases`: [`linoss.data.Sequences`][] or [`linoss.training.Windows`][].
-        - `scale`: with the mean and deviation of each channel.
-        - `indicators`: by default, if a value is missing in them.
+        - `scale`: standardise each channel.
+        - `indicators`: add indicators; by default if a value is missing.
         - `time_channel`: see above.
-        - `irregular`: by default, if they have times that are not evenly spaced.
+        - `irregular`: use intervals; by default if the times are not evenly spaced.
         - `patch`: see above.
         """
         if not len(cases):
@@ -144,12 +145,12 @@ class Inputs:
 
     @property
     def in_size(self) -> int:
-        """Channels of the model's input."""
+        """Number of channels of the model's input."""
         return self.patch * self._width
 
     @property
     def _width(self) -> int:
-        """Numbers of one sample."""
+        """Number of channels for one sample."""
         return self.channels * (1 + self.indicators) + self.time_channel
 
     @property
@@ -158,17 +159,17 @@ class Inputs:
         return self.interval is not None
 
     def ignores_times(self, cases: Cases) -> bool:
-        """Whether cases have uneven times that the model, trained without, would ignore."""
+        """Whether cases have irregular times that a model trained on regular ones would ignore."""
         times = getattr(cases, "times", None)
         return times is not None and not self.irregular and not usual_interval(times)[1]
 
     @cached_property
     def _plain(self) -> bool:
-        """Whether nothing was padded or missing in training."""
+        """Whether the training cases had no padding and no missing values."""
         return self.lengths[0] == self.lengths[1] and not self.indicators
 
     def padded_length(self, length: int) -> int:
-        """What a case of that length is padded to: a function of its length, with few values.
+        """The padded length of a case with that length.
 
         One of 16, 24, 32, 48, 64, 96, ..., but no more than the longest training case needs.
         """
@@ -178,7 +179,8 @@ class Inputs:
         return min(rung, self.lengths[1]) if length <= self.lengths[1] else rung
 
     def masked(self, batch: AnyBatch) -> np.ndarray:
-        """Which cases of a batch need a mask: decided by the case and the training data alone."""
+        """The cases of a batch that need a mask, which depends only on the case and the training
+        data."""
         if not self._plain:
             return np.ones(len(batch.lengths), bool)
         shorter = batch.lengths < batch.values.shape[1]
@@ -228,7 +230,7 @@ class Inputs:
         }
 
     def patches(self, samples: np.ndarray) -> np.ndarray:
-        """Samples `(cases, time, n)` as patches `(cases, time / patch, patch n)`."""
+        """Convert samples `(cases, time, n)` to patches `(cases, time / patch, patch n)`."""
         if self.patch == 1:
             return samples
         cases, time, n = samples.shape
@@ -240,13 +242,13 @@ class Inputs:
     ) -> np.ndarray:
         """The model's channels of samples `(cases, time, channels)`, scaled.
 
-        `time` is since the first sample, in usual intervals.
+        `time` is the time since the first sample, in median intervals.
         """
         scaled = values if self.scaling is None else self.scaling.apply(values)
         u = np.empty((*values.shape[:2], self._width), dtype)
         if self.time_channel:
             u[..., 0] = time / self.lengths[1]
-        with np.errstate(over="ignore"):  # an overflow shows in the loss
+        with np.errstate(over="ignore"):  # an overflow makes the loss infinite
             u[..., self.of_values] = np.where(observed, scaled, 0)
         if self.indicators:
             u[..., self.of_values.stop :] = ~observed
@@ -254,11 +256,11 @@ class Inputs:
 
     @property
     def of_values(self) -> slice:
-        """The places of the data's values among the numbers of a sample."""
+        """The indices of the data's values among the channels of a sample."""
         return slice(int(self.time_channel), int(self.time_channel) + self.channels)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Convert to plain values, for JSON."""
         return {
             "channels": self.channels,
             "lengths": list(self.lengths),
@@ -271,7 +273,7 @@ class Inputs:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Inputs":
-        """From what `to_dict` gave."""
+        """The inverse of `to_dict`."""
         scaling = plain["scaling"]
         return cls(
             channels=plain["channels"],
@@ -285,7 +287,7 @@ class Inputs:
 
 
 def usual_interval(times: Any) -> tuple[float, bool]:
-    """The median over cases of the median interval, and whether all intervals are about that."""
+    """The median over cases of the median interval, and whether all intervals equal it."""
     steps = [np.diff(t) for t in times if len(t) > 1]
     if not steps:
         return 1.0, True
@@ -294,7 +296,7 @@ def usual_interval(times: Any) -> tuple[float, bool]:
 
 
 def _intervals(time: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Time since the last sample that is not missing; 1 for the first, and where missing."""
+    """Time since the last present sample; 1 for the first sample, and for missing ones."""
     seen = np.maximum.accumulate(np.where(there, time, -np.inf), axis=1)
     before = np.concatenate([np.full((len(time), 1), -np.inf), seen[:, :-1]], axis=1)
     intervals = np.where(there & np.isfinite(before), time - before, 1.0)

@@ -32,10 +32,10 @@ from linoss.training._step import (
     update_quickly,
 )
 
-_LOOK_EVERY = 0.5  # seconds: how often the loss is fetched from the device
-_LOOK_AT_EVERY = 20  # updates: how often with several processes
+_LOOK_EVERY = 0.5  # seconds between transfers of the loss from the device
+_LOOK_AT_EVERY = 20  # updates between transfers with several processes
 _HUGE = 1e3  # deviations from the mean
-_USELESS = 5  # times the loss of a constant answer
+_USELESS = 5  # times the loss of a constant prediction
 
 
 class Loop:
@@ -64,7 +64,7 @@ class Loop:
             engine=engine,
             mesh=devices.mesh,
             memory=devices.memory,
-            quickly=quickly and engine == "native",  # where little is left to XLA
+            quickly=quickly and engine == "native",  # native kernels do most of the work
         )
 
         def pad(length: int) -> int:
@@ -83,7 +83,7 @@ class Loop:
         self.compiling = 0.0  # seconds, of the first update
         self.place = self.recorded = self.last_place = 0
         self.gradient_norm: Any = np.nan  # of the last update
-        self.cases = 0  # in updates since the first one of this process
+        self.cases = 0  # seconds in updates since the first one of this process
 
     def run(self, save_every: int | float | None) -> TrainingResult:
         """Train from the current state to the end."""
@@ -105,7 +105,7 @@ class Loop:
                 return self.result(self.state)
             before = self.state.carry
             self._advance(*next(batches))
-            jax.block_until_ready(before.loss)  # stay at most one update ahead of the device
+            jax.block_until_ready(before.loss)  # at most one update ahead of the device
             now = time.monotonic()
             if first is None:
                 self.compiling = now - looked
@@ -121,11 +121,12 @@ class Loop:
                 saved = time.monotonic()
 
     def _place(self) -> int:
-        """Updates made, or as many of `steps` as the time that has passed is of `minutes`.
+        """The position in the schedule: the number of updates, or, if larger, the fraction of
+        `steps` that corresponds to the elapsed fraction of `minutes`.
 
-        By it the learning rate falls and evaluations come, so that a run that is ended by its time
-        is a whole one with fewer updates. The time of compiling, before the first update, ends no
-        part of the schedule.
+        It determines the learning rate and the evaluations, so that a run that reaches its time
+        limit completes its schedule with fewer updates. The compilation time before the first
+        update does not count.
         """
         step, config = self.state.step, self.config
         if config.minutes is None or step == 0:
@@ -137,7 +138,7 @@ class Loop:
         return min(max(step, int(share * config.steps)), config.steps)
 
     def _take_places(self) -> None:
-        """Copy the state of the first process, which may have resumed it, to all devices."""
+        """Copy the state of the first process, which may have been resumed, to all devices."""
         state = self.state
         facts = {name: getattr(state, name) for name in FACTS}
         facts |= {"history": self.history, "has_best": state.best is not None}
@@ -149,7 +150,7 @@ class Loop:
         self.state = RunState(carry, best=best, **{name: facts[name] for name in FACTS})
 
     def _looks(self, seconds: float) -> bool:
-        """Whether to fetch the loss now; several processes must do so at the same step."""
+        """Whether to transfer the loss now; all processes must do so at the same step."""
         if self.devices.several_processes:
             return self.state.step % _LOOK_AT_EVERY == 0
         return seconds > _LOOK_EVERY
@@ -184,7 +185,7 @@ class Loop:
         return arguments, devices.place(targets, rows, count)
 
     def _is_due(self) -> bool:
-        """Whether the current step is to be recorded, and has not been."""
+        """Whether the current step has to be recorded and has not been yet."""
         step, last, every = self.state.step, self._last_record(), self.config.evaluate_every
         if self.config.minutes is None:
             due = step % every == 0
@@ -197,7 +198,7 @@ class Loop:
         return self.history[self.state.records - 1] if self.state.records else None
 
     def _gains_nothing(self) -> bool:
-        """Whether patience is at its end, or nearly nothing is left of the loss."""
+        """Whether to stop early, by `patience` or `min_loss`."""
         patience, last = self.config.patience, self._last_record()
         learned = last is not None and last["loss"] < self.config.min_loss
         return learned or (patience is not None and self.state.stale >= patience)
@@ -234,14 +235,15 @@ class Loop:
             self.files.save(self.state, self.history)
 
     def save_if_good(self) -> None:
-        """Write a checkpoint between evaluations, unless a loss was not finite since the last."""
+        """Write a checkpoint between evaluations, unless a loss since the last one was not
+        finite."""
         state = self.state
         if self.files is not None and int(state.carry.bad_step) < 0:
             self.state = replace(state, seconds=time.monotonic() - self.clock)
             self.save()
 
     def result(self, state: RunState) -> TrainingResult:
-        """The result at a state."""
+        """The result for a state."""
         return TrainingResult(
             model=self.devices.at_home(state.model),
             history=self.history[: state.records],
@@ -310,7 +312,8 @@ class Loop:
             )
 
     def _advice(self, step: int) -> str:
-        """What to change; before the first update it is not how fast the model learns."""
+        """Advice for the error message; before the first update it does not concern the learning
+        rate."""
         if step == 0:
             return "no update came before it: look at the data, or choose another scheme"
         rate = self.config.learning_rate
@@ -321,7 +324,7 @@ class Loop:
         return "clip_norm=1" if clip is None else f"or a lower clip_norm (now {clip})"
 
     def _huge_values(self, step: int) -> str:
-        """A hint at the largest value of the batch of that step, if it is huge."""
+        """A hint about the largest value in the batch of that step, if it is huge."""
         chosen, length = next(self.order.from_step(step))
         batch = self.training_set.batch(chosen, length)
         arguments = self.inputs(batch, dtype=np.float64)
@@ -342,7 +345,8 @@ class Loop:
 
 
 def _with_metric(state: RunState, metric: float | None, higher_is_better: bool) -> RunState:
-    """The state after an evaluation. On a tie the later weights are kept, and patience runs."""
+    """The state after an evaluation. On a tie the later weights are kept, without resetting
+    patience."""
     sign, best = (1 if higher_is_better else -1), state.best_metric
     if metric is None or (best is not None and sign * metric < sign * best):
         return replace(state, stale=state.stale + 1)

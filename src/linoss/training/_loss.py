@@ -1,7 +1,7 @@
-"""Losses, and helpers that objectives share.
+"""Losses, and helpers shared by objectives.
 
-An objective makes arrays of targets and weights from labels, on the host. The compiled loss depends
-on nothing else, so that runs with other classes and scales share a compiled program.
+An objective converts labels to arrays of targets and weights on the host. The compiled loss depends
+only on these, so that runs with other classes and scales share a compiled program.
 """
 
 import math
@@ -23,14 +23,14 @@ from linoss.training._scaling import Scaling
 
 @dataclass(frozen=True)
 class Loss:
-    """The compiled part of an objective: a mean over all targets, by weight."""
+    """The compiled part of an objective: a weighted mean over all targets."""
 
     kind: Literal["cross-entropy", "squared", "pinball"]
     smoothing: float = 0.0
     floor: float = 0.0
     """Added to each probability before its logarithm."""
     levels: tuple[float, ...] = (0.5,)
-    """Of quantiles, with 0.5 in the middle."""
+    """The levels of quantiles, with 0.5 in the middle."""
 
     def __call__(
         self, answers: Float[Array, "..."], targets: Array, weights: Float[Array, "..."]
@@ -39,7 +39,7 @@ class Loss:
         if self.kind == "cross-entropy":
             classes = jax.nn.one_hot(targets, answers.shape[-1], dtype=answers.dtype)
             logs = jax.nn.log_softmax(answers)
-            if self.floor:  # log(p + floor), without the rounding of a probability near 1
+            if self.floor:  # log(p + floor), accurate for p near 1
                 logs = jnp.logaddexp(logs, math.log(self.floor))
             errors = -jnp.sum(optax.smooth_labels(classes, self.smoothing) * logs, axis=-1)
         elif self.kind == "squared":
@@ -51,17 +51,18 @@ class Loss:
 
 
 def _pinball(answers: Array, targets: Array, levels: tuple[float, ...]) -> Array:
-    """Twice the pinball loss, the mean over levels; for the median alone, the absolute error."""
+    """Twice the pinball loss, averaged over levels; for the median alone, the absolute error."""
     short = targets[..., None] - quantiles(answers, len(levels), jnp)
     share = jnp.asarray(levels, short.dtype).reshape((1,) * (short.ndim - 1) + (-1,))
     return jnp.mean(2 * jnp.maximum(share * short, (share - 1) * short), axis=-1)
 
 
 def quantiles(answers: Any, count: int, numbers: Any = np) -> Any:
-    """Quantiles `(..., variables, count)` of answers `(..., variables * count)`; they never cross.
+    """Quantiles `(..., variables, count)` from outputs `(..., variables * count)`; they never
+    cross.
 
-    The answer in the middle is the median. From it outwards each next quantile is further away by
-    the softplus of its answer. `numbers` is the module of arrays, NumPy or JAX.
+    The output in the middle is the median. Going outwards, the distance to the next quantile is the
+    softplus of its output. `numbers` is NumPy or jax.numpy.
     """
     parts = answers.reshape((*answers.shape[:-1], -1, count))
     middle = count // 2
@@ -73,7 +74,7 @@ def quantiles(answers: Any, count: int, numbers: Any = np) -> Any:
 
 
 def labels_of(cases: Cases, name: str) -> Any:
-    """The labels of cases; refuses cases without."""
+    """The labels of cases. Raises if there are none."""
     labels = getattr(cases, "labels", None)
     if labels is None:
         raise ValueError(f"{name} has no labels, expected a label a case")
@@ -89,7 +90,7 @@ def scaled_targets(
 
 
 def case_weights(batch: AnyBatch, weights: np.ndarray) -> np.ndarray:
-    """Weights of targets `(cases, ...)`, times those of the cases."""
+    """Weights of targets `(cases, ...)`, multiplied by those of the cases."""
     own = getattr(batch, "weights", None)
     return weights if own is None else weights * own.reshape(-1, *[1] * (weights.ndim - 1))
 

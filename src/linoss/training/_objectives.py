@@ -1,4 +1,4 @@
-"""All objectives, and how one is restored from plain values."""
+"""All objectives, and restoring one from plain values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What training returns: the model, the history and where it ended."""
+"""The result of a training: the model, the history and the final step."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +11,17 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """The outcome of a training."""
+    """The result of a training."""
 
     model: LinOSS
-    """With the weights of the best evaluation; without evaluations, the last."""
+    """The model with the weights of the best evaluation; without evaluations, the last weights."""
     history: list[Record]
     """For each evaluation: step, loss, metric, best, learning_rate, seconds."""
     best_step: int | None
     """The step of the best evaluation."""
     best_metric: float | None
-    """Its metric."""
+    """The metric of the best evaluation."""
     steps: int
-    """Updates made."""
+    """Number of updates."""
     stopped_early: bool
-    """Whether the run ended because nothing more was to be gained."""
+    """Whether the run ended by `patience` or `min_loss`."""

@@ -1,4 +1,4 @@
-"""Predictions batch by batch; those of a case do not depend on the other cases."""
+"""Batched predictions; the prediction of a case does not depend on other cases."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,20 +19,20 @@ from linoss.training._step import answer
 def predict(
     model: LinOSS, inputs: Inputs, cases: Cases, *, batch_size: int | None = None
 ) -> np.ndarray | list[np.ndarray]:
-    """The model's answers for cases of any length, in their order.
+    """The model's outputs for cases of any length, in their order.
 
-    A batch is filled up to a constant number of cases, and a case is padded to a length that it
-    alone decides, so its answers are the same, bit for bit, whatever else is asked.
+    Batches have a constant size, and the padded length of a case depends only on that case, so its
+    outputs are bitwise identical whatever the other cases are.
 
     **Arguments:**
 
-    - `model`, `inputs`: what was trained.
+    - `model`, `inputs`: a trained model and its inputs.
     - `cases`: [`linoss.data.Sequences`][] or [`linoss.training.Windows`][].
-    - `batch_size`: cases in a batch; by default 32, fewer if they are long.
+    - `batch_size`: cases in a batch; by default 32, or fewer if they are long.
 
-    **Returns:** `(cases, out_size)`, or `(cases, answers, out_size)` for forecasts and for answers
-    at every k-th step, then a list where the numbers of answers differ. They are logits, or on the
-    scale of the targets; the objective's `decode` makes probabilities or values of them.
+    **Returns:** `(cases, out_size)`, or `(cases, outputs, out_size)` for forecasts and for outputs
+    at every k-th step, in the latter case a list if their numbers differ. They are logits, or on
+    the scale of the targets; the objective's `decode` converts them to probabilities or values.
 
     ```python
     >>> import jax, linoss, numpy as np
@@ -99,7 +99,7 @@ def evaluate(
 
 
 def check_model(model: LinOSS, inputs: Inputs) -> None:
-    """Refuse a model that does not fit the inputs."""
+    """Raise if the model does not fit the inputs."""
     if model.config.in_size != inputs.in_size:
         raise ValueError(
             f"the model's in_size is {model.config.in_size}, expected {inputs.in_size}, "
@@ -110,7 +110,7 @@ def check_model(model: LinOSS, inputs: Inputs) -> None:
 def _batches(
     model: LinOSS, inputs: Inputs, cases: Cases, batch_size: int | None, devices: Devices
 ) -> Iterator[tuple[np.ndarray, np.ndarray, Any, np.ndarray]]:
-    """(cases, rows of their batch that this process has, batch of these rows, answers of all rows).
+    """Yield (cases, rows of the batch in this process, batch of these rows, outputs of all rows).
 
     The rows of a batch are the cases, followed by copies that fill it.
     """
@@ -126,7 +126,7 @@ def _batches(
         count, rows = len(filled), devices.rows(len(filled))
         batch = cases.batch(filled[rows], length)
         wants_mask = inputs.masked(batch)
-        if devices.several_processes:  # all processes run one program
+        if devices.several_processes:  # all processes run the same program
             wants_mask[:] = devices.any_of(bool(wants_mask.any()))
         found: Any = None
         for masked in (False, True):

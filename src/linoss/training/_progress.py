@@ -1,4 +1,4 @@
-"""How far a training is, and a live line that shows it."""
+"""The progress of a training, and a progress line."""
 
 from dataclasses import dataclass
 from types import TracebackType
@@ -6,12 +6,12 @@ from typing import TextIO
 
 from linoss._stderr import LiveLine, duration
 
-_LINES = 20  # at most, where there is no terminal
+_LINES = 20  # at most, without a terminal
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands.
+    """The progress of a run.
 
     ```python
     >>> from linoss.training import Progress
@@ -22,32 +22,32 @@ class Progress:
     """
 
     step: int
-    """Updates made."""
+    """Number of updates so far."""
     steps: int
-    """Updates to make, at most."""
+    """Maximum number of updates."""
     loss: float
-    """Mean since the last evaluation."""
+    """Mean loss since the last evaluation."""
     metric: float | None
-    """That of the last evaluation."""
+    """The metric of the last evaluation."""
     best: float | None
-    """The best so far."""
+    """The best metric so far."""
     eta: float | None
-    """Seconds left, if it runs to the end; None while unknown."""
+    """Estimated seconds to the end; None while unknown."""
     epoch: int = 1
-    """Updates of one pass over the training cases."""
+    """Number of updates in one pass over the training cases."""
     model: int = 1
-    """Which of several models this is."""
+    """The number of the current model."""
     models: int = 1
-    """Number of models that are trained in turn."""
+    """Number of models that are trained one after another."""
     learning_rate: float | None = None
-    """That of the last update."""
+    """The learning rate of the last update."""
     gradient_norm: float | None = None
-    """That of the last update, before clipping."""
+    """The gradient norm of the last update, before clipping."""
     cases_per_second: float | None = None
-    """Cases in updates, with evaluations and checkpoints between them; None while unknown."""
+    """Training cases per second, including evaluations and checkpoints; None while unknown."""
 
     def text(self, metric: str) -> str:
-        """One line, in which the metric, that of held-out cases, has this name."""
+        """Format as one line; `metric` is the name of the validation metric."""
         parts = [f"model {self.model}/{self.models}"] if self.models > 1 else []
         parts.append(f"step {self.step}/{self.steps}")
         if self.epoch > 1:
@@ -61,7 +61,7 @@ class Progress:
 
 
 class ProgressLine:
-    """A live line on stderr, to be passed as `on_progress`; without a terminal, at most 20 lines.
+    """A progress line on stderr, for `on_progress`; without a terminal, at most 20 lines.
 
     ```python
     >>> import sys
@@ -89,7 +89,7 @@ class ProgressLine:
         self._line.close()
 
     def __call__(self, progress: Progress) -> None:
-        """Show it."""
+        """Show the progress."""
         text = progress.text(self._metric)
         if self._line.is_live:
             self._line.show(text)

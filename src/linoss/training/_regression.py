@@ -1,4 +1,4 @@
-"""Learning numbers: one or several a case, or at every k-th step."""
+"""The objective of regression: one or several numbers for each case, or at every k-th step."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,10 +21,10 @@ from linoss.training._scaling import Scaling
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Regression:
-    """The mean squared error of scaled targets, in the loss and in the metric.
+    """The mean squared error of scaled targets, as loss and as metric.
 
-    One answer a case, `(out_size,)`; or, with `every`, an answer at every k-th step, in which case
-    the labels of a case are `(its length // every, out_size)`. Labels that are NaN are left out.
+    There is one output for each case, `(out_size,)`; or, with `every`, one at every k-th step, and
+    the labels of a case are `(its length // every, out_size)`. Labels that are NaN are ignored.
 
     ```python
     >>> import numpy as np
@@ -41,11 +41,11 @@ class Regression:
     higher_is_better: ClassVar[bool] = False
 
     out_size: int = 1
-    """Numbers in an answer."""
+    """Number of targets in an output."""
     every: int | None = None
-    """An answer at every k-th step; None for one a case."""
+    """Outputs at every k-th step; None for one output for each case."""
     scaling: Scaling | None = None
-    """Of each number; None to take targets as they are."""
+    """The scaling of each target; None for unscaled targets."""
 
     def __post_init__(self) -> None:
         _checks.positive_integer("out_size", self.out_size)
@@ -68,12 +68,12 @@ class Regression:
 
     @property
     def loss(self) -> Loss:
-        """The compiled part."""
+        """The compiled loss."""
         return Loss("squared")
 
     @property
     def constant_loss(self) -> float | None:
-        """The loss, at most, of the mean as the answer; None if targets are not scaled."""
+        """An upper bound of the loss of predicting the mean; None if targets are not scaled."""
         return None if self.scaling is None else 1.0
 
     def targets(self, batch: AnyBatch, dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
@@ -93,16 +93,16 @@ class Regression:
     def score(
         self, answers: np.ndarray, targets: np.ndarray, weights: np.ndarray
     ) -> tuple[float, float]:
-        """The sum of squared errors, and how many there are."""
+        """The sum of squared errors, and their number."""
         return sum_of_errors((answers.astype(np.float64) - targets) ** 2, weights)
 
     def decode(self, answers: np.ndarray) -> np.ndarray:
-        """Answers in the units of the labels, in double precision."""
+        """Predictions in the units of the labels, in double precision."""
         answers = answers.astype(np.float64)
         return answers if self.scaling is None else self.scaling.undo(answers)
 
     def check(self, config: LinOSSConfig, cases: Cases, name: str = "cases") -> None:
-        """Refuse a model or cases that do not fit."""
+        """Raise if the model or the cases do not fit the objective."""
         check_sizes(config, self.task, self.out_size)
         if config.every != self.every:
             raise ValueError(f"every is {self.every}, but the model's is {config.every}")
@@ -120,7 +120,7 @@ class Regression:
             raise ValueError(f"{name} has infinite entries, expected numbers, or NaN if unknown")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Convert to plain values, for JSON."""
         scaling = None if self.scaling is None else self.scaling.to_dict()
         return {
             "task": self.task,
@@ -131,7 +131,7 @@ class Regression:
 
 
 def _columns(name: str, labels: Any) -> np.ndarray:
-    """Labels as (answers, outputs); the axis of a single output may be missing."""
+    """Labels as (steps, outputs); the axis of a single output may be missing."""
     try:
         numbers = np.asarray(labels, np.float64)
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
 """The directory of a run: checkpoints, and resuming from them.
 
-`state.safetensors` decides. `history.jsonl` and `weights.safetensors` are written before it and are
-ahead of it if the process dies in between; resuming sets them back to the state.
+`state.safetensors` is authoritative. `history.jsonl` and `weights.safetensors` are written before
+it and are ahead of it if the process dies in between; resuming resets them to the state.
 """
 
 import hashlib
@@ -50,36 +50,36 @@ FACTS = ("step", "best_step", "best_metric", "stale", "records", "seconds")
 
 @dataclass(frozen=True, eq=False)
 class RunState:
-    """The state of a run. Immutable, so that it is consistent whenever an interrupt comes."""
+    """The state of a run. Immutable, so that it is consistent at any interrupt."""
 
     carry: Carry
     step: int = 0
-    """Updates made."""
+    """Number of updates."""
     best: LinOSS | None = None
     best_step: int | None = None
     best_metric: float | None = None
     stale: int = 0
-    """Evaluations since the last improvement."""
+    """Number of evaluations since the last improvement."""
     records: int = 0
     """Length of the history."""
     seconds: float = 0.0
-    """Time spent."""
+    """Elapsed time."""
 
     @property
     def model(self) -> LinOSS:
-        """The best model; without evaluations, the last."""
+        """The best model; without evaluations, the last one."""
         return self.carry.model if self.best is None else self.best
 
 
 class _Written(NamedTuple):
-    """What the file of the history holds. Replaced as a whole: an interrupt may come anywhere."""
+    """The content of the history file. Immutable, because an interrupt may come at any moment."""
 
     lines: int
     size: int
     digest: Any
 
     def and_then(self, lines: list[bytes]) -> "_Written":
-        """The same after appending lines."""
+        """The content after appending lines."""
         content, digest = b"".join(lines), self.digest.copy()
         digest.update(content)
         return _Written(self.lines + len(lines), self.size + len(content), digest)
@@ -93,7 +93,7 @@ class RunDirectory:
         self._written = _Written(0, 0, hashlib.sha256())
 
     def create(self, description: dict[str, Any], state: RunState) -> None:
-        """Begin a run. config.json is written last: where it exists, the state does."""
+        """Begin a run. config.json is written last: if it exists, so does the state."""
         refuse_files(self.folder)
         write_arrays(self.folder, self.arrays)
         self._write_state(state)
@@ -106,7 +106,7 @@ class RunDirectory:
         if not config.exists() and path.exists() and self._read_state(fresh)[0].step == 0:
             remove_file(path)  # killed between the first state and config.json
         if not config.exists() and not path.exists():
-            remove_file(self.folder / ARRAYS)  # killed even earlier
+            remove_file(self.folder / ARRAYS)  # killed before the first state
         if not any((self.folder / name).exists() for name in FILES):
             self.create(description, fresh)
             return fresh, []
@@ -134,7 +134,7 @@ class RunDirectory:
         self._write_state(state)
 
     def _write_weights(self, state: RunState) -> None:
-        """Write the weights of the state, if the file has others."""
+        """Write the weights of the state, unless the file already has them."""
         if state.step == 0:
             return
         content = weights_bytes(state.model, step=state.best_step or state.step)
@@ -149,7 +149,7 @@ class RunDirectory:
         write_tensors(self.folder / STATE, _FORMAT, tensors, facts)
 
     def _read_state(self, fresh: RunState) -> tuple[RunState, str]:
-        """The state, and the checksum of the history that belongs to it."""
+        """The state, and the checksum of its history."""
         path = self.folder / STATE
         tensors, facts = read_tensors(path, _FORMAT)
         best = fresh.carry.model if any(name.startswith("best.") for name in tensors) else None
@@ -170,7 +170,7 @@ class RunDirectory:
             raise CheckpointError(f"{path}: cannot be understood: {error!r}") from None
 
     def _cut_history(self, records: int, digest: str) -> list[Record]:
-        """The history up to the state; later lines are cut off."""
+        """Truncate the history to the state."""
         path = self.folder / HISTORY
         content = read_file(path) if records or path.exists() else b""
         lines = content.splitlines(keepends=True)[:records]
@@ -187,7 +187,7 @@ class RunDirectory:
 
 
 def _lengthen(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Let the settings of an estimator that was saved with a run say how long it is now."""
+    """Update the number of steps in the saved settings of the estimator of a run."""
     saved, found = (part.get("extra", {}).get("parameters") for part in (before, now))
     if isinstance(saved, dict) and isinstance(found, dict):
         saved.update({name: found[name] for name in ("steps", "epochs") if name in found})
@@ -198,7 +198,7 @@ def _line(record: Record) -> bytes:
 
 
 def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to resume with other settings, and name the first that differs."""
+    """Raise if the settings differ from those of the run, and name the first difference."""
     parts = ("model", "inputs", "objective", "training", "data", "extra", "arrays")
     before = {part: before.get(part) for part in parts}
     found = first_difference(before, {part: now[part] for part in parts})

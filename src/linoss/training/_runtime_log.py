@@ -1,8 +1,7 @@
-"""What the C++ runtime of several processes writes to stderr.
+"""A filter for the messages of JAX's C++ runtime on stderr, with several processes.
 
-When a process dies, the runtime of every other one logs it in several lines and ends with a stack
-trace. The first such line, and all after it, are kept back: the message that says which process is
-gone takes their place.
+When a process dies, the runtime of every other process logs several lines and ends with a stack
+trace. These lines are suppressed in favour of a message that names the lost process.
 """
 
 import os
@@ -14,13 +13,14 @@ _LOST = re.compile(
     rb"[WEF]\d{4} .*\b(coordination_service\w*|preemption_sync_manager|client)\.(cc|h):\d+\]"
 )
 _SILENT = re.compile(r"stopped sending heartbeats\):\s*((?:\d+\s+)+)")
-_MOST = 2**16  # bytes that are kept
+_MOST = 2**16  # bytes that are stored
 
 
 class RuntimeLog(threading.Thread):
-    """Takes the place of stderr for C++, and passes on what is not of lost processes.
+    """Replaces stderr for C++ code, and forwards all lines except those about lost processes.
 
-    To the very end: JAX leaves the other processes when Python exits, and they may be gone by then.
+    It runs until the process ends: JAX disconnects when Python exits, and other processes may have
+    ended by then.
     """
 
     current: "RuntimeLog | None" = None
@@ -41,7 +41,7 @@ class RuntimeLog(threading.Thread):
 
     @classmethod
     def begin(cls) -> None:
-        """Take its place, where the system has pipes and there is a stderr."""
+        """Replace stderr, if the system has pipes and stderr is open."""
         if cls.current is None and os.name == "posix":
             try:
                 os.fstat(2)
@@ -51,7 +51,7 @@ class RuntimeLog(threading.Thread):
             cls.current.start()
 
     def run(self) -> None:
-        """Pass on lines until the process ends, or processes lose each other."""
+        """Forward lines until the process ends, or other processes are lost."""
         rest = b""
         while chunk := os.read(self._read, 4096):
             *lines, rest = (rest + chunk).split(b"\n")
@@ -67,12 +67,12 @@ class RuntimeLog(threading.Thread):
             os.write(self._stderr, line)
 
     def silent_processes(self) -> list[int]:
-        """The processes that the runtime has called silent."""
+        """The processes that the runtime has reported as silent."""
         found = _SILENT.search(self._kept.decode(errors="replace"))
         return [] if found is None else [int(number) for number in found[1].split()]
 
     def write(self, text: str) -> None:
-        """Write to the stderr of before."""
+        """Write to the original stderr."""
         os.write(self._stderr, text.encode())
 
 

@@ -1,4 +1,5 @@
-"""Saving and loading a model: config.json describes it, weights.safetensors has its weights."""
+"""Saving and loading a model: its description in config.json, its weights in
+weights.safetensors."""
 
 import hashlib
 import json
@@ -44,20 +45,20 @@ _FORMAT, _WEIGHTS_FORMAT, _ARRAYS_FORMAT = "linoss", "linoss-weights", "linoss-a
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A model that was read from a directory."""
+    """A model loaded from a directory."""
 
     model: LinOSS
     """The model, with the best weights."""
     inputs: Inputs
-    """How data becomes the model's inputs."""
+    """The conversion of data to the model's inputs."""
     objective: Objective
-    """What it was trained for."""
+    """The objective of its training."""
     training: TrainingConfig | None
-    """The settings of its training; None if it was written by `save_model`."""
+    """The training settings; None if the model was saved by `save_model`."""
     extra: dict[str, Any]
-    """JSON values that were saved with it."""
+    """JSON values saved with it."""
     arrays: dict[str, np.ndarray]
-    """Arrays that were saved with it."""
+    """Arrays saved with it."""
     history: list[Record]
     """For each evaluation of its training: step, loss, metric, best, learning_rate, seconds."""
 
@@ -70,14 +71,14 @@ def save_model(
     extra: dict[str, Any] | None = None,
     arrays: dict[str, np.ndarray] | None = None,
 ) -> None:
-    """Write a model, and all that is needed to use it, into a directory.
+    """Write a model, and everything needed to use it, to a directory.
 
     **Arguments:**
 
-    - `directory`: made if it is not there. One that holds a model or a run is refused.
+    - `directory`: created if it does not exist. Raises if it holds a model or a run.
     - `model`, `inputs`, `objective`: as in [`linoss.training.train`][].
-    - `extra`: anything that JSON can hold, to come back with the model.
-    - `arrays`: arrays of numbers, by name, likewise.
+    - `extra`: JSON values to save with the model.
+    - `arrays`: arrays of numbers to save with the model, by name.
 
     ```python
     >>> import jax, linoss, numpy as np, tempfile
@@ -108,10 +109,10 @@ def save_model(
 
 
 def load_model(directory: str | os.PathLike[str]) -> Saved:
-    """Read what [`linoss.training.save_model`][] or [`linoss.training.train`][] wrote.
+    """Load a model of [`linoss.training.save_model`][] or [`linoss.training.train`][].
 
-    No code runs on loading. Files that are damaged, of a newer version, or do not belong together
-    are refused with a [`linoss.training.CheckpointError`][] that names the file.
+    Loading executes no code. Raises [`linoss.training.CheckpointError`][], which names the file,
+    for files that are damaged, of a newer version, or inconsistent.
 
     ```python
     >>> from linoss.training import CheckpointError, load_model
@@ -157,7 +158,7 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read config.json; a model that was written before there was a choice stands at gaps."""
+    """Read config.json; models from before the setting `gaps` keep their state at gaps."""
     record = read_json(path, _FORMAT)
     if isinstance(record.get("model"), dict):
         record["model"].setdefault("gaps", "stand")
@@ -171,9 +172,9 @@ def save_arrays(
     *,
     replace: bool = False,
 ) -> None:
-    """Write an estimator that has no trained model: what JSON can hold, and arrays.
+    """Save an estimator without a trained model: JSON values and arrays.
 
-    A directory that holds one is refused, unless `replace`.
+    Raises if the directory already holds one, unless `replace`.
 
     ```python
     >>> import numpy as np, tempfile
@@ -197,7 +198,7 @@ def save_arrays(
 def load_arrays(
     directory: str | os.PathLike[str],
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read what [`linoss.training.save_arrays`][] wrote, and verify it."""
+    """Load and verify the files of [`linoss.training.save_arrays`][]."""
     folder = Path(directory)
     record = read_json(folder / CONFIG, _FORMAT)
     try:
@@ -207,7 +208,7 @@ def load_arrays(
 
 
 def replace_arrays(directory: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
-    """Replace the arrays of a model or a run by others, of the same names and shapes.
+    """Replace the arrays of a model or a run by others with the same names and shapes.
 
     ```python
     >>> import numpy as np, tempfile
@@ -229,7 +230,7 @@ def replace_arrays(directory: str | os.PathLike[str], arrays: dict[str, np.ndarr
 
 
 def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """The `extra` that a model or a run was saved with; of a run also before it has weights.
+    """The `extra` of a saved model or run; for a run also before its first weights.
 
     ```python
     >>> from linoss.training import CheckpointError, read_extra
@@ -249,7 +250,7 @@ def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_training(directory: str | os.PathLike[str]) -> TrainingConfig | None:
-    """The settings of the training in a directory; None if a model was only saved there.
+    """The training settings in a directory; None for a model of `save_model`.
 
     ```python
     >>> from linoss.training import CheckpointError, read_training
@@ -270,7 +271,7 @@ def read_training(directory: str | os.PathLike[str]) -> TrainingConfig | None:
 
 
 def holds_files(directory: str | os.PathLike[str]) -> bool:
-    """Whether a model, an estimator or a run was written into a directory, or begun there.
+    """Whether a directory holds a model, an estimator or a run, even an incomplete one.
 
     ```python
     >>> from linoss.training import holds_files
@@ -283,7 +284,7 @@ def holds_files(directory: str | os.PathLike[str]) -> bool:
 
 
 def refuse_files(folder: Path) -> None:
-    """Refuse a directory that holds a model or a run."""
+    """Raise if a directory holds a model or a run."""
     for name in (*FILES, ARRAYS):
         if (folder / name).exists():
             raise CheckpointError(
@@ -306,7 +307,7 @@ def describe(
     training: TrainingConfig | None = None,
     data: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The content of config.json, as plain values."""
+    """The content of config.json as plain values."""
     try:
         json.dumps(extra, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -328,7 +329,7 @@ def describe(
 
 
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
-    """Write arrays that belong to a model."""
+    """Write the arrays of a model."""
     if arrays:
         write_tensors(folder / ARRAYS, _ARRAYS_FORMAT, arrays, {})
 
@@ -343,9 +344,9 @@ def _read_arrays(folder: Path, shapes: dict[str, list[int]]) -> dict[str, np.nda
 
 
 def _read_history(folder: Path) -> list[Record]:
-    """The history up to the state of the run, by whose checksum it is verified.
+    """The history up to the state of the run, verified by its checksum.
 
-    A model is of use without its history: if that is damaged, it is empty, with a warning.
+    A model is usable without its history: if it is damaged, it is empty, with a warning.
     """
     path = folder / HISTORY
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Standardisation of channels by mean and deviation, and its inverse."""
+"""Standardisation of channels, and its inverse."""
 
 import functools
 import warnings
@@ -14,8 +14,8 @@ from linoss.training._gather import channels_of, gather, share
 
 
 class _Sums(NamedTuple):
-    """For each channel the number of values, their mean, the sum of squared distances from it, the
-    rounding error of the data type, the lowest and the highest value."""
+    """For each channel the number of values, their mean, the sum of squared deviations, the
+    rounding error of the dtype, the minimum and the maximum."""
 
     number: np.ndarray
     mean: np.ndarray
@@ -26,12 +26,12 @@ class _Sums(NamedTuple):
 
     @classmethod
     def none(cls, channels: int) -> "_Sums":
-        """Of no values."""
+        """The sums of no values."""
         return cls(*np.zeros((4, channels)), *np.full((2, channels), np.nan))
 
     @classmethod
     def of(cls, array: np.ndarray) -> "_Sums":
-        """Sums of one case."""
+        """The sums of one case."""
         there = ~np.isnan(array)
         count, known = np.count_nonzero(there, axis=0), np.where(there, array, 0).astype(np.float64)
         mean = known.sum(axis=0) / np.maximum(count, 1)
@@ -41,7 +41,7 @@ class _Sums(NamedTuple):
         return cls(count, mean, squares, rounding, *extremes)
 
     def and_those(self, other: "_Sums") -> "_Sums":
-        """Sums of both."""
+        """The combined sums of both."""
         count, shift = self.number + other.number, other.mean - self.mean
         share = other.number / np.maximum(count, 1)
         squares = self.squares + other.squares + shift**2 * self.number * share
@@ -89,11 +89,11 @@ class Scaling:
         names: Sequence[Any] | None = None,
         kind: str = "channel",
     ) -> "Scaling":
-        """The scaling of arrays `(time, channels)`, read one at a time. NaN is ignored.
+        """The scaling for arrays `(time, channels)`, read one at a time. NaN is ignored.
 
-        A channel that is constant, or has no value at all, keeps a deviation of 1. Several
-        processes read their shares. From data of which nothing can be learned this raises a
-        `ValueError`, or warns if that is so of some channels, which it calls by `kind` and name.
+        A channel that is constant or has no value has a deviation of 1. With several processes,
+        each reads its part. Raises `ValueError` for data from which nothing can be learned, and
+        warns if this holds for some channels, which it names by `kind` and name.
         """
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             sums = cls._sums(values)
@@ -116,25 +116,25 @@ class Scaling:
         return functools.reduce(_Sums.and_those, (_Sums(*found) for found in gather(sums.rows)))
 
     def apply(self, values: Float[np.ndarray, "... channels"]) -> Float64[np.ndarray, "..."]:
-        """Scaled, in double precision."""
+        """Scale, in double precision."""
         return (values - self.mean) / self.deviation
 
     def undo(self, values: Float[np.ndarray, "... channels"]) -> Float64[np.ndarray, "..."]:
-        """Back to the units of the data."""
+        """Convert back to the units of the data."""
         return values * self.deviation + self.mean
 
     def pick(self, channels: Iterable[int]) -> "Scaling":
-        """The scaling of some of the channels."""
+        """The scaling of a subset of the channels."""
         chosen = list(channels)
         return Scaling(self.mean[chosen], self.deviation[chosen])
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Convert to plain values, for JSON."""
         return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Scaling":
-        """From what `to_dict` gave."""
+        """The inverse of `to_dict`."""
         return cls(np.array(plain["mean"], np.float64), np.array(plain["deviation"], np.float64))
 
 
@@ -145,7 +145,7 @@ def _check_sums(
     names: Sequence[Any] | None,
     kind: str,
 ) -> None:
-    """Refuse values of which nothing can be learned; warn if some channels are such."""
+    """Raise for values from which nothing can be learned; warn if this holds for some channels."""
 
     def name(channel: int) -> str:
         return f"{kind} {channel if names is None else repr(names[channel])}"

@@ -1,7 +1,7 @@
-"""The compiled functions: an update of the weights, and the answers of an evaluation.
+"""The compiled functions: an update of the weights, and the outputs of an evaluation.
 
-Both are module-level functions of all that differs between runs, so that a run with equal shapes
-reuses the compiled program of another.
+Both are module-level functions with everything that differs between runs as arguments, so that runs
+with equal shapes share a compiled program.
 """
 
 import inspect
@@ -28,16 +28,16 @@ _BLOCK = 1024
 
 
 class Carry(eqx.Module):
-    """What an update passes to the next."""
+    """The state passed from one update to the next."""
 
     model: LinOSS
     optimizer: Any
     loss: Float[Array, ""]
     """The sum of the losses since the last record."""
     bad_step: Int[Array, ""]
-    """The first step at which loss, gradient or statistics were not finite; -1 while none is."""
+    """The first step at which loss, gradient or statistics were not finite; -1 if there is none."""
     bad_loss: Float[Array, ""]
-    """Its loss."""
+    """The loss of that step."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class StepSettings:
     mesh: Mesh | None = None
     memory: int = 0
     quickly: bool = False
-    """Whether it is compiled by `quickly`."""
+    """Whether to compile with the options of `quickly`."""
 
 
 def decayed(model: Any) -> Any:
-    """Which weights decay: all but the dynamics', biases, and the norms' scale and shift."""
+    """The weights with weight decay: all but dynamics, biases, and scale and shift of norms."""
     apart = {"oscillators", "modes", "norm"}
 
     def decays(path: Any, _: Any) -> bool:
@@ -70,7 +70,7 @@ def make_optimizer(
 ) -> optax.GradientTransformation:
     """Adam, with clipping, weight decay and learning rate.
 
-    Clipping and Adam see all weights as one vector: a program for each would take long to compile.
+    Clipping and Adam operate on all weights as one vector, which compiles faster.
     """
     adam = optax.scale_by_adam()
     if settings.clip:
@@ -87,9 +87,9 @@ def first_carry(model: LinOSS, settings: StepSettings) -> Carry:
     return Carry(model, *_beginning(eqx.filter(model, trainable(model)), settings=settings))
 
 
-@partial(jax.jit, static_argnames=("settings",))  # one program instead of one for each array
+@partial(jax.jit, static_argnames=("settings",))  # one program for all arrays
 def _beginning(weights: Any, *, settings: StepSettings) -> tuple[Any, Array, Array, Array]:
-    """What a carry begins with, beside the model."""
+    """The parts of the first carry other than the model."""
     rates = {"learning_rate": 0.0, "weight_decay": 0.0, "clip_norm": 0.0}
     zero = jnp.zeros((), weights.encoder.weight.dtype)
     state = make_optimizer(settings, rates, weights).init(weights)
@@ -139,13 +139,13 @@ def update(
 
 @cache
 def update_quickly() -> Any:
-    """`update`, compiled in half the time."""
+    """`update`, compiled with the options of `quickly`."""
     given: Any = {"compiler_options": _programs.quickly()}
     return jax.jit(inspect.unwrap(update), static_argnames=("settings",), **given)
 
 
 def _one_vector(tree: Any) -> Float[Array, " numbers"]:
-    """All numbers, so that a program for each array need not be compiled."""
+    """Concatenate all arrays to one vector, which compiles faster."""
     leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
     return jnp.concatenate([jnp.ravel(x) for x in leaves])
 
@@ -154,7 +154,7 @@ def _one_vector(tree: Any) -> Float[Array, " numbers"]:
 def answer(
     model: LinOSS, arguments: dict[str, Any], *, engine: str, mesh: Mesh | None = None
 ) -> Float[Array, "..."]:
-    """The model's answers for a batch; with a mesh, on all of its devices."""
+    """The model's outputs for a batch; with a mesh, on all of its devices."""
     answers = model(**arguments, engine=engine, mesh=mesh)
     if mesh is None:
         return answers
@@ -162,9 +162,10 @@ def answer(
 
 
 class LearningRates:
-    """The learning rate of each update: Optax's schedules, computed a block of updates at a time.
+    """The learning rate of each update: Optax's schedules, computed for a block of updates at a
+    time.
 
-    The rate of the first update is not 0, nor is that of the last.
+    The rates of the first and the last update are not 0.
     """
 
     def __init__(self, config: TrainingConfig):
@@ -182,9 +183,9 @@ class LearningRates:
         return float(self._rates[place])
 
 
-@lru_cache(maxsize=16)  # several models are trained with the same one
+@lru_cache(maxsize=16)  # several models share a schedule
 def _schedule(peak: float, warmup: int, steps: int, kind: str) -> Any:
-    """The learning rate as a function of updates, as one program instead of a dozen."""
+    """The learning rate as a function of updates, as one compiled program."""
     if kind == "cosine":
         schedule = optax.cosine_decay_schedule(peak, steps - warmup)
     else:

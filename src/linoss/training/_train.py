@@ -46,41 +46,43 @@ def train(
     memory: int = MEMORY,
     quickly: bool = False,
 ) -> TrainingResult:
-    """Train a model by Adam, and keep the weights that do best on held-out cases.
+    """Train a model with Adam, and keep the weights that are best on held-out cases.
 
-    The run is a function of its arguments: the same ones give the same weights, bit for bit, on
-    the same machine; also if it was killed in between and resumed. Only where `minutes` ends it
-    before `steps` does, the speed of the machine has a say.
+    The run is a function of its arguments: on the same machine, the same arguments give bitwise
+    identical weights, even if the run was killed and resumed. The exception is a run that `minutes`
+    ends before `steps`, which depends on the speed of the machine.
 
     **Arguments:**
 
-    - `model`: where to start.
-    - `inputs`: how data becomes inputs of the model, see [`linoss.training.Inputs`][].
+    - `model`: the initial model.
+    - `inputs`: the conversion of data to the model's inputs, see [`linoss.training.Inputs`][].
     - `objective`: [`linoss.training.Classification`][], [`linoss.training.Regression`][] or
       [`linoss.training.Forecasting`][].
     - `training_set`, `validation_set`: [`linoss.data.Sequences`][] with labels, or
       [`linoss.training.Windows`][]. Without a validation set, the last weights are kept.
     - `config`: see [`linoss.training.TrainingConfig`][].
-    - `directory`: where to write the model and the history, and a checkpoint at each evaluation.
-      One that holds a run already is refused, unless `resume`.
-    - `resume`: go on with the run in `directory`, which must have the same settings; begin it if
-      there is none. At a constant learning rate there may be more `steps` than before, see
+    - `directory`: the directory for the model, the history, and a checkpoint at each evaluation.
+      Raises if it already holds a run, unless `resume`.
+    - `resume`: continue the run in `directory`, which must have the same settings; begin one if
+      there is none. At a constant learning rate, `steps` may be larger than before, see
       [`linoss.training.TrainingConfig.goes_on`][].
-    - `on_progress`: is called with a [`linoss.training.Progress`][] a few times a second at most.
-    - `save_every`: seconds after which to write a checkpoint between evaluations, too.
-    - `extra`: anything that JSON can hold; [`linoss.training.load_model`][] gives it back.
-    - `arrays`: arrays of numbers, by name, likewise.
-    - `mesh`: devices to train on, see [`linoss.training.make_mesh`][]; it divides `batch_size`. In
-      several processes each calls `train` with the same arguments and reads its part of the
-      batches, and the first one writes. A run can be resumed on other devices.
-    - `memory`: bytes that an update may keep of its forward pass, on each device, beside the inputs
-      of blocks, instead of computing them again. Results do not depend on it.
-    - `quickly`: compile updates in half the time, where kernels do most of the work. Results differ
-      by rounding.
+    - `on_progress`: called with a [`linoss.training.Progress`][], at most a few times a second.
+    - `save_every`: seconds after which to write a checkpoint between evaluations.
+    - `extra`: JSON values to save; [`linoss.training.load_model`][] returns them.
+    - `arrays`: arrays of numbers to save, by name, likewise.
+    - `mesh`: devices to train on, see [`linoss.training.make_mesh`][]; `batch_size` must be a
+      multiple of those along the batch. With several processes, each calls `train` with the same
+      arguments and reads its part of the batches, and the first one writes. A run can be resumed on
+      other devices.
+    - `memory`: bytes of intermediate results that an update may keep for the backward pass on each
+      device, in addition to the inputs of blocks, instead of recomputing them. Does not change
+      results.
+    - `quickly`: halve the compilation time of updates, for models where native kernels do most of
+      the work. Results differ by rounding.
 
-    A loss that is not finite ends the run with a [`linoss.training.TrainingError`][]; its `result`
-    and `directory` hold the last good state. Ctrl-C leaves a checkpoint in `directory` and raises a
-    [`linoss.training.TrainingStopped`][], a KeyboardInterrupt, whose `result` is what there is.
+    A loss that is not finite raises [`linoss.training.TrainingError`][]; its `result` and
+    `directory` hold the last good state. Ctrl-C writes a checkpoint to `directory` and raises
+    [`linoss.training.TrainingStopped`][], a KeyboardInterrupt, whose `result` is the state so far.
 
     ```python
     >>> import jax, linoss, numpy as np
@@ -142,7 +144,7 @@ def train(
 
 
 def _stoppable(loop: Loop, save_every: int | float | None) -> TrainingResult:
-    """Run it; an interrupt carries what there is."""
+    """Run the loop; convert an interrupt to a `TrainingStopped` with the state so far."""
     try:
         return loop.run(save_every)
     except KeyboardInterrupt:
@@ -163,7 +165,7 @@ def _warn_of_cut_steps(model: LinOSS, inputs: Inputs) -> None:
 
 
 def _facts(cases: Cases | None) -> dict[str, int] | None:
-    """Sizes of the data, by which resuming with other data is noticed."""
+    """Sizes of the data, to detect a resumption with other data."""
     return None if cases is None else {"cases": len(cases), "steps": int(np.sum(cases.lengths))}
 
 

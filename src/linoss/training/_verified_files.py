@@ -48,19 +48,19 @@ def write_after(path: Path, size: int, content: bytes) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file, if it exists."""
     with _refusing():
         _files.remove_file(path)
 
 
 def remove_remains(folder: Path) -> None:
-    """Remove the temporary files of writes that were killed."""
+    """Remove the temporary files of killed writes."""
     with _refusing():
         _files.remove_remains(folder)
 
 
 def make_directory(directory: str | os.PathLike[str]) -> Path:
-    """A directory, created if it does not exist."""
+    """Create a directory if it does not exist, and return it."""
     folder = Path(directory)
     with _refusing():
         _files.make_directory(folder)
@@ -69,7 +69,7 @@ def make_directory(directory: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """A failed write as a `CheckpointError`."""
+    """Context manager: convert a failed write to a `CheckpointError`."""
     try:
         yield
     except OSError as error:
@@ -78,7 +78,7 @@ def _refusing() -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[Path]:
-    """Lock a directory against other processes; the lock ends with the process at the latest."""
+    """Lock a directory against other processes; the lock is released if the process dies."""
     if fcntl is None:
         yield path
         return
@@ -114,13 +114,13 @@ def read_file(path: Path) -> bytes:
 
 
 def write_json(path: Path, format: str, plain: dict[str, Any]) -> None:
-    """Write a record with its format, version and checksum."""
+    """Write a dictionary with format, version and checksum."""
     record = with_checksum({"format": format, "version": VERSION, **plain})
     write_file(path, json.dumps(record, indent=2, allow_nan=False).encode() + b"\n")
 
 
 def read_json(path: Path, format: str) -> dict[str, Any]:
-    """Read a record that `write_json` wrote, and verify it."""
+    """Read and verify a dictionary written by `write_json`."""
     content = read_file(path)
     try:
         record = json.loads(content)
@@ -136,12 +136,12 @@ def read_json(path: Path, format: str) -> dict[str, Any]:
 def write_tensors(
     path: Path, format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]
 ) -> None:
-    """Write arrays and a few facts with format, version and checksum."""
+    """Write arrays and metadata with format, version and checksum."""
     write_file(path, tensor_bytes(format, tensors, facts))
 
 
 def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]) -> bytes:
-    """The content of such a file, which is the same for the same arrays and facts."""
+    """The content of such a file, a function of the arrays and metadata only."""
     record = {"format": format, "version": VERSION, **facts}
     record["sha256"] = _checksum(tensors, record)
     tensors = {name: np.array(tensor, order="C") for name, tensor in tensors.items()}
@@ -149,7 +149,7 @@ def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, A
 
 
 def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read arrays and facts that `write_tensors` wrote, and verify them."""
+    """Read and verify arrays and metadata written by `write_tensors`."""
     if not path.is_file():
         read_file(path)
     try:
@@ -168,7 +168,7 @@ def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[s
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The facts of such a file alone, without its arrays, and so not verified."""
+    """The metadata of such a file, without its arrays and without verification."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             return dict(json.loads((file.metadata() or {}).get("linoss", "null")))
@@ -184,9 +184,9 @@ def named(tree: Any) -> dict[str, np.ndarray]:
 
 
 def restored(path: Path, like: Any, tensors: dict[str, np.ndarray], *, exact: bool) -> Any:
-    """The tree whose arrays `named` returned, with the structure and shapes of `like`.
+    """The inverse of `named`: a tree with the structure and shapes of `like`.
 
-    `exact`: in the same precision. Otherwise in that of the file, as far as JAX allows.
+    With `exact`, in the same precision; otherwise in that of the file, as far as JAX allows.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     names = [jax.tree_util.keystr(key, simple=True, separator=".") for key, _ in leaves]

@@ -1,4 +1,4 @@
-"""Watching a training: what is called with its progress, and two that keep it in files.
+"""Watchers: functions that are called with the progress of a training.
 
 A watcher is any function of a [`linoss.training.Progress`][], passed as `on_progress`.
 """
@@ -17,15 +17,15 @@ from linoss.training._progress import Progress
 
 
 class Watcher(Protocol):
-    """Is called with the progress of a training, a few times a second at most."""
+    """A function called with the progress of a training, at most a few times a second."""
 
     def __call__(self, progress: Progress, /) -> None:
-        """Take note of it. What it raises ends the training."""
+        """Process the progress. An exception ends the training."""
         ...
 
 
 def together(*watchers: Watcher) -> Watcher:
-    """One watcher that calls several, in their order.
+    """Combine several watchers, called in their order.
 
     ```python
     >>> from linoss.training import Progress, together
@@ -46,7 +46,7 @@ def together(*watchers: Watcher) -> Watcher:
 
 
 class JsonLines:
-    """Appends a line of JSON to a file for each progress.
+    """Appends a JSON line to a file at each call.
 
     ```python
     >>> import tempfile
@@ -78,7 +78,7 @@ class JsonLines:
         self.close()
 
     def __call__(self, progress: Progress) -> None:
-        """Append it. Numbers that are not finite are null."""
+        """Append a line. Numbers that are not finite become null."""
         self._file.write(json.dumps(_numbers(progress)) + "\n")
         self._file.flush()
 
@@ -88,7 +88,7 @@ class JsonLines:
 
 
 class TensorBoard:
-    """Writes event files of TensorBoard to a directory; needs the extra `watch`.
+    """Writes TensorBoard event files to a directory; needs the extra `watch`.
 
     ```python
     >>> import tempfile
@@ -119,14 +119,14 @@ class TensorBoard:
         self.close()
 
     def __call__(self, progress: Progress) -> None:
-        """Write each of its numbers that is known, under its name; of several models apart."""
+        """Write each known number under its name, separately for each model."""
         prefix = f"model {progress.model}/" if progress.models > 1 else ""
         for name, value in _numbers(progress).items():
             if value is not None and name not in _FIXED:
                 self._writer.add_scalar(prefix + name, value, progress.step)
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Flush and close the file."""
         self._writer.close()
 
 

@@ -1,4 +1,4 @@
-"""Windows of long series for forecasting, cut out on access."""
+"""Windows of long series for forecasting, extracted on access."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,39 +10,39 @@ import numpy as np
 from linoss import _checks
 
 Normalization = Literal["none", "level", "deviation", "difference"]
-"""What the targets of a window are relative to, see [`linoss.training.Windows`][]."""
-_SOME, _SOME_NUMBERS = 512, 10**7  # windows that deviations are taken of, at most
+"""The normalisation of the targets of a window, see [`linoss.training.Windows`][]."""
+_SOME, _SOME_NUMBERS = 512, 10**7  # most windows for computing deviations
 
 
 @dataclass(frozen=True, eq=False)
 class WindowBatch:
-    """A batch of windows: pasts in `values`, what follows them in `future` and `labels`."""
+    """A batch of windows: pasts in `values`, futures in `future` and `labels`."""
 
     values: np.ndarray
-    """(batch, time, columns), zeros where missing and where padded."""
+    """(batch, time, columns), 0 for missing values and padding."""
     lengths: np.ndarray
-    """(batch,), int32, how many samples of each past are real."""
+    """(batch,), int32, the number of samples of each past without padding."""
     observed: np.ndarray | None
-    """(batch, time, columns), False where missing and where padded; None if none is missing."""
+    """(batch, time, columns), False for missing values and padding; None if none are missing."""
     future: np.ndarray
-    """(batch, horizon, columns), zeros where not known in advance."""
+    """(batch, horizon, columns), 0 where not known in advance."""
     future_observed: np.ndarray
     """(batch, horizon, columns), False where not known in advance."""
     labels: np.ndarray
-    """(batch, horizon, targets), NaN where not known; relative to `known`, in units of `unit`."""
+    """(batch, horizon, targets), NaN where unknown; relative to `known`, in units of `unit`."""
     known: np.ndarray
-    """(batch, horizon, targets), what is known of the future before the model answers."""
+    """(batch, horizon, targets), the base forecast to which the model's output is added."""
     unit: np.ndarray
     """(batch, 1, targets)"""
     times: np.ndarray | None = None
-    """(batch, time), when samples were taken; None where steps are taken as evenly spaced."""
+    """(batch, time), sampling times; None for regular sampling."""
     future_times: np.ndarray | None = None
     """(batch, horizon), if there are times."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """A view of long series as cases: `past` steps to read, `horizon` steps to forecast.
+    """A view of long series as cases: `past` input steps and `horizon` steps to forecast.
 
     ```python
     >>> import numpy as np
@@ -61,31 +61,31 @@ class Windows:
     series: Sequence[np.ndarray]
     """Arrays `(time, columns)`, NaN where missing. They are not copied."""
     past: int
-    """Steps to read."""
+    """Number of input steps."""
     horizon: int
-    """Steps to forecast."""
+    """Number of steps to forecast."""
     targets: tuple[int, ...] | None = None
-    """Columns to forecast; None for all that are not known in advance."""
+    """Columns to forecast; None for all columns that are not known in advance."""
     known: tuple[int, ...] = ()
-    """Columns that are known in advance: given to the model in the future, too."""
+    """Columns that are known in advance: inputs of the model also in the future."""
     stride: int = 1
     """Steps from the start of one window to that of the next."""
     min_past: int | None = None
-    """A series too short for a whole window gives one with at least so many steps of past; by
-    default it gives none."""
+    """The shortest past of a window: a series that is too short for `past` steps gives one window
+    with at least this many. By default it gives none."""
     only_last: bool = False
-    """Only the last window of each series."""
+    """Use only the last window of each series."""
     names: tuple[Any, ...] | None = None
     """Names of the columns, for messages."""
     normalize: Normalization = "none"
-    """How targets are taken in each window: as they are; relative to their last value (`"level"`),
-    also as differences from step to step (`"difference"`); or relative to their mean, in units of
-    their deviation (`"deviation"`)."""
+    """The normalisation of the targets of each window: none; relative to their last value
+    (`"level"`), also with differences as inputs (`"difference"`); or relative to their mean, in
+    units of their standard deviation (`"deviation"`)."""
     first: Callable[[np.ndarray], np.ndarray] | None = None
-    """A first answer `(batch, horizon, targets)` for pasts `(batch, past, columns)`, NaN where
-    missing, to which labels are relative."""
+    """A function that gives a base forecast `(batch, horizon, targets)` for pasts `(batch, past,
+    columns)`, NaN where missing; labels are relative to it."""
     times: Sequence[np.ndarray] | None = None
-    """Arrays `(time,)`: when samples were taken; None where steps are evenly spaced."""
+    """Arrays `(time,)` of sampling times; None for regular sampling."""
 
     def __post_init__(self) -> None:
         _checks.one_of("normalize", self.normalize, get_args(Normalization))
@@ -122,7 +122,7 @@ class Windows:
 
     @property
     def num_channels(self) -> int:
-        """Columns of every series."""
+        """Number of columns."""
         return self.series[0].shape[1]
 
     @property
@@ -134,16 +134,16 @@ class Windows:
 
     @property
     def values(self) -> Sequence[np.ndarray]:
-        """The series; where windows are normalised, some of their pasts."""
+        """The series; if windows are normalised, some of their pasts."""
         return self.series if self.normalize == "none" else self._some_pasts
 
     @property
     def relative(self) -> bool:
-        """Whether labels are relative to what is known before the model answers."""
+        """Whether labels are relative to a base forecast."""
         return self.normalize != "none" or self.first is not None
 
     def some_labels(self) -> np.ndarray:
-        """`(steps, targets)`, the labels of some windows, one after another."""
+        """`(steps, targets)`, the concatenated labels of some windows."""
         labels = self.batch(self._some).labels
         return labels.reshape(-1, labels.shape[-1])
 
@@ -162,8 +162,8 @@ class Windows:
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For each series: how many windows come before its own, where its first past ends, and
-        how many it has; a past ends where the future begins."""
+        """For each series: the number of windows before its own, the step at which its first future
+        begins, and the number of its windows."""
         last = np.array([len(array) - self.horizon for array in self.series])
         first = np.minimum(last, self.past)
         least = self.past if self.min_past is None else min(self.min_past, self.past)
@@ -177,7 +177,7 @@ class Windows:
 
     @property
     def lengths(self) -> np.ndarray:
-        """(windows,), steps of past."""
+        """(windows,), the number of input steps."""
         return self._lengths
 
     @cached_property
@@ -186,14 +186,15 @@ class Windows:
         return np.minimum(np.repeat(first, counts), self.past)
 
     def locate(self, indices: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Of each window its series, and the step at which its future begins."""
+        """The series of each window, and the step at which its future begins."""
         before, first, _ = self._ends
         indices = np.asarray(indices)
         which = np.searchsorted(before, indices, side="right") - 1
         return which, first[which] + (indices - before[which]) * self.stride
 
     def find(self, series: Any, ends: Any) -> np.ndarray:
-        """The inverse of `locate`: windows by their series, and where their future begins."""
+        """The inverse of `locate`: windows by their series and the step at which their future
+        begins."""
         before, first, counts = self._ends
         series, ends = np.asarray(series), np.asarray(ends)
         places, rest = np.divmod(ends - first[series], self.stride)
@@ -204,7 +205,7 @@ class Windows:
         return before[series] + places
 
     def some(self, chosen: np.ndarray) -> "SomeWindows":
-        """Some of the windows, as cases."""
+        """A subset of the windows, as cases."""
         return SomeWindows(self, chosen)
 
     def batch(self, indices: Any, length: int | None = None) -> WindowBatch:
@@ -242,7 +243,7 @@ class Windows:
         )
 
     def _relate(self, past: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Normalise targets of pasts in place; what is then known of the future, and its unit."""
+        """Normalise targets of pasts in place; return the base forecast and its unit."""
         columns = list(self.target_columns)
         offset = np.zeros((len(past), 1, len(columns)), past.dtype)
         unit = np.ones_like(offset)
@@ -271,7 +272,7 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class SomeWindows:
-    """Some of the windows, as cases to predict."""
+    """A subset of the windows, as cases to predict."""
 
     windows: Windows
     chosen: np.ndarray
@@ -281,12 +282,12 @@ class SomeWindows:
 
     @property
     def lengths(self) -> np.ndarray:
-        """(windows,), steps of past."""
+        """(windows,), the number of input steps."""
         return self.windows.lengths[self.chosen]
 
     @property
     def num_channels(self) -> int:
-        """Columns of every series."""
+        """Number of columns."""
         return self.windows.num_channels
 
     @property
@@ -295,12 +296,12 @@ class SomeWindows:
         return self.windows.values
 
     def batch(self, indices: Any, length: int | None = None) -> WindowBatch:
-        """The windows at `indices` of the chosen ones."""
+        """The windows at `indices` of this subset."""
         return self.windows.batch(self.chosen[np.asarray(indices)], length)
 
 
 def _last_values(targets: np.ndarray) -> np.ndarray:
-    """(batch, 1, targets), the last value that is not missing; 0 if all are."""
+    """(batch, 1, targets), the last value that is not missing; 0 if all are missing."""
     there = ~np.isnan(targets)
     last = np.max(np.where(there, np.arange(targets.shape[1])[:, None], 0), axis=1, keepdims=True)
     return np.nan_to_num(np.take_along_axis(targets, last, axis=1))
