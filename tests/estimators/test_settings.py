@@ -5,6 +5,7 @@ import pickle
 import re
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import clone
 
@@ -58,7 +59,8 @@ OTHER = {
     "every": 10,
     "horizon": 5,
     "past": 12,
-    "known_in_advance": [1],
+    "known_in_advance": ["x"],
+    "static": ["place"],
     "base": False,
     "levels": [60, 90],
     "calendar": False,
@@ -117,6 +119,7 @@ WRONG = {
     "horizon": (*COUNTS, None),
     "past": COUNTS,
     "known_in_advance": (3, None),
+    "static": (3, None),
     "base": (*FLAG, None),
     "levels": (3, None),
     "calendar": ("weekly", 1, None),
@@ -140,7 +143,8 @@ def data(kind):
     """Something small to fit."""
     draw = np.random.default_rng(0)
     if kind is LinOSSForecaster:
-        return (draw.normal(size=(120, 2)),)
+        series = {"unique_id": "a", "ds": range(120), "place": "north"}
+        return (pandas.DataFrame({**series, "y": draw.normal(size=120), "x": 0.5}),)
     values = draw.normal(size=(24, 1, 20))
     return values, HALF if kind is LinOSSClassifier else values[:, 0, 9::10]
 
