@@ -12,7 +12,7 @@ from linoss.training._loss import Loss, check_sizes, quantiles, scaled_targets, 
 from linoss.training._scaling import Scaling
 from linoss.training._windows import Windows
 
-_LEAST = 0.01  # fraction of a variable's deviation; smaller targets are not scaled further
+_LEAST = 0.01  # minimum scale, relative to a variable's deviation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
