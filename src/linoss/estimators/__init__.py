@@ -1,4 +1,4 @@
-"""Estimators with the interface of scikit-learn: classifiers, regressors, a forecaster."""
+"""Estimators with the scikit-learn interface: classifiers, regressors and a forecaster."""
 
 from linoss._programs import keep_programs
 from linoss.estimators._auto import AutoClassifier, AutoRegressor, Choice

@@ -1,4 +1,4 @@
-"""What a fitted forecaster answers for windows of data, and how good that is."""
+"""Forecasts of windows of data by a fitted forecaster, and their scores."""
 
 import warnings
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ from linoss.estimators._conformal import Calibration
 from linoss.estimators._foundation import Foundation, refuse_short
 from linoss.training import Forecasting, Windows, predict
 
-_AT_ONCE = 256  # windows of a score
+_AT_ONCE = 256  # windows scored at a time
 
 
 class AbstractForecaster(ForecasterSettings, SequenceEstimator):
-    """Answers of a forecaster for windows, scores, backtests, and checks of its data."""
+    """Forecasts of windows, scores, backtests, and checks of the data."""
 
     names_: tuple[Any, ...]
     known_: tuple[int, ...]
@@ -35,12 +35,12 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
     calibration_: Calibration | None
     _levels: tuple[float, ...]
 
-    # ---- Answers ----
+    # ---- Forecasts of windows ----
 
     def _answered(
         self, answers: tuple[np.ndarray, np.ndarray], asked: Asked
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Windows, and what is asked of their quantiles."""
+        """Windows, and the requested statistics of their quantiles."""
         chosen, quantiles = answers
         if self.calibration_ is None:
             return chosen, quantiles[..., len(self._levels) // 2]
@@ -54,7 +54,7 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
     def _relative(
         self, windows: Windows, chosen: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Some windows at a time, and their quantiles, relative to what windows know."""
+        """Yield batches of windows, with quantiles relative to the base forecast."""
         assert isinstance(self.objective_, Forecasting)
         for start in range(0, len(chosen), _AT_ONCE):
             some = chosen[start : start + _AT_ONCE]
@@ -67,14 +67,14 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
     def score(self, data: Any, y: None = None, *, scaled: bool = False, stride: int = 1) -> float:
         """Mean absolute error over all windows of `data`; lower is better.
 
-        `GridSearchCV` and others choose the highest score; give them
+        `GridSearchCV` and others maximise the score; pass them
         `scoring=lambda forecaster, data, y=None: -forecaster.score(data)`.
 
         **Arguments:**
 
-        - `data`: as in `fit`; each window has `past_` steps before the forecast.
+        - `data`: as in `fit`; each window has `past_` input steps.
         - `y`: not used.
-        - `scaled`: divide errors by the deviation of each variable in training.
+        - `scaled`: divide errors by the standard deviation of each variable in training.
         - `stride`: number of steps from one window to the next.
         """
         total, count = self._sum_of_errors(data, stride)
@@ -88,7 +88,7 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
         return {self.names_[i]: float(e) for i, e in zip(self._targets, errors, strict=True)}
 
     def _sum_of_errors(self, data: Any, stride: int) -> tuple[np.ndarray, np.ndarray]:
-        """(targets,), of absolute errors of all windows, and their number."""
+        """(targets,), the sum of absolute errors of all windows, and their number."""
         check_is_fitted(self)
         data = self._table(data)
         windows = replace(self.foundation_.windows(data), stride=stride)
@@ -104,9 +104,9 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
         return total, count
 
     def known_effects(self) -> dict[Any, dict[Any, float]]:
-        """What each variable known in advance adds to each target: its deviation in training.
+        """The standard deviation of each known variable's contribution to each target in training.
 
-        In the unit of the target; of one whose logarithm is forecast, as a share of it.
+        In the unit of the target; relative, if the logarithm of the target is forecast.
         """
         check_is_fitted(self)
         targets = [self.names_[i] for i in self._targets]
@@ -124,20 +124,20 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
         refit: bool = False,
         level: Any = None,
     ) -> Backtest:
-        """Forecast from several times of the past, and compare with what came.
+        """Forecast from several past origins, and compare with the observed values.
 
-        Naive, seasonal naive and drift forecasts, and trend and seasons alone, are scored on the
-        same windows.
+        Naive, seasonal naive and drift forecasts, and forecasts by trend and seasons alone, are
+        scored on the same windows.
 
         **Arguments:**
 
-        - `data`: as in `fit`, with the steps that are forecast and those before them.
-        - `windows`: number of times to forecast from, in each series, the last ones that fit.
-        - `stride`: steps from one to the next; by default the horizon.
-        - `refit`: fit again before each, on the data up to it, instead of using this fit. Without,
-          windows within the data of the fit are scored too well.
-        - `level`: intervals whose coverage is counted, in percent; by default 80 and 95, as far as
-          they are calibrated.
+        - `data`: as in `fit`, including the steps to forecast and those before them.
+        - `windows`: number of forecast origins in each series, the last ones that fit.
+        - `stride`: steps between origins; by default the horizon.
+        - `refit`: refit before each origin on the data up to it, instead of using this fit. Without
+          it, scores of windows within the data of the fit are too optimistic.
+        - `level`: prediction intervals whose coverage is computed, in percent; by default 80 and
+          95, if they are calibrated.
         """
         check_is_fitted(self)
         data = self._table(data)
@@ -170,7 +170,7 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
     def _compared(
         self, data: Table, origins: Origins, found: np.ndarray, expected: np.ndarray, asked: Asked
     ) -> Backtest:
-        """Beside simple forecasts, by the season and the times of each series."""
+        """Compare with simple forecasts, by the season and the times of each series."""
         adjustment = self.foundation_.adjustment
         places, clock = adjustment.place(data), adjustment.clock
         seasons = [
@@ -182,7 +182,7 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
     def _at_origins(
         self, foundation: Foundation, data: Table, origins: Origins, asked: Asked
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Forecasts `(windows, horizon, targets, 1 + 2 levels)`, and what seasons alone expect."""
+        """Forecasts `(windows, horizon, targets, 1 + 2 levels)`, and those by seasons alone."""
         windows = foundation.windows(data)
         parts, expected = [], []
         for each in self._relative(windows, windows.find(origins.series, origins.ends)):
@@ -196,7 +196,7 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
 
     @property
     def n_outputs_(self) -> int:
-        """Number of variables that are forecast."""
+        """Number of forecast variables."""
         return len(self._targets)
 
     @property
@@ -206,7 +206,7 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
 
     @property
     def timed_(self) -> bool:
-        """Whether each sample needs a time: for seasons, or where training had irregular ones."""
+        """Whether each sample needs a time: for seasons, or after training on irregular times."""
         return bool(self.foundation_.adjustment.clock.periods) or self.inputs_.irregular
 
     @property

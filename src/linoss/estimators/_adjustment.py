@@ -1,8 +1,9 @@
-"""What is taken off series before a model reads them, and put back on its forecasts.
+"""Adjustment of series by trend and seasons before the model, and its inverse for forecasts.
 
-Of each variable y of a series the model sees z = (f(y) - e(t)) / d(t): f is the identity or the
-logarithm, e trend and seasons, d the deviation of f(y) - e(t), which may have seasons, too. After
-the variables come, for dates, the sine and cosine of the calendar's periods, then what is static.
+For each variable y of a series the model's input is z = (f(y) - e(t)) / d(t), where f is the
+identity or the logarithm, e is trend and seasons, and d is the deviation of f(y) - e(t), which may
+also be seasonal. For dates, the channels after the variables are the sine and cosine of the
+calendar's periods; then come the static features.
 """
 
 from collections.abc import Sequence
@@ -23,17 +24,18 @@ class Adjustment:
 
     clock: Clock
     logarithm: tuple[bool, ...]
-    """Of each target, whether its logarithm is taken."""
+    """Whether the logarithm of each target is forecast."""
     trend: bool
     targets: tuple[int, ...]
     known: tuple[int, ...]
     ids: tuple[Any, ...] | None
     seasons: Sequence[Seasons]
-    """Of each series."""
+    """Trend and seasons of each series."""
     deviation: np.ndarray
-    """(series, targets), of which seasons have a spread."""
+    """(series, targets), which a seasonal spread multiplies."""
     effects: np.ndarray
-    """(known, targets): the deviation of what each known variable adds, the mean over series."""
+    """(known, targets): the deviation of each known variable's contribution, averaged over
+    series."""
     statics: Statics = field(default_factory=Statics)
     seasonal: bool = True
     """Whether there are seasons."""
@@ -68,7 +70,7 @@ class Adjustment:
 
     @classmethod
     def none(cls, data: Table, known: tuple[int, ...]) -> "Adjustment":
-        """What changes nothing."""
+        """The identity."""
         targets = tuple(i for i in range(len(data.names)) if i not in known)
         count, clock = len(data.series), Clock("steps", 1.0)
         zeros = np.zeros((1 + len(known), len(targets)))
@@ -83,7 +85,7 @@ class Adjustment:
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to take off."""
+        """Whether it differs from the identity."""
         return any(each.coefficients.any() for each in self.seasons) or any(self.logarithm)
 
     def _of_one(self, values: np.ndarray, index: np.ndarray) -> tuple[Seasons, np.ndarray]:
@@ -95,17 +97,17 @@ class Adjustment:
 
     @property
     def channels(self) -> int:
-        """Channels of adjusted series."""
+        """Number of channels of adjusted series."""
         own = len(self.targets) + len(self.known)
         return own + 2 * len(self.clock.periods) + self.statics.channels
 
     @property
     def known_channels(self) -> tuple[int, ...]:
-        """Those known in advance."""
+        """The channels known in advance."""
         return (*self.known, *range(len(self.targets) + len(self.known), self.channels))
 
     def transform(self, values: np.ndarray) -> np.ndarray:
-        """f, with NaN where a logarithm does not exist."""
+        """Apply f, with NaN where a logarithm does not exist."""
         values = values.astype(np.float64, copy=True)
         for column, taken in enumerate(self.logarithm):
             if taken:
@@ -114,7 +116,7 @@ class Adjustment:
         return values
 
     def place(self, data: Table) -> list[tuple[Seasons, np.ndarray]]:
-        """Seasons and deviation of each series of a table; those of a new series are its own."""
+        """Seasons and deviation of each series of a table; new series are fitted."""
         if self.ids is None or data.ids is None:
             return [(self.seasons[0], self.deviation[0])] * len(data.series)
         places = {name: i for i, name in enumerate(self.ids)}
@@ -128,7 +130,7 @@ class Adjustment:
         return found
 
     def times(self, where: tuple[Seasons, np.ndarray], index: np.ndarray) -> np.ndarray:
-        """(time,): times in usual steps of the series."""
+        """(time,): times in median steps of the series."""
         return self.clock.numbers(index) / where[0].step
 
     def apply(
@@ -138,7 +140,7 @@ class Adjustment:
         index: np.ndarray,
         static: np.ndarray,
     ) -> np.ndarray:
-        """(time, channels): variables in their order, targets adjusted, calendar, static ones."""
+        """(time, channels): variables with adjusted targets, calendar, static features."""
         seasons, deviation = where
         known = values[:, list(self.known)]
         rest = self.transform(values[:, list(self.targets)]) - seasons(index, known)
@@ -149,9 +151,9 @@ class Adjustment:
         return np.concatenate([adjusted, calendar, constant], axis=1)
 
     def undo(self, deviation: np.ndarray, adjusted: np.ndarray, expected: np.ndarray) -> np.ndarray:
-        """Values (time, targets, ...) of adjusted ones where e(t) is `expected`, d(t) `deviation`.
+        """The inverse: values (time, targets, ...) from adjusted ones, with e(t) and d(t).
 
-        The inverse of f is monotone, so that a quantile stays one.
+        The inverse of f is monotone, so quantiles remain quantiles.
         """
         more = (...,) + (None,) * (adjusted.ndim - 2)
         found = adjusted * deviation[more] + expected[more]
@@ -164,7 +166,7 @@ class Adjustment:
     # ---- Files ----
 
     def facts(self) -> dict[str, Any]:
-        """All but arrays, as plain values."""
+        """Everything but arrays, as plain values."""
         return {
             "unit": self.clock.unit,
             "step": self.clock.step,
@@ -203,7 +205,7 @@ class Adjustment:
         known: tuple[int, ...],
         ids: tuple[Any, ...] | None,
     ) -> "Adjustment":
-        """From what `facts` and `arrays` gave; refuses what does not fit."""
+        """The inverse of `facts` and `arrays`. Raises ValueError for inconsistent values."""
         clock = Clock(str(facts["unit"]), float(facts["step"]), tuple(map(float, facts["periods"])))
         if clock.unit not in ("seconds", "months", "steps") or not clock.step > 0:
             raise ValueError(
@@ -267,14 +269,14 @@ class Adjustment:
 
 
 def _deviation(rest: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """(variables,), 1 for one that does not vary."""
+    """(variables,), the standard deviation; 1 for a constant variable."""
     found = np.nan_to_num(np.sqrt(known_mean((rest - known_mean(rest, 0)) ** 2, 0)))
     size = np.max(np.nan_to_num(np.abs(values)), axis=0, initial=0)
     return np.where(found > 1e-9 * size, found, 1.0)
 
 
 def refuse_logarithm(data: Table, targets: Sequence[int]) -> None:
-    """Refuse logarithms of values that are not above 0."""
+    """Raise for logarithms of values that are not positive."""
     for i, values in enumerate(data.series):
         for column in targets:
             wrong = values[:, column] <= 0

@@ -1,4 +1,4 @@
-"""What is asked of a forecaster beside the forecast: intervals, or sample paths."""
+"""Requests to a forecaster: prediction intervals, or sample paths."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ _USUAL = (80.0, 95.0)
 
 @dataclass(frozen=True)
 class Asked:
-    """Intervals in percent, or a number of paths; neither for the forecast alone."""
+    """Intervals in percent, or a number of sample paths; neither for the forecast only."""
 
     percent: list[float] | None = None
     samples: int | None = None
 
     @classmethod
     def checked(cls, forecaster: Any, horizon: int, level: Any, samples: Any) -> "Asked":
-        """Refuses what the forecaster's calibration does not know."""
+        """Validate a request. Raises ValueError for intervals that are not calibrated."""
         if level is None and samples is None:
             return cls()
         if level is not None and samples is not None:
@@ -48,13 +48,14 @@ class Asked:
 
     @classmethod
     def usual(cls, forecaster: Any) -> "Asked":
-        """80 and 95 percent, as far as they are calibrated."""
+        """80 and 95 percent, if they are calibrated."""
         if forecaster.calibration_ is None:
             return cls()
         return cls([each for each in _USUAL if _unknown(forecaster, each) is None] or None)
 
     def names(self, variables: list[Any]) -> list[Any]:
-        """The columns of a frame: NAME, NAME-lo-80, NAME-hi-80, or NAME-sample-1, ..."""
+        """The suffixes of the columns of a frame: NAME, NAME-lo-80, NAME-hi-80, or NAME-sample-1,
+        ..."""
         if self.samples is not None:
             endings = [f"-sample-{i + 1}" for i in range(self.samples)]
             return [f"{name}{ending}" for name in variables for ending in endings]
@@ -63,7 +64,7 @@ class Asked:
 
 
 def _unknown(forecaster: Any, percent: float) -> str | None:
-    """Why an interval is not calibrated; None if it is."""
+    """The reason why an interval is not calibrated; None if it is."""
     calibration = forecaster.calibration_
     if percent > calibration.highest + 1e-9:
         return (
@@ -90,7 +91,7 @@ def percents(name: str, level: Any) -> list[float]:
 
 
 def quantile_levels(levels: Collection[Any]) -> tuple[float, ...]:
-    """The quantiles at both ends of intervals, and the median."""
+    """The quantile levels of both ends of intervals, and the median."""
     percent = sorted(set(percents("levels", levels)))
     low = tuple(round(0.5 - each / 200, 9) for each in reversed(percent))
     return (*low, 0.5, *(round(1 - each, 9) for each in reversed(low)))

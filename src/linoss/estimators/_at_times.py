@@ -1,7 +1,7 @@
-"""Forecasts at any future times, between the steps of the data.
+"""Forecasts at arbitrary future times, between the steps of the data.
 
-Trend and seasons are known at any time; what the model adds to them is interpolated, in time,
-between the steps ahead.
+Trend and seasons are evaluated at these times; the model's contribution is linearly interpolated
+between forecast steps.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from linoss.estimators._seasons import Seasons
 
 
 def future_times(at: Any, context: Table) -> np.ndarray:
-    """Times as an index has them: increasing, and after the end of every series."""
+    """Validate times: increasing, of the kind of the index, and after the end of every series."""
     last = max(index[-1] for index in context.index)
     if context.index[0].dtype.kind == "M":
         pandas = optional("pandas", "dates", "data")
@@ -57,7 +57,7 @@ def _shown(time: Any) -> str:
 
 
 def steps_until(context: Table, times: np.ndarray) -> int:
-    """Steps ahead after which all series are past the last of the times."""
+    """The number of forecast steps that covers all times, in all series."""
     steps = 1
     while any(index[-1] < times[-1] for index in context.continued(steps)):
         steps *= 2
@@ -72,7 +72,8 @@ def between_steps(
     ahead: tuple[np.ndarray, np.ndarray],
     times: np.ndarray,
 ) -> np.ndarray:
-    """Values at times (times, targets, ...): `end` is time and value before the steps `ahead`."""
+    """Interpolated values (times, targets, ...); `end` is time and value before the steps
+    `ahead`."""
     (seasons, deviation), (last, value), (grid, values) = where, end, ahead
     more = (...,) + (None,) * (values.ndim - 2)
     known = np.zeros((len(grid), 0))

@@ -1,4 +1,4 @@
-"""The better of two: oscillators that nobody trains, a trained model, or the average of both."""
+"""Choice between untrained oscillators, a trained model, and the average of both."""
 
 import os
 import time
@@ -43,32 +43,32 @@ _MEMBERS: dict[str, tuple[ModelName, ...]] = {
     "linoss": ("linoss",),
     BOTH: ("oscillators", "linoss"),
 }
-"""What may be kept, the simplest first."""
+"""The candidates, the simplest first."""
 _NAMES = {"oscillators": "the oscillators", "linoss": "the trained model", BOTH: "their average"}
-_FEW = 150  # cases: below, every third is held out, otherwise every fifth
-_FEWEST = 4  # cases held out, below which nothing is compared
+_FEW = 150  # with fewer cases every third is held out, otherwise every fifth
+_FEWEST = 4  # minimum number of held-out cases for a comparison
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which model an estimator kept, and why."""
+    """The model that an estimator kept, and the reason."""
 
     kept: str
-    """`"oscillators"`, `"linoss"`, or `"both"` for the average of their answers."""
+    """`"oscillators"`, `"linoss"`, or `"both"` for the average of their predictions."""
     why: str
-    """A sentence."""
+    """The reason, as a sentence."""
     scores: dict[str, float]
-    """Accuracy or R² of each for the held-out cases; empty if nothing was compared."""
+    """Accuracy or R² of each candidate on the held-out cases; empty without a comparison."""
     cases: int
     """Number of held-out cases."""
 
 
 class AutoEstimator(AutoSettings, BaseEstimator):
-    """Base class of both: fits the untrained model, trains the other one, and compares them."""
+    """Base class of `AutoClassifier` and `AutoRegressor`."""
 
     choice_: Choice
     left_out_: tuple[np.ndarray, np.ndarray]
-    """After `fit`: left-out cases, and the answers for them of what is kept."""
+    """After `fit`: held-out cases, and their predictions by the kept model."""
     left_out_score_: float
     n_features_in_: int
     task: str
@@ -92,7 +92,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         resume: bool,
         on_progress: OnProgress | None,
     ) -> None:
-        """Fit both, and choose."""
+        """Fit both models, and choose."""
         check_settings(self)
         options = self._linoss_options()
         cases, y = labelled_cases(self, X, y, times, **self._checks)
@@ -135,10 +135,10 @@ class AutoEstimator(AutoSettings, BaseEstimator):
             self._write(folder, {"oscillators"})
 
     def _compared(self, rival: Any, held_out: Sequences, places: Any = None) -> Choice:
-        """Compare the trained model and a rival on cases that neither has seen.
+        """Compare the trained model and the oscillators on cases that neither has seen.
 
-        The simplest is kept that is not worse than the best by more than a standard error of the
-        difference, which is found case by case.
+        The simplest candidate is kept that is not worse than the best by more than a standard error
+        of the mean difference between cases.
         """
         answers = {name: self._member_answer(m, held_out) for name, m in self._pair(rival).items()}
         answers[BOTH] = (answers["oscillators"] + answers["linoss"]) / 2
@@ -150,7 +150,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         scores = {name: float(np.mean(score)) for name, score in by_case.items()}
         best = max(scores, key=lambda name: scores[name])
         kept = next(n for n in _MEMBERS if n in scores and _as_good(by_case[n], by_case[best]))
-        if kept != "oscillators" and places is not None:  # they have answers for all cases
+        if kept != "oscillators" and places is not None:  # they have predictions for all cases
             self.left_out_ = places, answers[kept]
         others = [f"{scores[name]:.4g} of {_NAMES[name]}" for name in scores if name != kept]
         return Choice(
@@ -176,7 +176,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         raise NotImplementedError
 
     def _linoss_options(self) -> dict[str, Any]:
-        """The settings of the model that is trained, which must be other ones than these."""
+        """The settings of the trained model, other than those of this estimator."""
         options = self.linoss_options or {}
         known = declared(self._trained).keys() - declared(type(self)).keys() - {"every"}
         for name in options:
@@ -189,7 +189,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         return options
 
     def _answer(self, X: Any, times: Any) -> np.ndarray:
-        """The mean of what is kept."""
+        """The mean prediction of the kept models."""
         check_is_fitted(self)
         cases, _ = as_sequences(self, X, None, times, reset=False)
         found = [self._member_answer(member, cases) for member in self.members_.values()]
@@ -199,10 +199,10 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         return hasattr(self, "choice_")
 
     def stream(self) -> FunctionListener:
-        """Return a function that takes one sample at a time, in constant memory.
+        """Return a function that processes one sample at a time, in constant memory.
 
-        It returns the prediction for the sequence so far: probabilities, or numbers. Requires that
-        all that was kept can stream: oscillators need `causal=True`.
+        It returns the prediction for the sequence so far: probabilities, or numbers. All kept
+        models must support streaming: oscillators need `causal=True`.
 
         ```python
         >>> import numpy as np
@@ -226,11 +226,11 @@ class AutoEstimator(AutoSettings, BaseEstimator):
 
         return FunctionListener(listen)
 
-    # ---- What commands ask of any estimator ----
+    # ---- The interface of all estimators for commands ----
 
     @property
     def members_(self) -> dict[ModelName, Any]:
-        """The fitted estimators that answer together, by model."""
+        """The fitted estimators of the ensemble, by model."""
         return {name: getattr(self, f"{name}_") for name in _MEMBERS[self.choice_.kept]}
 
     @property
@@ -239,12 +239,12 @@ class AutoEstimator(AutoSettings, BaseEstimator):
 
     @property
     def n_outputs_(self) -> int:
-        """Number of classes, or of numbers to predict."""
+        """Number of classes, or of targets."""
         return self._first.n_outputs_
 
     @property
     def n_channels_(self) -> int:
-        """Number of channels of its data."""
+        """Number of channels of the data."""
         return self._first.n_channels_
 
     @property
@@ -254,12 +254,12 @@ class AutoEstimator(AutoSettings, BaseEstimator):
 
     @property
     def can_stream_(self) -> bool:
-        """Whether it reads sequences forwards in time only."""
+        """Whether it supports streaming."""
         return all(member.can_stream_ for member in self.members_.values())
 
     @property
     def own_scores_(self) -> dict[str, float]:
-        """What it knows of its quality without a test part, by name."""
+        """Scores without a test part, by name."""
         found = {f"left-out {self.metric} of the oscillators": self.left_out_score_}
         for name, score in self.choice_.scores.items():
             found[f"held-out {self.metric} of {_NAMES[name]}"] = score
@@ -268,7 +268,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
     # ---- Files ----
 
     def _begin(self, folder: Path, resume: bool) -> None:
-        """Write what is fitted, or see that it is what was begun there."""
+        """Write the fitted oscillators, or check that they equal those in the directory."""
         now = describe(self, {"choice": None})
         if not resume or not holds_files(folder):
             save_arrays(folder, now, {})
@@ -285,7 +285,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
             )
 
     def _write(self, folder: Path, names: set[str]) -> None:
-        """Write the named members of those that are kept, and then the estimator itself."""
+        """Write the named members that are kept, then the estimator."""
         for name, member in self.members_.items():
             if name in names and not holds_files(folder / name):
                 member.save(folder / name)
@@ -299,8 +299,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
     def save(self, directory: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted estimator to a directory, as JSON and safetensors.
 
-        One that holds an estimator or a run is refused; with `overwrite` it is replaced as a whole,
-        once the new one is there.
+        Raises if it holds an estimator or a run; with `overwrite` it is replaced atomically.
         """
         check_is_fitted(self)
         with saved_into(directory, overwrite) as folder:
@@ -309,7 +308,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
-        """Read the estimator that `save` or `fit(..., directory=...)` wrote."""
+        """Load an estimator of `save` or `fit(..., directory=...)`."""
         extra, _ = load_arrays(directory)
         estimator = described(cls, extra, directory)
         with understanding(directory):
@@ -334,15 +333,15 @@ class AutoEstimator(AutoSettings, BaseEstimator):
 
 @documented
 class AutoClassifier(ClassifierMixin, AutoClassifierSettings, AutoEstimator):
-    """A scikit-learn classifier of sequences that answers in seconds, and then tries to do better.
+    """A scikit-learn classifier of sequences: untrained oscillators, or a trained model if better.
 
-    Fits a [`linoss.OscillatorClassifier`][] first; its accuracy for cases that were left out,
-    `left_out_score_`, is shown at once if `verbose`. Then trains a [`linoss.LinOSSClassifier`][]
-    for `minutes`, without a third of the cases, or a fifth of many. On these cases it compares the
-    trained model, oscillators that have not seen them either, and the average of their
-    probabilities. It keeps the best; but of several the simplest that is not worse by more than a
-    standard error of the difference. `choice_` says which and why, `oscillators_` and `linoss_` are
-    the two. With `minutes=0` nothing is trained.
+    Fits a [`linoss.OscillatorClassifier`][] first; with `verbose`, its leave-one-out accuracy,
+    `left_out_score_`, is shown at once. Then trains a [`linoss.LinOSSClassifier`][] for `minutes`,
+    with a third of the cases held out, or a fifth of at least 150. On the held-out cases it
+    compares the trained model, oscillators fitted without them, and the average of their
+    probabilities, and keeps the simplest that is not worse than the best by more than a standard
+    error of the difference. `choice_` has the choice and its reason; `oscillators_` and `linoss_`
+    are the two models. With `minutes=0` nothing is trained.
 
     ```python
     >>> import numpy as np
@@ -376,8 +375,8 @@ class AutoClassifier(ClassifierMixin, AutoClassifierSettings, AutoEstimator):
     ) -> "AutoClassifier":
         """Fit to labelled sequences.
 
-        **Arguments:** as for [`linoss.LinOSSClassifier.fit`][]; `directory` then holds what was
-        kept, and the run of the training, in folders of their own.
+        **Arguments:** as for [`linoss.LinOSSClassifier.fit`][]; `directory` holds the kept models
+        and the run of the training in separate directories.
         """
         self._fit(X, y, times, directory, resume, on_progress)
         return self
@@ -399,7 +398,7 @@ class AutoClassifier(ClassifierMixin, AutoClassifierSettings, AutoEstimator):
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
-        """Accuracy; `y` may be left out if X has labels."""
+        """Accuracy; `y` may be omitted if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
         return float(accuracy_score(y, self.predict(X, times=times), sample_weight=sample_weight))
 
@@ -407,16 +406,16 @@ class AutoClassifier(ClassifierMixin, AutoClassifierSettings, AutoEstimator):
         return np.asarray(member.predict_proba(cases))
 
     def _case_scores(self, answers: np.ndarray, truth: np.ndarray) -> np.ndarray:
-        """1 where the answer is right."""
+        """1 for each correct prediction, else 0."""
         return np.asarray(self.oscillators_.classes_[answers.argmax(axis=1)] == truth, float)
 
 
 @documented
 class AutoRegressor(RegressorMixin, AutoEstimator):
-    """A scikit-learn regressor of sequences that answers in seconds, and then tries to do better.
+    """A scikit-learn regressor of sequences: untrained oscillators, or a trained model if better.
 
-    As [`linoss.AutoClassifier`][], by the R² of [`linoss.OscillatorRegressor`][], of
-    [`linoss.LinOSSRegressor`][] and of the average of both.
+    Like [`linoss.AutoClassifier`][], but compares the R² of [`linoss.OscillatorRegressor`][],
+    [`linoss.LinOSSRegressor`][] and the average of both.
 
     ```python
     >>> import numpy as np
@@ -461,13 +460,13 @@ class AutoRegressor(RegressorMixin, AutoEstimator):
         return self
 
     def predict(self, X: Any, *, times: Any = None) -> np.ndarray:
-        """Targets in the shape that they had in `fit`."""
+        """Predicted targets, in the shape of `fit`."""
         return self._answer(X, times)
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
-        """R²; `y` may be left out if X has labels."""
+        """R²; `y` may be omitted if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
         return float(r2_score(y, self.predict(X, times=times), sample_weight=sample_weight))
 
@@ -487,9 +486,9 @@ def _without_comparison(reason: str) -> Choice:
 
 
 def _held_out(y: np.ndarray, seed: int, *, by_class: bool) -> np.ndarray:
-    """Every third case, or fifth of many, in the order of their targets: all are represented.
+    """Every third case, or every fifth of many, in the order of their targets (stratified).
 
-    Cases with the same target are in random order. Of each class at least one is left.
+    Cases with the same target are in random order. At least one case of each class is not held out.
     """
     n = len(y)
     shuffled = np.random.default_rng(seed).permutation(n)
@@ -503,7 +502,7 @@ def _held_out(y: np.ndarray, seed: int, *, by_class: bool) -> np.ndarray:
 
 
 def _as_good(scores: np.ndarray, best: np.ndarray) -> bool:
-    """Whether scores of cases are not worse than others by more than a standard error."""
+    """Whether scores of cases are at most a standard error worse than others."""
     behind = best - scores
     error = behind.std(ddof=1) / np.sqrt(len(behind))
     return bool(behind.mean() <= error)

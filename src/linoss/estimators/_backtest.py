@@ -1,8 +1,8 @@
-"""Backtests: forecasts from times of the past beside simple ones, and their errors.
+"""Backtests: forecasts from past origins compared with simple ones, and their errors.
 
-Errors of a variable are in its own unit (`mae`, `rmse`, `pinball`) or in units of the mean absolute
-error, before the first window, of forecasting each value by that a season earlier (`mase`), which
-has no unit and can be averaged over variables.
+Errors of a variable are in its own unit (`mae`, `rmse`, `pinball`), or relative to the mean
+absolute error of the seasonal naive forecast before the first window (`mase`), which has no unit
+and can be averaged over variables.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ METRICS = ("mae", "rmse", "mase", "pinball")
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """Where forecasts begin: a series and a step of it for each window."""
+    """Forecast origins: a series and a step for each window."""
 
     series: np.ndarray
     ends: np.ndarray
@@ -31,9 +31,9 @@ class Origins:
     def last(
         cls, data: Table, targets: list[int], sizes: tuple[int, int], windows: int, stride: int
     ) -> "Origins":
-        """The last so many of each series with a whole past and horizon (the `sizes`) around them.
+        """The last origins of each series with a complete past and horizon (`sizes`).
 
-        A series that is too short for both has one, with a shorter past.
+        A series that is too short for both has one origin, with a shorter past.
         """
         past, horizon = sizes
         series, ends = [], []
@@ -51,16 +51,16 @@ class Origins:
         return made
 
     def only(self, chosen: np.ndarray) -> "Origins":
-        """Some of them."""
+        """A subset of the origins."""
         return replace(self, series=self.series[chosen], ends=self.ends[chosen])
 
     def times(self, data: Table) -> np.ndarray:
-        """(windows,): the time of the last step before each."""
+        """(windows,): the time of the last step before each forecast."""
         pairs = zip(self.series.tolist(), self.ends.tolist(), strict=True)
         return np.array([data.index[i][end - 1] for i, end in pairs])
 
     def known_at(self, data: Table, time: Any) -> Table:
-        """The data that are known at a time: those of all series up to it."""
+        """The data of all series up to a time."""
         counts = [int(np.searchsorted(index, time, side="right")) for index in data.index]
         kept = [i for i, count in enumerate(counts) if count]
         return cut(data, kept, [slice(0, counts[i]) for i in kept])
@@ -70,11 +70,11 @@ class Origins:
         return np.stack([self._rows(data, k)[1] for k in range(len(self.ends))])
 
     def past(self, data: Table, place: int) -> np.ndarray:
-        """The values before one of them."""
+        """The values before an origin."""
         return self._rows(data, place)[0]
 
     def moments(self, times: list[np.ndarray], place: int) -> tuple[np.ndarray, np.ndarray]:
-        """Times of the values before one of them, and of those ahead."""
+        """The times before an origin, and those of the forecast horizon."""
         own, end = times[int(self.series[place])], int(self.ends[place])
         return own[:end], own[end : end + self.horizon]
 
@@ -86,7 +86,7 @@ class Origins:
 
 @dataclass(frozen=True, eq=False)
 class Backtest:
-    """Forecasts from several times of the past, and their errors.
+    """Forecasts from several past origins, and their errors.
 
     ```python
     >>> import numpy as np
@@ -105,50 +105,50 @@ class Backtest:
     """
 
     names: tuple[Any, ...]
-    """Of the variables."""
+    """Names of the variables."""
     forecasts: dict[str, np.ndarray]
-    """By name (`"forecast"`, `"naive"`, `"seasonal naive"`, `"drift"`, and `"seasons"`, trend and
-    seasons alone): (windows, horizon, variables), in the units of the data."""
+    """Maps `"forecast"`, `"naive"`, `"seasonal naive"`, `"drift"` and `"seasons"` (trend and
+    seasons alone) to (windows, horizon, variables), in the units of the data."""
     truth: np.ndarray
     """(windows, horizon, variables), NaN where missing."""
     intervals: dict[float, np.ndarray]
-    """By level in percent: (windows, horizon, variables, 2), both ends."""
+    """Maps levels in percent to both ends of intervals, (windows, horizon, variables, 2)."""
     scale: np.ndarray
-    """(windows, variables): what a MASE is in units of."""
+    """(windows, variables): the denominator of MASE."""
     season: int
-    """Steps of a season, of the longest series."""
+    """Steps of a season of the longest series."""
     times: np.ndarray
-    """(windows,): the time of the last step before each."""
+    """(windows,): the time of the last step before each forecast."""
     ids: tuple[Any, ...] | None = None
-    """The series of each window, of several."""
+    """The series of each window, if there are several."""
 
     @property
     def horizon(self) -> int:
-        """Steps ahead."""
+        """The forecast horizon, in steps."""
         return self.truth.shape[1]
 
     def errors(self, metric: str, of: str = "forecast") -> np.ndarray:
-        """(horizon, variables): a metric at each step, over windows.
+        """(horizon, variables): a metric at each step, averaged over windows.
 
         **Arguments:**
 
         - `metric`: `"mae"`, `"rmse"` or `"pinball"` (the mean over the median and both ends of each
           interval), in the unit of the variable, or `"mase"`.
-        - `of`: which of `forecasts`.
+        - `of`: one of the names of `forecasts`.
         """
         return (
             np.sqrt(self._means(metric, of, 0)) if metric == "rmse" else self._means(metric, of, 0)
         )
 
     def error(self, metric: str, of: str = "forecast", variable: Any = None) -> float:
-        """A metric over windows, steps and variables; of one variable, if it is named."""
+        """A metric averaged over windows, steps and variables, or for one variable."""
         chosen = slice(None) if variable is None else [self.names.index(variable)]
         found = self._all(metric, of)[..., chosen]
         mean = float(known_mean(found))
         return float(np.sqrt(mean)) if metric == "rmse" else mean
 
     def coverage(self, level: float) -> np.ndarray:
-        """(horizon, variables): the share of windows whose value lies in an interval."""
+        """(horizon, variables): the fraction of windows whose value lies in the interval."""
         inside = self._inside(level)
         return known_mean(inside, 0)
 
@@ -158,7 +158,7 @@ class Backtest:
         return np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[:count].tolist()
 
     def rows(self) -> list[dict[str, Any]]:
-        """For each variable and each forecast its metrics, and the coverage of intervals."""
+        """The metrics of each forecast for each variable, and the coverage of intervals."""
         found = []
         for place, name in enumerate(self.names):
             for of in self.forecasts:
@@ -172,7 +172,7 @@ class Backtest:
         return found
 
     def frame(self, by: str = "variable") -> Any:
-        """A pandas frame of the metrics: of each variable, or also of each `"step"` ahead."""
+        """A pandas frame of the metrics for each variable, or for each variable and `"step"`."""
         pandas = optional("pandas", "a frame of errors", "data")
         if by == "variable":
             return pandas.DataFrame(self.rows())
@@ -196,7 +196,7 @@ class Backtest:
         return known_mean(self._all(metric, of), axis)
 
     def _all(self, metric: str, of: str) -> np.ndarray:
-        """(windows, horizon, variables): what a metric is the mean of."""
+        """(windows, horizon, variables): the values that a metric averages."""
         if metric not in METRICS:
             raise ValueError(f"metric is {metric!r}, expected one of {', '.join(METRICS)}")
         if of not in self.forecasts:
@@ -211,7 +211,7 @@ class Backtest:
         return errors
 
     def _pinball(self) -> np.ndarray:
-        """Twice the pinball loss, so that the median's part is its absolute error."""
+        """Twice the pinball loss, so that the term of the median is its absolute error."""
         parts = [np.abs(self.forecasts["forecast"] - self.truth)]
         for level, ends in self.intervals.items():
             for side, share in ((0, 0.5 - level / 200), (1, 0.5 + level / 200)):
@@ -237,9 +237,9 @@ def compare(
     expected: np.ndarray,
     percent: list[float] | None,
 ) -> Backtest:
-    """Forecasts `(windows, horizon, targets, 1 + 2 levels)` beside simple ones.
+    """Compare forecasts `(windows, horizon, targets, 1 + 2 levels)` with simple ones.
 
-    `seasons` and `times` are those of each series, in its usual steps.
+    `seasons` and `times` are those of each series, in its median steps.
     """
     simple = {"naive": [], "seasonal naive": [], "drift": []}
     scales = []
@@ -270,9 +270,9 @@ def compare(
 def simple_forecasts(
     past: np.ndarray, before: np.ndarray, ahead: np.ndarray, season: int
 ) -> dict[str, np.ndarray]:
-    """The last value, the last season, and the line through the first and the last value.
+    """Naive, seasonal naive and drift forecasts.
 
-    `before` and `ahead` are times in steps. Missing values are those before them.
+    `before` and `ahead` are times in steps. Missing values are filled with the previous ones.
     """
     filled = _forward(past)
     last, since = filled[-1], (ahead - before[-1])[:, None]
@@ -287,7 +287,7 @@ def simple_forecasts(
 
 
 def season_error(past: np.ndarray, times: np.ndarray, season: int) -> np.ndarray:
-    """(variables,): the mean absolute difference from a season before; NaN if it is 0."""
+    """(variables,): the mean absolute difference to the previous season; NaN if it is 0."""
     season = season if len(past) > season else 1
     later = np.arange(int(np.searchsorted(times, times[0] + season - 0.5)), len(times))
     found = known_mean(np.abs(past[later] - past[_nearest(times, times[later] - season)]), 0)
@@ -295,14 +295,14 @@ def season_error(past: np.ndarray, times: np.ndarray, season: int) -> np.ndarray
 
 
 def _nearest(times: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Places of the samples nearest to some times."""
+    """Indices of the samples nearest to some times."""
     after = np.clip(np.searchsorted(times, asked), 1, max(len(times) - 1, 1))
     after = np.minimum(after, len(times) - 1)
     return np.where(asked - times[after - 1] <= times[after] - asked, after - 1, after)
 
 
 def _forward(values: np.ndarray) -> np.ndarray:
-    """Missing values by the last before them; at the start, by the first that is there."""
+    """Fill missing values with the previous one; at the start, with the first value."""
     there = ~np.isnan(values)
     rows = np.arange(len(values))[:, None]
     last = np.maximum.accumulate(np.where(there, rows, -1), axis=0)

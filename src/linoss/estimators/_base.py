@@ -1,4 +1,4 @@
-"""Training, validation of inputs, streaming and files, for all estimators."""
+"""Training, validation of inputs, streaming and files of all trained estimators."""
 
 import os
 import warnings
@@ -39,11 +39,11 @@ from linoss.training import (
 OnProgress = Callable[[Progress], None]
 Kind = TypeVar("Kind", bound="SequenceEstimator")
 
-_FEW = 500  # cases: below, none are held out by default
+_FEW = 500  # with fewer cases none are held out by default
 
 
 def drawn_seed(random_state: Any) -> int:
-    """Seed of a fit, drawn from `random_state` unless it is an integer."""
+    """The seed of a fit: `random_state` if it is an integer, else drawn from it."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))
@@ -51,17 +51,17 @@ def drawn_seed(random_state: Any) -> int:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Directory of a fit, whether it is resumed, and a callback for its progress."""
+    """Directory of a fit, whether to resume it, and a callback for its progress."""
 
     directory: str | os.PathLike[str] | None = None
     resume: bool = False
     on_progress: OnProgress | None = None
     start: Callable[[LinOSS, Objective], LinOSS] | None = None
-    """The model to start from, made of a new one; None for the new one."""
+    """A function that initialises a new model from another one; None to use the new model."""
 
 
 class SequenceEstimator(SequenceSettings, BaseEstimator):
-    """Base class of the estimators. Their parameters are declared in `linoss._settings`."""
+    """Base class of the trained estimators. Parameters are declared in `linoss._settings`."""
 
     # ---- Training ----
 
@@ -86,14 +86,14 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         self._take(inputs, objective, result)
 
     def _take(self, inputs: Inputs, objective: Objective, result: TrainingResult) -> None:
-        """Set the fitted attributes of a model."""
+        """Set the fitted attributes from a result."""
         self.model_, self.inputs_, self.objective_ = result.model, inputs, objective
         self.history_, self.n_steps_ = result.history, result.steps
         self.best_metric_ = result.best_metric
 
     @contextmanager
     def _shown(self, objective: Objective, run: RunOptions) -> Iterator[RunOptions]:
-        """Options with a callback that shows the progress, too, if it is to be shown."""
+        """Options whose callback also shows the progress, if `verbose`."""
         if not self.verbose:
             yield run
             return
@@ -147,7 +147,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
             )
 
     def _lengthened(self, now: TrainingConfig, before: TrainingConfig | None) -> TrainingConfig:
-        """A training that makes a run longer, with what followed from the steps of the run."""
+        """Settings that extend a run, with the defaults that follow from the steps of the run."""
         if before is None or now.schedule != "constant" or now.steps <= before.steps:
             return now
         names = [n for n in ("warmup", "evaluate_every") if getattr(self, n) is None]
@@ -163,19 +163,19 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
-    # ---- What commands ask of any estimator ----
+    # ---- The interface of all estimators for commands ----
 
     task: str
-    """What it learns."""
+    """The task."""
 
     @property
     def n_outputs_(self) -> int:
-        """Number of classes, of numbers to predict, or of variables."""
+        """Number of classes, of targets, or of forecast variables."""
         return self.objective_.out_size
 
     @property
     def n_channels_(self) -> int:
-        """Number of channels of its data."""
+        """Number of channels of the data."""
         return self.inputs_.channels
 
     @property
@@ -185,36 +185,36 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
 
     @property
     def can_stream_(self) -> bool:
-        """Whether it reads sequences forwards in time only, a sample at a time."""
+        """Whether it supports streaming."""
         config = self.model_.config
         return not config.bidirectional and not MIXERS[config.mixer].follows
 
     @property
     def own_scores_(self) -> dict[str, float]:
-        """What it knows of its quality without a test part, by name."""
+        """Scores without a test part, by name."""
         best = self.history_[-1]["best"] if self.history_ else None
         return {} if best is None else {f"validation {self.objective_.metric}": best}
 
     @property
     def members_(self) -> dict[ModelName, Any]:
-        """The fitted estimators that answer together, by model."""
+        """The fitted estimators of the ensemble, by model."""
         return {"linoss": self}
 
     # ---- Files ----
 
     def _extra(self) -> dict[str, Any]:
-        """Return what a directory holds beside the model, as JSON values."""
+        """Return the JSON values to save with the model."""
         described = describe(self, self._fitted())
-        for name in ("devices", "memory"):  # a run may be resumed with others
+        for name in ("devices", "memory"):  # may differ when a run is resumed
             del described["parameters"][name]
         return described
 
     def _fitted(self) -> dict[str, Any]:
-        """Return fitted attributes besides the model, its inputs and its objective."""
+        """Return fitted attributes other than the model, its inputs and its objective."""
         return {"n_features_in": getattr(self, "n_features_in_", None)}
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Return fitted arrays besides the weights."""
+        """Return fitted arrays other than the weights."""
         return {}
 
     def _restore(self, fitted: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -225,8 +225,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
     def save(self, directory: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted estimator to a directory, as JSON and safetensors.
 
-        One that holds an estimator or a run is refused; with `overwrite` it is replaced as a whole,
-        once the new one is there.
+        Raises if it holds an estimator or a run; with `overwrite` it is replaced atomically.
         """
         check_is_fitted(self)
         with saved_into(directory, overwrite) as folder:
@@ -238,7 +237,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
-        """Read the estimator that `save` or `fit(..., directory=...)` wrote."""
+        """Load an estimator of `save` or `fit(..., directory=...)`."""
         with jax.enable_x64(False):
             saved = load_model(directory)
         estimator = described(cls, saved.extra, directory)
@@ -250,7 +249,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
 
 
 def warn_of_nan(what: str, answers: Any) -> None:
-    """Warn if answers, one for each case, are not all finite."""
+    """Warn if predictions, one for each case, are not all finite."""
     wrong = [i for i, answer in enumerate(answers) if not np.isfinite(answer).all()]
     if wrong:
         more = f" and {len(wrong) - 1} others" if len(wrong) > 1 else ""
@@ -263,7 +262,7 @@ def warn_of_nan(what: str, answers: Any) -> None:
 
 
 def warn_of_stop(done: str, run: RunOptions) -> None:
-    """Warn that a fit was interrupted, and what of it is there; a run in a directory goes on."""
+    """Warn that a fit without a directory was interrupted, and how far it came."""
     if run.directory is None:
         warnings.warn(
             f"fit was interrupted after {done}; it answers by what it has learned so far",

@@ -24,10 +24,11 @@ from linoss.training import Classification
 class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
     """A scikit-learn classifier of sequences.
 
-    Trains `n_models` models, and fits a [`linoss.OscillatorClassifier`][] beside them, unless
-    `n_oscillators` is None. Of fewer than 1000 cases each model leaves out a part of its own,
-    otherwise all leave out the same. Answers for left-out cases decide how much both count in
-    `predict_proba`, and how sure it is, and give an honest accuracy, `left_out_score_`.
+    An ensemble of `n_models` trained models and, unless `n_oscillators` is None, a
+    [`linoss.OscillatorClassifier`][]. With fewer than 1000 cases a different fold is held out from
+    each model, otherwise the same cases from all. Predictions for held-out cases determine the
+    weights of both in `predict_proba`, calibrate the probabilities, and give the accuracy
+    `left_out_score_`.
 
     ```python
     >>> import numpy as np
@@ -47,7 +48,7 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
 
     task, metric = "classification", "accuracy"
     floor = FLOOR
-    """Added to the probabilities of a source before they are weighed."""
+    """Added to the probabilities of a member before they are weighted."""
     _untrained = OscillatorClassifier
 
     def __sklearn_tags__(self) -> Any:
@@ -73,22 +74,23 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
         **Arguments:**
 
         - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
-          unequal length, or [`linoss.data.Sequences`][]. NaN means missing: such values are masked.
+          unequal length, or [`linoss.data.Sequences`][]. NaN marks a missing value, which is
+          masked.
         - `y`: a label for each case; None for the labels of [`linoss.data.Sequences`][].
-        - `times`: sampling times, if the sampling is irregular: `(time,)`, `(cases, time)` or a
-          list of `(length,)` arrays.
-        - `sample_weight`: a weight for each case; one of weight 0 is left out.
-        - `directory`: directory of the run and its checkpoints; None to keep none.
+        - `times`: sampling times, for irregular sampling: `(time,)`, `(cases, time)` or a list of
+          `(length,)` arrays.
+        - `sample_weight`: a weight for each case; cases of weight 0 are ignored.
+        - `directory`: directory of the run and its checkpoints; None for none.
         - `resume`: resume the run in `directory`.
         - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
-        - `start_from`: a fitted classifier, or the directory of one, whose weights the training
-          starts from. Parts that fit are kept: blocks of the same sizes, the encoder of as many
-          channels, the head of the same classes. With `verbose` it says which.
+        - `start_from`: a fitted classifier, or the directory of one, whose weights initialise the
+          training. Parts that fit are reused: blocks of the same sizes, the encoder if the number
+          of channels is equal, the head if the classes are equal. With `verbose` they are listed.
 
-        Ctrl-C raises a KeyboardInterrupt and leaves the estimator fitted by what it has learned so
-        far, with a warning if there is no directory.
+        Ctrl-C raises KeyboardInterrupt and leaves the estimator fitted with the weights so far,
+        with a warning if there is no directory.
 
-        Raises a `ValueError` that names the setting or the argument that is wrong.
+        Raises `ValueError`, which names the invalid setting or argument.
         """
         check_settings(self)
         cases, y = self._sequences(X, y, times, reset=True)
@@ -157,7 +159,7 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
-        """Accuracy; `y` may be left out if X has labels."""
+        """Accuracy; `y` may be omitted if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
         return float(accuracy_score(y, self.predict(X, times=times), sample_weight=sample_weight))
 

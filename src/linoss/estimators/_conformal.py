@@ -1,14 +1,14 @@
-"""Intervals that hold what they say, by split conformal prediction.
+"""Calibrated prediction intervals, by split conformal prediction.
 
-A model gives quantiles; how far they are from its median is a guess at how sure it is. On held-out
-windows the distance of the truth from the median, in units of that guess, is known. The interval of
-a level takes, on each side, the guess times the value that the right share of these stays below:
-with n values and a share a outside, the ceil((n + 1)(1 - a))-th smallest. That is done for each
-step ahead and variable; with few windows, for several steps together.
+The distance of a model's quantiles from its median estimates its uncertainty. On held-out windows,
+the scores are the distances of the truth from the median, relative to this estimate. On each side,
+the interval of a level is the estimate times a conformal quantile of the scores: with n scores and
+a fraction a outside, the ceil((n + 1)(1 - a))-th smallest. This is done for each step and variable;
+with few windows, for several steps together.
 
-Windows overlap, so that n of them tell less than n would that are independent. How many of those
-they are worth, m, follows from how alike the errors of neighbouring windows are; intervals are
-wider by the ratio of the quantiles of Student's distributions with m and n degrees of freedom.
+Windows overlap and are thus not independent. The effective number of independent windows, m,
+follows from the autocorrelation of the errors; intervals are wider by the ratio of the quantiles of
+Student's distributions with m and n degrees of freedom.
 
 Sample paths are the errors of held-out windows along the whole horizon, in the same units.
 """
@@ -25,24 +25,24 @@ from linoss.estimators._known import known_mean
 
 _SHARES = np.linspace(0, 1, 11)
 _WORTH = 0.01
-_NARROWEST = 1e-4  # of distances, in deviations of the series
+_NARROWEST = 1e-4  # minimum distance, in deviations of the series
 _PATHS, _PATH_NUMBERS = 256, 2 * 10**6
 _ALIKE, _FEWEST = 0.05, 2.0
-_SCORES = 200  # that a quantile is taken of, at least, where there are so many
+_SCORES = 200  # minimum number of scores of a quantile, if available
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What held-out windows say of a trained model's quantiles."""
+    """The calibration of a trained model's quantiles on held-out windows."""
 
     narrowest: ClassVar[float] = _NARROWEST
 
     levels: tuple[float, ...]
-    """Of the quantiles."""
+    """The levels of the quantiles."""
     share: np.ndarray
-    """(horizon, targets): of the trained model's median that is used."""
+    """(horizon, targets): the factor of the trained model's median."""
     factors: np.ndarray
-    """(horizon, targets, levels): what distances from the median are multiplied by."""
+    """(horizon, targets, levels): the factors of distances from the median."""
     paths: np.ndarray
     """(windows, horizon, targets): errors in units of the widths of the middle interval."""
     windows: int
@@ -56,9 +56,9 @@ class Calibration:
         *,
         whole: bool = False,
     ) -> "Calibration":
-        """Fit to `quantiles` (windows, horizon, targets, levels) and what was seen then.
+        """Fit to `quantiles` (windows, horizon, targets, levels) and the observed values.
 
-        `whole`: use all of the median, whatever windows say.
+        With `whole`, the factor of the median is 1.
         """
         count, horizon, targets = truth.shape
         middle = len(levels) // 2
@@ -87,7 +87,7 @@ class Calibration:
         return cls(levels, share, made.factors, paths[kept].astype(np.float32), count)
 
     def _sides(self, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Distance from the median to both ends of the middle one of the intervals."""
+        """Distances from the median to both ends of the middle interval."""
         middle = len(self.levels) // 2
         place = middle - (middle + 1) // 2
         scaled = widths * self.factors
@@ -100,7 +100,7 @@ class Calibration:
     def intervals(self, quantiles: np.ndarray, level: list[float]) -> np.ndarray:
         """(..., horizon, targets, 1 + 2 levels): median, then both ends for each level in percent.
 
-        Between levels that are calibrated, distances are interpolated over normal quantiles.
+        Between calibrated levels, distances are interpolated over normal quantiles.
         """
         median = self.forecast(quantiles)
         middle = len(self.levels) // 2
@@ -115,7 +115,7 @@ class Calibration:
         return np.stack(found, axis=-1)
 
     def samples(self, quantiles: np.ndarray, count: int, seed: int) -> np.ndarray:
-        """(..., horizon, targets, count): paths that held-out errors would make."""
+        """(..., horizon, targets, count): sample paths from held-out errors."""
         median = self.forecast(quantiles)
         low, high = self._sides(_widths(quantiles))
         drawn = np.random.default_rng(seed).integers(len(self.paths), size=count)
@@ -124,7 +124,7 @@ class Calibration:
 
     @property
     def highest(self) -> float:
-        """The widest level that is calibrated, in percent."""
+        """The largest calibrated level, in percent."""
         return 100 * (2 * self.levels[-1] - 1)
 
     @property
@@ -134,20 +134,20 @@ class Calibration:
 
     @staticmethod
     def needs(percent: float) -> int:
-        """Number of held-out steps that an interval takes to calibrate."""
+        """The number of held-out steps needed to calibrate an interval."""
         return round(2 / (1 - percent / 100))
 
     # ---- Files ----
 
     @classmethod
     def empty(cls, levels: tuple[float, ...], horizon: int, targets: int) -> "Calibration":
-        """Of no windows, to hold the place of one in files."""
+        """An empty calibration, a placeholder in files."""
         share, factors = np.zeros((horizon, targets)), np.zeros((horizon, targets, len(levels)))
         paths = np.zeros((_paths(horizon, targets), horizon, targets), np.float32)
         return cls(levels, share, factors, paths, 0)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As arrays."""
+        """The calibration as arrays."""
         return {
             "calibration.share": self.share,
             "calibration.factors": self.factors,
@@ -159,7 +159,7 @@ class Calibration:
     def restored(
         cls, levels: tuple[float, ...], horizon: int, targets: int, arrays: dict[str, np.ndarray]
     ) -> "Calibration | None":
-        """From what `arrays` gave; None if the run ended before there was one."""
+        """The inverse of `arrays`; None if the run ended before calibration."""
         share, factors = arrays["calibration.share"], arrays["calibration.factors"]
         paths, windows = arrays["calibration.paths"], int(arrays["calibration.windows"][0])
         shapes = (share.shape, factors.shape, paths.shape[1:])
@@ -174,27 +174,27 @@ class Calibration:
 
 
 def _paths(horizon: int, targets: int) -> int:
-    """How many errors along the horizon are kept; of fewer windows some are there twice."""
+    """The number of stored error paths; with fewer windows some are repeated."""
     return max(1, min(_PATHS, _PATH_NUMBERS // (horizon * targets)))
 
 
 def _widths(quantiles: np.ndarray) -> np.ndarray:
-    """Distances from the median, at least a little."""
+    """Distances from the median, with a minimum."""
     median = quantiles[..., quantiles.shape[-1] // 2, None]
     return np.maximum(np.abs(quantiles - median), _NARROWEST)
 
 
 def _between(z: float, places: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """Distances (..., places) at z, interpolated; places increase from 0."""
+    """Interpolate distances (..., places) at z; places increase from 0."""
     right = int(np.clip(np.searchsorted(places, z - 1e-9), 1, len(places) - 1))
     share = (z - places[right - 1]) / (places[right] - places[right - 1])
     return (1 - share) * distances[..., right - 1] + share * distances[..., right]
 
 
 def _independent(errors: np.ndarray) -> float:
-    """How many independent windows those of errors (windows, horizon, targets) are worth.
+    """The effective number of independent windows of errors (windows, horizon, targets).
 
-    n / (1 + 2 sum r_k), with the correlations r_k of the sizes of errors k windows apart.
+    n / (1 + 2 sum r_k), with the correlations r_k of the absolute errors of windows at distance k.
     """
     sizes = np.abs(errors) - known_mean(np.abs(errors), 0)
     sizes = np.nan_to_num(sizes)

@@ -1,4 +1,4 @@
-"""What each value of a sequence adds to the answers of trained models."""
+"""Attribution of the predictions of trained models to the values of a sequence."""
 
 import warnings
 from collections.abc import Sequence
@@ -17,32 +17,32 @@ _TOLERANCE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """What speaks for the answers for one sequence, value by value.
+    """The contribution of each value of one sequence to the outputs.
 
-    For each answer, `evidence.sum(axis=(1, 2)) + intercept` is what the models say: for classes
-    their mean logit, less the mean of all classes; numbers in the units of the targets.
+    For each output, `evidence.sum(axis=(1, 2)) + intercept` is the output of the models: for
+    classes the mean logit, centred over the classes; for regression in the units of the targets.
     """
 
     evidence: np.ndarray
-    """(answers, channels, samples): positive where it speaks for an answer, negative where against;
-    0 for what is missing."""
+    """(outputs, channels, samples): positive where a value supports an output, negative where it
+    opposes it; 0 for missing values."""
     times: np.ndarray
-    """(samples,), from the first sample on, in samples or, with times, in their unit."""
+    """(samples,), times since the first sample, in samples or, with times, in their unit."""
     intercept: np.ndarray
-    """(answers,), what the models say where every channel is at its mean."""
+    """(outputs,), the output with every channel at its mean."""
     error: float
-    """The largest part of an answer's change that is not accounted for, by the largest change."""
+    """The largest error of the sums, relative to the largest change of an output."""
 
     @property
     def channels(self) -> np.ndarray:
-        """(answers, channels): the evidence that comes through each channel."""
+        """(outputs, channels): the evidence of each channel."""
         return self.evidence.sum(axis=2)
 
 
 def find_contributions(
     models: Sequence[LinOSS], inputs: Inputs, objective: Objective, cases: Sequences
 ) -> Contributions:
-    """The contributions in one sequence, the mean of several models."""
+    """The contributions of one sequence, averaged over several models."""
     if len(cases) != 1:
         raise ValueError(f"X has {len(cases)} cases, expected one, such as X[:1]")
     with jax.enable_x64(False):

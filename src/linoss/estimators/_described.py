@@ -1,4 +1,4 @@
-"""Estimators as plain values, for files, and back."""
+"""Conversion of estimators to plain values, for files, and back."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -22,14 +22,14 @@ def describe(estimator: BaseEstimator, fitted: dict[str, Any]) -> dict[str, Any]
     """An estimator's class, parameters and fitted attributes, as JSON values."""
     parameters = {name: _named(value) for name, value in estimator.get_params(deep=False).items()}
     if not isinstance(parameters["random_state"], int | np.integer | None):
-        parameters["random_state"] = None  # its state has changed
+        parameters["random_state"] = None  # its state has changed since
     name = type(estimator).__name__
     return {"estimator": name, "parameters": plain(parameters), "fitted": plain(fitted)}
 
 
 @contextmanager
 def saved_into(directory: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
-    """The directory to save into; with `overwrite` it takes the place of a saved one in the end."""
+    """Yield the directory to save into; with `overwrite` it replaces an existing one at the end."""
     folder = Path(directory)
     restore_directory(folder.absolute())
     if not overwrite or not holds_files(folder):
@@ -42,7 +42,7 @@ def saved_into(directory: str | os.PathLike[str], overwrite: bool) -> Iterator[P
 def described(
     kind: type[AnyEstimator], extra: dict[str, Any], directory: str | os.PathLike[str]
 ) -> AnyEstimator:
-    """The estimator that `describe` described, not yet fitted; a ValueError for another class."""
+    """The inverse of `describe`, not yet fitted. Raises ValueError for another class."""
     name = extra.get("estimator")
     if name != kind.__name__:
         raise ValueError(
@@ -55,7 +55,8 @@ def described(
 
 @contextmanager
 def understanding(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what unexpected content of a directory raises into a `CheckpointError`."""
+    """Context manager: convert errors from unexpected content of a directory to
+    `CheckpointError`."""
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -65,7 +66,7 @@ def understanding(directory: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _named(value: Any) -> Any:
-    """A mapping as pairs unless its keys are names, the only keys that JSON keeps."""
+    """A mapping as pairs unless its keys are strings, the only keys that JSON supports."""
     if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
         return {_PAIRS: [[key, entry] for key, entry in value.items()]}
     return value

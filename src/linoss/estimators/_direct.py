@@ -1,10 +1,10 @@
-"""A linear answer for all steps ahead from the end of a window.
+"""A linear forecast of all steps from the end of a window.
 
-Features are the last values of each target, and means over longer and longer parts of the past. The
-answer is a ridge regression on them for each step ahead of each variable, or, where there is too
-little to learn it from, exponential smoothing, which is linear in the past, too. Which it is, and
-the share of the answer that is used, did best on held-out windows, for parts of the horizon at a
-time: far ahead little can be known, and the share falls to 0.
+Features are the last values of each target, and means over increasingly long parts of the past. The
+forecast is a ridge regression on them for each step of each variable, or, with little data,
+exponential smoothing, which is also linear in the past. Held-out windows select one of these, and a
+factor of the forecast (its share), for each part of the horizon: far ahead, where little is
+predictable, the share falls to 0.
 """
 
 import itertools
@@ -22,7 +22,7 @@ _MOST_WINDOWS = 4096
 _HELD_OUT = 256
 _AT_ONCE = 256
 _PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-_SMOOTHINGS = (  # of level and trend, and what is left of the trend after a step
+_SMOOTHINGS = (  # smoothing of level and trend, and the damping of the trend
     (0.1, 0.0, 0.0),
     (0.2, 0.0, 0.0),
     (0.4, 0.0, 0.0),
@@ -34,23 +34,24 @@ _SMOOTHINGS = (  # of level and trend, and what is left of the trend after a ste
 _SHARES = np.linspace(0, 1, 6)
 _WINDOWS_OF_A_PART = 32
 _MOST_PARTS = 8
-_WORTH = 0.01  # share of the error by which an answer has to do better to be used
+_WORTH = 0.01  # minimum relative improvement of the error
 
 
 @dataclass(frozen=True, eq=False)
 class Direct:
-    """The linear answer."""
+    """The linear forecast."""
 
     blocks: tuple[tuple[int, int], ...]
-    """Lags (from, to) of each mean; (0, 1) is the last value."""
+    """Lags [from, to) of each mean; (0, 1) is the last value."""
     columns: tuple[int, ...]
-    """Those of the targets."""
+    """The columns of the targets."""
     horizon: int
     weights: np.ndarray
     """(targets * blocks + 1, horizon * targets), float32, the last row for the constant."""
 
     def features(self, past: np.ndarray) -> np.ndarray:
-        """(batch, targets * blocks + 1) of pasts (batch, past, columns), NaN where missing."""
+        """Features (batch, targets * blocks + 1) of pasts (batch, past, columns), NaN where
+        missing."""
         return _features(past[..., list(self.columns)], self.blocks)
 
     def __call__(self, past: np.ndarray) -> np.ndarray:
@@ -60,7 +61,7 @@ class Direct:
 
 
 def lag_blocks(past: int, targets: int) -> tuple[tuple[int, int], ...]:
-    """Single lags as far as there may be features, then blocks that grow with the lag."""
+    """Single lags as far as the number of features allows, then blocks that grow with the lag."""
     if past * targets <= _MOST_FEATURES:
         return tuple((i, i + 1) for i in range(past))
     ends = [0]
@@ -78,7 +79,7 @@ def _features(past: np.ndarray, blocks: tuple[tuple[int, int], ...]) -> np.ndarr
 
 @dataclass(frozen=True, eq=False)
 class LinearSums:
-    """Sums of products of features and labels, from which any penalty's weights follow."""
+    """Sums of products of features and labels, which determine the weights for any penalty."""
 
     blocks: tuple[tuple[int, int], ...]
     values: np.ndarray
@@ -96,7 +97,7 @@ class LinearSums:
         return len(self.columns)
 
     def weights(self, place: int) -> np.ndarray:
-        """(features, horizon * targets), of one of the penalties, or after them, of a smoothing."""
+        """(features, horizon * targets) for a penalty, or, for later indices, a smoothing."""
         if place < len(_PENALTIES):
             return self.solve(_PENALTIES[place])
         smooth = smoothing_weights(self.blocks, self.horizon, *_SMOOTHINGS[place - len(_PENALTIES)])
@@ -111,7 +112,7 @@ class LinearSums:
 
 
 def sums_of(windows: Windows) -> LinearSums:
-    """The sums over windows, which are read some at a time."""
+    """The sums over windows, read in batches."""
     targets = len(windows.target_columns)
     blocks = lag_blocks(windows.past, targets)
     size = targets * len(blocks) + 1
@@ -148,9 +149,9 @@ def sums_of(windows: Windows) -> LinearSums:
 def smoothing_weights(
     blocks: tuple[tuple[int, int], ...], horizon: int, level: float, trend: float, kept: float
 ) -> np.ndarray:
-    """(blocks, horizon): what exponential smoothing with a damped trend makes of each lag.
+    """(blocks, horizon): the weight of each lag in exponential smoothing with a damped trend.
 
-    The level begins at 0, as do values of which nothing is known.
+    The initial level is 0, the value of unknown samples.
     """
     past = blocks[-1][1]
     now, slope = np.zeros(past), np.zeros(past)
@@ -164,7 +165,7 @@ def smoothing_weights(
 
 
 def batches(windows: Windows, most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Aligned pasts and labels of at most so many windows, some at a time."""
+    """Yield batches of aligned pasts and labels, of a limited number of windows."""
     chosen = np.unique(np.linspace(0, len(windows) - 1, most).astype(int))
     for start in range(0, len(chosen), _AT_ONCE):
         kept: list[np.ndarray] = []
@@ -179,15 +180,15 @@ def batches(windows: Windows, most: int) -> Iterator[tuple[np.ndarray, np.ndarra
 
 @dataclass(frozen=True, eq=False)
 class LinearChoice:
-    """Which penalty, and which share of the answer, for each step ahead and variable."""
+    """The penalty and the share of the linear forecast, for each step and variable."""
 
     penalty: np.ndarray
-    """(horizon, targets), places in the list of penalties, after which come smoothings."""
+    """(horizon, targets), indices of penalties, followed by smoothings."""
     share: np.ndarray
     """(horizon, targets)"""
 
     def weights(self, sums: LinearSums) -> Direct:
-        """The linear answer of this choice."""
+        """The weights of this choice."""
         size = (-1, sums.horizon, sums.targets)
         weights = np.zeros((len(sums.scale), sums.horizon, sums.targets), np.float32)
         for place in np.unique(self.penalty[self.share > 0]).tolist():
@@ -200,7 +201,7 @@ class LinearChoice:
 
 
 def choose(sums: LinearSums, held_out: Windows) -> LinearChoice:
-    """What does best on held-out windows: a penalty, or the smoothing that did best in training."""
+    """The best on held-out windows: a penalty, or the smoothing that is best in training."""
     past, labels = (np.concatenate(x) for x in zip(*batches(held_out, _HELD_OUT), strict=True))
     features = _features(past[..., list(sums.columns)], sums.blocks)
     smoothing = np.nan_to_num(sums.smoothing, nan=np.inf).argmin() + len(_PENALTIES)
@@ -226,12 +227,12 @@ def choose(sums: LinearSums, held_out: Windows) -> LinearChoice:
 
 
 def absolute_error(truth: np.ndarray, answer: np.ndarray) -> float:
-    """The mean absolute error; NaN without any value."""
+    """The mean absolute error; NaN without values."""
     return float(known_mean(np.abs(truth - answer)))
 
 
 def parts_of(windows: int, horizon: int, targets: int) -> Iterator[tuple[slice, slice]]:
-    """Parts of the horizon, and variables, that are decided upon together: more for more windows.
+    """Parts of the horizon, and groups of variables, with a common choice: more for more windows.
 
     Parts grow with the distance.
     """

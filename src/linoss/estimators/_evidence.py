@@ -1,11 +1,12 @@
-"""Which periods, channels and parts of a sequence speak for an answer.
+"""Attribution of a prediction to periods, channels and parts of a sequence.
 
-A readout's answer is its intercept and a sum over features, each of which is a sum over samples. A
-sample above an oscillator's threshold adds its time to the share of time, to the longest stretch if
-it lies in that, and, weighted by how late it is, to the lateness; the first sample of a stretch
-adds 1 to the number of stretches. So an answer is a sum over oscillators and samples, which is
-shown by period and time. The features' means, which the readout subtracts, are spread evenly over
-time; of the lateness, so is the share of time that is usual, each part of it with its weight.
+The output of a readout is its intercept plus a sum over features, each of which is a sum over
+samples. A sample above an oscillator's threshold contributes its time to the total time, to the
+longest interval if it lies in it, and, weighted by its position, to the lateness; the first sample
+of an interval contributes 1 to the number of intervals. An output is therefore a sum over
+oscillators and samples, which is shown by period and time. The feature means, which the readout
+subtracts, are spread evenly over time; for the lateness, the mean total time is, with the weight of
+each position.
 """
 
 from dataclasses import dataclass
@@ -21,20 +22,21 @@ _SHARE, _LATENESS = STATISTICS.index("share"), STATISTICS.index("lateness")
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What speaks for the answers for one sequence.
+    """The evidence for the outputs for one sequence.
 
-    For each answer, `evidence.sum(axis=(1, 2)) + intercept` is what the readout says, and
-    `channels` sums to the same as `evidence`.
+    For each output, `evidence.sum(axis=(1, 2)) + intercept` is the decision value, and `channels`
+    has the same sum as `evidence`.
     """
 
     evidence: np.ndarray
-    """(answers, periods, times): positive where it speaks for an answer, negative where against."""
+    """(outputs, periods, times): positive where it supports an output, negative where it opposes
+    it."""
     periods: np.ndarray
-    """Edges of the periods, from short to long, in samples or, with times, in their unit."""
+    """Bin edges of the periods, from short to long, in samples or, with times, in their unit."""
     times: np.ndarray
-    """Edges of the times, from the first sample on."""
+    """Bin edges of the times since the first sample."""
     channels: np.ndarray
-    """(answers, channels): the evidence that comes through each channel."""
+    """(outputs, channels): the evidence of each channel."""
     intercept: np.ndarray
     """(answers,)"""
 
@@ -42,9 +44,9 @@ class Evidence:
 def find_evidence(
     response: Response, ridge: Ridge, unit: float, *, periods: int, times: int
 ) -> Evidence:
-    """The evidence in one sequence. `unit` is the usual interval between samples."""
+    """The evidence of one sequence. `unit` is the median sampling interval."""
     bank, steps = response.bank, response.steps
-    clock = np.cumsum(steps)  # the end of each sample's time
+    clock = np.cumsum(steps)  # the end of each sample's interval
     time_edges = np.linspace(0, clock[-1], times + 1)
     place = np.clip(np.searchsorted(time_edges, clock - steps / 2) - 1, 0, times - 1)
     frequency = np.where(bank.chained, np.sqrt(bank.frequency.prod(axis=0)), bank.frequency[0])
@@ -58,7 +60,7 @@ def find_evidence(
     back = np.r_[1, steps[:0:-1]], times - 1 - place[::-1]
     for lanes, backwards, outputs in response.outputs(_AT_ONCE):
         up = np.pad(outputs > bank.threshold[lanes].astype(np.float32), ((0, 0), (0, 1)))
-        up[:, -1] = True  # always: the time itself, and its lateness
+        up[:, -1] = True  # independent of the sequence: the time, and its lateness
         parts = (
             _binned(up, *back, times)[:, ::-1] if backwards else _binned(up, steps, place, times)
         )
@@ -74,7 +76,7 @@ def find_evidence(
 
 
 def _binned(up: np.ndarray, steps: np.ndarray, place: np.ndarray, times: int) -> np.ndarray:
-    """(4, times, n): the statistics, taken apart by time."""
+    """(4, times, n): the statistics, decomposed over time."""
     clock, sample = np.cumsum(steps), np.arange(len(up))[:, None]
     down = np.maximum.accumulate(np.where(up, -1, sample), axis=0)  # the last sample below
     running = np.where(up, clock[:, None] - np.where(down >= 0, clock[down], 0), 0)

@@ -1,4 +1,4 @@
-"""The end of each series, from which a forecast goes on, its future, and its files."""
+"""The end of each series, where forecasts begin: known future values, and files."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ _STEPS_OF_A_FREQUENCY = 3
 
 
 def last_of(data: Table, past: int) -> Table:
-    """Keep the last `past` steps of each series, and as many as tell the step."""
+    """Keep the last `past` steps of each series, and enough to determine the step."""
     past = max(past, _STEPS_OF_A_FREQUENCY)
     return replace(
         data,
@@ -61,7 +61,7 @@ def _columns(frame: Any, names: list[Any]) -> np.ndarray:
 
 
 def context_facts(context: Table) -> dict[str, Any]:
-    """All but arrays, as plain values."""
+    """Everything but arrays, as plain values."""
     return {
         "names": list(context.names),
         "kind": context.kind,
@@ -78,19 +78,19 @@ def context_facts(context: Table) -> dict[str, Any]:
 
 
 def _static(values: tuple[Any, ...]) -> list[Any]:
-    """Values without NaN."""
+    """Values with None instead of NaN."""
     return [None if value != value else value for value in values]
 
 
 def _plain(step: Any) -> int | float | None:
-    """A step without its unit, which is that of the index."""
+    """A step as a number, in the unit of the index."""
     if step is None or isinstance(step, np.floating):
         return None if step is None else float(step)
     return int(step.astype(np.int64))
 
 
 def context_arrays(context: Table) -> dict[str, np.ndarray]:
-    """All series in a row, and their index."""
+    """All series concatenated, and their index."""
     index = np.concatenate(context.index)
     return {
         "series": np.concatenate(context.series),
@@ -99,7 +99,7 @@ def context_arrays(context: Table) -> dict[str, np.ndarray]:
 
 
 def restored_context(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Table:
-    """From what `context_facts` and `context_arrays` gave; refuses what does not fit."""
+    """The inverse of `context_facts` and `context_arrays`. Raises for inconsistent values."""
     ids, names = facts["ids"], tuple(facts["names"])
     lengths = [int(length) for length in facts["lengths"]]
     rows = sum(lengths)

@@ -1,4 +1,4 @@
-"""Forecasts of series, with intervals."""
+"""Forecasting with prediction intervals."""
 
 import os
 from dataclasses import replace
@@ -48,12 +48,12 @@ _LONGEST_SEASON = 400
 
 @documented
 class LinOSSForecaster(AbstractForecaster):
-    """A forecaster of one series of several variables, or of many series, with intervals.
+    """A forecaster for one or many series of several variables, with prediction intervals.
 
-    It stands on what can be fitted in closed form: trend and seasons of each series, and a linear
-    answer from the end of a window. The trained model reads, as in the paper, the past and then
-    `horizon` steps without values, and answers with quantiles of what is left. How much of each
-    part is used, and how wide intervals are, is decided on held-out steps, the end of each series.
+    Parts of the forecast are fitted in closed form: trend and seasons of each series, and a linear
+    forecast from the end of a window. As in the paper, the trained model reads the past and then
+    `horizon` steps without values; it predicts quantiles of the remainder. Held-out steps, the end
+    of each series, determine the share of each part and calibrate the intervals.
 
     ```python
     >>> import numpy as np
@@ -90,14 +90,14 @@ class LinOSSForecaster(AbstractForecaster):
 
         - `data`: an array `(time, variables)`, a wide pandas frame (a column for each variable), a
           long one (`unique_id`, `ds`, `y`, variables known in advance, static features), or
-          [`linoss.data.Table`][]. NaN means missing. An array has no times, so that a season of it
-          is only known from the past that a window has.
-        - `y`: None; what to forecast are the variables of `data`.
-        - `directory`: directory of the run and its checkpoints; None to keep none.
+          [`linoss.data.Table`][]. NaN marks a missing value. An array has no times, so seasons are
+          not modelled and can only be inferred from the past of a window.
+        - `y`: None; the targets are the variables of `data`.
+        - `directory`: directory of the run and its checkpoints; None for none.
         - `resume`: resume the run in `directory`.
         - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
 
-        Raises a `ValueError` that names the setting or the argument that is wrong.
+        Raises `ValueError`, which names the invalid setting or argument.
         """
         check_settings(self)
         if y is not None:
@@ -144,7 +144,7 @@ class LinOSSForecaster(AbstractForecaster):
         return self
 
     def _clock(self, data: Table) -> Clock:
-        """The clock of the longest series; seasons need times, which an array does not have."""
+        """The clock of the longest series; an array has no times, and thus no seasons."""
         longest = int(np.argmax([len(array) for array in data.series]))
         dated = data.index[0].dtype.kind == "M"
         if self.calendar is True and not dated:
@@ -158,7 +158,8 @@ class LinOSSForecaster(AbstractForecaster):
         return replace(clock, periods=()) if data.kind == "array" or not self.base else clock
 
     def _calibrate(self, before: Foundation, held_out: Table) -> None:
-        """Compare quantiles with what was held out, by the closed-form part that did not see it."""
+        """Calibrate quantiles on held-out windows, with the closed-form part fitted without
+        them."""
         most = _CALIBRATION_NUMBERS // (self.horizon * len(self._targets))
         windows = before.windows(held_out)
         windows = _thinned(windows, max(1, min(_CALIBRATION_WINDOWS, most)))
@@ -183,24 +184,24 @@ class LinOSSForecaster(AbstractForecaster):
         samples: int | None = None,
         at: Any = None,
     ) -> Any:
-        """Forecast, as an array or as a frame whose index continues that of the data.
+        """Forecast, as an array or a frame whose index continues that of the data.
 
         **Arguments:**
 
-        - `horizon`: number of steps; by default that of the model. For more, the model reads its
-          own forecasts as if they were data.
+        - `horizon`: number of steps; by default that of the model. For more steps, the model uses
+          its own forecasts as inputs.
         - `data`: the series to continue, of the same kind as in `fit`; by default those of `fit`.
-        - `future`: the variables known in advance at each of these steps: `(horizon, variables)`
-          or a frame with their columns.
-        - `level`: intervals in percent, such as 80 or `[80, 95]`: frames get the columns
-          `NAME-lo-80` and `NAME-hi-80` beside the forecast; arrays a further axis with the
-          forecast, then both ends of each interval.
-        - `samples`: number of paths instead of a forecast, for sums over the horizon and other
-          questions of several steps: columns `NAME-sample-1`, ..., or a further axis. The same
-          `random_state` draws the same.
+        - `future`: the future values of the variables known in advance: `(horizon, variables)` or a
+          frame with their columns.
+        - `level`: prediction intervals in percent, such as 80 or `[80, 95]`: frames get the
+          additional columns `NAME-lo-80` and `NAME-hi-80`; arrays an additional axis with the
+          forecast and both ends of each interval.
+        - `samples`: number of sample paths instead of a forecast, for sums over the horizon and
+          other joint statistics of several steps: columns `NAME-sample-1`, ..., or an additional
+          axis. The same `random_state` draws the same paths.
         - `at`: future times instead of a horizon, on the grid of the data or between: dates, or
-          numbers for data without. Trend and seasons are those of the time; what the model adds is
-          interpolated between steps.
+          numbers for data without dates. Trend and seasons are evaluated at these times; the
+          model's contribution is interpolated between steps.
         """
         check_is_fitted(self)
         if at is not None:
@@ -220,7 +221,7 @@ class LinOSSForecaster(AbstractForecaster):
         return context.restore([each.reshape(horizon, -1) for each in values], names)
 
     def _at(self, at: Any, data: Any, horizon: Any, level: Any, samples: Any) -> Any:
-        """Forecasts at any future times."""
+        """Forecasts at arbitrary future times."""
         if horizon is not None or self.known_:
             why = "known_in_advance is not empty" if self.known_ else "horizon was given, too"
             raise ValueError(f"at was given, but {why}; forecast by horizon")
@@ -242,13 +243,13 @@ class LinOSSForecaster(AbstractForecaster):
         return context.restore([each.reshape(len(times), -1) for each in found], names, times)
 
     def _continued(self, context: Table, given: list[np.ndarray], steps: int) -> Table:
-        """The series with `steps` ahead, of which only known variables are there."""
+        """The series extended by `steps`, with values of known variables only."""
         series = []
         for past, known in zip(context.series, given, strict=True):
             after = np.full((steps, past.shape[1]), np.nan)
             after[: len(known), list(self.known_)] = known
             series.append(np.concatenate([past, after]))
-        if len(context.series) == 1 and len(context.index[0]) == 1:  # its step is that of the fit
+        if len(context.series) == 1 and len(context.index[0]) == 1:  # the step of the fit
             own = self.context_
             step = own.continued(1)[0][0] - own.index[0][-1] if len(own.index[0]) > 1 else 1
             after = [context.index[0][-1] + step * np.arange(1, steps + 1)]
@@ -260,7 +261,8 @@ class LinOSSForecaster(AbstractForecaster):
     def _values(
         self, context: Table, given: list[np.ndarray], horizon: int, asked: Asked
     ) -> np.ndarray:
-        """Forecasts `(series, horizon, targets)`, or with a further axis of what is asked."""
+        """Forecasts `(series, horizon, targets)`, with an additional axis for intervals or
+        paths."""
         rounds = -(-horizon // self.horizon)
         ahead, found = self._continued(context, given, rounds * self.horizon), []
         for done in range(rounds):
@@ -275,16 +277,16 @@ class LinOSSForecaster(AbstractForecaster):
                 ]
             )
             warn_of_nan("series", part)
-            if rounds > 1:  # later rounds read it
+            if rounds > 1:  # input of later rounds
                 for array, values, row in zip(ahead.series, part, rows, strict=True):
                     array[row.stop - self.horizon : row.stop, self._targets] = values
             found.append(part)
         return np.concatenate(found, axis=1)[:, :horizon]
 
     def stream(self) -> ForecastListener:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return a function that takes one sample at a time and returns a forecast after each.
+        """Return a function that processes one sample at a time and returns a forecast after each.
 
-        Samples go on where the data of `fit` end.
+        Samples continue the data of `fit`.
         """
         check_is_fitted(self)
         return ForecastListener(self)
@@ -304,7 +306,7 @@ class LinOSSForecaster(AbstractForecaster):
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return the end of each series, closed-form parts, and the calibration.
 
-        As long as there is no calibration, arrays of its shape hold its place in the files.
+        Before calibration, files contain placeholders of the same shape.
         """
         found = self.calibration_
         if found is None:
@@ -338,5 +340,5 @@ def _thinned(windows: Windows, most: int = _VALIDATION_WINDOWS) -> Windows:
 
 
 def _deviations(data: Table, targets: list[int]) -> np.ndarray:
-    """(targets,), of all series together; 1 for a variable that does not vary."""
+    """(targets,), the standard deviation over all series; 1 for a constant variable."""
     return Scaling.from_sequences([array[:, targets] for array in data.series]).deviation

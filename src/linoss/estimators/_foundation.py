@@ -1,7 +1,7 @@
-"""What a forecaster knows before it is trained: trend, seasons, and a linear answer.
+"""The closed-form part of a forecaster: trend, seasons, and a linear forecast.
 
-All of it is fitted in closed form, and what has to be chosen (logarithms, a trend, how windows are
-normalised) is chosen by the error on held-out windows. A trained model then answers for the rest.
+Options (logarithms, a trend, the normalisation of windows) are selected by the error on held-out
+windows. A trained model then forecasts the remainder.
 """
 
 import itertools
@@ -18,19 +18,18 @@ from linoss.estimators._known import known_mean
 from linoss.estimators._seasons import Clock
 from linoss.training import Normalization, Windows
 
-_SERIES = 32  # by which options are chosen, at most
-_WINDOWS = 128
-_FEWEST_WINDOWS = 2  # by which anything is chosen
-_FEW_WINDOWS = 64  # below, options are chosen on several parts of the data
-_WORTH = 0.02  # share of the error by which a further option has to do better
-_DIVISIONS, _FEW_DIVISIONS = 3, 6  # at most; of series with very few windows
+_SERIES, _WINDOWS = 32, 128  # most series and windows for selecting options
+_FEWEST_WINDOWS = 2  # fewest windows for any selection
+_FEW_WINDOWS = 64  # with fewer windows, options are selected on several divisions of the data
+_WORTH = 0.02  # minimum relative improvement of the error by an option
+_DIVISIONS, _FEW_DIVISIONS = 3, 6  # most divisions; the latter with very few windows
 _VERY_FEW_WINDOWS = 16
-_HELD_OUT = 0.2  # of each series
+_HELD_OUT = 0.2  # fraction of each series
 
 
 @dataclass(frozen=True)
 class FoundationOptions:
-    """What can be chosen."""
+    """The options of the closed-form part."""
 
     seasonal: bool = True
     logarithm: bool = False
@@ -59,13 +58,13 @@ class Foundation:
         sizes: tuple[int, int],
         options: FoundationOptions,
     ) -> "tuple[Foundation, LinearChoice | None]":
-        """Fit to a training part; the share of the linear answer is chosen on the held-out one."""
+        """Fit to a training part; select the share of the linear forecast on the held-out part."""
         training, held_out = parts
         bare = cls.without_answer(training, clock, known, sizes, options)
         return (bare, None) if held_out is None else bare.with_answer(training, held_out)
 
     def with_answer(self, training: Table, held_out: Table) -> "tuple[Foundation, LinearChoice]":
-        """With the linear answer that does best on held-out windows."""
+        """Add the linear forecast that is best on held-out windows."""
         sums = sums_of(self.windows(training))
         choice = choose(sums, self.windows(held_out))
         return replace(self, direct=choice.weights(sums)), choice
@@ -80,7 +79,7 @@ class Foundation:
         options: FoundationOptions,
         choice: LinearChoice | None,
     ) -> "Foundation":
-        """Fit to all data what was chosen before."""
+        """Refit to all data, with the same choices."""
         bare = cls.without_answer(data, clock, known, sizes, options)
         if choice is None:
             return bare
@@ -95,7 +94,7 @@ class Foundation:
         sizes: tuple[int, int],
         options: FoundationOptions,
     ) -> "Foundation":
-        """Trend and seasons alone."""
+        """Only trend and seasons."""
         targets = [i for i in range(len(data.names)) if i not in known]
         logarithm = tuple(options.logarithm and _positive(data, i) for i in targets)
         how = {"trend": options.trend, "seasonal": options.seasonal}
@@ -105,7 +104,7 @@ class Foundation:
     # ---- Windows ----
 
     def windows(self, data: Table, **more: Any) -> Windows:
-        """The windows of a table, adjusted."""
+        """The adjusted windows of a table."""
         places, static = self.adjustment.place(data), self.adjustment.statics(data)
         series = [
             self.adjustment.apply(*each)
@@ -126,14 +125,14 @@ class Foundation:
     def restore(
         self, data: Table, windows: Windows, chosen: np.ndarray, relative: np.ndarray
     ) -> np.ndarray:
-        """Values (windows, horizon, targets, ...) of answers relative to what windows know."""
+        """Values (windows, horizon, targets, ...) from outputs relative to the base forecast."""
         batch = windows.batch(chosen)
         more = (...,) + (None,) * (relative.ndim - 3)
         adjusted = batch.known[more] + batch.unit[more] * relative
         return self._undone(data, windows, chosen, adjusted)
 
     def expected(self, data: Table, windows: Windows, chosen: np.ndarray) -> np.ndarray:
-        """(windows, horizon, targets): what trend, seasons and known variables alone expect."""
+        """(windows, horizon, targets): the forecast by trend, seasons and known variables only."""
         shape = (len(chosen), self.horizon, len(self.adjustment.targets))
         return self._undone(data, windows, chosen, np.zeros(shape))
 
@@ -157,7 +156,7 @@ class Foundation:
     # ---- Files ----
 
     def facts(self) -> dict[str, Any]:
-        """All but arrays, as plain values."""
+        """Everything but arrays, as plain values."""
         return {
             "normalize": self.normalize,
             "linear": self.direct is not None,
@@ -178,7 +177,7 @@ class Foundation:
         columns: tuple[tuple[int, ...], tuple[int, ...]],
         ids: tuple[Any, ...] | None,
     ) -> "Foundation":
-        """From what `facts` and `arrays` gave; refuses what does not fit."""
+        """The inverse of `facts` and `arrays`. Raises for inconsistent values."""
         adjustment = Adjustment.restored(facts["adjustment"], arrays, *columns, ids)
         made = cls(adjustment, facts["normalize"], *sizes)
         if not facts["linear"]:
@@ -200,10 +199,10 @@ def choose_options(
     sizes: tuple[int, int],
     asked: dict[str, Any],
 ) -> FoundationOptions:
-    """The options that do best on held-out windows, where `asked` says `"auto"`.
+    """Select the options for which `asked` has `"auto"`, by the error on held-out windows.
 
-    `divisions` are pairs of a training and a held-out part; the simplest option is kept unless
-    another is better by a margin.
+    `divisions` are pairs of a training and a held-out part. The simplest option is kept unless
+    another one is better by a margin.
     """
     targets = [i for i in range(len(data.names)) if i not in known]
     if asked["logarithm"] is True:
@@ -239,7 +238,7 @@ def _error(
     sizes: tuple[int, int],
     cache: dict[Any, Foundation],
 ) -> float:
-    """The mean absolute error on the held-out part, in deviations of each series."""
+    """The mean absolute error on the held-out part, in standard deviations of each series."""
     training, held_out = parts
     key = (id(training), options.seasonal, options.logarithm, options.trend)
     if key not in cache:
@@ -267,7 +266,7 @@ def _shape(made: Foundation) -> tuple[int, int]:
 
 
 def _some(data: Table) -> Table:
-    """Some of the series of a table, from all over it."""
+    """An evenly spaced subset of the series of a table."""
     if data.ids is None or len(data.series) <= _SERIES:
         return data
     kept = np.linspace(0, len(data.series) - 1, _SERIES).astype(int)
@@ -277,7 +276,7 @@ def _some(data: Table) -> Table:
 def divide(
     data: Table, past: int, horizon: int, fraction: float | None
 ) -> tuple[Table, Table | None]:
-    """Split off the end of each series, with the past that it needs; None if all are too short."""
+    """Split off the end of each series, with its past; None if all are too short."""
     fraction = _HELD_OUT if fraction is None else fraction
     if fraction == 0:
         return data, None
@@ -286,7 +285,7 @@ def divide(
         part = max(round(fraction * len(array)), 2 * horizon)
         if len(array) < 2 * part + past:
             part = max(round(fraction * len(array)), horizon)
-        if len(array) < 2 * part + past:  # too short to be divided
+        if len(array) < 2 * part + past:  # too short to divide
             first.append(slice(None))
             continue
         first.append(slice(None, -part))
@@ -300,7 +299,7 @@ def divide(
 def divisions(
     data: Table, past: int, horizon: int, fraction: float | None
 ) -> list[tuple[Table, Table]]:
-    """Divisions to choose options by; of short series several, each ending before the next."""
+    """Divisions for selecting options; several for short series, each ending before the next."""
     found: list[tuple[Table, Table]] = []
     seen = 0
     while len(found) < (_DIVISIONS if seen >= _VERY_FEW_WINDOWS else _FEW_DIVISIONS):
@@ -318,7 +317,7 @@ def divisions(
 
 
 def cut(data: Table, kept: Iterable[int], rows: list[slice]) -> Table:
-    """Some rows of some of the series of a table."""
+    """A subset of the series of a table, with a subset of their rows."""
     chosen = data.pick(kept)
     return replace(
         chosen,
@@ -328,7 +327,7 @@ def cut(data: Table, kept: Iterable[int], rows: list[slice]) -> Table:
 
 
 def _positive(data: Table, column: int) -> bool:
-    """Whether a variable has values, all above 0."""
+    """Whether a variable has values, and all are positive."""
     values = [array[:, column] for array in data.series]
     return all(bool(np.all((v > 0) | np.isnan(v))) for v in values) and any(
         bool(np.isfinite(v).any()) for v in values
@@ -336,7 +335,7 @@ def _positive(data: Table, column: int) -> bool:
 
 
 def refuse_short(data: Table, horizon: int) -> int:
-    """The length of the longest series, which has to be longer than the horizon."""
+    """The length of the longest series. Raises if it is not longer than the horizon."""
     longest = max(len(array) for array in data.series)
     if longest <= horizon:
         raise DataError(

@@ -1,9 +1,8 @@
-"""Learning from labelled cases: several trained models, and oscillators that nobody trains.
+"""Classification and regression by an ensemble of trained models and untrained oscillators.
 
-Of fewer than 1000 cases each model leaves out a part of its own, otherwise all leave out the same.
-The oscillators have an answer for each case by a fit without it. So there are answers of both for
-cases that they have not seen, from which three things follow: how much each source counts in an
-answer, how sure an answer is, and a score.
+With fewer than 1000 cases a different fold is held out from each model, otherwise the same cases
+from all. The oscillators have leave-one-out predictions. Predictions of both for held-out cases
+determine the ensemble weights, the calibration and the score.
 """
 
 import os
@@ -53,13 +52,13 @@ from linoss.training import (
 
 Kind = TypeVar("Kind", bound="LabelledEstimator")
 
-_FEW = 1000  # cases: below, several models are trained, each without a part of its own
+_FEW = 1000  # with fewer cases, several models are trained, each with another held-out fold
 _MODELS = 4
 _STACK, _OSCILLATORS = "stack", "oscillators"  # directories
 
 
 class LabelledEstimator(LabelledSettings, SequenceEstimator):
-    """Base class of classifier and regressor."""
+    """Base class of `LinOSSClassifier` and `LinOSSRegressor`."""
 
     metric: str
     _untrained: type[Any]
@@ -68,11 +67,11 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
     oscillators_: Any
     """The fitted estimator of untrained oscillators; None without."""
     weights_: np.ndarray | None
-    """How much the trained models and the oscillators count; None for one source as it is."""
+    """Ensemble weights of the trained models and the oscillators; None for a single member."""
     left_out_: tuple[np.ndarray, np.ndarray]
-    """After `fit`, if there were any: left-out cases, and the answers for them."""
+    """After `fit`: held-out cases and their predictions, if there are any."""
     left_out_score_: float | None
-    """Accuracy or R² of the answers for left-out cases; None if there were none."""
+    """Accuracy or R² of the predictions for held-out cases; None if there are none."""
 
     # ---- Fit ----
 
@@ -92,7 +91,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         run: RunOptions,
         start_from: Any = None,
     ) -> None:
-        """Fit to labelled cases, of which those of each group are spread over all parts."""
+        """Fit to labelled cases, with folds stratified by `groups`."""
         source = None if start_from is None else Source.of(start_from, type(self), self.verbose)
         seed = drawn_seed(self.random_state)
         parts, crossed = self._left_out_parts(len(cases), groups, seed)
@@ -139,7 +138,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         self.n_steps_ = sum(result.steps for result in results)
 
     def _patch_of(self, inputs: Inputs) -> int:
-        """Number of samples that models read as one."""
+        """Number of samples that form one input step of the models."""
         every = getattr(self, "every", None)
         if self.patch is None:
             plain = every is None and inputs.interval is None and self.devices is None
@@ -153,7 +152,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
     def _left_out_parts(
         self, n: int, groups: np.ndarray | None, seed: int
     ) -> tuple[list[np.ndarray], bool]:
-        """The cases that each model leaves out, and whether these are others for each."""
+        """The held-out cases of each model, and whether they differ between models."""
         count = self.n_models or (_MODELS if n < _FEW else 1)
         if self.validation_fraction is None and count > 1 and n < _FEW:
             order = np.random.default_rng(seed).permutation(n)
@@ -174,14 +173,14 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         return [np.sort(part)] * count, False
 
     def _fit_oscillators(self, cases: Sequences, seed: int) -> Any:
-        """Oscillators that nobody trains, fitted; None if there are to be none."""
+        """Fit the untrained oscillators; None if `n_oscillators` is None."""
         if self.n_oscillators is None or getattr(self, "every", None) is not None:
             return None
         settings = {**shared_with(self, self._untrained), "random_state": seed}
         return self._untrained(**settings).fit(cases, sample_weight=cases.weights)
 
     def _settle(self, cases: Sequences, parts: list[np.ndarray], crossed: bool) -> None:
-        """Set weights and score by the answers for cases that were left out."""
+        """Set the ensemble weights and the score by the predictions for held-out cases."""
         both = self.oscillators_ is not None
         self.weights_, self.left_out_score_ = (np.full(2, 0.5) if both else None), None
         self.crossed_ = crossed
@@ -211,16 +210,16 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         self.left_out_score_ = self._quality(answers, chosen.labels)
         self.left_out_ = part, answers
 
-    # ---- Answers ----
+    # ---- Predictions ----
 
     def _weigh(
         self, sources: list[np.ndarray], truth: Any, case_weights: np.ndarray | None
     ) -> np.ndarray | None:
-        """How much each source counts, by its answers for left-out cases; None for one as it is."""
+        """Fit the ensemble weights to predictions for held-out cases; None for a single member."""
         raise NotImplementedError
 
     def _combine(self, sources: list[np.ndarray]) -> np.ndarray:
-        """The answers of all sources as one, by `weights_`."""
+        """Combine the predictions of all members, by `weights_`."""
         raise NotImplementedError
 
     def _quality(self, answers: Any, truth: Any) -> float:
@@ -228,11 +227,11 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         raise NotImplementedError
 
     def _heard(self, cases: Sequences) -> np.ndarray:
-        """The answers of the oscillators."""
+        """The predictions of the oscillators."""
         raise NotImplementedError
 
     def _decoded(self, model: LinOSS, cases: Sequences) -> Any:
-        """Answers of one model, in the units and shape of the targets."""
+        """Predictions of one model, in the units and shape of the targets."""
         with jax.enable_x64(False):
             found = predict(model, self.inputs_, cases)
         if isinstance(found, list):
@@ -240,7 +239,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         return self.objective_.decode(found)
 
     def _together(self, found: list[np.ndarray]) -> np.ndarray:
-        """One answer of those of all models, and after them that of the oscillators."""
+        """Combine the predictions of all models, followed by that of the oscillators."""
         count = len(self.models_)
         trained = np.mean(found[:count], axis=0) if count > 1 else found[0]
         return trained if self.weights_ is None else self._combine([trained, *found[count:]])
@@ -277,7 +276,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         return answers
 
     def _sequences(self, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any) -> Any:
-        """Convert X to sequences, of as many channels as in fit."""
+        """Convert X to sequences with the number of channels of fit."""
         cases, y = as_sequences(self, X, y, times, reset=reset, **checks)
         if not reset and cases.num_channels != self.inputs_.channels:
             raise DataError(
@@ -286,10 +285,10 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         return cases, y
 
     def stream(self) -> AbstractListener:
-        """Return a function that takes one sample at a time, in constant memory.
+        """Return a function that processes one sample at a time, in constant memory.
 
-        It returns the prediction for the sequence so far. Untrained oscillators beside the trained
-        models need `causal=True`.
+        It returns the prediction for the sequence so far. Untrained oscillators in the ensemble
+        need `causal=True`.
 
         ```python
         >>> import numpy as np
@@ -316,10 +315,11 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         return Together([*trained, *untrained], self._together)
 
     def explain(self, X: Any, *, times: Any = None) -> Contributions:
-        """Return what each value of the only case of X adds to the answers of the trained models.
+        """Return the contribution of each value of the only case of X to the trained models'
+        outputs.
 
-        By integrated gradients from channels at their mean, of which the sum accounts for the
-        answers. What untrained oscillators beside them hear, `oscillators_.explain` tells.
+        By integrated gradients with channel means as the baseline; contributions sum to the
+        outputs. `oscillators_.explain` does the same for the untrained oscillators.
 
         ```python
         >>> import numpy as np
@@ -338,16 +338,16 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         cases, _ = self._sequences(X, None, times, reset=False)
         return find_contributions(self.models_, self.inputs_, self.objective_, cases)
 
-    # ---- What commands ask of any estimator ----
+    # ---- The interface of all estimators for commands ----
 
     @property
     def can_stream_(self) -> bool:
-        """Whether it reads sequences forwards in time only, a sample at a time."""
+        """Whether it supports streaming."""
         return super().can_stream_ and (self.oscillators_ is None or bool(self.causal))
 
     @property
     def own_scores_(self) -> dict[str, float]:
-        """What it knows of its quality without a test part, by name."""
+        """Scores without a test part, by name."""
         if self.left_out_score_ is None:
             return {} if self.oscillators_ is None else self.oscillators_.own_scores_
         kind = "left-out" if self.crossed_ else "validation"
@@ -355,7 +355,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
 
     @property
     def members_(self) -> dict[ModelName, Any]:
-        """The fitted estimators that answer together, by model."""
+        """The fitted estimators of the ensemble, by model."""
         if self.oscillators_ is None:
             return {"linoss": self}
         return {"oscillators": self.oscillators_, "linoss": self}
@@ -366,7 +366,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         return {**super()._fitted(), "stacked": self._stacked}
 
     def _write(self, folder: Path) -> None:
-        """Write what belongs to several sources beside the directory of the first model."""
+        """Write the files of the further members to the directory of the first model."""
         if not self._stacked:
             return
         if self.oscillators_ is not None and not holds_files(folder / _OSCILLATORS):
@@ -390,7 +390,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
-        """Read the estimator that `save` or `fit(..., directory=...)` wrote."""
+        """Load an estimator of `save` or `fit(..., directory=...)`."""
         estimator, folder = super().load(directory), Path(directory)
         estimator.models_, estimator.oscillators_ = [estimator.model_], None
         estimator.weights_ = estimator.left_out_score_ = None
@@ -430,7 +430,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
 
 
 def _equal_model(estimator: Any, folder: Path) -> LinOSS:
-    """Read a model that has the settings, inputs and targets of the first one."""
+    """Load a model with the settings, inputs and targets of the first one."""
     with jax.enable_x64(False):
         saved = load_model(folder)
     same = saved.model.config == estimator.model_.config
@@ -441,7 +441,7 @@ def _equal_model(estimator: Any, folder: Path) -> LinOSS:
 
 
 def _of_model(run: RunOptions, k: int, count: int) -> RunOptions:
-    """The options of one of several models, whose progress says which it is."""
+    """The options of one of several models, whose progress has its number."""
     if count == 1:
         return run
     report = run.on_progress
@@ -460,7 +460,7 @@ def _of_model(run: RunOptions, k: int, count: int) -> RunOptions:
 
 
 def _start_line(n: int, parts: list[np.ndarray], crossed: bool, config: TrainingConfig) -> str:
-    """What is trained on what, and for how long."""
+    """A line about the models, the cases and the budget of the training."""
     count, held_out = len(parts), max(map(len, parts))
     models = "a model" if count == 1 else f"{count} models"
     without = "none held out" if not held_out else f"{held_out} held out"
@@ -476,6 +476,6 @@ def _start_line(n: int, parts: list[np.ndarray], crossed: bool, config: Training
 
 
 def _partly_missing(case: Any) -> bool:
-    """Whether some channels are missing at a step, and others are not."""
+    """Whether some, but not all, channels are missing at a step."""
     missing = np.isnan(case)
     return bool((missing.any(axis=-1) & ~missing.all(axis=-1)).any())

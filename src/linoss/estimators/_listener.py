@@ -1,4 +1,4 @@
-"""Streaming: raw samples in, the prediction for the sequence so far out, in constant memory."""
+"""Streaming: raw samples in, predictions for the sequence so far out, in constant memory."""
 
 import abc
 import warnings
@@ -15,7 +15,7 @@ from linoss.training import Inputs, Objective
 
 
 class NotANumberWarning(RuntimeWarning):
-    """Some answers are infinite or NaN.
+    """Some predictions are infinite or NaN.
 
     ```python
     >>> import warnings
@@ -27,30 +27,30 @@ class NotANumberWarning(RuntimeWarning):
 
 
 class AbstractListener(abc.ABC):
-    """A stream of an estimator: one sample in, one answer out."""
+    """A stream of an estimator: one sample in, one prediction out."""
 
     @abc.abstractmethod
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
-        """Return the answer after one more sample."""
+        """Return the prediction after one more sample."""
 
     def many(self, samples: np.ndarray, times: Sequence[float | None]) -> np.ndarray:
-        """Return the answer after each of several samples that are at hand."""
+        """Return the predictions after each of several samples."""
         return np.stack([self(*sample) for sample in zip(samples, times, strict=True)])
 
 
 class FunctionListener(AbstractListener):
-    """A stream by a function of a sample and its time."""
+    """A stream given by a function of a sample and its time."""
 
     def __init__(self, answer: Callable[[Any, float | None], np.ndarray]):
         self._answer = answer
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
-        """Return what the function does."""
+        """Call the function."""
         return self._answer(sample, time)
 
 
 class Together(AbstractListener):
-    """A stream of several that answer together."""
+    """A stream that combines the predictions of several."""
 
     def __init__(
         self,
@@ -60,18 +60,18 @@ class Together(AbstractListener):
         self._listeners, self._combine = listeners, combine
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
-        """Return what all say after one more sample."""
+        """Return the combined prediction after one more sample."""
         return self._combine([listener(sample, time)[None] for listener in self._listeners])[0]
 
     def many(self, samples: np.ndarray, times: Sequence[float | None]) -> np.ndarray:
-        """Return the answer after each of several samples that are at hand."""
+        """Return the predictions after each of several samples."""
         return self._combine([listener.many(samples, times) for listener in self._listeners])
 
 
 class Listener(AbstractListener):
-    """A stream of one model of a classifier or a regressor.
+    """A stream of one model of a classifier or regressor.
 
-    With `every` it still answers at each step.
+    With `every` it also predicts at each step.
     """
 
     def __init__(self, inputs: Inputs, objective: Objective, model: LinOSS):
@@ -88,19 +88,19 @@ class Listener(AbstractListener):
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return probabilities, or numbers in the units of the targets.
 
-        A sample near the largest number makes the answer NaN, of which a [`NotANumberWarning`][
-        linoss.estimators.NotANumberWarning] tells. Oscillators that it drove beyond the numbers are
-        then reset, so that later answers are numbers again.
+        A sample near the largest float makes the prediction NaN, with a
+        [`NotANumberWarning`][linoss.estimators.NotANumberWarning]. Oscillators that overflowed are
+        then reset, so that later predictions are numbers again.
 
         **Arguments:**
 
-        - `sample`: a number for each channel; NaN if it is missing.
-        - `time`: sampling time, required if the training had times.
+        - `sample`: one number for each channel; NaN if it is missing.
+        - `time`: the sampling time, required if the training had times.
         """
         return self.many(np.asarray(sample, np.float64)[None], [time])[0]
 
     def many(self, samples: np.ndarray, times: Sequence[float | None]) -> np.ndarray:
-        """Return the answer after each of several samples that are at hand."""
+        """Return the predictions after each of several samples."""
         _checks.shape("sample", samples, ("samples", self._inputs.channels))
         observed = ~np.isnan(samples)
         there: Any = observed.any(axis=-1).tolist()
@@ -116,7 +116,8 @@ class Listener(AbstractListener):
         return self._step(u, interval, present)
 
     def _answer_to_patch(self, u: np.ndarray, present: bool) -> np.ndarray:
-        """The answer after a patch that is filled with zeros, and forgotten until it is whole."""
+        """The prediction after an incomplete patch padded with zeros, without changing the
+        state."""
         self._patch.append(u)
         self._seen = self._seen or present
         state = self._stream.state
@@ -147,7 +148,7 @@ class Listener(AbstractListener):
     def _when(
         self, times: Sequence[float | None], there: list[bool]
     ) -> tuple[np.ndarray, list[float | None]]:
-        """Of each sample the time since the first one, in usual intervals, and the interval."""
+        """The time of each sample since the first one, and its interval, in median intervals."""
         if self._inputs.interval is None:
             return self._steps + np.arange(float(len(there))), [None] * len(there)
         since, intervals = [], []
@@ -159,7 +160,7 @@ class Listener(AbstractListener):
         return np.array(since), intervals
 
     def _interval(self, time: float | None) -> tuple[float, float]:
-        """Time since the first sample and since the last one, in units of the usual interval."""
+        """Time since the first sample and since the last one, in median intervals."""
         assert self._inputs.interval is not None
         if time is None:
             raise ValueError("time is None, expected a number: the training had times")
@@ -172,12 +173,12 @@ class Listener(AbstractListener):
 
 
 def _warn(text: str) -> None:
-    """Warn. Unlike `warnings.warn`, keep no record of the text: a stream has no end."""
+    """Warn. Unlike `warnings.warn`, keep no record of the texts, which would grow without bound."""
     warnings.warn_explicit(text, NotANumberWarning, __file__, 0, __name__)
 
 
 class ForecastListener(AbstractListener):
-    """A stream of a forecaster, which keeps the last samples that a forecast reads."""
+    """A stream of a forecaster, which stores the last samples as input."""
 
     def __init__(self, forecaster: Any):
         if forecaster.known_:
@@ -192,8 +193,8 @@ class ForecastListener(AbstractListener):
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return the forecast after this sample, `(horizon, variables)`, in units of the data.
 
-        Without a `time` (a number, or the seconds of a date) it comes a step after the last one,
-        the first sample a step after the data of `fit`.
+        Without a `time` (a number, or the seconds of a date) the sample is one step after the last
+        one, the first sample one step after the data of `fit`.
         """
         names = self._forecaster.names_
         values = np.asarray(sample, np.float64)
@@ -205,7 +206,7 @@ class ForecastListener(AbstractListener):
         return self._forecaster.predict(data=replace(self._table, index=[index[-len(series) :]]))
 
     def _when(self, time: float | None) -> np.ndarray:
-        """The time of the next sample: as given, or a step after the last."""
+        """The time of the next sample: as given, or one step after the last."""
         if time is None:
             return self._table.continued(1)[0]
         if self._table.index[0].dtype.kind == "M":

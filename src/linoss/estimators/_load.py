@@ -1,4 +1,4 @@
-"""Reading an estimator of any kind from a directory."""
+"""Loading an estimator of any kind from a directory."""
 
 import os
 from typing import Any, get_args
@@ -23,7 +23,7 @@ _ESTIMATORS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Estimato
 
 
 def load(directory: str | os.PathLike[str]) -> Estimator:
-    """Read the estimator that was saved in a directory, or trained there.
+    """Load an estimator that was saved to a directory, or trained there.
 
     ```python
     >>> import numpy as np, tempfile

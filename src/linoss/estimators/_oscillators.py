@@ -1,4 +1,4 @@
-"""Classifier and regressor of oscillators that nobody trains: features, and a ridge readout."""
+"""Classifier and regressor with untrained oscillators: features, and a ridge readout."""
 
 import os
 from typing import Any, TypeVar
@@ -26,14 +26,14 @@ from linoss.training import load_arrays, save_arrays
 Kind = TypeVar("Kind", bound="OscillatorEstimator")
 
 _RIDGE = ("mean", "scale", "coefficients", "intercept")
-_IMPORTANCE = {"lateness": 0.5}  # many sequences do not begin at a moment that matters
-_AT_ONCE = 512  # cases whose features are held in double precision
+_IMPORTANCE = {"lateness": 0.5}  # the beginning of many recordings is arbitrary
+_AT_ONCE = 512  # cases whose features are converted to double precision at a time
 
 
 def labelled_cases(
     estimator: BaseEstimator, X: Any, y: Any, times: Any, **checks: Any
 ) -> tuple[Sequences, Any]:
-    """Sequences to fit an estimator to, and their answers, of which there must be one for each."""
+    """The training sequences, and their labels, one for each."""
     cases, y = as_sequences(estimator, X, y, times, reset=True, **checks)
     y = cases.labels if y is None else y
     if y is None:
@@ -53,12 +53,12 @@ def checked_weights(X: Any, sample_weight: Any) -> np.ndarray:
 
 
 class OscillatorEstimator(OscillatorSettings, BaseEstimator):
-    """Base class of both: features, and a ridge readout of them."""
+    """Base class of both: features and a ridge readout."""
 
     features_: OscillatorFeatures
     ridge_: Ridge
     left_out_: tuple[np.ndarray, np.ndarray]
-    """After `fit`: cases, all or some of very many, and the answers for them by fits without."""
+    """After `fit`: cases, a subset if there are very many, and their leave-one-out predictions."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -69,7 +69,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
     def _weighted(
         self, X: Any, cases: Sequences, y: np.ndarray, sample_weight: Any
     ) -> tuple[Sequences, np.ndarray, np.ndarray | None]:
-        """Cases, answers and weights, without cases of weight 0."""
+        """Cases, labels and weights, without cases of weight 0."""
         if sample_weight is not None:
             weights = checked_weights(X, sample_weight)
             used = weights > 0
@@ -81,7 +81,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
     def _fit_readout(
         self, cases: Sequences, answers: np.ndarray, weights: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Fit, and return which cases were left out with the answers for them."""
+        """Fit, and return cases with their leave-one-out predictions."""
         settings = {name: getattr(self, name) for name in OscillatorFeatures().get_params()}
         self.features_ = OscillatorFeatures(**settings).fit(cases)
         features = self.features_.transform(cases)
@@ -91,7 +91,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         return left_out.cases, left_out.answers
 
     def _decide(self, X: Any, times: Any) -> np.ndarray:
-        """What the readout says, `(cases, answers)`."""
+        """The decision values, `(cases, outputs)`."""
         check_is_fitted(self)
         cases, _ = as_sequences(self, X, None, times, reset=False)
         parts = []
@@ -107,7 +107,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         raise NotImplementedError
 
     def stream(self) -> FunctionListener:
-        """Return a function that takes one sample at a time, in constant memory.
+        """Return a function that processes one sample at a time, in constant memory.
 
         It returns the prediction for the sequence so far: probabilities, or numbers. Requires
         `causal=True`.
@@ -135,12 +135,12 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         return FunctionListener(listen)
 
     def explain(self, X: Any, *, times: Any = None, periods: int = 24, parts: int = 48) -> Evidence:
-        """Return what speaks for each answer in the only case of X, by period and time.
+        """Return the evidence for each output in the only case of X, by period and time.
 
         **Arguments:**
 
-        - `X`, `times`: as in `predict`, of one case.
-        - `periods`: number of ranges of periods.
+        - `X`, `times`: as in `predict`, with one case.
+        - `periods`: number of bins of periods.
         - `parts`: number of parts of the sequence.
 
         ```python
@@ -163,21 +163,21 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         response = features.response(X, times=times)
         return find_evidence(response, self.ridge_, unit, periods=periods, times=parts)
 
-    # ---- What commands ask of any estimator ----
+    # ---- The interface of all estimators for commands ----
 
     task: str
-    """What it learns."""
+    """The task."""
     metric: str
-    """The name of `left_out_score_`."""
+    """The name of the metric of `left_out_score_`."""
 
     @property
     def n_outputs_(self) -> int:
-        """Number of classes, or of numbers to predict."""
+        """Number of classes, or of targets."""
         return len(self.ridge_.intercept)
 
     @property
     def n_channels_(self) -> int:
-        """Number of channels of its data."""
+        """Number of channels of the data."""
         return len(self.features_.bank_.mean)
 
     @property
@@ -187,23 +187,23 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
 
     @property
     def can_stream_(self) -> bool:
-        """Whether it reads sequences forwards in time only."""
+        """Whether it supports streaming."""
         return bool(self.causal)
 
     @property
     def own_scores_(self) -> dict[str, float]:
-        """What it knows of its quality without a test part, by name."""
+        """Scores without a test part, by name."""
         return {f"left-out {self.metric}": self.left_out_score_}
 
     @property
     def members_(self) -> dict[ModelName, Any]:
-        """The fitted estimators that answer together, by model."""
+        """The fitted estimators of the ensemble, by model."""
         return {"oscillators": self}
 
     # ---- Files ----
 
     def _fitted(self) -> dict[str, Any]:
-        """Return fitted attributes besides bank and readout, as JSON values."""
+        """Return fitted attributes other than bank and readout, as JSON values."""
         return {
             "left_out_score": self.left_out_score_,
             "n_features_in": getattr(self, "n_features_in_", None),
@@ -220,8 +220,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
     def save(self, directory: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted estimator to a directory, as JSON and safetensors.
 
-        One that holds an estimator or a run is refused; with `overwrite` it is replaced as a whole,
-        once the new one is there.
+        Raises if it holds an estimator or a run; with `overwrite` it is replaced atomically.
         """
         check_is_fitted(self)
         bank = {f"bank.{name}": array for name, array in self.features_.fitted()[0].items()}
@@ -231,7 +230,7 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
-        """Read the estimator that `save` wrote."""
+        """Load an estimator of `save`."""
         extra, arrays = load_arrays(directory)
         estimator = described(cls, extra, directory)
         with understanding(directory):
@@ -248,11 +247,11 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
 
 @documented
 class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, OscillatorEstimator):
-    """A scikit-learn classifier of sequences that answers in seconds.
+    """A scikit-learn classifier of sequences with untrained oscillators, fitted in seconds.
 
-    [`linoss.OscillatorFeatures`][], standardised, and a ridge regression of the classes whose
-    penalty is found by leave-one-out. The answers for cases that were left out give an honest score
-    at once, `left_out_score_`, and calibrate the probabilities.
+    A ridge classifier on standardised [`linoss.OscillatorFeatures`][], with the penalty selected by
+    leave-one-out cross-validation. The leave-one-out predictions also give the accuracy
+    `left_out_score_` and calibrate the probabilities.
 
     ```python
     >>> import numpy as np
@@ -284,10 +283,10 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
         **Arguments:**
 
         - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
-          unequal length, or [`linoss.data.Sequences`][]. NaN means missing.
+          unequal length, or [`linoss.data.Sequences`][]. NaN marks a missing value.
         - `y`: a label for each case; None for the labels of [`linoss.data.Sequences`][].
-        - `times`: sampling times, if the sampling is irregular: `(time,)`, `(cases, time)` or a
-          list of `(length,)` arrays.
+        - `times`: sampling times, for irregular sampling: `(time,)`, `(cases, time)` or a list of
+          `(length,)` arrays.
         - `sample_weight`: a weight for each case.
         """
         check_settings(self)
@@ -313,9 +312,9 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
         return self
 
     def decision_function(self, X: Any, *, times: Any = None) -> np.ndarray:
-        """What the readout says, about 1 for a class and -1 for the others.
+        """Decision values, about 1 for a class and -1 for the others.
 
-        `(cases, classes)`, or `(cases,)` of two classes, positive for the second.
+        `(cases, classes)`, or `(cases,)` for two classes, positive for the second.
         """
         decision = self._decide(X, times)
         return decision[:, 0] if decision.shape[1] == 1 else decision
@@ -332,7 +331,7 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
-        """Accuracy; `y` may be left out if X has labels."""
+        """Accuracy; `y` may be omitted if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
         return float(accuracy_score(y, self.predict(X, times=times), sample_weight=sample_weight))
 
@@ -351,11 +350,10 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
 
 @documented
 class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
-    """A scikit-learn regressor of sequences that answers in seconds.
+    """A scikit-learn regressor of sequences with untrained oscillators, fitted in seconds.
 
-    [`linoss.OscillatorFeatures`][], standardised, and a ridge regression whose penalty is found by
-    leave-one-out. The answers for cases that were left out give an honest R² at once,
-    `left_out_score_`.
+    A ridge regression on standardised [`linoss.OscillatorFeatures`][], with the penalty selected by
+    leave-one-out cross-validation. `left_out_score_` is the leave-one-out R².
 
     ```python
     >>> import numpy as np
@@ -397,13 +395,13 @@ class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
         return self
 
     def predict(self, X: Any, *, times: Any = None) -> np.ndarray:
-        """Targets in the shape that they had in `fit`."""
+        """Predicted targets, in the shape of `fit`."""
         return self._answer(self._decide(X, times))
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
-        """R²; `y` may be left out if X has labels."""
+        """R²; `y` may be omitted if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
         return float(r2_score(y, self.predict(X, times=times), sample_weight=sample_weight))
 
@@ -419,7 +417,7 @@ class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
 
 
 def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays whose names begin with a prefix, without it."""
+    """The arrays whose names begin with a prefix, with the prefix removed."""
     return {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
 
 

@@ -21,10 +21,9 @@ from linoss.training import Regression
 class LinOSSRegressor(RegressorMixin, RegressorSettings, LabelledEstimator):
     """A scikit-learn regressor of sequences.
 
-    As [`linoss.LinOSSClassifier`][], with a [`linoss.OscillatorRegressor`][] beside the models.
-
-    With `every=k` the models alone predict targets at every k-th step, `(length // k,)` or
-    `(length // k, n)` for each case.
+    Like [`linoss.LinOSSClassifier`][], with a [`linoss.OscillatorRegressor`][] in the ensemble.
+    With `every=k` only the trained models predict, at every k-th step, `(length // k,)` or `(length
+    // k, n)` for each case.
 
     ```python
     >>> import numpy as np
@@ -64,9 +63,8 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, LabelledEstimator):
 
         **Arguments:** as for [`linoss.LinOSSClassifier.fit`][], but
 
-        - `y`: `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, answers)`,
-          `(cases, answers, n)`, or a list of `(answers,)` or `(answers, n)` arrays, where NaN
-          means that a target is unknown.
+        - `y`: `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, steps)`, `(cases, steps,
+          n)`, or a list of `(steps,)` or `(steps, n)` arrays, where NaN marks an unknown target.
         """
         check_settings(self)
         _refuse_words(y)
@@ -117,7 +115,7 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, LabelledEstimator):
         return float(r2_score(truth[known], found[known]))
 
     def predict(self, X: Any, *, times: Any = None) -> Any:
-        """Targets in the shape that they had in `fit`; a list if their numbers differ."""
+        """Predicted targets, in the shape of `fit`; a list if their numbers differ."""
         answers = self._answers(X, times)
         if not self.one_number_:
             return answers
@@ -126,7 +124,7 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, LabelledEstimator):
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
-        """R² over all known targets; `y` may be left out if X has labels."""
+        """R² over all known targets; `y` may be omitted if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
         found = self.predict(X, times=times)
         if self.every is None:

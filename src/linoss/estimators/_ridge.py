@@ -1,15 +1,15 @@
-"""Ridge regression that finds its penalty by leave-one-out.
+"""Ridge regression with the penalty selected by leave-one-out cross-validation.
 
-Of standardised features X, weights w with a mean of 1, and answers Y of n cases the coefficients
+For standardised features X, weights w with a mean of 1, and targets Y of n cases the coefficients
 minimise
 
     sum_i w_i |y_i - b - x_i B|² + penalty p |B|²,
 
-for p features, with an intercept b that is not penalised. A feature that is expected to matter
-less is multiplied by a number below 1, its importance, after it is standardised. Z is X with rows
-times v = sqrt(w). The constant is a direction without variance, Z'v = 0; with
-G = (Z Z'/p + v v'/n + penalty)^-1 it has an eigenvalue of 1 + penalty, and c = G v (Y - mean) is as
-without v v'. The answer for case i by a fit without it differs from y_i by
+for p features, with an intercept b that is not penalised. After standardisation, features of less
+expected importance are multiplied by an importance below 1. Z is X with rows times v = sqrt(w). The
+constant is a direction without variance, Z'v = 0; with G = (Z Z'/p + v v'/n + penalty)^-1 it has an
+eigenvalue of 1 + penalty, and c = G v (Y - mean) is as without v v'. The leave-one-out prediction
+for case i differs from y_i by
 
     c_i / (v_i (G_ii - w_i / (n (1 + penalty)))).
 
@@ -24,8 +24,8 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, get_lapack_funcs
 
 PENALTIES = np.logspace(-4, 2, 13)
-_COARSE = 3  # every third penalty is tried, then the neighbours of the best
-_EXACT = 4096  # size of the largest matrix in double precision, and most cases that are left out
+_COARSE = 3  # try every third penalty, then the neighbours of the best
+_EXACT = 4096  # size of the largest matrix in double precision, and most leave-one-out cases
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,17 +35,17 @@ class Ridge:
     mean: np.ndarray
     """(features,), float32."""
     scale: np.ndarray
-    """(features,), float32: importance by the deviation; 0 for a feature that never changes."""
+    """(features,), float32: importance / deviation; 0 for a constant feature."""
     coefficients: np.ndarray
-    """(features, answers), float32, of standardised features."""
+    """(features, outputs), float32, of standardised features."""
     intercept: np.ndarray
     """(answers,)"""
     penalty: float
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
-        """Answers `(cases, answers)`; the intercept where features are NaN.
+        """Predictions `(cases, outputs)`; the intercept where features are NaN.
 
-        Summed in double precision, so that an answer does not depend on the other cases.
+        Summed in double precision, so that a prediction does not depend on the other cases.
         """
         weights, constant = self._line
         found = features.astype(np.float64) @ weights + constant
@@ -53,25 +53,25 @@ class Ridge:
 
     @cached_property
     def _line(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and constant of features as they are."""
+        """Weights and constant for unscaled features."""
         weights = self.scale[:, None].astype(np.float64) * self.coefficients
         return weights, self.intercept - self.mean.astype(np.float64) @ weights
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields: to predict does not change what is pickled."""
+        """Only the fields, so that predicting does not change the pickle."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What fits without a case answer for it, with the intercept of all cases.
+    """Leave-one-out predictions, with the intercept of all cases.
 
-    The intercept without a case leans away from its answer: of two classes of equal size it would
-    be for the other one, always, where features tell nothing.
+    The intercept of a fit without a case is biased against its label: with two classes of equal
+    size and uninformative features, it would always favour the other class.
     """
 
     cases: np.ndarray
-    """Which cases: all, or some of very many."""
+    """Indices of the cases: all, or a subset of very many."""
     answers: np.ndarray
     """(cases, answers)"""
 
@@ -82,9 +82,9 @@ def fit_ridge(
     weights: np.ndarray | None = None,
     importance: np.ndarray | float = 1.0,
 ) -> tuple[Ridge, LeftOut]:
-    """Fit to features `(cases, p)`, float32, which are overwritten, and answers `(cases, k)`.
+    """Fit to features `(cases, p)`, float32, which are overwritten, and targets `(cases, k)`.
 
-    Answers of several kinds count by their variance when the penalty is chosen.
+    Several targets are scaled by their variance for the selection of the penalty.
     """
     n, p = features.shape
     w = np.ones(n) if weights is None else weights * (n / weights.sum())
@@ -102,7 +102,7 @@ def fit_ridge(
             return
         try:
             coefficients, errors = system.solve(PENALTIES[i])
-        except LinAlgError:  # too small for the rounding of the matrix
+        except LinAlgError:  # penalty below the rounding error of the matrix
             return
         rows = system.cases
         loss = np.sum(w[rows, None] * (errors / np.where(spread > 0, spread, 1)) ** 2)
@@ -124,12 +124,12 @@ def fit_ridge(
 def _standardise(
     features: np.ndarray, w: np.ndarray, importance: np.ndarray | float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Standardise in place; mean and importance / deviation of each feature."""
+    """Standardise in place; return mean and importance / deviation of each feature."""
     w = w.astype(np.float32) / np.float32(len(w))
     mean = w @ features
     features -= mean
     deviation = np.sqrt(np.einsum("i,ij,ij->j", w, features, features))
-    changes = deviation > 1e-7 + 1e-5 * np.abs(mean)  # by more than rounding
+    changes = deviation > 1e-7 + 1e-5 * np.abs(mean)  # by more than rounding error
     scale = np.where(changes, importance / np.where(changes, deviation, 1), 0)
     scale = scale.astype(np.float32)
     features *= scale
@@ -137,7 +137,7 @@ def _standardise(
 
 
 class _Dual:
-    """Not more cases than features: an n x n matrix."""
+    """For at most as many cases as features: an n x n matrix."""
 
     def __init__(self, z: np.ndarray, target: np.ndarray, w: np.ndarray):
         self.cases, self._z, self._target, self._w = np.arange(len(z)), z, target, w
@@ -155,7 +155,8 @@ class _Dual:
 
 
 class _Primal:
-    """More cases than features: a p x p matrix; of very many cases some are left out."""
+    """For more cases than features: a p x p matrix; leave-one-out for a subset of very many
+    cases."""
 
     def __init__(self, z: np.ndarray, target: np.ndarray, w: np.ndarray):
         p, self._w = z.shape[1], w

@@ -1,16 +1,16 @@
-"""Trend and seasons of a series, fitted to its median.
+"""Trend and seasons of a series, by median regression.
 
 The expected value at time t is linear in its coefficients:
 
     b_0 + b_1 s(t) + sum_P sum_k a_Pk sin(2 pi k t / P) + c_Pk cos(2 pi k t / P) + products + d x(t)
 
 with periods P of the calendar (year, week, day) or of the data, products of the harmonics of the
-two most different periods (a summer's day is not a winter's), and variables x known in advance. s
-is a straight line over the data that levels off after them. Coefficients minimise the sum of
-absolute errors, by least squares with weights 1 / |error|, again and again.
+shortest and the longest period (days differ between summer and winter), and variables x known in
+advance. s is linear over the data and levels off after them. Coefficients minimise the sum of
+absolute errors, by iteratively reweighted least squares.
 
-How far values are from that has seasons, too: winters may be less certain than summers. Where there
-are samples enough, the mean absolute error is fitted by harmonics of the same periods.
+The spread may also be seasonal: winters may be less certain than summers. With enough samples, the
+mean absolute error is fitted by harmonics of the same periods.
 """
 
 from collections.abc import Sequence
@@ -21,34 +21,35 @@ import numpy as np
 
 YEAR, WEEK, DAY = 365.2425 * 86400.0, 7 * 86400.0, 86400.0
 _HARMONICS = {YEAR: 3, WEEK: 3, DAY: 4}
-_MOST_HARMONICS = 6  # of a period of few samples
+_MOST_HARMONICS = 6  # of a period outside the calendar, or with few samples
 _PRODUCTS = 3  # harmonics of each of two periods
-_FEW_SAMPLES = 32  # of a period that gets as many harmonics as it has
+_FEW_SAMPLES = 32  # of a period
 _STEPS_OF_FIT = 8
-_SPARSEST = 16  # steps for a sample
-_MOST_SAMPLES = 10_000  # of a fit; of more, some are drawn
+_SPARSEST = 16  # most steps of the grid for each sample
+_MOST_SAMPLES = 10_000  # of a fit; a random subset of more
 _SAMPLES_OF_A_TERM = 4
 _PENALTY = 1e-4
 _SPREAD_HARMONICS, _SAMPLES_OF_A_SPREAD_TERM = 2, 100
-_LEAST_SPREAD = 0.3  # of the mean one
-_FLATTENING = 0.5  # of the span of the data, in which a trend levels off
+_LEAST_SPREAD = 0.3  # relative to the mean spread
+_FLATTENING = 0.5  # time in which a trend levels off, relative to the span of the data
 
 
 @dataclass(frozen=True)
 class Clock:
-    """How an index becomes numbers, and the periods to expect in these units."""
+    """The conversion of an index to numbers, and the expected periods in these units."""
 
     unit: str
     """`"seconds"`, `"months"` (for steps of months or longer), or `"steps"`."""
     step: float
-    """The usual distance of two samples of the longest series."""
+    """The median step of the longest series."""
     periods: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, indices: Sequence[np.ndarray], season: int | None, *, calendar: bool) -> "Clock":
-        """The clock of several series, of any steps; `season` is a period in steps of the longest.
+        """The clock of several series, with any steps; `season` is a period in steps of the
+        longest.
 
-        Periods are those of at least two steps of some series.
+        It has the periods that span at least two steps of some series.
         """
         unit = "steps"
         if indices[0].dtype.kind == "M":
@@ -70,7 +71,7 @@ class Clock:
         return np.array([self.usual(index) for index in indices if len(index) > 1])
 
     def numbers(self, index: np.ndarray) -> np.ndarray:
-        """Times as numbers, float64."""
+        """Convert times to numbers, float64."""
         if index.dtype.kind != "M":
             return index.astype(np.float64)
         if self.unit != "months":
@@ -80,12 +81,12 @@ class Clock:
         return months.astype(np.int64) + share
 
     def usual(self, index: np.ndarray) -> float:
-        """The usual distance of two samples of an index; of one sample, that of the clock."""
+        """The median step of an index; for a single sample, that of the clock."""
         return float(np.median(np.diff(self.numbers(index)))) if len(index) > 1 else self.step
 
     @property
     def season(self) -> int:
-        """Steps of the shortest period that is longer than a step; 1 without any."""
+        """Steps of the shortest period that is longer than a step; 1 if there is none."""
         return self.season_of(self.step)
 
     def season_of(self, step: float) -> int:
@@ -110,18 +111,18 @@ class Seasons:
 
     clock: Clock
     step: float
-    """The usual distance of two samples, in the clock's units."""
+    """The median step, in the clock's units."""
     start: float
     span: float
-    """Of the data."""
+    """The time span of the data."""
     trend: bool
     counts: tuple[int, ...]
-    """Harmonics of each period of the clock."""
+    """Number of harmonics of each period of the clock."""
     products: bool
     coefficients: np.ndarray
     """(terms, variables)"""
     spreads: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    """(terms of spread, variables), around 1; empty if it has no seasons."""
+    """(terms of spread, variables), around 1; empty if the spread is not seasonal."""
 
     @classmethod
     def fit(
@@ -134,7 +135,7 @@ class Seasons:
         trend: bool,
         seasonal: bool = True,
     ) -> "Seasons":
-        """Fit `values` (time, variables) at an index, with variables `known` in advance."""
+        """Fit to `values` (time, variables) at an index, with variables `known` in advance."""
         times, step = clock.numbers(index), clock.usual(index)
         span = max(float(times[-1] - times[0]), step)
         most = np.count_nonzero(~np.isnan(values), axis=0).max(initial=0) // _SAMPLES_OF_A_TERM
@@ -157,7 +158,7 @@ class Seasons:
         return replace(made, spreads=made._spreads(index[some], values[some], known[some]))
 
     def _spreads(self, index: np.ndarray, values: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Coefficients of the mean absolute error, in units of its mean."""
+        """Coefficients of the mean absolute error, relative to its mean."""
         terms, variables = self.spread_terms(index), values.shape[1]
         there = ~np.isnan(values)
         fewest = np.count_nonzero(there, axis=0).min(initial=len(values))
@@ -182,13 +183,14 @@ class Seasons:
         return np.concatenate([np.ones((len(index), 1)), np.sin(angles), np.cos(angles)], axis=1)
 
     def spread(self, index: np.ndarray) -> np.ndarray:
-        """(time, variables), around 1: how uncertain values are at a time; (1, 1) if always as."""
+        """(time, variables), the relative spread at each time, around 1; (1, 1) if it is
+        constant."""
         if not len(self.spreads):
             return np.ones((1, 1))
         return np.maximum(self.spread_terms(index) @ self.spreads, _LEAST_SPREAD)
 
     def terms(self, index: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """(time, terms): what coefficients multiply."""
+        """(time, terms): the regressors."""
         times = self.clock.numbers(index)
         parts = [np.ones((len(times), 1))]
         if self.trend:
@@ -210,7 +212,7 @@ class Seasons:
         return self.terms(index, known) @ self.coefficients
 
     def facts(self) -> dict[str, Any]:
-        """All but the coefficients, as plain values."""
+        """Everything but the coefficients, as plain values."""
         return {
             "step": self.step,
             "start": self.start,
@@ -222,14 +224,14 @@ class Seasons:
 
 
 def _some(count: int) -> np.ndarray:
-    """Rows to fit to. They are drawn: at every third hour, harmonics of a day look alike."""
+    """Rows to fit to, drawn at random: at every third hour, daily harmonics would be aliased."""
     if count <= _MOST_SAMPLES:
         return np.arange(count)
     return np.sort(np.random.default_rng(0).choice(count, _MOST_SAMPLES, replace=False))
 
 
 def median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Coefficients of least absolute errors; NaN is ignored."""
+    """Coefficients with the least absolute errors; NaN is ignored."""
     there = ~np.isnan(values)
     found = np.zeros(terms.shape[1])
     if not there.any():
@@ -258,9 +260,9 @@ def median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def on_grid(index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values at the nearest of regular steps, to look for seasons in; NaN at steps without any.
+    """Values on a regular grid, for detecting seasons; NaN at steps without a value.
 
-    An index that is too sparse for that is taken as regular.
+    An index that is too sparse is treated as regular.
     """
     times = index.astype(np.float64)
     step = np.median(np.diff(times)) if len(times) > 1 else 1.0
@@ -273,9 +275,9 @@ def on_grid(index: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def strongest_period(values: np.ndarray, most: int) -> int | None:
-    """The period in steps at which a series is most like itself; None if it is not.
+    """The dominant period of a series in steps; None if there is none.
 
-    It is the highest peak of the autocorrelation of what is left after a straight line.
+    It is the highest peak of the autocorrelation after removing a linear trend.
     """
     values = np.asarray(values, np.float64)
     there = ~np.isnan(values)

@@ -1,4 +1,4 @@
-"""Models to start a training from."""
+"""Initial weights from another estimator."""
 
 import os
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from linoss.training import Objective
 
 @dataclass(frozen=True)
 class Source:
-    """A fitted estimator whose models others start from."""
+    """A fitted estimator whose weights initialise new models."""
 
     estimator: Any
     verbose: int | bool
@@ -29,7 +29,7 @@ class Source:
         return cls(start_from, verbose)
 
     def __call__(self, k: int, model: LinOSS, objective: Objective) -> LinOSS:
-        """The k-th new model with all parts of the k-th model of the source that fit."""
+        """Initialise the k-th new model with all parts of the k-th source model that fit."""
         models, before = self.estimator.models_, self.estimator.objective_
         same = getattr(before, "classes", None) == getattr(objective, "classes", None)
         started, kept, new = adopt(model, models[k % len(models)], head=same)

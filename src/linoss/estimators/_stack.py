@@ -1,4 +1,4 @@
-"""How much the answers of each of several sources count, found from answers for left-out cases."""
+"""Ensemble weights, fitted to predictions for held-out cases."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 FLOOR = 1e-3
-"""Added to probabilities before their logarithm: a source that is sure of a wrong class is not
-infinitely wrong."""
+"""Added to probabilities before their logarithm, so that the loss of a confident error is
+finite."""
 
 
 def logarithms(probabilities: np.ndarray) -> np.ndarray:
@@ -17,7 +17,7 @@ def logarithms(probabilities: np.ndarray) -> np.ndarray:
 
 
 def pool(logs: Any, weights: np.ndarray) -> np.ndarray:
-    """Probabilities in proportion to exp(w_1 l_1 + w_2 l_2 + ...) of each case and class.
+    """Probabilities proportional to exp(w_1 l_1 + w_2 l_2 + ...) for each case and class.
 
     `logs` is `(sources, cases, classes)`.
     """
@@ -25,10 +25,10 @@ def pool(logs: Any, weights: np.ndarray) -> np.ndarray:
 
 
 def fit_pool(logs: Any, truth: np.ndarray, case_weights: np.ndarray | None = None) -> np.ndarray:
-    """The weights for which `pool` is likeliest, given the place of each case's class.
+    """The maximum-likelihood weights of `pool`, given the index of each case's class.
 
-    One more case, of which all classes are true in equal parts, keeps them finite. None is below
-    0.001, so that answers are not all the same where sources are no better than chance.
+    An additional case with a uniform label keeps them finite. No weight is below 0.001, so that
+    predictions differ even if the members are no better than chance.
     """
     logs = np.asarray(logs, np.float64)
     sources, n, classes = logs.shape
@@ -47,9 +47,9 @@ def fit_pool(logs: Any, truth: np.ndarray, case_weights: np.ndarray | None = Non
 
 
 def fit_mean(numbers: Any, truth: np.ndarray, case_weights: np.ndarray | None = None) -> np.ndarray:
-    """The weights >= 0, with a sum of 1, of two sources whose mean is nearest to the truth.
+    """The nonnegative weights with sum 1 of two members with the least squared error.
 
-    `numbers` is `(2, cases, outputs)`; outputs count by their variance.
+    `numbers` is `(2, cases, outputs)`; outputs are scaled by their variance.
     """
     first, second = np.asarray(numbers, np.float64)
     counts = np.ones(len(truth)) if case_weights is None else case_weights
@@ -61,7 +61,7 @@ def fit_mean(numbers: Any, truth: np.ndarray, case_weights: np.ndarray | None = 
 
 
 def pool_losses(logs: Any, truth: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """-log of the probability of each case's class."""
+    """The negative log-likelihood of each case's class."""
     said = log_softmax(np.tensordot(weights, np.asarray(logs), 1), axis=-1)
     return -said[np.arange(len(truth)), truth]
 
@@ -73,7 +73,7 @@ def mean_losses(numbers: Any, truth: np.ndarray, weights: np.ndarray) -> np.ndar
 
 
 def is_better(losses: np.ndarray, others: np.ndarray) -> bool:
-    """Whether losses are lower than others by more than a standard error, case by case."""
+    """Whether losses are lower than others by more than a standard error of the mean difference."""
     gain = others - losses
     return bool(len(gain) > 1 and gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
 

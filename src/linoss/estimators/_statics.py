@@ -12,14 +12,14 @@ _MOST_KINDS = 32
 
 @dataclass(frozen=True)
 class Statics:
-    """How static features become channels: numbers as they are, texts one channel for each kind."""
+    """Conversion of static features to channels: numbers unchanged, categories one-hot encoded."""
 
     kinds: dict[Any, tuple[str, ...] | None] = field(default_factory=dict)
-    """Name to the texts that training had; None for numbers."""
+    """Maps names to the categories in training; None for numbers."""
 
     @classmethod
     def of(cls, data: Table) -> "Statics":
-        """Those of the series of a table."""
+        """The static features of the series of a table."""
         kinds: dict[Any, tuple[str, ...] | None] = {}
         for name, values in data.static.items():
             if all(isinstance(value, float) for value in values):
@@ -39,7 +39,7 @@ class Statics:
         return sum(1 if kinds is None else len(kinds) for kinds in self.kinds.values())
 
     def __call__(self, data: Table) -> np.ndarray:
-        """(series, channels), NaN where missing; a text that training did not have is no kind."""
+        """(series, channels), NaN where missing; an unknown category is 0 in all channels."""
         if list(data.static) != list(self.kinds):
             raise DataError(
                 f"data has the static features {list(data.static)}, expected {list(self.kinds)}, "
@@ -57,12 +57,12 @@ class Statics:
         return np.concatenate(parts, axis=1)
 
     def facts(self) -> list[Any]:
-        """As plain values."""
+        """Convert to plain values."""
         return [
             [name, None if kinds is None else list(kinds)] for name, kinds in self.kinds.items()
         ]
 
     @classmethod
     def restored(cls, facts: list[Any]) -> "Statics":
-        """From what `facts` gave."""
+        """The inverse of `facts`."""
         return cls({name: None if kinds is None else tuple(kinds) for name, kinds in facts})
