@@ -275,7 +275,7 @@ class AutoEstimator(AutoSettings, BaseEstimator):
             return
         before = {**read_extra(folder), "fitted": now["fitted"]}
         for record in (before, now):
-            record["parameters"] = {**record["parameters"], "verbose": None}  # changes nothing
+            record["parameters"] = {**record["parameters"], "verbose": None}  # has no effect
         found = first_difference(before, now)
         if found is not None:
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""The paper's experiments, each by one command, with the paper's numbers beside ours."""
+"""The paper's experiments, each by one command, compared with the paper's numbers."""
 
 from linoss.experiments._page import write_page
 from linoss.experiments._protocol import NAMES

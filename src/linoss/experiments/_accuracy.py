@@ -1,4 +1,4 @@
-"""Tables of accuracy on the archive's sets: the paper's rows, ours, those since; seed by seed."""
+"""Tables of accuracy on the UEA sets: the paper's, ours and later models, and for each seed."""
 
 import math
 
@@ -18,7 +18,7 @@ from linoss.experiments._results import ExperimentResult, unique
 
 
 def accuracy_table(results: list[ExperimentResult]) -> list[str]:
-    """Rows of the paper and of ours for each model, then those of models since."""
+    """Rows of the paper and of ours for each model, then those of later models."""
     rows = []
     for model in unique([*_paper.ACCURACY, *(result.model for result in results)]):
         if model in _paper.ACCURACY:
@@ -56,7 +56,7 @@ def _average(results: list[ExperimentResult]) -> str:
 
 
 def seed_table(results: list[ExperimentResult]) -> list[str]:
-    """Each seed's test accuracy, ours and the published one."""
+    """The test accuracy of each seed, ours and the published one."""
     rows, shown = [], set[tuple[str, str]]()
     seeds = unique([*_paper.SEEDS, *(result.seed for result in results)])
     for key in unique((r.data_set, r.model, r.protocol, r.variant) for r in results):
@@ -90,42 +90,43 @@ def seed_table(results: list[ExperimentResult]) -> list[str]:
 
 
 def _validation(results: list[ExperimentResult]) -> str:
-    """Accuracy on the validation part, in percent: the mean over all evaluations, not the best."""
+    """Validation accuracy in percent: the mean over all evaluations, not the best."""
     curves = [[h["metric"] for h in r.history if h["metric"] is not None] for r in results]
     means = [sum(curve) / len(curve) for curve in curves if curve]
     return f"{100 * sum(means) / len(means):.1f}" if means else ABSENT
 
 
 def _commonest(results: list[ExperimentResult]) -> str:
-    """The share of the test part that gets the answer given most often: lowest and highest."""
+    """The fraction of the test part with the most frequent prediction: minimum and maximum."""
     counts = [r.outcome["answers"] for r in results if "answers" in r.outcome]
     return span(100 * max(count) / sum(count) for count in counts)
 
 
 def _published(data_set: str, model: str) -> dict[int, float]:
-    """The published test accuracy of each seed, where it is known."""
+    """The published test accuracy of each seed, if it is known."""
     return dict(zip(_paper.SEEDS, _paper.PER_SEED.get((data_set, model), ()), strict=False))
 
 
 def _difference(results: list[ExperimentResult], published: dict[int, float]) -> str:
-    """To the published answers on the same splits, in points, with its standard error."""
+    """The difference to the published results on the same splits, in points, with its standard
+    error."""
     both = [r for r in results if r.seed in published and r.outcome["test"] is not None]
     if not both:
         return ABSENT
     theirs = [(r.outcome["cases"][2], published[r.seed or 0]) for r in both]
     (ours, our_error), (them, their_error) = (_share(a) for a in (_answers(both), theirs))
     error = 100 * math.hypot(our_error, their_error)
-    return f"{round(100 * (ours - them), 1) + 0.0:+.1f} ± {error:.1f}"  # never -0.0
+    return f"{round(100 * (ours - them), 1) + 0.0:+.1f} ± {error:.1f}"  # avoid -0.0
 
 
 def _answers(results: list[ExperimentResult]) -> list[tuple[int, float]]:
-    """How many there are in each test part, and the share of right ones."""
+    """The number of cases in each test part, and the fraction of correct predictions."""
     tests = [(r.outcome["cases"][2], r.outcome["test"]) for r in results]
     return [(cases, test) for cases, test in tests if test is not None]
 
 
 def _share(answers: list[tuple[int, float]]) -> tuple[float, float]:
-    """Of right answers in all of them, and its standard error: as if each were drawn by itself."""
+    """The fraction of correct predictions, and its standard error for independent cases."""
     total = sum(cases for cases, _ in answers)
     share = sum(cases * test for cases, test in answers) / total
     return share, math.sqrt(share * (1 - share) / total)

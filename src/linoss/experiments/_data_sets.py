@@ -1,4 +1,4 @@
-"""The places of data sets, and the error for a missing one."""
+"""The locations of data sets, and the error for a missing one."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,14 @@ from linoss.experiments import _paper
 
 VARIABLE = "LINOSS_DATA"
 TRAINING, VALIDATION, TEST = PARTS = ("training", "validation", "test")
-"""Parts of a data set that comes divided: files such as `NAME-anything/SEED/training.npz`."""
+"""Parts of a pre-split data set: files such as `NAME-anything/SEED/training.npz`."""
 _ARCHIVE = "https://www.timeseriesclassification.com/description.php?Dataset={}"
 SOURCES = {
     **{name: _ARCHIVE.format(name) for name in _paper.UEA},
     "PPG": "https://archive.ics.uci.edu/dataset/495/ppg+dalia",
     "Weather": "https://github.com/zhouhaoyi/Informer2020 (WTH.csv of its data)",
 }
-"""Where each data set can be had."""
+"""The source of each data set."""
 
 
 class MissingData(DataError):
@@ -30,7 +30,7 @@ class MissingData(DataError):
 
 
 def data_directory(given: str | os.PathLike[str] | None) -> Path:
-    """The directory of data sets: as given, or from the environment."""
+    """The directory of data sets: as given, or from the environment variable."""
     chosen = given or os.environ.get(VARIABLE)
     if not chosen:
         raise DataError(
@@ -40,9 +40,9 @@ def data_directory(given: str | os.PathLike[str] | None) -> Path:
 
 
 def find(data_set: str, data_dir: Path) -> Path:
-    """The directory (UEA, PPG) or file (Weather) of a data set, or [`MissingData`][].
+    """The directory (UEA, PPG) or file (Weather) of a data set. Raises [`MissingData`][].
 
-    A set of the UEA archive may come divided into the parts of each seed.
+    A set of the UEA archive may be pre-split into the parts of each seed.
     """
     if data_set == "Weather":
         place = data_dir / "WTH" / "WTH.csv"

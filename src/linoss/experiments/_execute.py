@@ -1,4 +1,4 @@
-"""The runs of an experiment: each trains in its own directory, resumes, and is never repeated."""
+"""The runs of an experiment, each in its own directory; finished runs are not repeated."""
 
 import functools
 import math
@@ -54,22 +54,22 @@ class ExperimentRun:
     training: TrainingConfig
     variant: str | None = None
     changes: dict[str, Any] = field(default_factory=dict)
-    """Changes of the published model's settings."""
+    """Changes to the settings of the published model."""
 
     @property
     def name(self) -> str:
-        """The run in words."""
+        """A description of the run."""
         parts = (self.data_set, NAMES[self.model], self.variant, f"seed {self.seed}")
         return ", ".join(part for part in parts if part)
 
     def folder(self, out: Path) -> Path:
-        """The directory of the run below that of all results."""
+        """The directory of the run within that of all results."""
         parts = (self.protocol, self.data_set, self.model, self.variant, str(self.seed))
         return out.joinpath(self.experiment, *(part for part in parts if part))
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Convert to plain values, for JSON."""
         return {
             "hyperparameters": asdict(self.hyperparameters),
             "model": self.model_settings,
@@ -78,7 +78,7 @@ class ExperimentRun:
 
     @property
     def model_settings(self) -> dict[str, Any]:
-        """Arguments of `LinOSSConfig.published`, without those that the data decide."""
+        """Arguments of `LinOSSConfig.published`, without those that follow from the data."""
         chosen = self.hyperparameters
         sizes = {n: getattr(chosen, n) for n in ("hidden_size", "state_size", "num_blocks")}
         own = own_settings(self.data_set, self.model)
@@ -136,7 +136,7 @@ Measure = Callable[[LinOSS, Problem], dict[str, Any]]
 
 
 def no_more(model: LinOSS, problem: Problem) -> dict[str, Any]:
-    """Measure nothing besides the test metric."""
+    """Measure nothing but the test metric."""
     return {}
 
 
@@ -146,7 +146,7 @@ def execute(
     options: Options,
     measure: Measure = no_more,
 ) -> None:
-    """Do all runs that have no result yet, `options.processes` at a time."""
+    """Execute all runs without a result, `options.processes` at a time."""
     todo = [run for run in runs if not is_finished(run, options)]
     if len(todo) < len(runs):
         say(f"{len(runs) - len(todo)} of {len(runs)} runs have their results already")
@@ -187,7 +187,7 @@ def execute_one(
         out_size=parts.objective.out_size,
         **{**parts.settings, **run.model_settings},
     )
-    # The second of four keys; the first one draws the split.
+    # The second of four keys; the first draws the split.
     model = LinOSS(config, key=jax.random.split(jax.random.key(run.seed), 4)[1])
     error = None
     with _progress(parts.objective.metric, live) as show:
@@ -228,7 +228,7 @@ def execute_one(
 def _outcome(
     parts: Problem, trained: TrainingResult, error: str | None, measure: Measure
 ) -> dict[str, Any]:
-    """The numbers of a run; `error` says why its training or test has none."""
+    """The results of a run; `error` has the reason if its training or test failed."""
     outcome = {
         "metric": parts.objective.metric,
         "test": None,
@@ -258,7 +258,7 @@ def _say_finished(run: ExperimentRun, result: ExperimentResult, place: str, left
 
 
 def left_for_all(seconds: float) -> str:
-    """The time left for all runs, in words."""
+    """The time left for all runs, as text."""
     return f"; about {duration(seconds)} left for all" if seconds else ""
 
 
@@ -282,7 +282,7 @@ def _progress(metric: str, live: bool) -> Iterator[Callable[[Any], None] | None]
 
 
 def is_finished(run: ExperimentRun, options: Options) -> bool:
-    """Whether there is a result. Without `resume`, a directory that is not empty is refused."""
+    """Whether there is a result. Raises for a directory that is not empty, unless `resume`."""
     folder = run.folder(options.out)
     refuse_used(folder, options)
     result = read_result(folder)
@@ -293,7 +293,7 @@ def is_finished(run: ExperimentRun, options: Options) -> bool:
 
 
 def refuse_used(folder: Path, options: Options) -> None:
-    """Without `resume`, refuse a directory that is not empty."""
+    """Raise for a directory that is not empty, unless `resume`."""
     if not options.resume and folder.exists() and any(folder.iterdir()):
         raise ValueError(
             f"{folder}: is there already, and nothing is overwritten; go on with it by --resume, "
@@ -302,13 +302,13 @@ def refuse_used(folder: Path, options: Options) -> None:
 
 
 def _goes_on(result: ExperimentResult, run: ExperimentRun) -> bool:
-    """Whether the run ended at its number of steps, and has more now."""
+    """Whether the run ended at its number of steps, and that number is larger now."""
     ended = result.outcome.get("stopped_early") or "error" in result.outcome
     return not ended and run.training.goes_on(result.settings.get("training"))
 
 
 def refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse a result of other settings, and name the first that differs."""
+    """Raise for a result with other settings, and name the first difference."""
     found = first_difference(before, now)
     if found is not None:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Figures by Matplotlib, as PNG and SVG."""
+"""Matplotlib figures, as PNG and SVG."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -21,14 +21,14 @@ _FORMATS: dict[str, dict[str, Any]] = {
 
 class Figures:
     """A directory for figures, its path relative to the page that shows them, and the published
-    curves to draw beside ours."""
+    curves to compare with."""
 
     def __init__(self, folder: Path, prefix: str = "", published: Sequence[PublishedRun] = ()):
         self.folder, self.prefix, self.published = folder, prefix, published
 
     @contextmanager
     def draw(self, name: str, alt: str, lines: list[str], **options: Any) -> Iterator[Any]:
-        """Axes to draw on. The Markdown that shows the figure is added to `lines`."""
+        """Context manager: axes to draw on. The Markdown of the figure is appended to `lines`."""
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -48,9 +48,9 @@ class Figures:
 def learning_curves(
     results: Sequence[ExperimentResult], figures: Figures, name: str, title: str
 ) -> list[str]:
-    """The validation metric over the steps of each run, a colour for each model and variant.
+    """The validation metric over the steps of each run, with a colour for each model and variant.
 
-    Published runs of the same models are drawn with dashes, about as far as ours went.
+    Published runs of the same models are dashed, and drawn about as far as ours.
     """
     lines: list[str] = []
     shown = [result for result in results if any(r["metric"] is not None for r in result.history)]
@@ -86,7 +86,7 @@ def learning_curves(
 def _draw_published(
     axes: Any, theirs: Sequence[PublishedRun], ours: Sequence[ExperimentResult], color: str
 ) -> None:
-    """Published curves about as far as ours went, if they reached a published evaluation."""
+    """Draw published curves about as far as ours, if ours reached a published evaluation."""
     last = max(record["step"] for result in ours for record in result.history)
     for run in theirs if theirs and last >= theirs[0].every else ():
         curve = {step: y for step, y in run.curve.items() if step <= max(last, 2 * run.every)}

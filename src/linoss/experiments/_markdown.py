@@ -1,4 +1,4 @@
-"""Markdown tables, and numbers in their cells."""
+"""Markdown tables, and formatting of numbers."""
 
 import math
 import statistics
@@ -12,7 +12,7 @@ ABSENT = "–"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown.
+    """A Markdown table.
 
     ```python
     >>> from linoss.experiments._markdown import table
@@ -30,7 +30,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def printed(spread: Spread | None, digits: int = 1) -> str:
-    """A number of the paper."""
+    """Format a number of the paper."""
     if spread is None:
         return ABSENT
     if spread.deviation is None:
@@ -39,9 +39,9 @@ def printed(spread: Spread | None, digits: int = 1) -> str:
 
 
 def over_seeds(results: Iterable[ExperimentResult], scale: float = 1.0, digits: int = 1) -> str:
-    """Mean and deviation of the test metric, and over how many seeds.
+    """Mean and standard deviation of the test metric, and the number of seeds.
 
-    The deviation is that of the runs themselves (divided by n), as in the paper.
+    The deviation is the population standard deviation (divided by n), as in the paper.
     """
     found = [scale * r.outcome["test"] for r in results if r.outcome["test"] is not None]
     if not found:
@@ -53,7 +53,7 @@ def over_seeds(results: Iterable[ExperimentResult], scale: float = 1.0, digits: 
 
 
 def judged(results: Sequence[ExperimentResult], spread: Spread | None, scale: float = 1.0) -> str:
-    """The distance of the mean test metric from the paper's mean, in the paper's deviations."""
+    """The difference of the mean test metric from the paper's mean, in the paper's deviations."""
     found = [scale * r.outcome["test"] for r in results if r.outcome["test"] is not None]
     if spread is None or spread.deviation is None or not found:
         return ABSENT
@@ -62,7 +62,7 @@ def judged(results: Sequence[ExperimentResult], spread: Spread | None, scale: fl
 
 
 def span(values: Iterable[float]) -> str:
-    """The smallest and the largest of integers."""
+    """The minimum and maximum of integers, as text."""
     found = sorted({round(value) for value in values if math.isfinite(value)})
     if not found:
         return ABSENT
@@ -70,7 +70,7 @@ def span(values: Iterable[float]) -> str:
 
 
 def source_here(protocol: str | None, variant: str | None) -> str:
-    """How numbers of ours were made."""
+    """The source of our numbers."""
     return ", ".join(filter(None, ("here", protocol, variant)))
 
 
@@ -93,7 +93,7 @@ def model_table(
     scale: float = 1.0,
     digits: int = 1,
 ) -> str:
-    """For an experiment on one data set: the paper's and our number for each model."""
+    """The table of an experiment on one data set: the paper's and our number for each model."""
     rows = []
     for model in unique([*paper, *(result.model for result in results)]):
         if model in paper:

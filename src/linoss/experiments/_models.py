@@ -1,10 +1,10 @@
-"""The models that the paper compares with: their settings, and hyperparameters of published runs.
+"""The baselines of the paper: their settings, and the hyperparameters of published runs.
 
-Most come from the results published with the paper's code; S6 and Mamba, which were run with other
-programs, from the configurations of Log-NCDE's authors (https://github.com/Benjamin-Walker/
-log-neural-cdes), whose results the paper quotes. `COUNTED` are the sizes of the paper's table of
-parameters, memory and run times, which is quoted as well and belongs to another search: each of its
-counts follows from one of these sizes.
+Most are from the results published with the paper's code; those of S6 and Mamba, which were run
+with other programs, are from the configurations of Log-NCDE's authors
+(https://github.com/Benjamin-Walker/ log-neural-cdes), whose results the paper quotes. `COUNTED` are
+the sizes in the paper's table of parameters, memory and run times. That table is also quoted and
+belongs to another search: each of its counts follows from one of these sizes.
 """
 
 from typing import Any
@@ -32,10 +32,10 @@ _EXTRA = {
     "nrde": _WINDOWS,
     "log-ncde": _WINDOWS,
 }
-_NONE = (64, 4)  # state size and blocks of models that have none: the defaults
+_NONE = (64, 4)  # defaults, for models without state size and blocks
 _SETS = (*UEA, "PPG")
 
-# Learning rate, hidden size, state size, blocks, time; then the model's own settings.
+# Learning rate, hidden size, state size, blocks, time channel; then settings of the model.
 _PUBLISHED: dict[str, tuple[tuple[Any, ...], ...]] = {
     "lru": (
         (1e-3, 128, 16, 6, True),
@@ -101,10 +101,10 @@ _PUBLISHED: dict[str, tuple[tuple[Any, ...], ...]] = {
         (1e-3, 64, *_NONE, True, 128, 4, 1, 1, 10),
     ),
 }
-"""Of each set, in the order of the paper's tables, PPG last. Steps of solvers are the published
-ones, rounded up to whole ones for each sample or window."""
+"""Hyperparameters for each set, in the order of the paper's tables, PPG last. Solver steps are the
+published ones, rounded up to an integer for each sample or window."""
 
-# Hidden size, state size, blocks, time; then the model's own settings, where they count.
+# Hidden size, state size, blocks, time channel; then settings of the model that affect counts.
 _COUNTED: dict[str, tuple[tuple[Any, ...], ...]] = {
     "lru": (
         (64, 64, 4, False),
@@ -150,19 +150,19 @@ _COUNTED: dict[str, tuple[tuple[Any, ...], ...]] = {
 
 
 def hyperparameters(data_set: str, model: str) -> Hyperparameters:
-    """Those of the published runs of a model."""
+    """The hyperparameters of the published runs of a model."""
     return Hyperparameters(*_row(data_set, model)[:5])
 
 
 def own_settings(data_set: str, model: str) -> dict[str, Any]:
-    """What only this model has; nothing for LinOSS."""
+    """The settings that only this model has; none for LinOSS."""
     if model not in MODELS:
         return {}
     return dict(zip(_EXTRA.get(model, ()), _row(data_set, model)[5:], strict=True))
 
 
 def counted(data_set: str, model: str) -> tuple[Hyperparameters, dict[str, Any]]:
-    """The sizes behind the paper's count of parameters, and the model's own settings."""
+    """The sizes of the paper's parameter count, and the settings that only this model has."""
     found = hyperparameters(data_set, model), own_settings(data_set, model)
     if model not in _COUNTED or data_set not in UEA:
         return found
@@ -172,8 +172,9 @@ def counted(data_set: str, model: str) -> tuple[Hyperparameters, dict[str, Any]]
 
 
 def buffers(data_set: str, model: str) -> int:
-    """Numbers that the published count of parameters includes though nothing learns them: the ends
-    of the windows of NRDE and Log-NCDE, and Log-NCDE's list of pairs of channels.
+    """The number of untrained values in the published parameter count.
+
+    These are the window ends of NRDE and Log-NCDE, and Log-NCDE's list of channel pairs.
 
     ```python
     >>> from linoss.experiments._models import buffers

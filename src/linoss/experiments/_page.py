@@ -1,4 +1,4 @@
-"""The page of results, made from result files, with what was not run and why."""
+"""The page of results, generated from result files, with missing results and their reasons."""
 
 import json
 import os
@@ -25,12 +25,12 @@ def write_page(
     page: str | os.PathLike[str],
     data_dir: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Write the page from all result files below a directory, figures in a directory beside it.
+    """Write the page from all result files in a directory, with figures in another directory.
 
-    The file `notes.json` there, if there is one, has words to add: for an experiment (`"uea"`), and
-    for what was not run (`"uea/Heartbeat/im/variant"`, `"uea/Heartbeat/im"`, `"uea/Heartbeat"`,
+    An optional file `notes.json` there has notes to add: for an experiment (`"uea"`), and for
+    missing results (`"uea/Heartbeat/im/variant"`, `"uea/Heartbeat/im"`, `"uea/Heartbeat"`,
     `"*/Heartbeat"` for every experiment, `"uea/*"`). Published learning curves are drawn if the
-    directory of data sets (`data_dir`, or what `LINOSS_DATA` says) has them.
+    directory of data sets (`data_dir` or `LINOSS_DATA`) has them.
 
     ```python
     >>> import pathlib, tempfile
@@ -66,7 +66,7 @@ def write_page(
 
 
 def _provenance(results: list[ExperimentResult]) -> list[str]:
-    """Commands, seeds and time; and for each, from which commit and on what machine."""
+    """Commands, seeds and times, with commit and machine."""
     lines = []
     ways = unique(_way(result) for result in results)
     for way in ways:
@@ -99,7 +99,7 @@ def _not_run(
     missing: dict[str, str],
     notes: dict[str, str],
 ) -> list[str]:
-    """What has no result, with the reason."""
+    """The missing results, with reasons."""
     there = {(result.data_set, result.model, result.variant) for result in results}
     there |= {(data_set, model, None) for data_set, model, _ in there}
     absent = [cell for cell in scope.cells() if cell not in there]

@@ -1,7 +1,7 @@
-"""Published numbers: the paper's tables, what was published with its code, and results since.
+"""Published numbers: the paper's tables, results published with its code, and later results.
 
-Nothing here was computed by this project. Each table says where it comes from; "the paper" is
-Rusch and Rus, Oscillatory State-Space Models, ICLR 2025.
+Nothing here was computed by this project. Each table has its source; "the paper" is Rusch and Rus,
+Oscillatory State-Space Models, ICLR 2025.
 """
 
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ from typing import NamedTuple
 SEEDS = (2345, 3456, 4567, 5678, 6789)
 """The seeds of the published runs."""
 LOSS_FLOOR = 1e-8
-"""Of the published loss, -log(p + 1e-8)."""
+"""The floor of the published loss, -log(p + 1e-8)."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set of the paper, with sizes as in its tables."""
+    """A data set of the paper, with the sizes of its tables."""
 
     short: str
     """The paper's name for it."""
     channels: int
     classes: int
-    """Numbers to predict, where it is not about classes."""
+    """Number of classes, or of targets for regression and forecasting."""
     length: int
     batch_size: int = 32
     every: int | None = None
-    """Regression: an answer at every k-th step."""
+    """Regression: an output at every k-th step."""
 
 
 UEA = {
@@ -45,12 +45,12 @@ DATA_SETS = {
 }
 """All of the paper's data sets."""
 SUBJECTS = 15
-"""Of PPG-DaLiA."""
+"""Number of subjects of PPG-DaLiA."""
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The hyperparameters that a search over the paper's grid chose."""
+    """Hyperparameters selected by a search over the paper's grid."""
 
     learning_rate: float
     hidden_size: int
@@ -61,7 +61,7 @@ class Hyperparameters:
 
 BEST = {
     ("EigenWorms", "im"): Hyperparameters(1e-3, 128, 64, 2, True),
-    # The table says False; the published number of parameters follows with True.
+    # The table has False; the published number of parameters requires True.
     ("EigenWorms", "imex"): Hyperparameters(1e-4, 64, 16, 2, True),
     ("SelfRegulationSCP1", "im"): Hyperparameters(1e-4, 128, 256, 6, True),
     ("SelfRegulationSCP1", "imex"): Hyperparameters(1e-4, 64, 256, 6, False),
@@ -98,7 +98,7 @@ GRID = tuple(
 
 
 class Spread(NamedTuple):
-    """A mean and a deviation over runs, as printed."""
+    """A mean and a standard deviation over runs, as published."""
 
     mean: float
     deviation: float | None = None
@@ -121,7 +121,7 @@ ACCURACY = {
     "s6": _row((85.0, 16.1), (82.8, 2.7), (49.9, 9.4), (26.4, 6.4), (76.5, 8.3), (51.3, 4.7)),
     "mamba": _row((70.9, 15.8), (80.7, 1.4), (48.2, 3.9), (27.9, 4.5), (76.2, 3.8), (47.7, 4.5)),
 }
-"""Test accuracy in percent, table of the six UEA sets; damped: D-LinOSS as its authors report it
+"""Test accuracy in percent, table of the six UEA sets; damped: D-LinOSS as reported by its authors
 (arXiv 2505.12171)."""
 
 SINCE = {
@@ -138,10 +138,10 @@ SINCE = {
         _row((90.6, 1.4), (85.2, 2.1), (53.9, 7.2), (36.9, 5.3), (72.7, 5.7), (58.6, 3.1)),
     ),
 }
-"""Test accuracy in percent of models since the paper, as their authors report it: five seeds, the
-paper's protocol."""
+"""Test accuracy in percent of later models, as reported by their authors: five seeds, the paper's
+protocol."""
 RERUN = {"im": {"EigenWorms": Spread(90.6, 9.3)}}
-"""Test accuracy in percent of the paper's own code, run again by others."""
+"""Test accuracy in percent of the paper's code, run by others."""
 
 TITLES = {
     "nrde": "NRDE",
@@ -153,7 +153,7 @@ TITLES = {
     "s6": "S6",
     "mamba": "Mamba",
 }
-"""The paper's names for the models that it compares with."""
+"""The paper's names of the baselines."""
 
 PARAMETERIZATION = {
     "relu": ACCURACY["im"],
@@ -177,7 +177,7 @@ PPG_ERROR = {
     "mamba": Spread(10.65, 2.20),
     "LogSig-SSM": Spread(4.46),
 }
-"""Mean squared error in hundredths, table of PPG-DaLiA; damped, LogSig-SSM: as reported since."""
+"""Mean squared error times 100, table of PPG-DaLiA; damped, LogSig-SSM: as reported later."""
 
 WEATHER_ERROR = {
     "im": Spread(0.528),
@@ -186,11 +186,11 @@ WEATHER_ERROR = {
     "s4": Spread(0.578),
     "LogSig-SSM": Spread(0.432),
 }
-"""Mean absolute error, table of the weather data set; damped and LogSig-SSM: as reported since."""
+"""Mean absolute error, table of the weather data set; damped, LogSig-SSM: as reported later."""
 
 HARMONIC_FACTOR = 8
-"""Section "Additional experiments": at the end, the error of IM is more than so many times that of
-IMEX."""
+"""Section "Additional experiments": at the end, the error of IM exceeds that of IMEX by more than
+this factor."""
 
 PARAMETERS = {
     "im": dict(zip(UEA, (134279, 991240, 399112, 6728, 10936, 91844), strict=True)),

@@ -1,7 +1,7 @@
-"""Reading pickles of NumPy arrays without running their code.
+"""Reading pickles of NumPy arrays without executing their code.
 
-A pickle is a program. Of what it may call, this reader knows the few names that arrays are made of,
-and puts its own records in their place: no function of NumPy or Python is ever called.
+A pickle is a program. This reader accepts only the few names that arrays use, and substitutes its
+own records for them: no function of NumPy or Python is called.
 """
 
 import pickle
@@ -37,18 +37,18 @@ class _Type:
 
 
 class Pickled:
-    """The record of an array in a pickle; `array` makes the array."""
+    """The record of an array in a pickle; `array` converts it to an array."""
 
     state: Any = None
 
     def __init__(self, *rest: Any):
-        """As NumPy calls what it stands for; all that matters comes as its state."""
+        """Accepts the arguments that NumPy passes; the content comes with the state."""
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
     def array(self) -> np.ndarray:
-        """The array, if it is one of numbers."""
+        """The array. Raises ValueError if it is not one of numbers."""
         try:
             _, shape, kind, column_major, content = self.state
         except (TypeError, ValueError):
@@ -65,7 +65,7 @@ class Pickled:
 
 
 class _Class:
-    """Stands for the class of arrays, which is only named, never called or changed."""
+    """Represents the class of arrays, which a pickle may name, but not call or change."""
 
     def __new__(cls, *rest: Any) -> Any:
         raise pickle.UnpicklingError("makes an array in another way than NumPy does")
@@ -75,7 +75,7 @@ class _Class:
 
 
 class _Encoded(_Class):
-    """How protocols before 3 write bytes: as text to be encoded."""
+    """Bytes in protocols before 3: text to be encoded."""
 
     def __new__(cls, text: str, encoding: str) -> Any:
         if encoding != "latin1":
@@ -84,7 +84,7 @@ class _Encoded(_Class):
 
 
 class _NoBytes(_Class):
-    """How protocols before 3 write empty bytes."""
+    """Empty bytes in protocols before 3."""
 
     def __new__(cls) -> Any:
         return b""
@@ -102,10 +102,10 @@ _KNOWN: dict[tuple[str, str], Any] = {
 
 
 class _Reader(pickle.Unpickler):
-    """An unpickler that knows nothing but arrays."""
+    """An unpickler that accepts only arrays."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """The record that stands for a name."""
+        """The record that represents a name."""
         try:
             return _KNOWN[module_name, global_name]
         except KeyError:
@@ -115,9 +115,9 @@ class _Reader(pickle.Unpickler):
 
 
 def read_pickle(path: Path) -> Any:
-    """The plain values in a pickle, with [`Pickled`][] where it has arrays.
+    """The plain values of a pickle, with [`Pickled`][] for arrays.
 
-    A pickle that asks for anything else is refused, before what it asks for is done.
+    Raises for a pickle that refers to anything else, before executing it.
     """
     try:
         with path.open("rb") as file:
@@ -125,7 +125,7 @@ def read_pickle(path: Path) -> Any:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     except Exception as error:
-        # Damaged bytes can end in any error of the operations that they are read as.
+        # Damaged bytes can raise any error.
         reason = str(error) or type(error).__name__
         raise DataError(
             f"{path}: is not read: {reason}; expected a pickle of NumPy arrays, and nothing else"
@@ -133,7 +133,7 @@ def read_pickle(path: Path) -> Any:
 
 
 def array_at(path: Path, content: Any, *names: str) -> np.ndarray:
-    """The array under names in nested dicts."""
+    """The array at a path in nested dicts."""
     for name in names:
         if not isinstance(content, dict) or name not in content:
             raise DataError(f"{path}: has no {'/'.join(names)}, expected an array there")

@@ -24,10 +24,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "damped-exact": {"scheme": "exact", "damped": True},
     **_models.MODELS,
 }
-"""Models by name, and their settings. `damped` is the IMEX scheme with damping, as D-LinOSS."""
+"""Models by name, and their settings. `damped` is the IMEX scheme with damping, as in D-LinOSS."""
 
 UNTRAINED = "oscillators"
-"""The model that is not trained: `OscillatorClassifier`."""
+"""The untrained model: `OscillatorClassifier`."""
 
 NAMES = {
     "im": "LinOSS-IM",
@@ -40,23 +40,23 @@ NAMES = {
     **_models.NAMES,
     UNTRAINED: "untrained oscillators",
 }
-"""All models, by their names in tables."""
+"""The names of all models in tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """What an experiment covers."""
+    """The scope of an experiment."""
 
     data_sets: tuple[str, ...]
     models: tuple[str, ...]
-    """Those of the paper."""
+    """The models of the paper."""
     beside: tuple[str, ...] = ()
     """Further models of a full record."""
     variants: tuple[str | None, ...] = (None,)
     on_demand: tuple[str, ...] = ()
-    """Variants that are run if they are asked for."""
+    """Variants that are run on request."""
     seeds: tuple[int, ...] = ()
-    """By default; none where nothing is drawn."""
+    """The default seeds; empty if nothing is drawn."""
 
     def cells(self) -> list[tuple[str, str, str | None]]:
         """Data set, model and variant of every entry of a full record."""
@@ -64,7 +64,7 @@ class Scope:
         return list(itertools.product(self.data_sets, models, self.variants))
 
     def refuse(self, experiment: str, options: "Options") -> None:
-        """Refuse options that the experiment cannot follow, or would ignore."""
+        """Raise for options that the experiment does not support or would ignore."""
         for data_set in options.data_sets or ():
             _checks.one_of("data set", data_set, self.data_sets)
         for variant in options.variants or ():
@@ -96,13 +96,13 @@ PROTOCOLS = {
     "paper": Protocol(steps=100_000, evaluate_every=1000, patience=11),
     "quick": Protocol(steps=5_000, evaluate_every=50, patience=11),
 }
-"""`paper`: stop after more than ten evaluations without improvement. `quick`: the same model and
-the same splits with twenty times as many evaluations, so that it ends twenty times as soon."""
+"""`paper`: stop after more than ten evaluations without improvement. `quick`: the same models and
+splits with evaluations twenty times as often, so that runs end twenty times sooner."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of a user; None for the experiment's own choice."""
+    """The options of a user; None for the experiment's default."""
 
     out: Path
     data_dir: Path | None = None
@@ -115,7 +115,7 @@ class Options:
     resume: bool = False
     processes: int = 1
     storage: str | None = None
-    """Of a search, for processes on several machines."""
+    """The storage of a search, for processes on several machines."""
 
     def __post_init__(self) -> None:
         _checks.one_of("protocol", self.protocol, PROTOCOLS)
@@ -128,7 +128,7 @@ class Options:
             _checks.number("seed", seed, "a number in [0, 2**32)", lambda s: 0 <= s < 2**32)
 
     def command(self, experiment: str) -> str:
-        """The command with these options, without the places of data and results."""
+        """The command with these options, without the paths of data and results."""
         words = ["linoss", "reproduce", experiment]
         repeated = {"--data-set": self.data_sets, "--model": self.models}
         for option, values in {**repeated, "--variant": self.variants}.items():
@@ -149,7 +149,7 @@ def training_config(
     seed: int,
     protocols: dict[str, Protocol] | None = None,
 ) -> "TrainingConfig":
-    """Adam with a constant learning rate and nothing else, as in the published runs."""
+    """Adam with a constant learning rate, as in the published runs."""
     from linoss.training import TrainingConfig
 
     protocol = (protocols or PROTOCOLS)[options.protocol]
@@ -166,8 +166,8 @@ def training_config(
 
 
 def hyperparameters(data_set: str, model: str) -> _paper.Hyperparameters:
-    """The best of the paper, those of IMEX for its other schemes; of D-LinOSS with damping; and of
-    the published runs of models to compare with."""
+    """The best hyperparameters of the paper, with those of IMEX for its other schemes; those of
+    D-LinOSS with damping; and those of the published runs of baselines."""
     if model in _models.MODELS:
         return _models.hyperparameters(data_set, model)
     if MODELS[model].get("damped", False):
@@ -176,8 +176,8 @@ def hyperparameters(data_set: str, model: str) -> _paper.Hyperparameters:
 
 
 def counted(data_set: str, model: str) -> tuple[_paper.Hyperparameters, dict[str, Any]]:
-    """The sizes in the paper's table of parameters, memory and run times, and the model's own
-    settings."""
+    """The sizes in the paper's table of parameters, memory and run times, and the settings that
+    only the model has."""
     if model in _models.MODELS:
         return _models.counted(data_set, model)
     return hyperparameters(data_set, model), {}
@@ -189,5 +189,5 @@ def as_path(path: str | os.PathLike[str] | None) -> Path | None:
 
 
 def chosen(values: Iterable[Any] | None) -> tuple[Any, ...] | None:
-    """The chosen values without repetition; None if there are none."""
+    """The selected values without repetition; None if there are none."""
     return tuple(dict.fromkeys(values or ())) or None

@@ -1,4 +1,4 @@
-"""Learning curves that were published with the paper's code, beside ours at the same steps."""
+"""Learning curves published with the paper's code, compared with ours at the same steps."""
 
 import json
 import os
@@ -21,7 +21,7 @@ WITHOUT = (
     f"`{FILE}` in the directory of data sets. They can be had from the results in "
     "https://github.com/tk-rusch/linoss; the documentation says how the file is written."
 )
-_NAMES = {"LinOSS_IM": "im", "LinOSS_IMEX": "imex", "ppg": "PPG"}  # otherwise in lower case
+_NAMES = {"LinOSS_IM": "im", "LinOSS_IMEX": "imex", "ppg": "PPG"}  # others are in lower case
 _SHOWN = {factor * 10**power for power in range(3) for factor in (1, 2, 3, 5)}
 
 
@@ -33,19 +33,19 @@ class PublishedRun:
     model: str
     seed: int
     every: int
-    """Steps from an evaluation to the next."""
+    """Steps between evaluations."""
     validation: tuple[float, ...]
-    """The metric on the validation part at each evaluation."""
+    """The validation metric at each evaluation."""
     test: float
 
     @property
     def curve(self) -> dict[int, float]:
-        """The metric on the validation part by step."""
+        """The validation metric by step."""
         return {self.every * (i + 1): value for i, value in enumerate(self.validation)}
 
 
 def read_published(data_dir: str | os.PathLike[str] | None) -> tuple[PublishedRun, ...]:
-    """All published runs in the directory of data sets; none if they are not there."""
+    """All published runs in the directory of data sets; empty if the file does not exist."""
     folder = data_dir or os.environ.get(VARIABLE)
     if not folder or not (Path(folder) / FILE).exists():
         return ()
@@ -79,7 +79,7 @@ def runs_of(published: Iterable[PublishedRun], data_set: str, model: str) -> lis
 def curve_table(
     results: Sequence[ExperimentResult], published: Sequence[PublishedRun]
 ) -> list[str]:
-    """Validation accuracy, ours and the published one, at steps that both have."""
+    """Validation accuracy, ours and the published one, at common steps."""
     rows = []
     for key in unique((r.data_set, r.model, r.protocol, r.variant) for r in results):
         data_set, model, protocol, variant = key
@@ -103,14 +103,14 @@ def curve_table(
 
 
 def _shared_steps(ours: Iterable[dict[int, float]], theirs: Sequence[PublishedRun]) -> list[int]:
-    """Steps that both have: the first few, fewer later on, and the last."""
+    """Common steps: the first few, fewer later on, and the last."""
     there = {step: run.every for run in theirs for step in run.curve}
     shared = sorted(set(there) & set().union(*ours))
     return [step for step in shared if step // there[step] in _SHOWN or step == shared[-1]]
 
 
 def _compared(here: dict[int | None, float], there: dict[int, float]) -> list[str]:
-    """Means, their range, the difference on the same splits, and where ours lies in theirs."""
+    """Means, their range, the difference on the same splits, and the position of ours in theirs."""
     lowest, highest = min(there.values()), max(there.values())
     mean, deviation = statistics.fmean(there.values()), statistics.pstdev(there.values())
     ours = statistics.fmean(here.values())

@@ -29,7 +29,7 @@ EXPERIMENTS: tuple[str, ...] = Experiment.__args__
 
 
 class ChoiceError(ValueError):
-    """A choice that an experiment does not have; nothing was run."""
+    """An option that an experiment does not have; nothing was run."""
 
 
 def module_of(experiment: str) -> Any:
@@ -56,7 +56,7 @@ def reproduce(
     """Run an experiment of the paper. Returns the file with its table.
 
     `out/EXPERIMENT` then holds a directory for each run, with its `result.json`, and `table.md`
-    with figures beside it, made of all results that are there.
+    with figures, generated from all existing results.
 
     ```python
     >>> import tempfile
@@ -72,24 +72,25 @@ def reproduce(
 
     - `experiment`: one of `linoss.experiments.EXPERIMENTS`.
     - `out`: the directory for all results.
-    - `data_dir`: where the data sets are; by default what the variable `LINOSS_DATA` says.
-    - `seeds`: by default those of the published runs; where the paper has one run, the first.
+    - `data_dir`: directory of the data sets; by default the environment variable `LINOSS_DATA`.
+    - `seeds`: by default those of the published runs; the first one if the paper has one run.
     - `models`: `"im"`, `"imex"`, `"verlet"`, `"exact"`, `"damped"` (IMEX), `"damped-im"`,
       `"damped-exact"`; by default those of the paper.
-    - `data_sets`: of those that the experiment has; by default all that are there.
-    - `variants`: of those that the experiment has; by default all of the paper's. `"uea"` has
-      `"scaled"`, values scaled to mean 0 and deviation 1 by the training part, and
-      `"log-softmax"`, trained without the constant that the published loss adds to probabilities.
-    - `protocol`: `"paper"`, or `"quick"`: the same models and splits, with evaluations twenty
-      times as often (weather: ten times), of which as many in a row without a gain end a run.
-    - `max_steps`: after so many training steps a run ends, instead of after the protocol's.
-    - `resume`: go on with what is in `out`, without repeating what is finished; with more
-      `max_steps` than before, also with runs that ended there.
-    - `processes`: runs at a time.
-    - `storage`: for `"uea-search"` on several machines that share `out`, the URL of a PostgreSQL
-      where they meet.
+    - `data_sets`: data sets of the experiment; by default all that are available.
+    - `variants`: variants of the experiment; by default all of the paper's. `"uea"` has `"scaled"`,
+      values standardised by the training part, and `"log-softmax"`, trained without the constant
+      that the published loss adds to probabilities.
+    - `protocol`: `"paper"`, or `"quick"`: the same models and splits, with evaluations twenty times
+      as often (weather: ten times), and the same number of evaluations without improvement before a
+      run ends.
+    - `max_steps`: maximum number of training steps, instead of the protocol's.
+    - `resume`: continue the runs in `out`, without repeating finished ones; with a larger
+      `max_steps`, also continue runs that ended there.
+    - `processes`: number of concurrent runs.
+    - `storage`: for `"uea-search"` on several machines that share `out`, the URL of a shared
+      PostgreSQL database.
 
-    Raises a `ChoiceError` (a `ValueError`) for what the experiment does not have.
+    Raises `ChoiceError` (a `ValueError`) for options that the experiment does not have.
     """
     try:
         module = module_of(experiment)

@@ -1,4 +1,4 @@
-"""Results as files, with all that is needed to reproduce them."""
+"""Result files, with everything needed to reproduce them."""
 
 import datetime
 import functools
@@ -20,27 +20,27 @@ RESULT, MISSING = "result.json", "missing.json"
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentResult:
-    """The outcome of one run, or of one measurement."""
+    """The result of one run or measurement."""
 
     experiment: str
     data_set: str
     model: str
     seed: int | None = None
     variant: str | None = None
-    """What else distinguishes it from other runs of the experiment."""
+    """The variant, which distinguishes it from other runs of the experiment."""
     protocol: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    """All settings that decide the outcome."""
+    """All settings that affect the outcome."""
     outcome: dict[str, Any] = field(default_factory=dict)
     """Numbers by name."""
     history: list[dict[str, Any]] = field(default_factory=list)
     """For each evaluation: step, loss, metric, best, learning_rate, seconds."""
     made: dict[str, Any] = field(default_factory=dict)
-    """How: command, seconds, commit, versions, machine, date."""
+    """Provenance: command, seconds, commit, versions, machine, date."""
 
 
 def write_result(folder: Path, result: ExperimentResult) -> None:
-    """Write a result into a directory, atomically."""
+    """Write a result to a directory, atomically."""
     make_directory(folder)
     write_text(folder / RESULT, json.dumps(asdict(result), indent=1, allow_nan=False) + "\n")
 
@@ -57,7 +57,7 @@ def read_result(folder: Path) -> ExperimentResult | None:
 
 
 def read_results(folder: Path) -> list[ExperimentResult]:
-    """All results below a directory, by protocol, data set and model, then by their paths."""
+    """All results in a directory, sorted by protocol, data set and model, then by path."""
     found = (read_result(path.parent) for path in sorted(folder.rglob(RESULT)))
     order = {model: place for place, model in enumerate(NAMES)}
     return sorted(
@@ -67,7 +67,7 @@ def read_results(folder: Path) -> list[ExperimentResult]:
 
 
 def made_by(command: str, seconds: float) -> dict[str, Any]:
-    """How a result was made, now, on this machine."""
+    """The provenance of a result of this process."""
     import jax
 
     from linoss.scan import engines
@@ -87,7 +87,7 @@ def made_by(command: str, seconds: float) -> dict[str, Any]:
 
 @functools.cache
 def machine() -> str:
-    """The processor, its cores and the memory, in words."""
+    """The processor, its cores and the memory, as text."""
     name, memory = platform.machine(), ""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -109,7 +109,7 @@ def _cores() -> int:
 
 @functools.cache
 def _commit() -> str | None:
-    """The commit of the source tree that this runs from; "+" after it if files were changed."""
+    """The commit of the source tree, followed by "+" if files were changed."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -119,12 +119,12 @@ def _commit() -> str | None:
     source = Path(__file__).resolve().parents[1]
     try:
         if not git("ls-files", "__init__.py"):
-            return None  # installed into somebody else's repository
+            return None  # installed inside another repository
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", ".") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
 def unique(values: Iterable[Any]) -> list[Any]:
-    """Each value once, in the order of their first appearance."""
+    """The unique values, in the order of their first appearance."""
     return list(dict.fromkeys(values))

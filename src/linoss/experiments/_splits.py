@@ -1,4 +1,4 @@
-"""The splits of the published runs, index by index, and the cases of each part."""
+"""The splits of the published runs, and the cases of each part."""
 
 import functools
 from pathlib import Path
@@ -13,8 +13,8 @@ from linoss.experiments._data_sets import PARTS, find
 def published_split(cases: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Indices of the training, validation and test part: 70, 15 and 15 percent.
 
-    The published runs drew them with the random bits that JAX had before it made them
-    independent of how an array is sharded; JAX still has these on demand.
+    The published runs drew them with the random bits of JAX before they became independent of
+    sharding; JAX still provides these on request.
 
     ```python
     >>> from linoss.experiments._splits import published_split
@@ -32,7 +32,7 @@ def published_split(cases: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def read_split(data_set: str, data_dir: Path, seed: int) -> tuple[Sequences, Sequences, Sequences]:
-    """Training, validation and test part of a seed: as published, or as the set comes divided."""
+    """Training, validation and test part of a seed: as published, or as pre-split."""
     folder = find(data_set, data_dir)
     if folder.name == data_set:
         cases = read_joined(folder)
@@ -46,7 +46,7 @@ def read_split(data_set: str, data_dir: Path, seed: int) -> tuple[Sequences, Seq
 
 @functools.lru_cache(maxsize=1)
 def read_joined(folder: Path) -> Sequences:
-    """Both parts of an archive's data set as one: each series once, sorted."""
+    """Both parts of an archive's data set joined: unique series, sorted."""
     training, test = read_parts(folder)
     if test is None:
         raise DataError(f"{folder}: has no test part, expected {folder.name}_TEST")
@@ -59,9 +59,9 @@ def read_joined(folder: Path) -> Sequences:
 
 
 def sorted_unique(rows: list[np.ndarray]) -> np.ndarray:
-    """Indices of arrays in lexicographic order, of equal ones the first: as `numpy.unique(axis=0)`.
+    """Indices of the unique arrays in lexicographic order, as by `numpy.unique(axis=0)`.
 
-    That makes a field of each value, which takes long where an array has 200,000.
+    NumPy's function makes a field of each value, which is slow for arrays of 200,000 values.
 
     ```python
     >>> import numpy as np

@@ -1,9 +1,9 @@
-"""Models the textbook way, to measure against: as their papers describe them, and no more.
+"""Textbook implementations for benchmarks, as the papers describe the models.
 
 Complex B and C, the step's matrix (LRU and S5: factor) repeated for every sample,
 `jax.lax.associative_scan` over pairs of (matrix, force), one sequence at a time under `jax.vmap`,
-gradients by automatic differentiation. Other mixers run as they are, in plain JAX. It takes the
-weights of a `linoss` model and computes the same function.
+gradients by automatic differentiation. Other mixers are those of `linoss`, in plain JAX. Each takes
+the weights of a `linoss` model and computes the same function.
 """
 
 from typing import Any
@@ -27,7 +27,8 @@ from linoss.nn import (
 
 
 def combine(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
-    """(M_1, f_1) . (M_2, f_2) = (M_2 M_1, M_2 f_1 + f_2), matrices as four diagonals in a row."""
+    """(M_1, f_1) . (M_2, f_2) = (M_2 M_1, M_2 f_1 + f_2), with matrices as four concatenated
+    diagonals."""
     a, b, c, d = jnp.split(first[0], 4, axis=-1)
     zz, zy, yz, yy = jnp.split(second[0], 4, axis=-1)
     z, y = jnp.split(first[1], 2, axis=-1)
@@ -52,7 +53,7 @@ def layer(weights: LinOSSLayer, u: Array) -> Array:
 
 
 def diagonal_layer(weights: AbstractDiagonal, u: Array) -> Array:
-    """The same for x_n = a x_{n-1} + g B u_n, y_n = s Re(C x_n) + D u_n with a diagonal a."""
+    """The layer x_n = a x_{n-1} + g B u_n, y_n = s Re(C x_n) + D u_n with a diagonal a."""
     factor, gain = weights.step(Samples(u), reverse=False)
     m = gain.shape[0]
     B = jax.lax.complex(weights.input_weight[:m], weights.input_weight[m:])
@@ -77,7 +78,7 @@ def mix(weights: AbstractMixer, u: Array) -> Array:
 
 
 def block(weights: Block, u: Array, key: Array) -> Array:
-    """One block in training, on a batch `(batch, time, hidden)`."""
+    """One block in training mode, on a batch `(batch, time, hidden)`."""
     x, _ = weights.norm(u, Samples(u), training=True)
     x = mix(weights.mixer, x)
     first, second = jax.random.split(key)
@@ -87,7 +88,7 @@ def block(weights: Block, u: Array, key: Array) -> Array:
 
 
 def model(weights: LinOSS, u: Array, key: Array) -> Array:
-    """A classifier or an every-k-th-step regressor in training, on a batch."""
+    """A classifier, or a regressor at every k-th step, in training mode, on a batch."""
     x = jax.vmap(jax.vmap(weights.encoder))(u)
     for one, block_key in zip(
         weights.blocks, jax.random.split(key, len(weights.blocks)), strict=True

@@ -1,4 +1,4 @@
-"""Parallel work in several processes, each on its share of the cores."""
+"""Parallel work in several processes, each on its own part of the cores."""
 
 import concurrent.futures
 import multiprocessing
@@ -18,7 +18,7 @@ def together(
 ) -> None:
     """Call a function with each item, and `finished` with (item, result, "3/7", seconds left).
 
-    When this process is interrupted, or one of the calls fails, all others end at once.
+    If this process is interrupted or a call fails, all others end at once.
     """
     context = multiprocessing.get_context("spawn")
     shares = context.Queue()
@@ -41,7 +41,7 @@ def together(
 
 
 def core_shares(processes: int) -> list[list[int]]:
-    """The cores of this process, divided; with more processes than cores, all for each."""
+    """Divide the cores of this process; with more processes than cores, each gets all of them."""
     if not hasattr(os, "sched_getaffinity"):
         return [[]] * processes
     cores = sorted(os.sched_getaffinity(0))
@@ -59,6 +59,6 @@ def _begin(shares: Any, hear: Any) -> None:
 
 
 def _end_with(hear: Any) -> None:
-    """Exit when the first process gives up or is killed."""
-    hear.poll(None)  # until the other end is closed
+    """Exit when the first process ends or is killed."""
+    hear.poll(None)  # blocks until the other end is closed
     os._exit(1)

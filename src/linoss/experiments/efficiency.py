@@ -1,9 +1,9 @@
-"""Memory and run time of a training step: the textbook method against this library, here.
+"""Memory and run time of a training step: the textbook method compared with this library.
 
     python -m linoss.experiments.efficiency METHOD SIZE
 
-is what a measurement consists of: a process that answers each line `step` with the seconds of one
-training step, and `memory` with its peak above what it held before the first, in megabytes.
+starts the process of a measurement: it answers each line `step` with the seconds of one training
+step, and `memory` with its peak memory above that before the first step, in megabytes.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _ENDED = "has ended"
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSize:
-    """The sizes that decide the work of a training step."""
+    """The sizes that determine the cost of a training step."""
 
     batch_size: int
     length: int
@@ -79,13 +79,13 @@ def size_of(data_set: str, model: str) -> MeasuredSize:
 
 
 def methods_of(model: str) -> tuple[Method, ...]:
-    """Both; of a differential equation, which has a solver and no blocks, this library's."""
+    """Both methods; only this library's for CDEs, which have a solver instead of blocks."""
     follows = MIXERS[SETTINGS[model].get("mixer", "linoss")].follows
     return METHODS[1:] if follows else METHODS
 
 
 def run(options: Options) -> None:
-    """Measure both methods at every size, taking turns."""
+    """Measure both methods at every size, alternately."""
     data_sets = options.data_sets or SCOPE.data_sets
     repeats = options.max_steps or REPEATS[options.protocol]
     todo = []
@@ -121,10 +121,10 @@ def run(options: Options) -> None:
 def compare(
     size: MeasuredSize, repeats: int, methods: Sequence[Method] = METHODS
 ) -> dict[str, dict[str, Any] | None]:
-    """For each method the first step, the median of the turns that follow, and the peak memory.
+    """For each method the first step, the median of the following turns, and the peak memory.
 
-    None for a method whose process has ended, as systems do with one that needs too much memory;
-    and for memory where the system does not tell.
+    None for a method whose process has ended, for example because of too little memory, and for
+    memory if the system does not report it.
     """
     workers = {method: Worker(method, size) for method in methods}
     asks = [Worker.step, *[Worker.turn] * repeats, Worker.memory]
@@ -153,7 +153,7 @@ def compare(
 
 
 class EndedError(RuntimeError):
-    """A process that measures has ended."""
+    """A measuring process has ended."""
 
 
 class Worker:
@@ -175,7 +175,7 @@ class Worker:
         )
 
     def ask(self, line: str) -> float:
-        """Send a line, and return the answer."""
+        """Send a line, and return the reply."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -196,8 +196,8 @@ class Worker:
     def turn(self) -> float:
         """Seconds of a step that follows another one, as in training.
 
-        The first one of a turn still waits for the system to take back what the other method's
-        last step had of memory.
+        The first step of a turn still waits for the system to reclaim the memory of the other
+        method.
         """
         self.step()
         return self.step()
@@ -217,7 +217,7 @@ class Worker:
 
 
 def make_model(size: MeasuredSize, precision: str = "float32") -> LinOSS:
-    """The paper's model of a size."""
+    """The paper's model with that size."""
     config = LinOSSConfig.published(
         in_size=size.in_size,
         out_size=size.out_size,
@@ -284,7 +284,7 @@ def work(step: Callable[[], None]) -> None:
 
 
 def memory(field: str) -> float:
-    """Of this process in megabytes: in use (VmRSS), or at its peak (VmHWM); where Linux tells."""
+    """Memory of this process in megabytes, current (VmRSS) or peak (VmHWM); only on Linux."""
     path = Path("/proc/self/status")
     if not path.exists():
         return math.nan
@@ -293,7 +293,7 @@ def memory(field: str) -> float:
 
 
 def report(results: list[ExperimentResult], figures: Figures) -> str:
-    """Both methods beside the paper's GPU."""
+    """Both methods compared with the paper's GPU."""
     lines = [
         "A training step (forward, backward, Adam), as the seconds that 1000 of them take, and the "
         "peak memory above what the process held before. The paper's are those of a GPU, an Nvidia "

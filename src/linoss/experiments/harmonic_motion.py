@@ -1,8 +1,8 @@
-"""Dissipative against conservative: LinOSS-IM and LinOSS-IMEX learn simple harmonic motion.
+"""Dissipative and conservative schemes: LinOSS-IM and LinOSS-IMEX learn simple harmonic motion.
 
-A sequence tells the model the initial position A and velocity B of y'' = -y (the paper's text has
-lost the minus sign) at every step; the model answers with y(t) at each of the steps. How the models
-were trained the paper does not say: here by Adam with a cosine schedule, without norm and dropout.
+The input at every step is the initial position A and velocity B of y'' = -y (the minus sign is
+missing in the paper's text); the output at every step is y(t). The paper does not describe the
+training: here it is Adam with a cosine schedule, without norm and dropout.
 """
 
 from typing import Any
@@ -32,9 +32,9 @@ SCOPE = Scope(
 )
 TIMESTEP = 0.1
 CASES = (2000, 500, 500)
-"""For training, validation and testing."""
+"""Number of cases for training, validation and testing."""
 STEPS = 1000
-"""Of a sequence."""
+"""Steps of a sequence."""
 UPDATES = {"paper": 2000, "quick": 300}
 _SIZES = _paper.Hyperparameters(3e-3, 32, 32, 2, include_time=False)
 _CHANGES = {"norm": None, "dropout": 0.0, "squash": False}
@@ -47,7 +47,7 @@ def run(options: Options) -> None:
 
 
 def runs_of(options: Options) -> list[ExperimentRun]:
-    """All that there is to train."""
+    """All runs."""
     updates = options.max_steps or UPDATES[options.protocol]
     return [
         ExperimentRun(
@@ -121,7 +121,7 @@ def error_over_time(model: LinOSS, cases: Sequences) -> Float[np.ndarray, " step
 
 
 def parts(error: Any) -> list[float]:
-    """The mean error of the first tenth of the time, the middle one, the last one, and of all."""
+    """The mean error over the first, the middle and the last tenth of the time, and over all."""
     error, tenth = np.asarray(error), max(len(error) // 10, 1)
     middle = (len(error) - tenth) // 2
     parts = (error[:tenth], error[middle : middle + tenth], error[-tenth:], error)

@@ -1,4 +1,5 @@
-"""How A is kept at least 0 and how it starts: ReLU, squared, squared from a normal distribution."""
+"""Parameterisation and initialisation of A >= 0: ReLU, squared, squared with normal
+initialisation."""
 
 import functools
 from typing import Any
@@ -23,7 +24,7 @@ SCOPE = Scope(
 
 
 def run(options: Options) -> None:
-    """Train each variant with every seed, on every data set that is there."""
+    """Train each variant with every seed, on every available data set."""
     data_dir, data_sets = available(options, NAME, SCOPE)
     runs = [
         make_run(NAME, options, data_set, model, seed, variant=v, changes=VARIANTS[v])
@@ -36,7 +37,7 @@ def run(options: Options) -> None:
 
 
 def report(results: list[ExperimentResult], figures: Figures) -> str:
-    """Our rows beside the paper's."""
+    """Our rows and the paper's."""
     lines = ["Test accuracy in percent: mean ± deviation over the seeds.", ""]
     data_sets = [name for name in _paper.UEA if any(r.data_set == name for r in results)]
     rows = []

@@ -1,4 +1,4 @@
-"""The number of parameters of the paper's models, which can be counted exactly."""
+"""The number of parameters of the paper's models, counted exactly."""
 
 import equinox as eqx
 import jax
@@ -19,7 +19,7 @@ SCOPE = Scope(data_sets=tuple(_paper.UEA), models=("im", "imex"), beside=("dampe
 
 
 def run(options: Options) -> None:
-    """Count all."""
+    """Count the parameters of all models."""
     for data_set in options.data_sets or SCOPE.data_sets:
         for model in options.models or SCOPE.models:
             sizes, (chosen, own) = _paper.UEA[data_set], counted(data_set, model)
@@ -47,7 +47,7 @@ def _sizes(chosen: _paper.Hyperparameters) -> dict[str, int]:
 
 
 def count(config: LinOSSConfig, further: int = 0) -> dict[str, int]:
-    """Learned numbers, and with the norms' statistics and `further` ones, as the paper counts."""
+    """Trained parameters, and the paper's count, with statistics of norms and `further` values."""
     shapes = eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
     model = jax.tree.map(lambda x: jnp.asarray(np.zeros(x.shape, x.dtype)), shapes)
     return {
@@ -57,7 +57,7 @@ def count(config: LinOSSConfig, further: int = 0) -> dict[str, int]:
 
 
 def report(results: list[ExperimentResult], figures: Figures) -> str:
-    """Each count beside the paper's."""
+    """Each count and the paper's."""
     rows = []
     for result in sorted(results, key=lambda r: list(_paper.UEA).index(r.data_set)):
         paper = _paper.PARAMETERS.get(result.model, {}).get(result.data_set)

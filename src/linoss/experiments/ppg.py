@@ -1,10 +1,10 @@
 """Heart rate from a wrist-worn device: PPG-DaLiA, sequences of 49,920 steps.
 
-Each subject's signals are brought to 64 Hz by repetition and scaled to [-1, 1], as is the label,
-which comes every 128 steps. A subject's recording is cut into a training, a validation and a test
-part of 70, 15 and 15 percent, and each of them into windows. In which order the three parts follow
-each other was drawn once for each subject, without a seed, when the published runs were prepared;
-here it is drawn with one.
+The signals of each subject are repeated to 64 Hz and scaled to [-1, 1]; so is the label, of which
+there is one for 128 steps. The recording of a subject is divided into a training, a validation and
+a test part of 70, 15 and 15 percent, and each of them into windows. For the published runs, the
+order of the three parts was drawn once for each subject, without a seed; here it is drawn with a
+seed.
 """
 
 import functools
@@ -26,12 +26,12 @@ from linoss.training import Inputs, Regression
 NAME, TITLE = "ppg", "PPG-DaLiA, sequences of 49,920 steps"
 SCOPE = Scope(data_sets=("PPG",), models=("im", "imex"), beside=("damped",), seeds=_paper.SEEDS)
 REPEATS = {"ACC": 2, "BVP": 1, "EDA": 16, "TEMP": 16}
-"""From the rate of each signal to 64 Hz, in the order of the channels."""
+"""Repetitions of each signal to reach 64 Hz, in the order of the channels."""
 EVERY = 128
-"""Steps for each label: two seconds."""
+"""Steps for each label, that is two seconds."""
 ANSWERS, STRIDE = 390, 39
-"""Labels in a window, and from a window to the next."""
-_SPARE = 8  # labels that may be missing, or too many, at the end of a recording
+"""Labels in a window, and labels between the starts of windows."""
+_SPARE = 8  # tolerated number of missing or surplus labels at the end of a recording
 _SHARES = np.array([0.70, 0.15, 0.15])
 _ORDER_SEED = 2345
 Part = tuple[list[np.ndarray], list[np.ndarray]]
@@ -81,8 +81,8 @@ def read_windows(folder: Path) -> tuple[Part, Part, Part]:
 def read_subject(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """A recording at 64 Hz, (steps, 6), and its labels, (labels, 1), each in [-1, 1].
 
-    The first heart rate is that of the first eight seconds; three copies of it go before it, so
-    that there is one for each two seconds.
+    The first heart rate is that of the first eight seconds; three copies are prepended, so that
+    there is one for each two seconds.
     """
     content = read_pickle(path)
     signals = []
@@ -113,16 +113,16 @@ def read_subject(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def scaled(values: np.ndarray) -> np.ndarray:
-    """To [-1, 1], by the least and the largest of all values."""
+    """Scale to [-1, 1] by minimum and maximum."""
     values = values.astype(np.float64)
     low, high = values.min(), values.max()
     return 2 * (values - low) / (high - low if high > low else 1) - 1
 
 
 def cut(signals: np.ndarray, labels: np.ndarray, order: np.ndarray) -> list[Part]:
-    """The windows of the training, validation and test part; `order` says which comes when.
+    """The windows of the training, validation and test part, which are in that `order`.
 
-    Signals and labels are each cut at the same shares of their own length.
+    Signals and labels are each divided at the same fractions of their length.
     """
     ends = np.cumsum(_SHARES[order]).round(2)
     starts = np.concatenate([[0.0], ends[:-1]])
@@ -141,7 +141,7 @@ def windows(array: np.ndarray, steps: int) -> list[np.ndarray]:
 
 
 def report(results: list[ExperimentResult], figures: Figures) -> str:
-    """The paper's table with ours beside it, and learning curves."""
+    """The paper's table with our rows, and learning curves."""
     lines = [
         "Mean squared error on the test part, in hundredths (label in [-1, 1]). Seeds cannot be "
         "compared one by one: in which order a subject's parts follow each other was drawn anew.",

@@ -1,4 +1,4 @@
-"""The page of results, written anew:
+"""Regenerate the page of results:
 
     python -m linoss.experiments.results_page RESULTS docs/results.md
 

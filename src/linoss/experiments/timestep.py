@@ -1,4 +1,4 @@
-"""Sensitivity to the timestep: fixed, from a thousandth to one."""
+"""Sensitivity to the timestep: fixed values from 0.001 to 1."""
 
 import functools
 import statistics
@@ -14,7 +14,7 @@ from linoss.experiments.uea import available, make_problem
 NAME, TITLE = "timestep", "Sensitivity to the timestep"
 VARIANTS = {f"timestep-{timestep:g}": {"timestep": timestep} for timestep in (1e-3, 1e-2, 0.1, 1.0)}
 SCOPE = Scope(
-    data_sets=("SelfRegulationSCP1", "Heartbeat", "MotorImagery"),  # those of the figure
+    data_sets=("SelfRegulationSCP1", "Heartbeat", "MotorImagery"),  # the sets of the figure
     models=("im",),
     variants=tuple(VARIANTS),
     seeds=_paper.SEEDS,
@@ -22,7 +22,7 @@ SCOPE = Scope(
 
 
 def run(options: Options) -> None:
-    """Train with each timestep and every seed, on those of the figure's sets that are there."""
+    """Train with each timestep and every seed, on the available sets of the figure."""
     data_dir, data_sets = available(options, NAME, SCOPE)
     runs = [
         make_run(NAME, options, data_set, model, seed, variant=v, changes=VARIANTS[v])
@@ -35,7 +35,7 @@ def run(options: Options) -> None:
 
 
 def report(results: list[ExperimentResult], figures: Figures) -> str:
-    """A table, and the figure: mean and deviation over the timestep."""
+    """A table and the figure: mean and standard deviation over the timestep."""
     lines = [
         "Test accuracy in percent by timestep: mean ± deviation over the seeds. The paper shows "
         "these as a figure without numbers; its text has Δt = 1, its published runs learned Δt.",

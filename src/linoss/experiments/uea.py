@@ -33,7 +33,7 @@ from linoss.training import Classification, Inputs, predict
 
 NAME, TITLE = "uea", "Six data sets of the UEA archive"
 SCALED, LOG_SOFTMAX = "scaled", "log-softmax"
-"""Variants: values of each channel scaled by the training part, and the loss without a floor."""
+"""Variants: channels standardised by the training part, and the loss without a floor."""
 SCOPE = Scope(
     data_sets=tuple(_paper.UEA),
     models=("im", "imex"),
@@ -44,7 +44,7 @@ SCOPE = Scope(
 
 
 def run(options: Options) -> None:
-    """Train every model on every data set that is there, with every seed."""
+    """Train every model on every available data set, with every seed."""
     data_dir, data_sets = available(options, NAME, SCOPE)
     models, seeds = options.models or SCOPE.models, options.seeds or SCOPE.seeds
     runs = [
@@ -64,7 +64,7 @@ def run(options: Options) -> None:
 
 
 def fit_untrained(options: Options, data_dir: Path, data_set: str, seed: int) -> None:
-    """Fit oscillators that are not trained; the validation part is not used to decide anything."""
+    """Fit untrained oscillators; the validation part is not used for any selection."""
     folder = options.out / NAME / UNTRAINED / data_set / UNTRAINED / str(seed)
     refuse_used(folder, options)
     if read_result(folder) is not None:
@@ -100,7 +100,7 @@ def fit_untrained(options: Options, data_dir: Path, data_set: str, seed: int) ->
 
 
 def available(options: Options, experiment: str, scope: Scope) -> tuple[Path, list[str]]:
-    """The data sets to take: all of those asked for, or, if nothing was, those that are there."""
+    """The requested data sets; without a request, those that are available."""
     data_dir = data_directory(options.data_dir)
     if options.data_sets is not None:
         for data_set in options.data_sets:
@@ -122,14 +122,14 @@ def available(options: Options, experiment: str, scope: Scope) -> tuple[Path, li
 
 
 def note_missing(folder: Path, missing: list[MissingData]) -> None:
-    """Write down which data sets were not there, for the page of results."""
+    """Record the missing data sets, for the page of results."""
     make_directory(folder)
     content = {error.data_set: error.source for error in missing}
     write_text(folder / MISSING, json.dumps(content, indent=1) + "\n")
 
 
 def make_problem(data_dir: Path, run: ExperimentRun) -> Problem:
-    """The split of a seed, values and loss as published unless the variant says otherwise."""
+    """The split of a seed, with values and loss as published or as in the variant."""
     training, validation, test = read_split(run.data_set, data_dir, run.seed)
     inputs = Inputs.from_sequences(
         training,
@@ -143,13 +143,13 @@ def make_problem(data_dir: Path, run: ExperimentRun) -> Problem:
 
 
 def count_answers(model: LinOSS, problem: Problem) -> dict[str, Any]:
-    """How often each class is the answer on the test part."""
+    """The number of predictions of each class on the test part."""
     answers = np.argmax(predict(model, problem.inputs, problem.test), axis=-1)
     return {"answers": np.bincount(answers, minlength=problem.objective.out_size).tolist()}
 
 
 def report(results: list[ExperimentResult], figures: Figures) -> str:
-    """The paper's table with ours beside it, seed by seed, and learning curves."""
+    """The paper's table with our rows, results of each seed, and learning curves."""
     lines = [
         "Test accuracy in percent: mean ± deviation over the seeds.",
         "",
@@ -177,7 +177,7 @@ def report(results: list[ExperimentResult], figures: Figures) -> str:
 
 
 def _curves(results: list[ExperimentResult], figures: Figures) -> list[str]:
-    """Our learning curves beside the published ones, where these are at hand."""
+    """Our learning curves and, if available, the published ones."""
     if not figures.published:
         return [WITHOUT, ""]
     compared = curve_table(results, figures.published)

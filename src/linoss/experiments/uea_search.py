@@ -1,7 +1,7 @@
-"""The search for hyperparameters: the paper's whole grid, chosen by the validation metric.
+"""The hyperparameter search: the paper's whole grid, selected by the validation metric.
 
-Each search, of a data set, a model and a seed, is a study whose trials any number of processes
-share.
+The search for each data set, model and seed is a study whose trials are shared by any number of
+processes.
 """
 
 import functools
@@ -48,7 +48,7 @@ class Search:
         return f"{run.protocol}, {run.data_set}, {NAMES[run.model]}, seed {run.seed}"
 
     def storage(self, out: Path) -> str:
-        """A file beside the runs."""
+        """A file in the directory of the runs."""
         first = self.runs[0]
         return f"sqlite:///{first.folder(out).parent.parent / f'study-{first.seed}.db'}"
 
@@ -84,7 +84,7 @@ def run(options: Options) -> None:
 
 
 def _work(number: int, searches: Sequence[Search], data_dir: Path, options: Options) -> None:
-    """The work of each process: free trials of all searches first, then what others leave."""
+    """The work of each process: first the free trials of all searches, then abandoned ones."""
     for wait in (False, True):
         for search in searches:
             _work_on(search, data_dir, options, wait=wait)
@@ -124,7 +124,7 @@ def _work_on(search: Search, data_dir: Path, options: Options, *, wait: bool) ->
 
 
 def _no_word(item: Any, result: Any, place: str, left: float) -> None:
-    """Ignore the end of a process: each reports its own trials."""
+    """Ignore the end of a process, because each reports its own trials."""
 
 
 def title(point: _paper.Hyperparameters) -> str:

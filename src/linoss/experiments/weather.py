@@ -1,18 +1,17 @@
-"""Forecasting the weather: 720 hours ahead from 720 hours, as a masked sequence.
+"""Weather forecasting: 720 hours from the previous 720 hours, as a masked sequence.
 
-Hourly observations of 12 variables, standardised with the mean and deviation of the first 70
-percent, which are for training; then 10 percent for validation and 20 for testing. A window of the
-later parts begins its forecast in the part, and reads its past from before it, as in the
-benchmark's own code. The error is the mean absolute one over all variables, on the standardised
-scale.
+Hourly observations of 12 variables, standardised by the first 70 percent, which are for training;
+then 10 percent for validation and 20 for testing. Windows of the later parts begin their forecast
+in that part, and may read their past from the previous part, as in the benchmark's code. The error
+is the mean absolute error over all variables, on the standardised scale.
 
-There are two variants, for the paper does not say all that its models were given. It follows S4,
-whose models know the calendar at every step, past and future, as do those of the benchmark; with
-`"calendar"` four channels have the sine and cosine of the year and of the day. With `"values"`
-there is nothing but the 12 variables, which is all that the text speaks of; then a month of past
-must tell the season, of which the training part has seen less than three of each.
+There are two variants, because the paper does not list all inputs of its models. It follows S4,
+whose models have the calendar at every step, past and future, as do those of the benchmark: with
+`"calendar"`, four channels have the sine and cosine of the year and of the day. With `"values"`,
+the inputs are only the 12 variables that the text mentions; the season must then be inferred from a
+month of past, with less than three years of training data.
 
-A channel of time goes from 0 to 1 over the past and on to 2 over the future.
+A time channel rises from 0 to 1 over the past and from 1 to 2 over the future.
 """
 
 import functools
@@ -36,8 +35,8 @@ PROTOCOLS = {
     "paper": Protocol(steps=100_000, evaluate_every=1000, patience=11),
     "quick": Protocol(steps=20_000, evaluate_every=100, patience=11),
 }
-"""The paper says nothing of this experiment's; an epoch has 722 steps, an evaluation 2789 windows,
-so that looking at them every 50 steps would not be quick."""
+"""The paper does not describe the protocol of this experiment. An epoch has 722 steps and an
+evaluation 2789 windows, so evaluations every 50 steps would not be quick."""
 SCOPE = Scope(
     data_sets=("Weather",),
     models=("im", "imex"),
@@ -49,7 +48,8 @@ _DAY, _YEAR = 24, 24 * 365.25  # hours
 
 
 def run(options: Options) -> None:
-    """Train every model, by default with the first seed: the paper's table has no deviations."""
+    """Train every model, by default with the first seed, because the paper's table has no
+    deviations."""
     path = find("Weather", data_directory(options.data_dir))
     runs = [
         make_run(NAME, options, "Weather", model, seed, variant=variant, protocols=PROTOCOLS)
@@ -61,7 +61,7 @@ def run(options: Options) -> None:
 
 
 def make_problem(path: Path, run: ExperimentRun) -> Problem:
-    """Windows of the three parts; they are the same for every seed."""
+    """The windows of the three parts, the same for every seed."""
     weather = read_weather(path)
     series, known = weather.series[0], ()
     if run.variant == "calendar":

@@ -1,4 +1,4 @@
-"""Finding hyperparameters: many trainings, by any number of workers, as one study."""
+"""Hyperparameter search: a study of many trainings, shared by any number of workers."""
 
 from linoss.search._grid import search_grid
 from linoss.search._records import Study, Trial

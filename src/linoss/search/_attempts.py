@@ -1,4 +1,4 @@
-"""Attempts at a trial. A storage holds one or several for each number; one of them counts."""
+"""Attempts at a trial. A storage holds one or several for each trial number; one is valid."""
 
 import datetime
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ NUMBER, FINAL, FREE, ERROR, RUN = (
     f"linoss:{name}" for name in ("number", "final", "free", "error", "run")
 )
 """Attributes of an attempt: the number of its trial, whether it would fail again, whether it was
-given back, why it failed, and its directory."""
+released, the reason of its failure, and its directory."""
 _MOST_ATTEMPTS = 4  # a trial that kills its worker must not kill all of them
 
 
 def is_free(attempts: Sequence[Any]) -> bool:
-    """Whether a trial with these attempts is still to be done."""
+    """Whether a trial with these attempts still has to be run."""
     states = {trial.state.name for trial in attempts}
     if states & {"COMPLETE", "PRUNED", "RUNNING"}:
         return False
@@ -29,7 +29,7 @@ def _is_given_up(attempts: Sequence[Any]) -> bool:
 
 
 def trial_of(number: int, attempts: Sequence[Any]) -> Trial:
-    """The trial of a number, by the attempt that counts."""
+    """The trial with that number, from its valid attempt."""
     order = ("FAIL", "WAITING", "RUNNING", "PRUNED", "COMPLETE")
     chosen = max(attempts, key=lambda trial: (order.index(trial.state.name), trial.number))
     names = {"COMPLETE": COMPLETE, "PRUNED": PRUNED, "RUNNING": RUNNING, "WAITING": WAITING}

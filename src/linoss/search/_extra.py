@@ -1,4 +1,4 @@
-"""The packages of the extra `search`, imported when they are needed."""
+"""The packages of the extra `search`, imported on first use."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ extra = partial(_extras.optional, purpose="a search", extra="search")
 
 @contextmanager
 def quietly() -> Iterator[Any]:
-    """Optuna, without its log and its warnings of experimental features."""
+    """Optuna, without its log and its warnings about experimental features."""
     optuna = extra("optuna")
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -1,4 +1,4 @@
-"""A study of given points, whose trials are done by a function."""
+"""A study of given points, whose trials are run by a function."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,9 +25,9 @@ def search_grid(
     on_end: Callable[[str], None],
     wait: bool = True,
 ) -> None:
-    """Do the trials of a grid. Any number of processes that call this share the work.
+    """Run the trials of a grid. Processes that call this with the same arguments share the work.
 
-    A trial whose process died is done by another.
+    A trial whose process died is run by another.
 
     **Arguments:**
 
@@ -35,10 +35,10 @@ def search_grid(
       the validation metric. A [`linoss.training.TrainingError`][] counts as a failed trial.
     - `points`: the values of every parameter, for each trial.
     - `storage`, `study`: as for [`linoss.search.search`][].
-    - `metric`, `higher_is_better`: by what trials are compared.
-    - `settings`: what else decides the trials; must be the same for all processes.
-    - `on_end`: called with a line about each trial that this process has ended.
-    - `wait`: whether to wait for the trials that other processes do.
+    - `metric`, `higher_is_better`: the metric for comparing trials.
+    - `settings`: all other settings of the trials; must be equal in all processes.
+    - `on_end`: called with a line about each trial that this process has finished.
+    - `wait`: whether to wait for the trials of other processes.
 
     ```python
     >>> import tempfile
@@ -77,12 +77,12 @@ def search_grid(
 
 
 class _Lines(Silence):
-    """A line for each trial that this process has ended."""
+    """A line for each trial that this process has finished."""
 
     def __init__(self, study: SharedStudy, trials: int, on_end: Callable[[str], None]):
         self._study, self._trials, self._on_end = study, trials, on_end
 
     def ended(self, what: str) -> None:
-        """Report it, and how far the study is."""
+        """Report the trial, and the progress of the study."""
         summary = summary_of(self._study, self._trials)
         self._on_end(f"{what}; {summary.text(self._study.definition.metric)}")

@@ -1,4 +1,4 @@
-"""A study and its trials as plain records."""
+"""A study and its trials as plain values."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -14,7 +14,7 @@ ENDED = (COMPLETE, PRUNED, FAILED)
 
 @dataclass(frozen=True)
 class Trial:
-    """One point of a search and its outcome.
+    """One trial of a search and its result.
 
     ```python
     >>> from linoss.search import Trial
@@ -25,28 +25,28 @@ class Trial:
     """
 
     number: int
-    """From 0. A trial that is resumed keeps its number."""
+    """The number, from 0. A resumed trial keeps its number."""
     state: str
     """complete, pruned, failed, running or waiting."""
     value: float | None = None
-    """The validation metric: its best if complete, its last if pruned."""
+    """The validation metric: the best one if complete, the last one if pruned."""
     parameters: dict[str, Any] = field(default_factory=dict)
     """The values of the searched parameters."""
     run: str | None = None
     """The directory of its run, relative to that of the search."""
     seconds: float | None = None
-    """How long it took, or has taken so far."""
+    """The elapsed time."""
     attempts: int = 1
-    """How often it was started."""
+    """The number of starts."""
     error: str | None = None
-    """Why it failed."""
+    """The reason of a failure."""
     curve: list[tuple[int, float]] = field(default_factory=list)
     """The metric at each evaluation, with its step."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """The outcome of a search.
+    """The result of a search.
 
     ```python
     >>> from linoss.search import Study, Trial
@@ -61,17 +61,17 @@ class Study:
     metric: str
     higher_is_better: bool
     trials: list[Trial]
-    """By number."""
+    """All trials, by number."""
     space: dict[str, Any] = field(default_factory=dict)
     """The searched ranges: lists, or low, high and whether logarithmic."""
     importance: dict[str, float] = field(default_factory=dict)
-    """The share of each parameter in the differences, the largest first."""
+    """The importance of each parameter, the largest first."""
     directory: str | None = None
-    """The run of the best trial, if this machine has it."""
+    """The run of the best trial, if it is on this machine."""
 
     @property
     def best(self) -> Trial | None:
-        """The complete trial with the best value; of equal ones the first."""
+        """The complete trial with the best value; the first of equal ones."""
         return next(iter(self.ranked), None)
 
     @property
@@ -82,7 +82,7 @@ class Study:
         return sorted(found, key=lambda trial: (sign * (trial.value or 0.0), trial.number))
 
     def count(self, *states: str) -> int:
-        """How many trials are in one of these states."""
+        """The number of trials in these states."""
         return sum(trial.state in states for trial in self.trials)
 
     def record(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def write_study(folder: Path, study: Study, identity: str) -> None:
 
 
 def refuse_other(folder: Path, identity: str) -> None:
-    """Refuse a directory that holds the trials of another study."""
+    """Raise if a directory holds the trials of another study."""
     path = folder / STUDY
     if not path.exists():
         return

@@ -1,4 +1,4 @@
-"""A search for the parameters of an estimator."""
+"""Hyperparameter search for an estimator."""
 
 import filecmp
 import inspect
@@ -52,32 +52,32 @@ def search(
     begin: Callable[[Path], None] | None = None,
     finish: Callable[[Any, Path], None] | None = None,
 ) -> Study:
-    """Find parameters of an estimator that do well on held-out cases. Returns all trials.
+    """Search parameters of an estimator by their score on held-out cases. Returns all trials.
 
-    Each trial is a run in a directory of its own, `out/trials/NUMBER`, and the best one is copied
-    to `out/best`; [`linoss.estimators.load`][] reads them. Any number of processes, on one machine
-    or several, that call this with the same arguments share the work. A trial whose process died
-    is taken up by another, from its last checkpoint if that can be seen from there. A search that
-    was stopped goes on when it is called again.
+    Each trial is a run in its own directory, `out/trials/NUMBER`, and the best one is copied to
+    `out/best`; [`linoss.estimators.load`][] loads them. Any number of processes, on one or several
+    machines, that call this with the same arguments share the work. If a process dies, another one
+    continues its trial, from its last checkpoint if `out` is shared. Call it again to continue a
+    search that was stopped.
 
     **Arguments:**
 
-    - `estimator`: with all parameters that are not searched. Where it has no
+    - `estimator`: the estimator with all parameters that are not searched. If it has no
       `validation_fraction`, a fifth of the data is held out.
     - `X`, `y`: as for its `fit`.
     - `out`: the directory of the search.
     - `space`: for each parameter a list of values, `(low, high)`, or either as text: `"16,64"`,
       `"1e-4..1e-2"`. A range that spans a decade is logarithmic. By default learning rate, sizes,
-      blocks and dropout, of those that the estimator has at their defaults.
+      blocks and dropout, if the estimator has them at their defaults.
     - `grid`: True to try every combination of `space`; `"paper"` for the grid of the paper.
-    - `trials`: how many, by all workers together; by default 30, or the whole grid.
+    - `trials`: number of trials of all workers together; by default 30, or the whole grid.
     - `storage`: `sqlite:///FILE`, by default in `out`; or, for several machines,
       `postgresql://USER:PASSWORD@HOST/DATABASE`.
-    - `study`: a name, where a storage holds several.
-    - `seed`: decides what is drawn, and is the `random_state` of an estimator without one.
-    - `prune`: end trials that are worse than the median of others at the same step.
-    - `silence`: after so many seconds without a sign of life, a worker counts as dead; 60.
-    - `verbose`: 1 for a live line of progress.
+    - `study`: the name of the study, if a storage holds several.
+    - `seed`: seed of the search, and the `random_state` of an estimator without one.
+    - `prune`: stop trials that are worse than the median of others at the same step.
+    - `silence`: seconds without a heartbeat after which a worker counts as dead; by default 60.
+    - `verbose`: 1 to show progress.
     - `begin`: called with each trial's directory before its training.
     - `finish`: called with each trained estimator and its directory.
 
@@ -143,7 +143,7 @@ def search(
 
 
 class _Trainer:
-    """Does a trial: trains an estimator in a directory."""
+    """Runs a trial: trains an estimator in a directory."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _Trainer:
         except CheckpointError:  # in use, damaged, or left by another study
             run = f"{run}-{claim.attempts + 1}"
             estimator = self._train(claim, run)
-        for record in estimator.history_:  # those of an earlier attempt, too
+        for record in estimator.history_:  # also those of an earlier attempt
             if record["metric"] is not None:
                 claim.report(record["step"], record["metric"], judge=False)
         best = estimator.best_metric_
@@ -199,7 +199,7 @@ class _Trainer:
 
 
 def _prepared(estimator: Any, seed: int) -> Any:
-    """A copy with the settings that all trials share."""
+    """A copy with the common settings of all trials."""
     given = estimator.get_params(deep=False)
     changes: dict[str, Any] = {"verbose": 0}
     if given["random_state"] is None:
@@ -214,20 +214,20 @@ def _prepared(estimator: Any, seed: int) -> Any:
         changes["steps"] = _STEPS
     if given["evaluate_every"] is None:
         changes["evaluate_every"] = max((given["steps"] or _STEPS) // 20, 1)
-    for name, value in _ALONE.items():  # one model, whose evaluations come while it learns
+    for name, value in _ALONE.items():  # one model, with evaluations during its training
         if name in given:
             changes[name] = value
     return _changed_to(estimator, changes)
 
 
 def _changed_to(estimator: Any, changes: Mapping[str, Any]) -> Any:
-    """A copy with other parameters, not trained."""
+    """An unfitted copy with other parameters."""
     another: Any = clone(estimator)
     return another.set_params(**changes)
 
 
 def _changed(estimator: Any) -> set[str]:
-    """Parameters that are not at their defaults."""
+    """The parameters that are not at their defaults."""
     defaults = inspect.signature(type(estimator)).parameters
     given = estimator.get_params(deep=False)
     return {name for name, value in given.items() if value != defaults[name].default}
@@ -242,14 +242,14 @@ def _number_of(trials: int | None, points: list[dict[str, Any]] | None) -> int:
 
 
 def _settings(estimator: Any, ranges: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the trials besides what is searched."""
+    """The settings of the trials that are not searched."""
     left_out = {"verbose", "devices", *ranges}
     found = estimator.get_params(deep=False)
     return {name: value for name, value in found.items() if name not in left_out}
 
 
 def _facts(X: Any) -> dict[str, Any]:
-    """Sizes of the data, by which a worker with other data is noticed."""
+    """Sizes of the data, to detect a worker with other data."""
     if isinstance(X, Sequences):
         return {"cases": len(X), "samples": int(np.sum(X.lengths))}
     if isinstance(X, Table):
@@ -260,7 +260,7 @@ def _facts(X: Any) -> dict[str, Any]:
 
 
 def _with_best(study: Study, folder: Path) -> Study:
-    """Copy the best run to `best`, if this machine has it; never a part of it."""
+    """Copy the best run to `best` atomically, if it is on this machine."""
     best, copy = study.best, folder / BEST
     if best is None or best.run is None or not (folder / best.run / "config.json").exists():
         return study

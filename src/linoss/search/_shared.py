@@ -1,8 +1,9 @@
-"""A study that any number of workers share: each trial is done once, and none is lost.
+"""A study shared by any number of workers: each trial is run once, and none is lost.
 
-Trials have numbers from 0. A worker claims one under a lock, by the state in the storage: which
-numbers are finished, running, or left by a worker without a sign of life. The storage may hold
-several attempts at a number, of which one counts. When a worker dies, its number becomes free.
+Trials have numbers from 0. A worker claims one under a lock, based on the state in the storage: the
+numbers that are finished, running, or abandoned by a worker without a heartbeat. The storage may
+hold several attempts at a number, of which one is valid. When a worker dies, its number becomes
+free.
 """
 
 import secrets
@@ -24,16 +25,16 @@ _DEFINITION = "linoss:definition"
 
 
 class Pruned(Exception):
-    """Raised to end a trial that is worse than others were at this step."""
+    """Raised to stop a trial that is worse than others at the same step."""
 
 
 class TakenAway(Exception):
-    """Raised when another worker has taken over the trial after a long silence of this one."""
+    """Raised when another worker has taken over the trial because this one was silent."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What all workers of a study have to agree on."""
+    """The settings that all workers of a study must share."""
 
     metric: str
     higher_is_better: bool
@@ -42,7 +43,7 @@ class Definition:
     prune_after: int | None = None
     """Steps before which no trial is pruned; None to never prune."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """All else that decides the trials."""
+    """All other settings of the trials."""
 
 
 class SharedStudy:
@@ -60,10 +61,10 @@ class SharedStudy:
 
         **Arguments:**
 
-        - `storage`, `name`: where it is.
-        - `definition`: must be that of the workers that are there.
-        - `space`: what to try.
-        - `points`: of a grid, in order; without, values are drawn where others did well.
+        - `storage`, `name`: the location of the study.
+        - `definition`: must equal that of the other workers.
+        - `space`: the search space.
+        - `points`: the points of a grid, in order; without them, Optuna's TPE draws values.
         """
         self.storage, self.name, self.definition = storage, name, definition
         self.space, self.points = space, points
@@ -105,7 +106,7 @@ class SharedStudy:
     # ---- A worker's trial ----
 
     def claim(self, trials: int) -> "Claim | None":
-        """A trial to do, of `trials` in all; None if there is none now."""
+        """Claim a trial, of `trials` in total; None if none is free."""
         return self.storage.patiently(lambda: self._claim(trials))
 
     def _claim(self, trials: int) -> "Claim | None":
@@ -121,7 +122,7 @@ class SharedStudy:
                     self._parameters(number, before), user_attrs={NUMBER: number}
                 )
             waiting = self.study.get_trials(False, (optuna.trial.TrialState.WAITING,))[0]
-            self.storage.rdb.record_heartbeat(waiting._trial_id)  # first: then a death is noticed
+            self.storage.rdb.record_heartbeat(waiting._trial_id)  # first, so that a death is detected
             number = waiting.user_attrs[NUMBER]
             self.study.sampler = self._sampler(number)
             trial = self.study.ask({name: r.distribution() for name, r in self.space.items()})
@@ -129,13 +130,14 @@ class SharedStudy:
             return Claim(self, trial, number, begun, dict(trial.params))
 
     def _parameters(self, number: int, before: Sequence[Any]) -> dict[str, Any]:
-        """The parameters of earlier attempts; of a first one, those of the grid, or none."""
+        """The parameters of earlier attempts; for a first one, those of the grid, or none."""
         if self.points is not None:
             return self.points[number]
         return {name: value for trial in before for name, value in trial.params.items()}
 
     def _sampler(self, number: int) -> Any:
-        """A sampler by seed, number and history, so that a study by one worker is reproducible."""
+        """A sampler that depends on seed, number and history, so that one worker is
+        reproducible."""
         with quietly() as optuna:
             seed = (self.definition.seed * 100_003 + number) % 2**32
             if self.points is not None:
@@ -143,7 +145,8 @@ class SharedStudy:
             return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
 
     def end(self, claim: "Claim", state: str, value: float | None = None) -> bool:
-        """Record how a trial ended. False if another worker has it, and nothing is recorded."""
+        """Record the end of a trial. Returns False if another worker has it; nothing is recorded
+        then."""
         return self.storage.patiently(lambda: self._end(claim, state, value))
 
     def _end(self, claim: "Claim", state: str, value: float | None) -> bool:
@@ -156,13 +159,13 @@ class SharedStudy:
             return True
 
     def fail(self, claim: "Claim", error: str, *, final: bool) -> None:
-        """Record that a trial failed; with `final` it is not tried again."""
+        """Record that a trial failed; with `final` it is not repeated."""
         claim.note(ERROR, error)
         claim.note(FINAL, final)
         self.end(claim, FAILED)
 
     def give_back(self, claim: "Claim") -> None:
-        """Leave a trial to others, without counting it as an attempt."""
+        """Release a trial, without counting it as an attempt."""
         claim.note(FREE, True)
         self.end(claim, FAILED)
 
@@ -182,7 +185,7 @@ class SharedStudy:
         return [trial_of(number, attempts[number]) for number in sorted(attempts)]
 
     def record(self) -> Study:
-        """The study as it stands."""
+        """The current state of the study."""
         definition, trials = self.definition, self.trials()
         return Study(
             name=self.name,
@@ -194,7 +197,7 @@ class SharedStudy:
         )
 
     def _importance(self) -> dict[str, float]:
-        """The importance of each parameter, if there are enough different trials."""
+        """The importance of each parameter, if enough trials differ."""
         with quietly() as optuna:
             complete = self.study.get_trials(False, (optuna.trial.TrialState.COMPLETE,))
             if len(complete) < 4 or len({trial.value for trial in complete}) < 2:
@@ -209,19 +212,19 @@ class SharedStudy:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """A trial that this worker does."""
+    """A trial that this worker runs."""
 
     study: SharedStudy
     trial: Any
     number: int
     attempts: int
-    """How often it was started before."""
+    """The number of earlier starts."""
     parameters: dict[str, Any]
     reported: set[int] = field(default_factory=set)
     """Steps."""
 
     def report(self, step: int, value: float, *, judge: bool = True) -> None:
-        """Report the validation metric at a step; raises `Pruned` if it is too bad."""
+        """Report the validation metric at a step. Raises `Pruned` if the trial should stop."""
         if step in self.reported:
             return
 
@@ -257,7 +260,7 @@ class Claim:
 
 
 class Heartbeat:
-    """Writes signs of life to the storage while a trial is done."""
+    """Writes heartbeats to the storage while a trial runs."""
 
     def __init__(self, claim: Claim):
         self._claim, self._end = claim, threading.Event()
@@ -273,6 +276,6 @@ class Heartbeat:
     def _beat(self) -> None:
         storage, trial = self._claim.study.storage, self._claim.trial
         while not self._end.wait(storage.interval):
-            with suppress(Exception):  # the next one may get through
+            with suppress(Exception):  # the next one may succeed
                 storage.rdb.record_heartbeat(trial._trial_id)
         storage.rdb.remove_session()

@@ -19,13 +19,13 @@ PAPER: dict[str, Any] = {
     "state_size": [16, 64, 256],
     "time_channel": [True, False],
 }
-"""The grid of the paper's own search."""
+"""The grid of the paper."""
 DEFAULT: dict[str, Any] = {
     name: setting.about.search
     for name, setting in declared(SequenceSettings).items()
     if setting.about.search is not None
 }
-"""What is tried where nothing else was said: settings that are declared with a range to search."""
+"""The default search space: settings that are declared with a search range."""
 _DECIDE_THE_SCORE = frozenset(
     {"validation_fraction", "random_state", "horizon", "every", "evaluate_every"}
 )
@@ -40,20 +40,20 @@ class Values:
     values: tuple[Any, ...]
 
     def distribution(self) -> Any:
-        """For Optuna."""
+        """The distribution for Optuna."""
         return extra("optuna").distributions.CategoricalDistribution(self.values)
 
 
 @dataclass(frozen=True)
 class Span:
-    """A number from `low` to `high`, integers if both are; with `log`, uniform in the logarithm."""
+    """A number from `low` to `high`, an integer if both are; with `log`, log-uniform."""
 
     low: int | float
     high: int | float
     log: bool
 
     def distribution(self) -> Any:
-        """For Optuna."""
+        """The distribution for Optuna."""
         kinds = extra("optuna").distributions
         kind = kinds.IntDistribution if isinstance(self.low, int) else kinds.FloatDistribution
         return kind(self.low, self.high, log=self.log)
@@ -64,7 +64,7 @@ Space = dict[str, Range]
 
 
 def parse_ranges(texts: Iterable[str]) -> dict[str, str]:
-    """Split texts `NAME=VALUES` into a dictionary.
+    """Parse texts `NAME=VALUES` into a dictionary.
 
     ```python
     >>> from linoss.search import parse_ranges
@@ -86,7 +86,7 @@ def parse_ranges(texts: Iterable[str]) -> dict[str, str]:
 
 
 def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
-    """The space of ranges as a caller writes them, for the parameters of an estimator.
+    """Parse the ranges of a caller into a search space for the parameters of an estimator.
 
     ```python
     >>> from linoss import LinOSSClassifier
@@ -112,7 +112,7 @@ def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
 
 
 def default_ranges(named: str | None, fixed: Collection[str]) -> dict[str, Any]:
-    """The ranges of a search that names none, without the parameters that are fixed.
+    """The default ranges of a search, without fixed parameters.
 
     **Arguments:**
 
@@ -155,7 +155,7 @@ def described(space: Space) -> dict[str, Any]:
 
 
 def _searchable(setting: Declared) -> bool:
-    """Whether a setting has values that a search can try: numbers, names, yes and no, and None."""
+    """Whether a setting can be searched: it has numbers, names, booleans or None as values."""
     plain = all(isinstance(kind, str) or kind in _PLAIN for kind in setting.kinds)
     return plain and setting.about.group is not None and setting.name not in _DECIDE_THE_SCORE
 
@@ -195,7 +195,7 @@ def _span(setting: Declared, low: Any, high: Any, given: Any) -> Span:
 
 
 def _checked(setting: Declared, value: Any) -> Any:
-    """A value that the setting allows; numbers as integers or not, as the setting has them."""
+    """Validate a value, and convert numbers to the setting's type."""
     value = value.item() if isinstance(value, np.generic) else value
     if not setting.allows(value):
         expected = setting.expected()
@@ -204,7 +204,7 @@ def _checked(setting: Declared, value: Any) -> Any:
 
 
 def _read(setting: Declared, text: str) -> Any:
-    """A value from a word of a command line."""
+    """Parse a value of a command line."""
     try:
         return setting.read(text.strip())
     except ValueError as error:

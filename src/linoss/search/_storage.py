@@ -1,4 +1,4 @@
-"""The database that workers share, with bounded waiting times and a lock.
+"""The shared database of workers, with bounded waiting times and a lock.
 
 SQLite for the workers of one machine, PostgreSQL for those of several.
 """
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 SILENCE = 60  # seconds
 _CONNECT = 10  # seconds, for one attempt
-_ANSWER = 20  # seconds, until a storage counts as out of reach
+_ANSWER = 20  # seconds until a storage counts as unreachable
 _TURN = 60  # seconds, to wait for other workers
 _TRIES = (0.5, 1, 2, 4, 8)  # seconds between attempts, once it has been reached
 _LOCK = int.from_bytes(hashlib.sha256(b"linoss.search").digest()[:7])
@@ -39,7 +39,7 @@ _HIDDEN = "***"
 
 
 class StorageError(ConnectionError):
-    """A storage cannot be reached.
+    """A storage is unreachable.
 
     ```python
     >>> from linoss.search import StorageError
@@ -54,12 +54,12 @@ class Storage:
     """A database of studies."""
 
     def __init__(self, url: str, silence: int = SILENCE):
-        """Connect within a bounded time, or raise a `StorageError`.
+        """Connect within a bounded time, or raise `StorageError`.
 
         **Arguments:**
 
         - `url`: `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`.
-        - `silence`: seconds without a sign of life after which a worker counts as dead.
+        - `silence`: seconds without a heartbeat after which a worker counts as dead.
         """
         self._url = _parsed(url)
         self.name = without_password(url)
@@ -89,7 +89,7 @@ class Storage:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the storage against other workers; the lock ends with the process at the latest."""
+        """Context manager: lock the storage; the lock is released if the process dies."""
         if self._url.get_backend_name() == "sqlite":
             with _file_lock(Path(f"{self._url.database}.lock")):
                 yield
@@ -108,7 +108,7 @@ class Storage:
             yield
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Call a function, and again for a while if the storage is out of reach."""
+        """Call a function, with retries for a bounded time if the storage is unreachable."""
         for pause in (*_TRIES, None):
             try:
                 with quietly():
@@ -146,7 +146,7 @@ class Storage:
             raise self._unreachable(_first_line(error)) from None
 
     def _errors(self) -> tuple[type[Exception], ...]:
-        """The exceptions of a storage that is out of reach."""
+        """The exceptions of an unreachable storage."""
         internal = extra("optuna").exceptions.StorageInternalError
         return (extra("sqlalchemy.exc").SQLAlchemyError, internal, StorageError)
 
@@ -161,9 +161,9 @@ class Storage:
 
 
 def without_password(url: str) -> str:
-    """The URL of a storage without its password and without its options, which may hold one.
+    """The URL of a storage without its password and its options, which may contain one.
 
-    Of what cannot be told apart from a password nothing is left.
+    Everything that could be part of a password is removed.
 
     ```python
     >>> from linoss.search import without_password
@@ -185,7 +185,7 @@ def without_password(url: str) -> str:
 
 
 def within(seconds: float, call: Callable[[], T], late: Callable[[], Exception]) -> T:
-    """The result of a call, or its exception; `late()` is raised if it takes longer."""
+    """The result of a call, or its exception; raises `late()` after the timeout."""
     answers: queue.Queue[tuple[bool, Any]] = queue.Queue()
 
     def run() -> None:
@@ -205,7 +205,7 @@ def within(seconds: float, call: Callable[[], T], late: Callable[[], Exception])
 
 
 def _parsed(url: str) -> Any:
-    """The URL of a storage with its driver. It may hold a password."""
+    """The URL of a storage with its driver. It may contain a password."""
     sqlalchemy = extra("sqlalchemy")
     try:
         parsed = sqlalchemy.engine.make_url(url)
@@ -231,7 +231,7 @@ def _parsed(url: str) -> Any:
 
 
 def _first_line(error: BaseException) -> str:
-    """The database's own message, in one line."""
+    """The first line of the database's message."""
     cause = getattr(error, "orig", None) or error.__cause__ or error
     cause = getattr(cause, "orig", None) or cause
     lines = str(cause).strip().splitlines()

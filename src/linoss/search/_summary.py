@@ -1,4 +1,4 @@
-"""The progress of a study over all of its workers, and how it is shown."""
+"""The progress of a study over all workers, and its display."""
 
 import statistics
 import time
@@ -9,7 +9,7 @@ from typing import TextIO
 from linoss._stderr import LiveLine, duration
 from linoss.search._records import COMPLETE, ENDED, FAILED, PRUNED, RUNNING, Trial
 
-_LOOK_EVERY = 5.0  # seconds: how often a live line asks the storage
+_LOOK_EVERY = 5.0  # seconds between queries of the storage
 
 
 @dataclass(frozen=True)
@@ -17,18 +17,18 @@ class Summary:
     """The progress of a study."""
 
     trials: int
-    """In all."""
+    """Total number of trials."""
     ended: int
     pruned: int
     failed: int
     running: int
-    """Trials under way, which is the number of workers."""
+    """Number of running trials, and thus of workers."""
     best: float | None
     eta: float | None
-    """Seconds left with as many workers; None while unknown."""
+    """Estimated seconds left with this number of workers; None while unknown."""
 
     def text(self, metric: str) -> str:
-        """One line, in which the metric has this name.
+        """Format as one line; `metric` is the name of the metric.
 
         ```python
         >>> from linoss.search._summary import Summary
@@ -47,7 +47,7 @@ class Summary:
 
 
 def summarize(found: Sequence[Trial], trials: int, higher_is_better: bool) -> Summary:
-    """The progress by the trials that were started, of `trials` in all."""
+    """The progress, from the started trials and the total number."""
     found = [trial for trial in found if trial.number < trials]
     values = [t.value for t in found if t.state == COMPLETE and t.value is not None]
     best = (max if higher_is_better else min)(values) if values else None
@@ -75,17 +75,17 @@ class Silence:
     """Shows nothing."""
 
     def live(self, doing: str) -> None:
-        """Called with what this worker does at the moment."""
+        """Called with the current activity of this worker."""
 
     def ended(self, what: str) -> None:
-        """Called with how a trial of this worker ended."""
+        """Called with the result of a trial of this worker."""
 
     def close(self) -> None:
         """Called at the end."""
 
 
 class StudyLine(Silence):
-    """A live line on a terminal; elsewhere a line for each trial of this worker."""
+    """A progress line on a terminal; otherwise a line for each trial of this worker."""
 
     def __init__(self, summary: Callable[[], Summary], metric: str, stream: TextIO | None = None):
         self._summary, self._metric, self._line = summary, metric, LiveLine(stream)
@@ -100,12 +100,12 @@ class StudyLine(Silence):
         self._line.show(f"{self._text}  |  {doing}")
 
     def ended(self, what: str) -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
         self._look()
         self._line.keep(f"{what}; {self._text}")
 
     def close(self) -> None:
-        """Erase the live line."""
+        """Erase the progress line."""
         self._line.clear()
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""A worker: claims and does trials of a study until all of them are done."""
+"""A worker: claims and runs trials of a study until all are finished."""
 
 import time
 from collections.abc import Callable
@@ -10,19 +10,19 @@ from linoss.search._storage import StorageError
 from linoss.search._summary import Silence, Summary, summarize
 from linoss.training import TrainingError
 
-_LOOK_EVERY = 1.0  # seconds, while other workers do what is left
+_LOOK_EVERY = 1.0  # seconds between checks while other workers run the remaining trials
 
 TrialFunction = Callable[[Claim], float]
-"""Does a trial, reports evaluations, and returns the validation metric."""
+"""Runs a trial, reports evaluations, and returns the validation metric."""
 
 
 def work(
     study: SharedStudy, objective: TrialFunction, trials: int, show: Silence, *, wait: bool = True
 ) -> None:
-    """Do trials until each of `trials` is complete, pruned or failed, by any worker.
+    """Run trials until all of `trials` are complete, pruned or failed, by any worker.
 
-    An error that is not of one trial alone gives the trial back, and is raised. Without `wait`,
-    return when all that is left is done by other workers.
+    An error that is not specific to one trial releases the trial and is raised. Without `wait`,
+    return when other workers run all remaining trials.
     """
     while True:
         claim = study.claim(trials)
@@ -67,5 +67,5 @@ def _do(study: SharedStudy, objective: TrialFunction, claim: Claim, show: Silenc
 
 
 def _leave(study: SharedStudy, claim: Claim) -> None:
-    with suppress(StorageError):  # its missing signs of life then free the trial
+    with suppress(StorageError):  # the missing heartbeat then releases the trial
         study.give_back(claim)
