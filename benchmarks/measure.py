@@ -387,7 +387,7 @@ def report_features(sizes: list[str], repeats: int) -> None:
     print(f"a stream of 10^6 samples: {spent:.1f} us a sample, {gap:.1e} from the batch at its end")
 
 
-def report_models(sizes: list[str], repeats: int) -> None:
+def report_models(sizes: list[str], repeats: int, chosen: list[str] | None = None) -> None:
     """Each model by itself, so that only one is in memory."""
     print("| size | model | hidden, states, blocks | step | plain JAX | plain JAX / this |")
     print("|---|---|---|---|---|---|")
@@ -402,6 +402,8 @@ def report_models(sizes: list[str], repeats: int) -> None:
             for model in ("ncde", "nrde", "log-ncde"):
                 named[model] = efficiency.size_of(data_set, model)
         for model, size in named.items():
+            if chosen and model not in chosen:
+                continue
             methods = ("linoss", "textbook") if model in ("lru", "s5") else ("linoss",)
             runs = {method: (efficiency.training_step(method, size), ()) for method in methods}
             found = {method: median for method, (_, median) in take_turns(runs, repeats).items()}
@@ -437,8 +439,10 @@ def main() -> None:
     parser.add_argument("what", choices=REPORTS)
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--models", nargs="+", help="of `models`, these alone")
     options = parser.parse_args()
-    REPORTS[options.what](options.sizes, options.repeats)
+    further = (options.models,) if options.models else ()
+    REPORTS[options.what](options.sizes, options.repeats, *further)
 
 
 if __name__ == "__main__":
