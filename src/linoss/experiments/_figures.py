@@ -79,7 +79,8 @@ def learning_curves(
             place = kinds.index((model, ours[0].variant))
             _draw_published(axes, runs_of(figures.published, data_set, model), ours, f"C{place}")
         axes.set(xlabel="training step", ylabel=f"validation {metric}", title=title)
-        axes.legend(frameon=False, fontsize="small")
+        beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+        axes.legend(frameon=False, fontsize="small", **beside)
     return lines
 
 
