@@ -26,7 +26,7 @@ def files_of(folder):
     return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # kill -9 of a training: tests/training/test_resume.py
 def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive, start):
     write_archive(tmp_path / "data", "Heartbeat")
     script = Path(__file__).with_name("killed_reproduce.py")

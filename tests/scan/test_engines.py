@@ -105,6 +105,7 @@ def long_run(make_bank, draw, reference):
 LONG = [(engine, 49_999, False) for engine in (*ENGINES, "auto")]
 LONG += [("sequential", 49_999, True), ("chunked", 49_920, False)]  # whole segments and chunks
 LONG += [("toeplitz", 49_999, True)]
+LONG[2] = pytest.param(*LONG[2], marks=pytest.mark.slow)  # associative, which compiles long
 
 
 @pytest.mark.integration
