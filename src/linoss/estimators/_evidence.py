@@ -78,7 +78,7 @@ def find_evidence(
 def _binned(up: np.ndarray, steps: np.ndarray, place: np.ndarray, times: int) -> np.ndarray:
     """(4, times, n): the statistics, decomposed over time."""
     clock, sample = np.cumsum(steps), np.arange(len(up))[:, None]
-    down = np.maximum.accumulate(np.where(up, -1, sample), axis=0)  # the last one below the threshold
+    down = np.maximum.accumulate(np.where(up, -1, sample), axis=0)  # last one below
     running = np.where(up, clock[:, None] - np.where(down >= 0, clock[down], 0), 0)
     end = running.argmax(axis=0)
     inside = up & (sample > down[end, np.arange(up.shape[1])]) & (sample <= end)

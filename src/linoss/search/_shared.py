@@ -122,7 +122,7 @@ class SharedStudy:
                     self._parameters(number, before), user_attrs={NUMBER: number}
                 )
             waiting = self.study.get_trials(False, (optuna.trial.TrialState.WAITING,))[0]
-            self.storage.rdb.record_heartbeat(waiting._trial_id)  # first, so that a death is detected
+            self.storage.rdb.record_heartbeat(waiting._trial_id)  # first: a death is detected
             number = waiting.user_attrs[NUMBER]
             self.study.sampler = self._sampler(number)
             trial = self.study.ask({name: r.distribution() for name, r in self.space.items()})
