@@ -114,6 +114,26 @@ def test_regresses_one_and_several_numbers():
     np.testing.assert_allclose(found[:, 1], -5 * found[:, 0], rtol=1e-3, atol=1e-2)
 
 
+@pytest.mark.parametrize("unit", [1e-60, 1e60])
+def test_targets_may_be_in_any_unit(tmp_path, unit):
+    """Also in those that single precision does not have."""
+    X, _, loudness = waves()
+    expected = OscillatorRegressor(**SMALL).fit(X, loudness).predict(X)
+    OscillatorRegressor(**SMALL).fit(X, unit * loudness).save(tmp_path)
+    np.testing.assert_allclose(load(tmp_path).predict(X) / unit, expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="target 0 has values .* expected numbers below 1e150"):
+        OscillatorRegressor(**SMALL).fit(X, 1e300 * loudness)
+
+
+@pytest.mark.parametrize("cases", [24, 200])  # fewer and more than features
+def test_rounding_does_not_tell_the_answer(cases):
+    with pytest.warns(UserWarning, match=r"no channel of X ever changes \(channel 0 is always 3\)"):
+        found = OscillatorClassifier(n_oscillators=16).fit(
+            np.full((cases, 2, 20), 3.0), np.arange(cases) % 2
+        )
+    assert found.left_out_score_ == 0.5
+
+
 @pytest.mark.parametrize("kind", [OscillatorClassifier, OscillatorRegressor])
 def test_saved_and_loaded(tmp_path, kind):
     X, y, loudness = waves()
@@ -133,6 +153,47 @@ def test_saved_and_loaded(tmp_path, kind):
     other = ({OscillatorClassifier, OscillatorRegressor} - {kind}).pop()
     with pytest.raises(ValueError, match=f"holds a {kind.__name__}, expected a {other.__name__}"):
         other.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_save_that_was_killed_between_two_files_can_be_repeated(
+    tmp_path, fitted, monkeypatch, exists
+):
+    """Into a new directory and into an empty one."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(*arguments):
+        raise Killed
+
+    folder = tmp_path / "run"
+    if exists:
+        folder.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("linoss.training._saved.write_json", die)
+        with pytest.raises(Killed):
+            fitted.save(folder)
+    assert folder.exists() == exists
+    fitted.save(folder)
+    assert load(folder).left_out_score_ == fitted.left_out_score_
+    (folder / "config.json").unlink()
+    (folder / "arrays.safetensors").write_bytes(b"of somebody else")
+    with pytest.raises(CheckpointError, match="nothing is overwritten"):
+        fitted.save(folder)
+
+
+def test_a_save_that_fails_names_the_directory(tmp_path, fitted, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(CheckpointError, match=r"run/arrays.safetensors: .*No space left"):
+        fitted.save(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="file: cannot be written"):
+        fitted.save(tmp_path / "file" / "run")
 
 
 def test_damaged_files_are_refused(tmp_path, fitted):

@@ -84,16 +84,18 @@ def kill(process, seconds):
 
 
 def content(run):
-    """All that must not depend on how a run went."""
-    lines = (run / "history.jsonl").read_text().splitlines()
-    history = [{k: v for k, v in json.loads(x).items() if k != "seconds"} for x in lines]
+    """All that must not depend on how a run went, of all its models."""
     if not (run / "report.html").read_text().rstrip().endswith("</html>"):
         raise Finding("the report is cut short")
-    names = sorted(path.name for path in run.iterdir())
-    fixed = {
-        n: (run / n).read_bytes() for n in names if n in ("weights.safetensors", "config.json")
-    }
-    return names, fixed, (run / "columns.json").read_bytes(), history
+    paths = sorted(path for path in run.rglob("*") if path.is_file())
+    held = {}
+    for path in paths:
+        if path.name == "history.jsonl":
+            lines = path.read_text().splitlines()
+            held[path] = [{**json.loads(line), "seconds": None} for line in lines]
+        elif path.name not in ("state.safetensors", "report.html"):  # which know the time
+            held[path] = path.read_bytes()
+    return {path.relative_to(run): held.get(path) for path in paths}
 
 
 def _timed(start):
@@ -104,14 +106,22 @@ def _timed(start):
     return time.monotonic() - begin
 
 
-@contextlib.contextmanager
 def one():
-    """`linoss fit` in one process."""
+    """`linoss fit` of several models in one process."""
+    return _alone(f"{SMALL} --steps 60 --evaluate-every 5")
+
+
+def auto():
+    """`linoss fit --model auto`: oscillators, a training, and the choice."""
+    return _alone("--task classification --model auto --n-oscillators 64 --minutes 30 --seed 1")
+
+
+@contextlib.contextmanager
+def _alone(options):
     with _place() as place:
 
         def start(run):
-            line = f"fit waves.npz --out {run} {SMALL} --steps 60 --evaluate-every 5 --resume"
-            return place.linoss(line, run)
+            return place.linoss(f"fit waves.npz --out {run} {options} --resume", run)
 
         seconds = _timed(lambda: [start("whole")])
         expected, run = content(place.folder / "whole"), place.folder / "run"

@@ -6,13 +6,12 @@ import tempfile
 import warnings
 from pathlib import Path
 
-import jax
 import numpy as np
 from drivers import Finding
 from files import mutated
 
 from linoss.cli._run_settings import ColumnNames, read_column_names, write_column_names
-from linoss.estimators import LinOSSClassifier, LinOSSForecaster, load
+from linoss.estimators import AutoRegressor, LinOSSClassifier, LinOSSForecaster, load
 from linoss.training import CheckpointError
 
 SMALL = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 4, "random_state": 0}
@@ -23,14 +22,19 @@ NAMES = ColumnNames(("pressure", "speed"), {"label": "kind", "drop": ["day"]})
 def driver():
     """Damage a file of a run, and load it."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = [Path(folder) / name for name in ("classifier", "forecaster")]
-        waves = np.random.default_rng(0).normal(size=(8, 2, 20))
+        runs = [Path(folder) / name for name in ("classifier", "forecaster", "auto")]
+        waves = np.random.default_rng(0).normal(size=(20, 2, 20))
         several = LinOSSClassifier(**SMALL, n_models=2, n_oscillators=16)
-        several.fit(waves, np.arange(8) % 2, directory=runs[0])
-        LinOSSForecaster(**SMALL, horizon=2, past=8).fit(waves[0].T, directory=runs[1])
+        several.fit(waves, np.arange(20) % 2, directory=runs[0])
+        series = waves.swapaxes(1, 2).reshape(-1, 2)
+        ahead = LinOSSForecaster(**SMALL, horizon=2, past=8, levels=(80,), base=True)
+        ahead.fit(series, directory=runs[1])
+        quick = AutoRegressor(n_oscillators=16, minutes=0, random_state=0)
+        quick.fit(waves, waves.mean((1, 2)), directory=runs[2])
+
         for run in runs:
             write_column_names(run, NAMES)
-        whole = {run: _content(load(run)) for run in runs}
+        whole = {run: _content(load(run), waves) for run in runs}
         damaged = Path(folder) / "damaged"
 
         def case(draw):
@@ -42,7 +46,7 @@ def driver():
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", r".*history\.jsonl: is damaged")
                 try:
-                    found, names = _content(load(damaged)), read_column_names(damaged)
+                    found, names = _content(load(damaged), waves), read_column_names(damaged)
                 except CheckpointError as error:
                     if not str(error).startswith(str(damaged)):
                         raise Finding(f"an error that names no file: {error}") from None
@@ -58,14 +62,11 @@ def driver():
         yield case
 
 
-def _content(estimator):
-    """What must not change unnoticed, and the history."""
-    models = getattr(estimator, "models_", [estimator.model_])
-    leaves = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(models)]
-    parts = [estimator.inputs_.to_dict(), estimator.objective_.to_dict(), estimator.get_params()]
-    if getattr(estimator, "oscillators_", None) is not None:
-        leaves += [
-            estimator.weights_.tobytes(),
-            estimator.oscillators_.ridge_.coefficients.tobytes(),
-        ]
-    return (leaves, str(parts)), estimator.history_
+def _content(estimator, waves):
+    """What must not change unnoticed, settings and answers; and the history."""
+    if estimator.task == "forecasting":
+        said = estimator.predict(level=[80])
+    else:
+        said = getattr(estimator, "predict_proba", estimator.predict)(waves)
+    trained = estimator.members_.get("linoss", estimator)
+    return (np.asarray(said).tobytes(), estimator.get_params()), getattr(trained, "history_", [])

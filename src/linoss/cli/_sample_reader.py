@@ -227,14 +227,15 @@ def _number(cell: Any, line: int) -> float:
 
 def _seconds(cell: Any) -> float | None:
     """A time as a number; dates in seconds."""
-    if isinstance(cell, int | float) and not isinstance(cell, bool):
-        return float(cell)
-    if not isinstance(cell, str):
+    if isinstance(cell, bool) or not isinstance(cell, int | float | str):
         return None
     try:
         return float(cell)
+    except OverflowError:
+        return None
     except ValueError:
         pass
+    assert isinstance(cell, str)
     try:
         date = datetime.fromisoformat(cell.strip())
     except ValueError:

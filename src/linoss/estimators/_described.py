@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from linoss._files import replaced_directory, restore_directory
+from linoss._files import make_directory, replaced_directory, restore_directory
 from linoss._plain import plain
 from linoss.training import CheckpointError, holds_files
 
@@ -29,14 +29,22 @@ def describe(estimator: BaseEstimator, fitted: dict[str, Any]) -> dict[str, Any]
 
 @contextmanager
 def saved_into(directory: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
-    """Yield the directory to save into; with `overwrite` it replaces an existing one at the end."""
+    """Yield the directory to save into.
+
+    A new directory appears complete at the end; with `overwrite` it replaces an existing one.
+    """
     folder = Path(directory)
     restore_directory(folder.absolute())
-    if not overwrite or not holds_files(folder):
+    if os.path.lexists(folder) and not (overwrite and holds_files(folder)):
         yield folder
         return
-    with replaced_directory(folder.absolute()) as fresh:
-        yield fresh
+    fresh = folder
+    try:
+        make_directory(folder.absolute().parent)
+        with replaced_directory(folder.absolute()) as fresh:
+            yield fresh
+    except (CheckpointError, OSError) as error:
+        raise CheckpointError(str(error).replace(str(fresh), str(folder))) from error
 
 
 def described(

@@ -1,6 +1,7 @@
 """Classifier and regressor with untrained oscillators: features, and a ridge readout."""
 
 import os
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from linoss.estimators._listener import FunctionListener
 from linoss.estimators._ridge import Ridge, fit_ridge
 from linoss.estimators._stack import fit_pool, pool
 from linoss.features import STATISTICS, OscillatorFeatures
-from linoss.training import load_arrays, save_arrays
+from linoss.training import Scaling, load_arrays, save_arrays
 
 Kind = TypeVar("Kind", bound="OscillatorEstimator")
 
@@ -389,8 +390,16 @@ class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
         self.one_number_ = answers.ndim == 1
         cases, answers, weights = self._weighted(X, cases, answers, sample_weight)
         answers = answers.reshape(len(answers), -1)
+        scaling = Scaling.from_sequences([answers], kind="target")
+        answers = scaling.apply(answers)
         left_out, found = self._fit_readout(cases, answers, weights)
-        self.left_out_ = left_out, self._answer(found)
+        scaled = self.ridge_
+        self.ridge_ = replace(
+            scaled,
+            coefficients=scaled.coefficients * scaling.deviation,
+            intercept=scaling.undo(scaled.intercept),
+        )
+        self.left_out_ = left_out, self._answer(scaling.undo(found))
         self.left_out_score_ = float(r2_score(answers[left_out], found))
         return self
 

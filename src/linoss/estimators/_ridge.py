@@ -37,7 +37,7 @@ class Ridge:
     scale: np.ndarray
     """(features,), float32: importance / deviation; 0 for a constant feature."""
     coefficients: np.ndarray
-    """(features, outputs), float32, of standardised features."""
+    """(features, outputs), of standardised features."""
     intercept: np.ndarray
     """(answers,)"""
     penalty: float
@@ -117,6 +117,8 @@ def fit_ridge(
     _, coefficients, left_out = found[best]
     rows, w = system.cases, w[system.cases, None]
     left_out += w * (answers[rows] - intercept) / (n - w)
+    nothing = np.abs(left_out - intercept) < 1e-6 * spread  # but rounding, which knows the answer
+    left_out = np.where(nothing, intercept, left_out)
     ridge = Ridge(mean, scale, coefficients, intercept, float(PENALTIES[best]))
     return ridge, LeftOut(system.cases, left_out)
 

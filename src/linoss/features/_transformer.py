@@ -293,6 +293,12 @@ def _standardisation(cases: Sequences) -> dict[str, np.ndarray]:
         with np.errstate(all="ignore"):
             low = np.fmin(low, np.fmin.reduce(case, axis=0))
             high = np.fmax(high, np.fmax.reduce(case, axis=0))
+    if not (high > low).any():
+        warnings.warn(
+            f"no channel of X ever changes (channel 0 is always {low[0]:.6g}), so that nothing can "
+            "be learned from it; check that the right columns were read",
+            stacklevel=4,
+        )
     return {"mean": scaling.mean, "scale": np.where(high > low, 1 / scaling.deviation, 0.0)}
 
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import warnings
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -284,13 +285,19 @@ def holds_files(directory: str | os.PathLike[str]) -> bool:
 
 
 def refuse_files(folder: Path) -> None:
-    """Raise if a directory holds a model or a run."""
-    for name in (*FILES, ARRAYS):
-        if (folder / name).exists():
-            raise CheckpointError(
-                f"{folder / name}: is there already, and nothing is overwritten; choose another "
-                "directory, or, to go on with a run, fit with resume=True, or --resume"
-            )
+    """Raise if a directory holds a model or a run.
+
+    Arrays alone are what a killed save leaves, since config.json is written last: no run.
+    """
+    held = [name for name in (*FILES, ARRAYS) if (folder / name).exists()]
+    with suppress(CheckpointError):
+        if held == [ARRAYS] and read_facts(folder / ARRAYS).get("format") == _ARRAYS_FORMAT:
+            return
+    for name in held:
+        raise CheckpointError(
+            f"{folder / name}: is there already, and nothing is overwritten; choose another "
+            "directory, or, to go on with a run, fit with resume=True, or --resume"
+        )
 
 
 def weights_bytes(model: LinOSS, **facts: Any) -> bytes:
