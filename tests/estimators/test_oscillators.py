@@ -121,7 +121,7 @@ def test_targets_may_be_in_any_unit(tmp_path, unit):
     expected = OscillatorRegressor(**SMALL).fit(X, loudness).predict(X)
     OscillatorRegressor(**SMALL).fit(X, unit * loudness).save(tmp_path)
     np.testing.assert_allclose(load(tmp_path).predict(X) / unit, expected, rtol=1e-6)
-    with pytest.raises(ValueError, match="target 0 has values .* expected numbers below 1e150"):
+    with pytest.raises(ValueError, match=r"target 0 has values .* expected numbers below 1e150"):
         OscillatorRegressor(**SMALL).fit(X, 1e300 * loudness)
 
 
