@@ -1,6 +1,7 @@
 """Forecasts beside simple ones, on data at hand.
 
     python benchmarks/forecasts.py                     # short series, generated ones, many series
+    python benchmarks/forecasts.py --set drawn         # many short series of known laws
     python benchmarks/forecasts.py --set thousands     # 2,000 series, with peak memory
     python benchmarks/forecasts.py --set weather --data-dir DATA   # WTH.csv, the paper's split
     python benchmarks/forecasts.py --set bound --data-dir DATA     # seasons fitted to its test part
@@ -74,6 +75,49 @@ def generated() -> dict[str, tuple[Table, int, int]]:
         name: (table(pandas.DataFrame({"y": values}, index=hours)), 24, 24)
         for name, values in (("Growing wave", wave), ("Walk", walk))
     }
+
+
+def drawn_series(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+    """Months of short series of eight kinds."""
+    time, noise = np.arange(count), random.normal(size=(3, count))
+    waves = [random.normal() * np.sin(k * np.pi * time / 6 + random.uniform(0, 6)) for k in (1, 2)]
+    season, walk, share = sum(waves), np.cumsum(noise[0]), random.uniform(0.3, 0.9)
+    ar = np.zeros(count)
+    for i in range(count):
+        ar[i] = share * ar[i - 1] + noise[1, i]
+    growth = 3 + random.uniform(0, 0.02) * time + 0.2 * season + 0.02 * walk
+    return {
+        "walk": 100 + walk,
+        "autoregression": ar,
+        "seasons": 10 + 2 * season + noise[0],
+        "trend": 10 + random.uniform(0, 0.2) * time + noise[0],
+        "wandering seasons": 50 + 3 * season + 0.5 * walk + 0.5 * noise[2],
+        "growth in percent": np.exp(growth + 0.06 * noise[2]),
+        "intermittent": random.poisson(2, count) * (random.random(count) < 0.4).astype(float),
+        "heavy tails": 5 + random.standard_t(3, count),
+    }
+
+
+def drawn(repeats: int, options: dict, length: int = 96, horizon: int = 8) -> None:
+    """The share of values in intervals, and MASE, over many short series, one forecast of each."""
+    found: dict[str, list[np.ndarray]] = {}
+    for seed in range(repeats):
+        for name, values in drawn_series(np.random.default_rng(seed), length).items():
+            index = pandas.date_range("2000-01", periods=length, freq="MS")
+            data = _dated(values, index)
+            forecaster = LinOSSForecaster(horizon=horizon, **options)
+            forecaster.fit(cut(data, length - horizon))
+            test = forecaster.backtest(data, windows=1)
+            row = [np.mean(test.coverage(level)) for level in (80, 95)]
+            row += [test.error("mase", of) for of in ("forecast", "seasonal naive")]
+            found.setdefault(name, []).append(np.array(row))
+    found["mean"] = [np.mean(rows, axis=0) for rows in found.values()]
+    for name, rows in found.items():
+        low, high, error, naive = np.mean(rows, axis=0)
+        print(
+            f"{name}: covered 80 %: {low:.3f}, 95 %: {high:.3f}; MASE {error:.3f}, "
+            f"seasonal naive {naive:.3f}; {len(rows)} series"
+        )
 
 
 def cut(data: Table, end: int) -> Table:
@@ -250,11 +294,12 @@ def main() -> None:
         "--set",
         nargs="*",
         default=["short", "generated", "many"],
-        choices=["short", "generated", "many", "thousands", "weather", "bound"],
+        choices=["short", "generated", "many", "drawn", "thousands", "weather", "bound"],
     )
     parser.add_argument("--horizon", type=int, nargs="*", default=WEATHER_HORIZONS)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--windows", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=12, help="drawn series of each kind")
     parser.add_argument("--only", nargs="*", help="names of sets")
     parser.add_argument("--data-dir", help="directory of WTH/WTH.csv, by default LINOSS_DATA")
     asked = parser.parse_args()
@@ -281,6 +326,8 @@ def main() -> None:
         print("mean MASE: " + ", ".join(f"{m} {e:.3f}" for m, e in means.items()))
     if "many" in asked.set:
         many(options)
+    if "drawn" in asked.set:
+        drawn(asked.repeats, options)
     if "thousands" in asked.set:
         thousands(options)
     if "bound" in asked.set:

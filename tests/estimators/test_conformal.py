@@ -74,6 +74,23 @@ def test_paths_spread_as_intervals_do_and_keep_dependence():
     )
 
 
+def test_errors_of_few_windows_make_intervals_that_cover():
+    """Walks of 12 steps from 30 overlapping times, many series: the share of new walks inside."""
+    random, inside = np.random.default_rng(0), []
+    for _ in range(300):
+        walk = np.concatenate([[0], np.cumsum(random.normal(size=53))])
+        errors = np.stack([walk[i + 1 : i + 13] - walk[i] for i in range(42)])[..., None]
+        found = Calibration.of_errors(LEVELS, errors[:30])
+        ends = found.intervals(np.zeros((1, 12, 1, 5)), [80.0, 95.0])[0, :, 0]
+        inside.append(
+            [
+                (ends[:, i] <= errors[41, :, 0]) & (errors[41, :, 0] <= ends[:, i + 1])
+                for i in (1, 3)
+            ]
+        )
+    np.testing.assert_allclose(np.mean(inside, axis=(0, 2)), [0.8, 0.95], atol=0.04)
+
+
 def test_missing_truths_are_left_out():
     quantiles, truth = skewed(300, 0)
     truth[::2, 0] = np.nan
@@ -83,7 +100,7 @@ def test_missing_truths_are_left_out():
     assert np.isfinite(found.samples(quantiles[:2], 3, 0)).all()
 
 
-@pytest.mark.parametrize("name", ["share", "factors", "paths"])
+@pytest.mark.parametrize("name", ["share", "factors", "offsets", "paths"])
 def test_a_calibration_that_does_not_fit_is_refused(name):
     arrays = Calibration.fit(LEVELS, *skewed(50, 0)).arrays()
     assert Calibration.restored(LEVELS, 4, 2, arrays) is not None

@@ -20,6 +20,7 @@ from linoss import (
 from linoss.data import sequences, table
 from linoss.estimators._adjustment import Adjustment
 from linoss.estimators._conformal import Calibration
+from linoss.estimators._direct import choose
 from linoss.estimators._foundation import Foundation, FoundationOptions
 from linoss.estimators._seasons import Clock
 from linoss.training import Classification, Forecasting, Inputs, Regression, Windows
@@ -106,14 +107,16 @@ def forecaster_on_base(known=(), normalize="level", logarithm=False, trend=True,
     bare = Foundation.without_answer(data, clock, known, (16, 4), options)
     assert len(bare.adjustment.seasons[0].spreads)
     estimator = LinOSSForecaster(**SIZES, horizon=4, past=16, levels=(80, 95))
-    estimator.foundation_, _ = bare.with_answer(data, data)
+    choice = choose([bare.trial(data, data)], mean=False)
+    estimator.foundation_ = bare.with_answer(choice, bare.sums(data))
     estimator.names_, estimator.known_, estimator.past_ = data.names, known, 16
     estimator.context_, estimator._levels = data, (0.025, 0.1, 0.5, 0.9, 0.975)
     windows = estimator.foundation_.windows(data)
     inputs, targets = Inputs.from_sequences(windows), 3 - len(known)
     share, factors = random.random((4, targets)), 1 + random.random((4, targets, 5))
-    paths = np.zeros((1, 4, targets))
-    estimator.calibration_ = Calibration(estimator._levels, share, factors, paths, 99)
+    offsets = random.random((4, targets, 5)) * (np.arange(5) != 2)  # none of the median
+    numbers = share, factors, offsets, np.zeros((1, 4, targets))
+    estimator.calibration_ = Calibration(estimator._levels, *numbers, 99)
     objective = Forecasting.from_windows(windows, inputs, estimator._levels)
     return _drawn(estimator, inputs, objective)
 

@@ -224,7 +224,10 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
     def _past(self, data: Table) -> int:
         longest = refuse_short(data, self.horizon)
         if self.past is None:
-            return max(1, min(max(3 * self.horizon, 96), (longest - self.horizon) // 2))
+            half = (longest - self.horizon) // 2  # two seasons, if the series has four
+            return max(
+                1, min(max(3 * self.horizon, 96), max(half // 2, min(2 * self.season_, half)))
+            )
         if self.past > longest - self.horizon:
             warnings.warn(
                 f"past is {self.past}, but the longest series has {longest} steps, of which "

@@ -10,12 +10,18 @@ Windows overlap and are thus not independent. The effective number of independen
 follows from the autocorrelation of the errors; intervals are wider by the ratio of the quantiles of
 Student's distributions with m and n degrees of freedom.
 
+For short series, intervals follow from cross-fitted errors of the closed-form part at rolling
+origins, without the trained model: a scale for each step, and one symmetric distribution for all
+steps. If errors at step j are sums over j steps, those of neighbouring windows share summands: the
+squares k windows apart have the correlation (1 - k / j)^2. The effective number of n windows is
+then 3 n / (2 j), and over a horizon of h steps about 3 n / (h + 1).
+
 Sample paths are the errors of held-out windows along the whole horizon, in the same units.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import stats
@@ -43,6 +49,8 @@ class Calibration:
     """(horizon, targets): the factor of the trained model's median."""
     factors: np.ndarray
     """(horizon, targets, levels): the factors of distances from the median."""
+    offsets: np.ndarray
+    """(horizon, targets, levels): what is added to the scaled distances."""
     paths: np.ndarray
     """(windows, horizon, targets): errors in units of the widths of the middle interval."""
     windows: int
@@ -79,18 +87,49 @@ class Calibration:
                 inside = levels[level] if level > middle else 1 - levels[level]
                 wider = stats.t.ppf(inside, worth) / stats.t.ppf(inside, count)
                 factors[..., level] = _conformal(scores, inside) * wider
-        made = cls(levels, share, np.maximum(factors, 0), np.zeros((0, horizon, targets)), count)
+        factors = np.maximum(factors, 0)
+        return cls._with_paths(levels, share, factors, np.zeros(factors.shape), errors, widths)
+
+    @classmethod
+    def of_errors(cls, levels: tuple[float, ...], errors: np.ndarray) -> "Calibration":
+        """From errors (windows, horizon, targets) of the closed-form part of a short series."""
+        count, horizon, targets = errors.shape
+        size = np.sqrt(np.nan_to_num(known_mean(errors**2, 0)))
+        size = np.maximum(size, _NARROWEST)
+        offsets = np.zeros((horizon, targets, len(levels)))
+        for place, level in enumerate(levels):
+            inside = abs(2 * level - 1)
+            if inside > 0:
+                end = 0.5 + inside / 2
+                wider = stats.t.ppf(end, max(1.0, 3 * count / (horizon + 1))) / stats.norm.ppf(end)
+                offsets[..., place] = size * _conformal(np.abs(errors) / size, inside) * wider
+        none = np.zeros(offsets.shape)
+        return cls._with_paths(levels, none[..., 0], none, offsets, errors, none[None])
+
+    @classmethod
+    def _with_paths(
+        cls,
+        levels: tuple[float, ...],
+        share: np.ndarray,
+        factors: np.ndarray,
+        offsets: np.ndarray,
+        errors: np.ndarray,
+        widths: np.ndarray,
+    ) -> "Calibration":
+        """Add sample paths, in units of the middle interval."""
+        count, *shape = errors.shape
+        made = cls(levels, share, factors, offsets, np.zeros((0, *shape)), count)
         low, high = made._sides(widths)
         units = np.where(errors < 0, low, high)
         paths = np.nan_to_num(errors / np.maximum(units, 1e-12))
-        kept = np.linspace(0, count - 1, _paths(horizon, targets)).astype(int)
-        return cls(levels, share, made.factors, paths[kept].astype(np.float32), count)
+        kept = np.linspace(0, count - 1, _paths(*shape)).astype(int)
+        return replace(made, paths=paths[kept].astype(np.float32))
 
     def _sides(self, widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distances from the median to both ends of the middle interval."""
         middle = len(self.levels) // 2
         place = middle - (middle + 1) // 2
-        scaled = widths * self.factors
+        scaled = widths * self.factors + self.offsets
         return scaled[..., place], scaled[..., len(self.levels) - 1 - place]
 
     def forecast(self, quantiles: np.ndarray) -> np.ndarray:
@@ -104,7 +143,7 @@ class Calibration:
         """
         median = self.forecast(quantiles)
         middle = len(self.levels) // 2
-        distances = _widths(quantiles) * self.factors
+        distances = _widths(quantiles) * self.factors + self.offsets
         places = np.array([NormalDist().inv_cdf(each) for each in self.levels])
         found = [median]
         for percent in level:
@@ -144,13 +183,14 @@ class Calibration:
         """An empty calibration, a placeholder in files."""
         share, factors = np.zeros((horizon, targets)), np.zeros((horizon, targets, len(levels)))
         paths = np.zeros((_paths(horizon, targets), horizon, targets), np.float32)
-        return cls(levels, share, factors, paths, 0)
+        return cls(levels, share, factors, factors, paths, 0)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The calibration as arrays."""
         return {
             "calibration.share": self.share,
             "calibration.factors": self.factors,
+            "calibration.offsets": self.offsets,
             "calibration.paths": self.paths,
             "calibration.windows": np.array([self.windows], np.int64),
         }
@@ -160,17 +200,19 @@ class Calibration:
         cls, levels: tuple[float, ...], horizon: int, targets: int, arrays: dict[str, np.ndarray]
     ) -> "Calibration | None":
         """The inverse of `arrays`; None if the run ended before calibration."""
-        share, factors = arrays["calibration.share"], arrays["calibration.factors"]
-        paths, windows = arrays["calibration.paths"], int(arrays["calibration.windows"][0])
-        shapes = (share.shape, factors.shape, paths.shape[1:])
-        if shapes != ((horizon, targets), (horizon, targets, len(levels)), (horizon, targets)):
+        names = ("share", "factors", "offsets", "paths")
+        share, factors, offsets, paths = found = [arrays[f"calibration.{name}"] for name in names]
+        windows = int(arrays["calibration.windows"][0])
+        shapes = (share.shape, factors.shape, offsets.shape, paths.shape[1:])
+        of_levels = (horizon, targets, len(levels))
+        if shapes != (of_levels[:2], of_levels, of_levels, of_levels[:2]):
             raise ValueError(f"the calibration has shapes {shapes}, which do not fit the model")
         if windows == 0:
             return None
-        numbers: Any = (share, factors, paths)
-        if not all(np.isfinite(each).all() for each in numbers) or (factors < 0).any():
+        finite = all(np.isfinite(each).all() for each in found)
+        if not finite or (factors < 0).any() or (offsets < 0).any():
             raise ValueError("the calibration has numbers that are not finite, or below 0")
-        return cls(levels, share, factors, paths, windows)
+        return cls(levels, share, factors, offsets, paths, windows)
 
 
 def _paths(horizon: int, targets: int) -> int:

@@ -1,15 +1,21 @@
 """A linear forecast of all steps from the end of a window.
 
 Features are the last values of each target, and means over increasingly long parts of the past. The
-forecast is a ridge regression on them for each step of each variable, or, with little data,
-exponential smoothing, which is also linear in the past. Held-out windows select one of these, and a
-factor of the forecast (its share), for each part of the horizon: far ahead, where little is
-predictable, the share falls to 0.
+candidates are ridge regressions on them for each step of each variable, and exponential smoothing
+of level, trend and season, which is also linear in the past; the naive and the seasonal naive
+forecasts are among the latter. Held-out windows select one of the candidates, and a factor of the
+forecast (its share), for each part of the horizon: far ahead, where little is predictable, the
+share falls to 0.
+
+With few windows, the best of many candidates is best by chance. The forecast is then their mean,
+weighted by likelihood: that of n independent errors with a Laplace distribution and mean absolute
+error e is proportional to e^-n.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,14 +28,24 @@ _MOST_WINDOWS = 4096
 _HELD_OUT = 256
 _AT_ONCE = 256
 _PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-_SMOOTHINGS = (  # smoothing of level and trend, and the damping of the trend
-    (0.1, 0.0, 0.0),
-    (0.2, 0.0, 0.0),
-    (0.4, 0.0, 0.0),
-    (0.7, 0.0, 0.0),
-    (1.0, 0.0, 0.0),
-    (0.3, 0.1, 0.9),
-    (0.6, 0.2, 0.9),
+_SMOOTHINGS = (  # smoothing of level and trend, damping of the trend, smoothing of the season
+    (0.1, 0.0, 0.0, None),
+    (0.2, 0.0, 0.0, None),
+    (0.4, 0.0, 0.0, None),
+    (0.7, 0.0, 0.0, None),
+    (1.0, 0.0, 0.0, None),
+    (0.3, 0.1, 0.9, None),
+    (0.6, 0.2, 0.9, None),
+)
+_SEASONAL = (  # as above; the first is the seasonal naive forecast
+    (0.0, 0.0, 0.0, 1.0),
+    (0.1, 0.0, 0.0, 0.2),
+    (0.3, 0.0, 0.0, 0.2),
+    (0.7, 0.0, 0.0, 0.2),
+    (0.1, 0.0, 0.0, 0.6),
+    (0.3, 0.0, 0.0, 0.6),
+    (0.3, 0.1, 0.9, 0.2),
+    (0.6, 0.2, 0.9, 0.2),
 )
 _SHARES = np.linspace(0, 1, 6)
 _WINDOWS_OF_A_PART = 32
@@ -88,79 +104,87 @@ class LinearSums:
     scale: np.ndarray
     columns: tuple[int, ...]
     horizon: int
-    smoothing: np.ndarray
-    """(smoothings,): mean absolute errors."""
+    season: int
+    """Steps per season; 1 for none."""
 
     @property
     def targets(self) -> int:
         """Number of targets."""
         return len(self.columns)
 
-    def weights(self, place: int) -> np.ndarray:
-        """(features, horizon * targets) for a penalty, or, for later indices, a smoothing."""
-        if place < len(_PENALTIES):
-            return self.solve(_PENALTIES[place])
-        smooth = smoothing_weights(self.blocks, self.horizon, *_SMOOTHINGS[place - len(_PENALTIES)])
-        each = smooth[:, None, :, None] * np.eye(self.targets)[None, :, None, :]
-        constant = np.zeros((1, self.horizon * self.targets))
-        return np.concatenate([each.reshape(-1, constant.shape[1]), constant])
-
-    def solve(self, penalty: float) -> np.ndarray:
-        """Weights (features, horizon * targets)."""
+    def all_weights(self) -> Iterator[np.ndarray]:
+        """(features, horizon, targets) of each candidate: penalties, then smoothings."""
+        size = (-1, self.horizon, self.targets)
         inner = self.vectors.T @ self.products
-        return (self.vectors @ (inner / (self.values + penalty)[:, None])) * self.scale[:, None]
+        for penalty in _PENALTIES:
+            found = self.vectors @ (inner / (self.values + penalty)[:, None])
+            yield (found * self.scale[:, None]).reshape(size)
+        past = self.blocks[-1][1]
+        seasonal = 1 < self.season < past == len(self.blocks)
+        for each in (*_SMOOTHINGS, *(_SEASONAL if seasonal else ())):
+            smooth = smoothing_weights(self.blocks, self.horizon, self.season, *each)
+            own = smooth[:, None, :, None] * np.eye(self.targets)[None, :, None, :]
+            yield np.concatenate([own.reshape(size), np.zeros((1, *size[1:]))])
 
 
-def sums_of(windows: Windows) -> LinearSums:
+def sums_of(windows: Windows, season: int = 1) -> LinearSums:
     """The sums over windows, read in batches."""
     targets = len(windows.target_columns)
     blocks = lag_blocks(windows.past, targets)
     size = targets * len(blocks) + 1
     gram, products = np.zeros((size, size)), np.zeros((size, windows.horizon * targets))
-    count, errors = 0, []
-    smooth = [smoothing_weights(blocks, windows.horizon, *each) for each in _SMOOTHINGS]
+    count = 0
     for past, labels in batches(windows, _MOST_WINDOWS):
         features = _features(past[..., list(windows.target_columns)], blocks)
-        answers = np.nan_to_num(labels).reshape(len(labels), -1)
-        lags = features[:, :-1].reshape(len(features), len(blocks), targets)
-        errors.append(
-            [known_mean(np.abs(np.einsum("blt,lh->bht", lags, w) - labels)) for w in smooth]
-        )
         gram += features.T @ features
-        products += features.T @ answers
+        products += features.T @ np.nan_to_num(labels).reshape(len(labels), -1)
         count += len(features)
     gram, products = gram / count, products / count
     scale = np.sqrt(np.diag(gram))
     scale = np.where(scale > 0, 1 / np.maximum(scale, 1e-300), 0)
     values, vectors = np.linalg.eigh(gram * scale[:, None] * scale)
     products *= scale[:, None]
-    return LinearSums(
-        blocks,
-        np.maximum(values, 0),
-        vectors,
-        products,
-        scale,
-        windows.target_columns,
-        windows.horizon,
-        known_mean(np.array(errors), 0),
-    )
+    values = np.maximum(values, 0)
+    more = (scale, windows.target_columns, windows.horizon, season)
+    return LinearSums(blocks, values, vectors, products, *more)
 
 
+@lru_cache(maxsize=64)
 def smoothing_weights(
-    blocks: tuple[tuple[int, int], ...], horizon: int, level: float, trend: float, kept: float
+    blocks: tuple[tuple[int, int], ...],
+    horizon: int,
+    season: int,
+    level: float,
+    trend: float,
+    kept: float,
+    seasonal: float | None,
 ) -> np.ndarray:
     """(blocks, horizon): the weight of each lag in exponential smoothing with a damped trend.
 
-    The initial level is 0, the value of unknown samples.
+    Without a season, the initial level is 0, the value of unknown samples. With a season, it is the
+    mean of the first season, and the seasonal terms are the differences from it. The gain of a
+    seasonal term is at least 1 / k at its k-th sample: it begins as a mean of all seasons.
     """
     past = blocks[-1][1]
-    now, slope = np.zeros(past), np.zeros(past)
-    for lag in range(past - 1, -1, -1):
-        sample = np.eye(1, past, lag)[0]
-        before, now = now, level * sample + (1 - level) * (now + kept * slope)
+    samples = np.eye(past)[::-1]  # weights of the lags, from the first sample to the last
+    now, slope, begin = np.zeros(past), np.zeros(past), 0
+    terms = np.zeros((season, past))
+    if seasonal is not None:
+        now, begin = samples[:season].mean(axis=0), season
+        terms = samples[:season] - now
+    for step in range(begin, past):
+        place = step % season
+        before, now = (
+            now,
+            level * (samples[step] - terms[place]) + (1 - level) * (now + kept * slope),
+        )
         slope = trend * (now - before) + (1 - trend) * kept * slope
+        if seasonal is not None:
+            gain = max(seasonal, 1 / (step // season + 1))
+            terms[place] += gain * (samples[step] - now - terms[place])
     ahead = np.cumsum(kept ** np.arange(1, horizon + 1)) if kept else np.zeros(horizon)
-    weights = now[:, None] + slope[:, None] * ahead
+    again = terms[(past + np.arange(horizon)) % season].T
+    weights = now[:, None] + slope[:, None] * ahead + again
     return np.stack([weights[start:end].sum(axis=0) for start, end in blocks])
 
 
@@ -180,50 +204,86 @@ def batches(windows: Windows, most: int) -> Iterator[tuple[np.ndarray, np.ndarra
 
 @dataclass(frozen=True, eq=False)
 class LinearChoice:
-    """The penalty and the share of the linear forecast, for each step and variable."""
+    """The weight of each candidate, for each step and variable."""
 
-    penalty: np.ndarray
-    """(horizon, targets), indices of penalties, followed by smoothings."""
-    share: np.ndarray
-    """(horizon, targets)"""
+    shares: np.ndarray
+    """(candidates, horizon, targets)"""
 
     def weights(self, sums: LinearSums) -> Direct:
         """The weights of this choice."""
-        size = (-1, sums.horizon, sums.targets)
-        weights = np.zeros((len(sums.scale), sums.horizon, sums.targets), np.float32)
-        for place in np.unique(self.penalty[self.share > 0]).tolist():
-            chosen = (self.penalty == place) & (self.share > 0)
-            if chosen.any():
-                found = sums.weights(place).reshape(size)
-                weights[:, chosen] = found[:, chosen] * self.share[chosen]
-        flat = weights.reshape(len(weights), -1)
-        return Direct(sums.blocks, sums.columns, sums.horizon, flat)
-
-
-def choose(sums: LinearSums, held_out: Windows) -> LinearChoice:
-    """The best on held-out windows: a penalty, or the smoothing that is best in training."""
-    past, labels = (np.concatenate(x) for x in zip(*batches(held_out, _HELD_OUT), strict=True))
-    features = _features(past[..., list(sums.columns)], sums.blocks)
-    smoothing = np.nan_to_num(sums.smoothing, nan=np.inf).argmin() + len(_PENALTIES)
-    places = [*range(len(_PENALTIES)), int(smoothing)]
-    answers = np.stack([features @ sums.weights(place) for place in places])
-    answers = answers.reshape(len(places), *labels.shape)
-    penalty = np.zeros((sums.horizon, sums.targets), np.int64)
-    share = np.zeros((sums.horizon, sums.targets))
-    for rows, columns in parts_of(len(labels), sums.horizon, sums.targets):
-        truth = labels[:, rows][..., columns]
-        errors = np.array(
-            [
-                [absolute_error(truth, s * answer[:, rows][..., columns]) for s in _SHARES]
-                for answer in answers
-            ]
+        found: Any = np.zeros(1)
+        for share, weights in zip(self.shares, sums.all_weights(), strict=True):
+            found = found + share * weights if share.any() else found
+        shape = (len(sums.scale), sums.horizon * sums.targets)
+        found = np.broadcast_to(found, (shape[0], sums.horizon, sums.targets))
+        return Direct(
+            sums.blocks, sums.columns, sums.horizon, found.reshape(shape).astype(np.float32)
         )
-        if np.isnan(errors).all():
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Held-out windows for comparing candidates."""
+
+    sums: LinearSums
+    features: np.ndarray
+    """(windows, features)"""
+    labels: np.ndarray
+    """(windows, horizon, targets)"""
+    windows: int
+    """The total number of windows, of which these are a subset."""
+
+    @classmethod
+    def of(cls, sums: LinearSums, held_out: Windows) -> "Trial":
+        """From windows that the sums do not contain."""
+        past, labels = (np.concatenate(x) for x in zip(*batches(held_out, _HELD_OUT), strict=True))
+        features = _features(past[..., list(sums.columns)], sums.blocks)
+        return cls(sums, features, labels, len(held_out))
+
+    def errors(self, parts: Sequence[tuple[slice, slice]]) -> np.ndarray:
+        """(parts, candidates, shares): mean absolute errors."""
+        found = []
+        for weights in self.sums.all_weights():
+            answer = np.tensordot(self.features, weights, 1)
+            for rows, columns in parts:
+                truth, said = (x[:, rows][..., columns] for x in (self.labels, answer))
+                found.append([absolute_error(truth, share * said) for share in _SHARES])
+        return np.swapaxes(np.reshape(found, (-1, len(parts), len(_SHARES))), 0, 1)
+
+
+def choose(trials: Sequence[Trial], *, mean: bool) -> LinearChoice:
+    """The best candidate on held-out windows, or with `mean` their mean by likelihood."""
+    count, shape = sum(each.windows for each in trials), trials[0].labels.shape[1:]
+    parts = list(parts_of(count, *shape))
+    errors = np.array([trial.errors(parts) for trial in trials])
+    errors = relative_errors(errors.reshape(len(trials), -1)).reshape(errors.shape[1:])
+    shares = np.zeros((errors.shape[1], *shape))
+    for (rows, columns), found in zip(parts, errors, strict=True):
+        if np.isnan(found).all():
             continue
-        best = np.unravel_index(np.nanargmin(errors), errors.shape)
-        if errors[best] < (1 - _WORTH) * errors[0, 0]:
-            penalty[rows, columns], share[rows, columns] = places[best[0]], _SHARES[best[1]]
-    return LinearChoice(penalty, share)
+        least, likely = np.nanmin(found), np.zeros(found.shape)
+        if mean:
+            worse = np.maximum(found, 1e-12) / max(least, 1e-12)
+            likely = np.nan_to_num(worse ** -max(1.0, count / rows.stop))
+        elif least < (1 - _WORTH) * found[0, 0]:
+            likely[np.unravel_index(np.nanargmin(found), found.shape)] = 1
+        else:
+            continue
+        shares[:, rows, columns] = (likely @ _SHARES / likely.sum())[:, None, None]
+    return LinearChoice(shares)
+
+
+def relative_errors(errors: np.ndarray) -> np.ndarray:
+    """(candidates,): the mean of `errors` (trials, candidates), relative to the mean of each trial.
+
+    The noise level of a series may change. Later trials resemble the future more: the weights are
+    1, 2, 3, ...
+    """
+    unit = known_mean(errors, 1)[:, None]
+    found = np.where(unit > 0, errors / np.maximum(unit, 1e-300), np.nan)
+    weights = np.where(np.isnan(found), 0, np.arange(1, len(found) + 1)[:, None])
+    total = np.sum(weights * np.nan_to_num(found), axis=0)
+    return np.where(weights.any(axis=0), total / np.maximum(weights.sum(axis=0), 1), np.nan)
 
 
 def absolute_error(truth: np.ndarray, answer: np.ndarray) -> float:

@@ -30,13 +30,8 @@ from linoss.estimators._forecast_context import (
     last_of,
     restored_context,
 )
-from linoss.estimators._foundation import (
-    Foundation,
-    choose_options,
-    cut,
-    divide,
-    divisions,
-)
+from linoss.estimators._foundation import Foundation, FoundationOptions, cut
+from linoss.estimators._founding import Founded, candidates_of, divide
 from linoss.estimators._listener import ForecastListener
 from linoss.estimators._seasons import Clock, on_grid, strongest_period
 from linoss.training import Forecasting, Inputs, Scaling, Windows, replace_arrays
@@ -111,20 +106,11 @@ class LinOSSForecaster(AbstractForecaster):
         known = self.known_in_advance
         known = [known] if isinstance(known, str) else known
         self.known_ = tuple(self._column(name, data) for name in known)
+        clock = self._clock(data)
         self.past_ = self._past(data)
         self.context_ = last_of(data, self.past_)
-        sizes, clock = (self.past_, self.horizon), self._clock(data)
-        parts = divide(data, *sizes, self.validation_fraction)
-        if self.base:
-            asked = {name: getattr(self, name) for name in ("logarithm", "trend", "normalize")}
-            several = divisions(data, *sizes, self.validation_fraction)
-            options = choose_options(data, several, clock, self.known_, sizes, asked)
-            before, choice = Foundation.fit(parts, clock, self.known_, sizes, options)
-            self.foundation_ = Foundation.again(data, clock, self.known_, sizes, options, choice)
-        else:
-            self.foundation_ = before = Foundation(
-                Adjustment.none(data, self.known_), "none", *sizes
-            )
+        founded = self._found(data, clock)
+        self.foundation_, before, parts = founded.foundation, founded.before, founded.parts
         self.deviation_ = _deviations(data, self._targets)
         self.calibration_ = self.held_out_ = None
 
@@ -137,8 +123,8 @@ class LinOSSForecaster(AbstractForecaster):
         self._levels = objective.levels
         run = RunOptions(directory, resume, on_progress)
         self._train(inputs, objective, windows, held_out, drawn_seed(self.random_state), run)
-        if parts[1] is not None and jax.process_index() == 0:
-            self._calibrate(before, parts[1])
+        if jax.process_index() == 0:
+            self._calibrate(founded)
             if directory is not None:
                 replace_arrays(directory, self._arrays())
         return self
@@ -157,16 +143,40 @@ class LinOSSForecaster(AbstractForecaster):
         self.season_ = clock.season
         return replace(clock, periods=()) if data.kind == "array" or not self.base else clock
 
-    def _calibrate(self, before: Foundation, held_out: Table) -> None:
-        """Calibrate quantiles on held-out windows, with the closed-form part fitted without
-        them."""
+    def _found(self, data: Table, clock: Clock) -> Founded:
+        """The closed-form part; without a base, the identity."""
+        sizes = (self.past_, self.horizon)
+        if not self.base:
+            parts = divide(data, *sizes, self.validation_fraction)
+            none = Foundation(Adjustment.none(data, self.known_), "none", *sizes)
+            return Founded(none, none, parts, None)
+
+        def make(part: Table, options: FoundationOptions) -> Foundation:
+            of = (part, clock, self.known_, sizes, options, self.season_)
+            return Foundation.without_answer(*of)
+
+        asked = {name: getattr(self, name) for name in ("logarithm", "trend", "normalize")}
+        candidates = candidates_of(data, clock, self.known_, asked)
+        return Founded.fit(data, make, candidates, self.validation_fraction)
+
+    def _calibrate(self, founded: Founded) -> None:
+        """Calibrate on held-out windows, with the closed-form part fitted without them.
+
+        Short series have too few of them to assess the trained model, which is not used.
+        """
+        before, (_, held_out) = founded.before, founded.parts
+        if founded.errors is not None:
+            self.calibration_ = Calibration.of_errors(self._levels, founded.errors)
+        if held_out is None:
+            return
         most = _CALIBRATION_NUMBERS // (self.horizon * len(self._targets))
         windows = before.windows(held_out)
         windows = _thinned(windows, max(1, min(_CALIBRATION_WINDOWS, most)))
-        found = list(self._relative(windows, np.arange(len(windows))))
-        quantiles = np.concatenate([quantiles for _, quantiles in found])
-        truth = np.concatenate([windows.batch(chosen).labels for chosen, _ in found])
-        self.calibration_ = Calibration.fit(self._levels, quantiles, truth, whole=not self.base)
+        if self.calibration_ is None:
+            found = list(self._relative(windows, np.arange(len(windows))))
+            quantiles = np.concatenate([quantiles for _, quantiles in found])
+            truth = np.concatenate([windows.batch(chosen).labels for chosen, _ in found])
+            self.calibration_ = Calibration.fit(self._levels, quantiles, truth, whole=not self.base)
         origins = Origins(*windows.locate(np.arange(len(windows))), self.horizon, self._targets)
         asked = Asked.usual(self)
         found = self._at_origins(before, held_out, origins, asked)

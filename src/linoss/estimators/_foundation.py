@@ -1,10 +1,8 @@
 """The closed-form part of a forecaster: trend, seasons, and a linear forecast.
 
-Options (logarithms, a trend, the normalisation of windows) are selected by the error on held-out
-windows. A trained model then forecasts the remainder.
+A trained model then forecasts the remainder.
 """
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,19 +10,17 @@ from typing import Any
 import numpy as np
 
 from linoss.data import DataError, Table
-from linoss.estimators._adjustment import Adjustment, refuse_logarithm
-from linoss.estimators._direct import Direct, LinearChoice, choose, lag_blocks, sums_of
-from linoss.estimators._known import known_mean
+from linoss.estimators._adjustment import Adjustment
+from linoss.estimators._direct import (
+    Direct,
+    LinearChoice,
+    LinearSums,
+    Trial,
+    lag_blocks,
+    sums_of,
+)
 from linoss.estimators._seasons import Clock
 from linoss.training import Normalization, Windows
-
-_SERIES, _WINDOWS = 32, 128  # most series and windows for selecting options
-_FEWEST_WINDOWS = 2  # fewest windows for any selection
-_FEW_WINDOWS = 64  # with fewer windows, options are selected on several divisions of the data
-_WORTH = 0.02  # minimum relative improvement of the error by an option
-_DIVISIONS, _FEW_DIVISIONS = 3, 6  # most divisions; the latter with very few windows
-_VERY_FEW_WINDOWS = 16
-_HELD_OUT = 0.2  # fraction of each series
 
 
 @dataclass(frozen=True)
@@ -46,44 +42,22 @@ class Foundation:
     past: int
     horizon: int
     direct: Direct | None = None
+    season: int = 1
+    """Steps per season of the linear forecast; used for fitting only."""
 
     # ---- Fitting ----
 
-    @classmethod
-    def fit(
-        cls,
-        parts: tuple[Table, Table | None],
-        clock: Clock,
-        known: tuple[int, ...],
-        sizes: tuple[int, int],
-        options: FoundationOptions,
-    ) -> "tuple[Foundation, LinearChoice | None]":
-        """Fit to a training part; select the share of the linear forecast on the held-out part."""
-        training, held_out = parts
-        bare = cls.without_answer(training, clock, known, sizes, options)
-        return (bare, None) if held_out is None else bare.with_answer(training, held_out)
+    def trial(self, training: Table, held_out: Table) -> Trial:
+        """Candidates of the linear forecast, fitted to a training part, with held-out windows."""
+        return Trial.of(self.sums(training), self.windows(held_out))
 
-    def with_answer(self, training: Table, held_out: Table) -> "tuple[Foundation, LinearChoice]":
-        """Add the linear forecast that is best on held-out windows."""
-        sums = sums_of(self.windows(training))
-        choice = choose(sums, self.windows(held_out))
-        return replace(self, direct=choice.weights(sums)), choice
+    def sums(self, data: Table) -> LinearSums:
+        """The sums of products that linear forecasts are fitted to."""
+        return sums_of(self.windows(data), self.season)
 
-    @classmethod
-    def again(
-        cls,
-        data: Table,
-        clock: Clock,
-        known: tuple[int, ...],
-        sizes: tuple[int, int],
-        options: FoundationOptions,
-        choice: LinearChoice | None,
-    ) -> "Foundation":
-        """Refit to all data, with the same choices."""
-        bare = cls.without_answer(data, clock, known, sizes, options)
-        if choice is None:
-            return bare
-        return replace(bare, direct=choice.weights(sums_of(bare.windows(data))))
+    def with_answer(self, choice: LinearChoice, sums: LinearSums) -> "Foundation":
+        """Add a linear forecast."""
+        return replace(self, direct=choice.weights(sums))
 
     @classmethod
     def without_answer(
@@ -93,13 +67,14 @@ class Foundation:
         known: tuple[int, ...],
         sizes: tuple[int, int],
         options: FoundationOptions,
+        season: int = 1,
     ) -> "Foundation":
         """Only trend and seasons."""
         targets = [i for i in range(len(data.names)) if i not in known]
-        logarithm = tuple(options.logarithm and _positive(data, i) for i in targets)
+        logarithm = tuple(options.logarithm and positive(data, i) for i in targets)
         how = {"trend": options.trend, "seasonal": options.seasonal}
         adjustment = Adjustment.fit(data, clock, known, logarithm=logarithm, **how)
-        return cls(adjustment, options.normalize, *sizes)
+        return cls(adjustment, options.normalize, *sizes, season=season)
 
     # ---- Windows ----
 
@@ -191,131 +166,6 @@ class Foundation:
         return replace(made, direct=Direct(blocks, columns[0], horizon, weights))
 
 
-def choose_options(
-    data: Table,
-    divisions: list[tuple[Table, Table]],
-    clock: Clock,
-    known: tuple[int, ...],
-    sizes: tuple[int, int],
-    asked: dict[str, Any],
-) -> FoundationOptions:
-    """Select the options for which `asked` has `"auto"`, by the error on held-out windows.
-
-    `divisions` are pairs of a training and a held-out part. The simplest option is kept unless
-    another one is better by a margin.
-    """
-    targets = [i for i in range(len(data.names)) if i not in known]
-    if asked["logarithm"] is True:
-        refuse_logarithm(data, targets)
-    choices: dict[str, Iterable[Any]] = {
-        "seasonal": (True, False) if clock.periods else (True,),
-        "logarithm": (False, True) if all(_positive(data, i) for i in targets) else (False,),
-        "trend": (False, True) if clock.periods or clock.unit != "steps" else (False,),
-        "normalize": ("none", "level"),
-    }
-    asked = {"seasonal": "auto", **asked}
-    lists = [choices[name] if asked[name] == "auto" else (asked[name],) for name in choices]
-    candidates = [FoundationOptions(*each) for each in itertools.product(*lists)]
-    seen = sum(_count(held_out, sizes) for _, held_out in divisions)
-    if len(candidates) == 1 or seen < _FEWEST_WINDOWS:
-        return candidates[0]
-    pairs = [(_some(training), _some(held_out)) for training, held_out in divisions]
-    cache: dict[Any, Foundation] = {}
-    errors = [
-        np.mean([_error(each, parts, clock, known, sizes, cache) for parts in pairs])
-        for each in candidates
-    ]
-    best = int(np.nanargmin(errors)) if np.isfinite(errors).any() else 0
-    good = [i for i, e in enumerate(errors) if e <= (1 + _WORTH) * errors[best]]
-    return candidates[min(good, default=0)]
-
-
-def _error(
-    options: FoundationOptions,
-    parts: tuple[Table, Table],
-    clock: Clock,
-    known: tuple[int, ...],
-    sizes: tuple[int, int],
-    cache: dict[Any, Foundation],
-) -> float:
-    """The mean absolute error on the held-out part, in standard deviations of each series."""
-    training, held_out = parts
-    key = (id(training), options.seasonal, options.logarithm, options.trend)
-    if key not in cache:
-        cache[key] = Foundation.without_answer(training, clock, known, sizes, options)
-    bare = replace(cache[key], normalize=options.normalize)
-    made, _ = bare.with_answer(training, held_out)
-    windows = made.windows(held_out)
-    chosen = np.unique(np.linspace(0, len(windows) - 1, _WINDOWS).astype(int))
-    found = made.restore(held_out, windows, chosen, np.zeros((len(chosen), *_shape(made))))
-    which, ends = windows.locate(chosen)
-    errors = []
-    for answer, i, end in zip(found, which.tolist(), ends.tolist(), strict=True):
-        values = held_out.series[i][:, list(made.adjustment.targets)]
-        unit = known_mean(np.abs(values - known_mean(values, 0)), 0)
-        errors.append(np.abs(answer - values[end : end + made.horizon]) / np.maximum(unit, 1e-12))
-    return float(known_mean(np.minimum(errors, 1e6)))
-
-
-def _count(held_out: Table, sizes: tuple[int, int]) -> int:
-    return sum(max(len(array) - sum(sizes) + 1, 0) for array in held_out.series)
-
-
-def _shape(made: Foundation) -> tuple[int, int]:
-    return made.horizon, len(made.adjustment.targets)
-
-
-def _some(data: Table) -> Table:
-    """An evenly spaced subset of the series of a table."""
-    if data.ids is None or len(data.series) <= _SERIES:
-        return data
-    kept = np.linspace(0, len(data.series) - 1, _SERIES).astype(int)
-    return data.pick(kept)
-
-
-def divide(
-    data: Table, past: int, horizon: int, fraction: float | None
-) -> tuple[Table, Table | None]:
-    """Split off the end of each series, with its past; None if all are too short."""
-    fraction = _HELD_OUT if fraction is None else fraction
-    if fraction == 0:
-        return data, None
-    first, second, kept = [], [], []
-    for i, array in enumerate(data.series):
-        part = max(round(fraction * len(array)), 2 * horizon)
-        if len(array) < 2 * part + past:
-            part = max(round(fraction * len(array)), horizon)
-        if len(array) < 2 * part + past:  # too short to divide
-            first.append(slice(None))
-            continue
-        first.append(slice(None, -part))
-        second.append(slice(-part - past, None))
-        kept.append(i)
-    if not second:
-        return data, None
-    return cut(data, range(len(first)), first), cut(data, kept, second)
-
-
-def divisions(
-    data: Table, past: int, horizon: int, fraction: float | None
-) -> list[tuple[Table, Table]]:
-    """Divisions for selecting options; several for short series, each ending before the next."""
-    found: list[tuple[Table, Table]] = []
-    seen = 0
-    while len(found) < (_DIVISIONS if seen >= _VERY_FEW_WINDOWS else _FEW_DIVISIONS):
-        training, held_out = divide(data, past, horizon, fraction)
-        if held_out is None:
-            break
-        found.append((training, held_out))
-        count = _count(held_out, (past, horizon))
-        if count >= _FEW_WINDOWS:
-            break
-        seen += count
-        rows = [slice(0, -max(horizon // 2, 1)) for _ in data.series]
-        data = training if count >= _VERY_FEW_WINDOWS else cut(data, range(len(rows)), rows)
-    return found
-
-
 def cut(data: Table, kept: Iterable[int], rows: list[slice]) -> Table:
     """A subset of the series of a table, with a subset of their rows."""
     chosen = data.pick(kept)
@@ -326,7 +176,7 @@ def cut(data: Table, kept: Iterable[int], rows: list[slice]) -> Table:
     )
 
 
-def _positive(data: Table, column: int) -> bool:
+def positive(data: Table, column: int) -> bool:
     """Whether a variable has values, and all are positive."""
     values = [array[:, column] for array in data.series]
     return all(bool(np.all((v > 0) | np.isnan(v))) for v in values) and any(

@@ -46,6 +46,7 @@ def _tables(estimator: Any) -> dict[str, np.ndarray]:
             found["share"] = calibration.share
         outer = [i for i, level in enumerate(calibration.levels) if level != 0.5]
         found |= {f"factor{i}": calibration.factors[..., i] for i in outer}
+        found |= {f"offset{i}": calibration.offsets[..., i] for i in outer}
     return found
 
 
@@ -243,7 +244,8 @@ def forecasts(part: Part, estimator: Any, answers: Term) -> Term:
                 width = part.apply("maximum", x, 0.0) + part.apply("log", less + 1.0) + width
                 wide = width if scaling is None else width * scaling.deviation
                 wide = part.apply("maximum", wide, calibration.narrowest)
-                reach = part.apply("maximum", wide * tables[f"factor{level}"], reach)
+                wide = wide * tables[f"factor{level}"] + tables[f"offset{level}"]
+                reach = part.apply("maximum", wide, reach)
                 percent = round(100 * abs(2 * objective.levels[level] - 1), 6)
                 if calibration.seen >= calibration.needs(percent):
                     ends[f"{word}_{percent:g}"] = restored(relative + reach * side + first)
