@@ -83,6 +83,7 @@ FILES = {
     "gzip as csv": ("a.csv", b"\x1f\x8b\x08", ": the content is that of a .gz file, expected that"),
     # .csv
     "csv garbage": ("a.csv", GARBAGE, ", line 1: byte 2 (0x82) is not UTF-8, expected text"),
+    "csv in UTF-16": ("a.csv", "case,x\n1,2\n".encode("utf-16"), ", line 1: found a NUL byte"),
     "csv of zeros": ("a.csv", b"\0" * 100, ", line 1: found a NUL byte, expected text"),
     "csv in latin-1": (
         "a.csv",

@@ -105,6 +105,30 @@ def test_frames_that_would_be_read_otherwise():
     refused(r"columns of 2 levels.*\(cases, channels, time\)", wide)
     text = pd.DataFrame(values, columns=list("abcd")).assign(name="p7")
     refused(r"X, column 'name': holds 'p7', expected numbers.*drop\(columns=\['name'\]\)", text)
+    twice = pd.DataFrame(values, columns=list("abca"))
+    refused(r"several columns named 'a'.*X.to_numpy\(\)", twice)
+    nested = pd.DataFrame({"x": [pd.Series(row) for row in values]})
+    refused(r"X, column 'x': has a sequence in each cell.*np.stack\(row\)", nested)
+    refused("X is 'waves.csv', expected sequences; a file is read by linoss.data.read", "waves.csv")
+
+
+def test_arrays_of_arrays_and_ragged_lists_are_sequences():
+    ragged = np.empty(6, object)
+    ragged[:] = [np.ones((2, 3 + i)) for i in range(6)]
+    channels = np.empty((6, 2), object)
+    for i in range(6):
+        channels[i] = [np.ones(3 + i), np.ones(3 + i)]
+    for X in (ragged, channels, [[1.0] * (3 + i) for i in range(6)]):
+        cases, _ = as_sequences(BaseEstimator(), X, None, None, reset=True)
+        assert cases.lengths.tolist() == [3, 4, 5, 6, 7, 8]
+        assert cases.num_channels == (1 if isinstance(X, list) else 2)
+
+
+def test_a_case_of_another_length_in_two_dimensions():
+    estimator = BaseEstimator()
+    as_sequences(estimator, np.zeros((6, 4)), None, None, reset=True)
+    with pytest.raises(ValueError, match=r"is expecting 4 features .* Pass X\[:1\] for one case"):
+        as_sequences(estimator, np.zeros((6, 5)), None, None, reset=False)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +142,18 @@ def test_frames_that_would_be_read_otherwise():
 def test_missing_labels(labels):
     with pytest.raises(DataError, match="y, case 2: the label is missing, in 2 of 6 cases"):
         as_sequences(BaseEstimator(), np.zeros((6, 4)), labels, None, reset=True)
+
+
+@pytest.mark.parametrize("y", [["a", 1] * 3, np.array(["a", 1] * 3, object)])
+def test_labels_of_several_types(y):
+    with pytest.raises(DataError, match=r"the text 'a' and the int 1, .* one type; pass \[str\("):
+        as_sequences(BaseEstimator(), np.zeros((6, 4)), y, None, reset=True)
+
+
+def test_categories_are_labels():
+    y = pd.Categorical(list("abcabc"))
+    _, found = as_sequences(BaseEstimator(), np.zeros((6, 4)), y, None, reset=True)
+    assert list(found) == list("abcabc")
 
 
 def test_a_number_beyond_floats():

@@ -304,3 +304,7 @@ def test_evidence_with_times_and_missing_values():
 def test_evidence_is_of_one_case(fitted):
     with pytest.raises(ValueError, match="X has 48 cases, expected one"):
         fitted.explain(waves()[0])
+    with pytest.raises(ValueError, match="the case of X has no value at all"):
+        fitted.explain(waves()[0][:1] * np.nan)
+    with pytest.raises(ValueError, match="parts is 0, expected an integer >= 1"):
+        fitted.explain(waves()[0][:1], parts=0)

@@ -1,5 +1,6 @@
 """Conversion of the arguments of an estimator to sequences."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,16 @@ def as_sequences(
     from sklearn.utils import check_array
     from sklearn.utils.validation import validate_data
 
-    _refuse_missing_labels(y)
+    _check_labels(y)
+    if isinstance(X, str | os.PathLike):
+        raise DataError(
+            f"X is {X!r}, expected sequences; if it is a file, linoss.data.read reads it"
+        )
     if isinstance(X, Sequences):
         return _refuse_empty(X) if reset else X, y
     _refuse_frames(X)
+    if isinstance(X, np.ndarray) and X.dtype == object and X.size and np.ndim(X.flat[0]):
+        X = list(X) if X.ndim == 1 else [np.stack(channels) for channels in X]
     if not isinstance(X, list | tuple) or _is_table(X):
         allowed: Any = {"allow_nd": True, "ensure_all_finite": "allow-nan"}
         validate: Any = validate_data  # scikit-learn's type hints do not include arrays
@@ -53,6 +60,12 @@ def as_sequences(
                 "X holds an integer above 1.8e308, which no float can be, expected numbers of "
                 "a float's range; scale the data, or put NaN for a missing value"
             ) from None
+        except ValueError as error:
+            if "is expecting" not in str(error):
+                raise
+            raise ValueError(
+                f"{error} Pass X[:1] for one case, and (cases, channels, time) for another length"
+            ) from None
     cases = as_cases(X, times=times)
     if not reset:
         return cases, y
@@ -60,13 +73,16 @@ def as_sequences(
 
 
 def _is_table(X: Any) -> bool:
-    """Whether X is a list with a list, not an array, for each case."""
-    return len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
+    """Whether X is a list with a list, not an array, for each case, all of the same length."""
+    lists = len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
+    return lists and len({len(row) for row in X}) == 1
 
 
-def _refuse_missing_labels(y: Any) -> None:
-    """Raise for labels that are None, with the number of the case."""
-    labels: Any = y.astype(object).where(y.notna(), None) if hasattr(y, "notna") else y
+def _check_labels(y: Any) -> None:
+    """Raise for labels that are None, with the number of the case, and for texts among numbers."""
+    labels: Any = y
+    if hasattr(y, "notna"):
+        labels = np.where(np.asarray(y.notna()), np.asarray(y, dtype=object), None)
     if not isinstance(labels, list | tuple) and np.asarray(labels).dtype.kind != "O":
         return
     missing = [i for i, label in enumerate(() if y is None else labels) if label is None]
@@ -74,6 +90,13 @@ def _refuse_missing_labels(y: Any) -> None:
         raise DataError(
             f"y, case {missing[0]}: the label is missing, in {len(missing)} of {len(labels)} "
             "cases, expected a label for each case; leave out the cases without"
+        )
+    texts = [isinstance(label, str) for label in (() if y is None else labels)]
+    if any(texts) and not all(texts):
+        one, other = labels[texts.index(True)], labels[texts.index(False)]
+        raise DataError(
+            f"y holds the text {shown(one)} and the {type(other).__name__} {other!r:.80}, expected "
+            "labels of one type; pass [str(label) for label in y]"
         )
 
 
@@ -99,8 +122,18 @@ def _refuse_frames(X: Any) -> None:
             f"X is a frame with columns of {columns.nlevels} levels, expected a column for each "
             "time point of one channel; for several channels pass an array (cases, channels, time)"
         )
+    if not columns.is_unique:
+        raise DataError(
+            f"X is a frame with several columns named {shown(columns[columns.duplicated()][0])}, "
+            "expected a different name for each time point; pass X.to_numpy()"
+        )
     for place, name in enumerate(columns):
         column = frame.iloc[:, place]
+        if len(column) and np.ndim(column.iloc[0]):
+            raise DataError(
+                f"X, column {shown(name)}: has a sequence in each cell, expected numbers; pass "
+                "[np.stack(row) for row in X.to_numpy()]"
+            )
         if getattr(column.dtype, "kind", "O") not in "biuf":
             text = next((cell for cell in column if isinstance(cell, str)), None)
             if text is not None:

@@ -71,8 +71,12 @@ def text_lines(path: Path, comments: tuple[bytes, ...] = ()) -> Generator[str, N
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if b"\0" in line:
                 raise DataError(
-                    f"{where}: found a NUL byte, expected text; this is another kind of file, or a "
-                    "damaged one"
+                    f"{where}: found a NUL byte, expected text in UTF-8; "
+                    + (
+                        "this is UTF-16: save it as UTF-8"
+                        if line[:2] in (b"\xff\xfe", b"\xfe\xff")
+                        else "this is another kind of file, or a damaged one"
+                    )
                 )
             spared = line.lstrip().startswith(comments)
             try:

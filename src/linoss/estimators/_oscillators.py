@@ -48,8 +48,10 @@ def labelled_cases(
 def checked_weights(X: Any, sample_weight: Any) -> np.ndarray:
     """A weight for each case, at least one of them above 0."""
     weights = check_sample_weight(sample_weight, X, dtype=np.float64)
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise ValueError("sample_weight has entries that are not finite and >= 0")
+    if not ((weights >= 0).all() and (weights < 1e150).all() and weights.any()):
+        raise ValueError(
+            "sample_weight has entries that are not finite, >= 0 and < 1e150, or all are 0"
+        )
     return weights
 
 
@@ -159,6 +161,8 @@ class OscillatorEstimator(OscillatorSettings, BaseEstimator):
         ```
         """
         check_is_fitted(self)
+        _checks.positive_integer("periods", periods)
+        _checks.positive_integer("parts", parts)
         features = self.features_
         unit = 1.0 if features.interval_ is None else features.interval_
         response = features.response(X, times=times)

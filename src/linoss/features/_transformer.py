@@ -144,6 +144,8 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         cases, _ = as_sequences(self, X, None, times, reset=False)
         if len(cases) != 1:
             raise ValueError(f"X has {len(cases)} cases, expected one, such as X[:1]")
+        if np.isnan(cases.values[0]).all():
+            raise DataError("the case of X has no value at all, expected some")
         bank, values, intervals = self._samples(cases)
         return Response(bank, values[0], None if intervals is None else intervals[0])
 
