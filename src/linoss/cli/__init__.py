@@ -1,4 +1,4 @@
-"""Thin commands over all of it: `linoss fit`, `evaluate`, `predict`, `forecast`, and more."""
+"""The command line: `linoss fit`, `evaluate`, `predict`, `forecast`, and more."""
 
 from linoss.cli._app import app, main
 

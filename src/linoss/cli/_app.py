@@ -1,4 +1,4 @@
-"""The command `linoss` and its parts."""
+"""The command `linoss` and its subcommands."""
 
 import sys
 from importlib import import_module
@@ -76,11 +76,12 @@ _COMMANDS = {
         "linoss doctor",
     ),
 }
-"""Name to summary, the first line of the command's docstring, and examples."""
+"""Maps each command to its summary, the first line of its docstring, and examples."""
 
 
 class _Commands(TyperGroup):
-    """Commands that are imported when they are called: options need JAX, help of `linoss` not."""
+    """Commands that are imported when they are called: options need JAX, `linoss --help` does
+    not."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
@@ -126,7 +127,7 @@ def _linoss(
 ) -> None:
     """Learn from very long sequences with oscillatory state-space models.
 
-    Begin with `linoss demo`; then `linoss fit` your own data.
+    Start with `linoss demo`, then run `linoss fit` on your own data.
     """
 
 
@@ -140,6 +141,6 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except OSError as error:  # of the help, or the version
+    except OSError as error:  # after --help or --version
         say(f"Error: {message_of(error)}")
         sys.exit(FAILED)

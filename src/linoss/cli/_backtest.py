@@ -1,4 +1,4 @@
-"""`linoss backtest`: how good forecasts would have been."""
+"""`linoss backtest`: errors of forecasts from past origins."""
 
 from typing import Annotated
 
@@ -31,12 +31,12 @@ def backtest(
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Forecast from times of the past, and compare with what came.
+    """Forecast from past origins, and compare with the observed values.
 
-    Prints errors of each variable in its unit, beside those of naive, seasonal naive and drift
-    forecasts and of trend and seasons alone, on the same windows, and how many values intervals
-    cover. --out gets them for each step ahead. Without --refit, use data that the run was not
-    fitted to.
+    Prints the errors of each variable in its unit, those of naive, seasonal naive and drift
+    forecasts and of trend and seasons alone on the same windows, and the coverage of prediction
+    intervals. --out gets them for each forecast step. Without --refit, use data that the run was
+    not fitted to.
     """
     check_there(data)
     estimator = forecaster_of(run)

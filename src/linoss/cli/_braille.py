@@ -1,12 +1,12 @@
-"""Curves made of Braille characters, for a terminal."""
+"""Curves of Braille characters, for a terminal."""
 
 import numpy as np
 
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a Braille character
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # dots of a Braille character
 
 
 def braille(values: np.ndarray, width: int = 72, height: int = 4) -> list[str]:
-    """A series as lines of text: each column spans the lowest to the highest value there."""
+    """Draw a series as lines of text: each column spans its minimum to its maximum."""
     columns, rows = 2 * width, 4 * height
     edges = np.linspace(0, len(values), columns + 1)
     low, high = float(np.min(values)), float(np.max(values))

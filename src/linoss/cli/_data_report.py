@@ -1,4 +1,4 @@
-"""The part of a report that a reader asks for first: a summary, the data, answers and mistakes."""
+"""The first part of a report: a summary, the data, predictions and errors."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -26,27 +26,27 @@ _CASES = {
 
 @dataclass(frozen=True, eq=False)
 class About:
-    """What a report says of data and answers."""
+    """Data and predictions of a report."""
 
     data: Path | None = None
     cases: Any = None
-    """What was trained on, or evaluated: sequences, or a table."""
+    """The training or evaluation data: sequences, or a table."""
     score: Score | None = None
-    """The most honest one that there is."""
+    """The best available score."""
     kind: str = "test"
-    """Of which cases it is: test, left-out, validation or training."""
+    """The cases of the score: test, left-out, validation or training."""
     answered: Any = None
     """These cases."""
     seconds: float | None = None
-    """Time that the fit took."""
+    """The duration of the fit."""
     when: datetime = field(default_factory=lambda: datetime.now().astimezone())
 
 
-# ---- In short ----
+# ---- Summary ----
 
 
 def summary(estimator: Any, about: About) -> str:
-    """A paragraph in plain words: how good, compared with what, and what goes wrong."""
+    """A paragraph with the score, a baseline, and the most frequent error."""
     score, of = about.score, _CASES[about.kind]
     if isinstance(score, ClassScore):
         right, total = int(np.trace(score.confusion)), int(score.cases.sum())
@@ -79,7 +79,7 @@ def summary(estimator: Any, about: About) -> str:
 
 
 def data_section(about: About) -> list[str]:
-    """A table of what the data are; none if they are not known."""
+    """A table that describes the data; none if they are not known."""
     if about.cases is None:
         return []
     rows = [("date", f"{about.when:%Y-%m-%d %H:%M %Z}")]
@@ -164,11 +164,12 @@ def _sampling(times: Any) -> str:
     return f"every {usual:.6g}" if even else f"irregular, {usual:.6g} apart in the middle"
 
 
-# ---- Answers ----
+# ---- Predictions ----
 
 
 def answer_sections(about: About) -> list[str]:
-    """Confusion, precision and recall, and the worst mistakes; of numbers, predicted and true."""
+    """Confusion matrix, precision, recall and the worst errors; for regression, predicted and
+    true."""
     score, of = about.score, _CASES[about.kind]
     note = f'<p class="soft">Answers for {of}.</p>'
     if isinstance(score, NumberScore):
@@ -184,7 +185,7 @@ def answer_sections(about: About) -> list[str]:
 
 
 def _mistakes(score: ClassScore, about: About) -> list[str]:
-    """Series whose wrong answer was given with the most confidence."""
+    """The wrongly classified series with the highest confidence."""
     shares, truth = score.shares, score.truth
     if about.answered is None or shares is None or truth is None:
         return []
@@ -214,7 +215,7 @@ def _mistakes(score: ClassScore, about: About) -> list[str]:
 
 
 def _confusion(score: ClassScore) -> str:
-    """The confusion matrix; of many classes, the most frequent confusions."""
+    """The confusion matrix; for many classes, the most frequent confusions."""
     if len(score.classes) > _MOST_CLASSES:
         wrong = score.confusion - np.diag(np.diag(score.confusion))
         places = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CLASSES]

@@ -1,4 +1,4 @@
-"""`linoss demo`: learn from generated data, untrained and trained, and show what was learned."""
+"""`linoss demo`: untrained oscillators and a trained model on generated data."""
 
 import time
 from pathlib import Path
@@ -10,12 +10,12 @@ import typer
 from linoss.cli._options import Json
 
 KINDS = {"glass": (11.0, 160.0), "bronze": (27.0, 160.0), "wood": (27.0, 35.0)}
-"""Three bells: the period of their sound, and how long it takes to fade, in samples."""
+"""Three bells: the period and the decay time of their sound, in samples."""
 _NOISE = 0.6
 
 
 def bells(seed: int, cases: int, length: int = 1500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Recordings `(cases, 1, length)` of noise in which a bell is struck once; which one, and when.
+    """Recordings `(cases, 1, length)` of noise with one stroke of a bell; its kind and its time.
 
     ```python
     >>> from linoss.cli._demo import bells
@@ -48,11 +48,11 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Decides all that is drawn.")] = 0,
     json: Json = False,
 ) -> None:
-    """Learn to tell three bells by their sound, in noise; takes about half a minute.
+    """Learn to classify the sounds of three bells in noise; takes about half a minute.
 
-    A recording has 1500 samples; somewhere in its first half a bell of glass, bronze or wood is
-    struck, once. Oscillators that nobody trains have a score after seconds; then a model is
-    trained. With --out the run of the training is kept, with its report.html.
+    A recording has 1500 samples; in its first half a bell of glass, bronze or wood is struck once.
+    Untrained oscillators have a score after seconds; then a model is trained. --out keeps the run
+    of the training, with its report.html.
     """
     import linoss.data
     from linoss._stderr import duration, say
@@ -113,7 +113,7 @@ def demo(
 
 
 def _show(classifier: Any, test: Any, struck: np.ndarray, count: int = 3) -> None:
-    """Excerpts of some test series with the model's answers, and the learning curve."""
+    """Excerpts of some test series with the model's predictions, and the learning curve."""
     from rich.console import Console
 
     from linoss.cli._output import number

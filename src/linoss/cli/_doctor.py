@@ -1,4 +1,4 @@
-"""`linoss doctor`: what this install consists of, for those who ask why it is slow or fails."""
+"""`linoss doctor`: a description of the install, for troubleshooting."""
 
 import os
 from importlib.metadata import PackageNotFoundError, version
@@ -26,7 +26,7 @@ _SECRET = "LINOSS_STORAGE"  # may hold a password
 def doctor(json: Json = False) -> None:
     """Show versions, devices and engines, and why the native kernels were not built.
 
-    Paste it into a report of a problem: it names no file but those in the environment variables.
+    Include it in bug reports: it names no files except those in environment variables.
     """
     found = _examine()
     if json:
@@ -94,7 +94,7 @@ def _version(package: str) -> str | None:
 
 
 def _cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

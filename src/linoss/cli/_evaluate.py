@@ -1,4 +1,4 @@
-"""`linoss evaluate`: how good a run is on labelled data."""
+"""`linoss evaluate`: the score of a run on labelled data."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,11 +49,11 @@ def evaluate(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compare a run's answers with the labels of data.
+    """Score the predictions of a run on labelled data.
 
     Prints accuracy and recall of each class; or mean absolute error, R² and RMSE; or the mean
-    absolute error of forecasts, of each variable in its unit and by its deviation. Of a directory
-    the test part is taken.
+    absolute error of forecasts of each variable, in its unit and in standard deviations. A
+    directory must have a test part, which is used.
     """
     check_there(data)
     estimator = load_run(run)

@@ -1,4 +1,4 @@
-"""What speaks for answers: of each class on average, and in some cases value by value."""
+"""Evidence for predictions: averages for each class, and contributions of values in some cases."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -6,25 +6,25 @@ from typing import Any
 
 import numpy as np
 
-_CASES, _CLASSES, _PARTS = 6, 6, 48  # at most; cases are of each class
-_EXPLAINED, _LONGEST = 3, 10_000  # cases, and samples of them, at most
+_CASES, _CLASSES, _PARTS = 6, 6, 48  # most classes, and cases of each
+_EXPLAINED, _LONGEST = 3, 10_000  # most cases, and most samples of a case
 
 
 @dataclass(frozen=True, eq=False)
 class AverageEvidence:
-    """Evidence for one answer, averaged over cases."""
+    """Evidence for one output, averaged over cases."""
 
     name: str
     evidence: np.ndarray
     """(periods, parts of the sequence)"""
     periods: np.ndarray
-    """Edges of the periods."""
+    """Bin edges of the periods."""
     channels: np.ndarray
     """(channels,)"""
 
 
 def average_evidence(estimator: Any, cases: Any) -> list[AverageEvidence]:
-    """For each class, the evidence for it in cases of it; for numbers, its size."""
+    """The evidence for each class in its cases; for regression, the mean absolute evidence."""
     classes = getattr(estimator, "classes_", None)
     if classes is None:
         return [_average(estimator, cases, np.arange(len(cases)), "the answer", 0, np.abs)]
@@ -43,14 +43,14 @@ def average_evidence(estimator: Any, cases: Any) -> list[AverageEvidence]:
 
 @dataclass(frozen=True, eq=False)
 class ExplainedCase:
-    """What each value of a case adds to the answer for it."""
+    """The contribution of each value of a case to its prediction."""
 
     name: str
     values: np.ndarray
     """(channels, samples)"""
     found: Any
     answer: int
-    """Which of its answers."""
+    """The explained output."""
 
 
 def explained_case(estimator: Any, member: Any, case: Any, name: str) -> ExplainedCase:
@@ -63,7 +63,7 @@ def explained_case(estimator: Any, member: Any, case: Any, name: str) -> Explain
 
 
 def explained_cases(estimator: Any, cases: Any) -> list[ExplainedCase]:
-    """The first case of some labels, if there are trained models with one answer a sequence."""
+    """The first case of some labels, if trained models have one output for each sequence."""
     member = estimator.members_.get("linoss")
     if member is None or estimator.task == "forecasting" or getattr(member, "every", None):
         return []
@@ -81,7 +81,7 @@ def _average(
 ) -> AverageEvidence:
     some = chosen[np.linspace(0, len(chosen) - 1, min(len(chosen), _CASES)).astype(int)]
     length = int(cases.lengths[some].min())
-    parts = length // -(-length // _PARTS)  # of nearly as many samples each
+    parts = length // -(-length // _PARTS)  # parts of nearly equal size
     found = [estimator.explain(cases.select([i]), parts=parts) for i in some]
     evidence = np.mean([change(one.evidence[answer]) for one in found], axis=0)
     channels = np.mean([change(one.channels[answer]) for one in found], axis=0)

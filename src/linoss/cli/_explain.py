@@ -1,4 +1,4 @@
-"""`linoss explain`: what in a sequence speaks for a run's answers, in pictures."""
+"""`linoss explain`: figures of the evidence for a run's predictions."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,12 +30,12 @@ def explain(
     drop: Drop = None,
     json: Json = False,
 ) -> None:
-    """Show what in a sequence speaks for a run's answers.
+    """Show which parts of a sequence support a run's predictions.
 
-    Draws for each case, by default for one of each answer, the sequence on what each of its values
-    adds to the answer of trained models (integrated gradients), and, of oscillators that nobody
-    trained, by period and time. Blue speaks for the answer, orange against it. evidence.json has
-    the sums by channel and what they leave unaccounted for.
+    For each case, by default one for each prediction, draws the contribution of each value to the
+    output of trained models (integrated gradients), and for untrained oscillators the evidence by
+    period and time. Blue supports the prediction, orange opposes it. evidence.json has the sums by
+    channel and their error.
     """
     check_there(data)
     estimator = load_run(run)
@@ -59,7 +59,8 @@ def explain(
 
 
 def _some(estimator: Any, cases: Any) -> list[int]:
-    """The first case of each answer, or of numbers those from the lowest to the highest."""
+    """The first case of each predicted class; for regression, cases from the lowest to the
+    highest."""
     answers = np.asarray(estimator.predict(cases))
     if hasattr(estimator, "classes_"):
         return sorted(np.unique(answers, return_index=True)[1].tolist())[:_MOST]
@@ -69,7 +70,7 @@ def _some(estimator: Any, cases: Any) -> list[int]:
 
 
 def _find(cases: Any, name: str) -> int:
-    """The place of a case by its name, or by its number."""
+    """The index of a case by its name or number."""
     if cases.ids is not None:
         ids = [str(i) for i in cases.ids]
         if name in ids:
@@ -80,7 +81,7 @@ def _find(cases: Any, name: str) -> int:
 
 
 def _explain_one(estimator: Any, cases: Any, i: int, names: list[str], out: Path) -> dict[str, Any]:
-    """Draw one case; returns what is known of it."""
+    """Draw one case, and return its record."""
     from linoss.cli import _pictures as pictures
     from linoss.cli._evidence import explained_case
 

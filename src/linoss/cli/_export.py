@@ -1,4 +1,4 @@
-"""`linoss export`: a run for other programs."""
+"""`linoss export`: convert a run for use in other programs."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,10 +28,10 @@ def export(
 ) -> None:
     """Write a run as ONNX, C or StableHLO, for other programs.
 
-    model.onnx takes whole sequences, and model_step.onnx, beside it, one sample at a time; model.h
-    with model_weights.c is C99 that allocates nothing; model.stablehlo is read by jax.export.
-    Scaling, missing values and class names are included; of a forecaster also trend, seasons, the
-    linear answer and intervals, for which all formats read whole windows and their times.
+    model.onnx takes whole sequences, and model_step.onnx one sample at a time; model.h with
+    model_weights.c is C99 without memory allocation; model.stablehlo can be loaded with jax.export.
+    Scaling, missing values and class names are included; for a forecaster also trend, seasons, the
+    linear forecast and intervals, and all formats take whole windows with their times.
     """
     import linoss.estimators
     from linoss.export import write

@@ -86,11 +86,11 @@ def fit(
     process_id: options.ProcessId = None,
     **given: Any,
 ) -> None:
-    """Fit a model to data, and keep it in a directory.
+    """Fit a model to data, and save it to a directory.
 
-    RUN then holds the model, of a training also its history and a checkpoint, and report.html.
-    Ctrl-C stops the training; --resume goes on where it was, also after a crash. If the data have a
-    test part, the model is scored on it in the end. Options under Model and Training are those of
+    RUN then holds the model, for a training also its history and a checkpoint, and report.html.
+    Ctrl-C stops the training; --resume continues it, also after a crash. If the data have a test
+    part, the model is scored on it at the end. Options under Model and Training are those of
     --model linoss.
     """
     named, parameters = options.with_mixer(model, options.parameters(given))
@@ -162,9 +162,9 @@ def _decided(
     *,
     resume: bool,
 ) -> tuple[ModelName, TaskName, dict[str, Any], dict[str, Any]]:
-    """Model, task, columns and parameters: as given; on resuming, those of the run where not given.
+    """Model, task, columns and parameters, as given; on resuming, the others are those of the run.
 
-    `machines` are the options given that say where to train.
+    `machines` are the given options of devices and processes.
     """
     begun = holds_a_run(out)
     if begun and not resume:
@@ -195,7 +195,7 @@ def _decided(
         model = model or options.chosen_model(task, [*parameters, *machines])
         own = {} if model == "oscillators" else {"verbose": 1}
         if parameters.get("mixer", "linoss") != "linoss" and task != "forecasting":
-            own["n_oscillators"] = None  # a model to compare with answers by itself
+            own["n_oscillators"] = None  # a baseline has no oscillators in its ensemble
         parameters = {**options.RUN_DEFAULTS, **own, **parameters}
     assert model is not None
     assert task is not None
@@ -217,7 +217,7 @@ def fitted(
     start: Path | None = None,
     watch: Sequence[Path] = (),
 ) -> None:
-    """Read, train, score, report; with several processes, only one scores and reports."""
+    """Read, train, score and report; with several processes, only one scores and reports."""
     import linoss.estimators
     from linoss.cli._data_report import About
 
@@ -247,7 +247,7 @@ def fitted(
 
 @contextmanager
 def _watchers(paths: Sequence[Path]) -> "Iterator[Watcher | None]":
-    """One watcher that keeps a training's progress in all of these; None without any."""
+    """One watcher that writes progress to all of these paths; None if there are none."""
     from linoss.training import JsonLines, TensorBoard, together
 
     with ExitStack() as files:
@@ -265,7 +265,7 @@ def finish(
     *,
     json: bool,
 ) -> None:
-    """Write the report, which explains answers for some training cases, and print the outcome."""
+    """Write the report, with explanations of some training cases, and print the results."""
     from linoss.cli._evidence import average_evidence, explained_cases
     from linoss.cli._report import write_report
 
@@ -318,7 +318,7 @@ def finish(
 
 
 def _outcome(estimator: Any) -> dict[str, Any]:
-    """What came of the fit, for JSON."""
+    """The results of the fit, for JSON."""
     from linoss.nn import count_parameters
 
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""`linoss forecast`: what comes after a table."""
+"""`linoss forecast`: forecasts after the end of a table."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,9 +50,9 @@ def forecast(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Forecast what comes next, in a table like that of the data, with its times going on.
+    """Forecast the next steps, as a table like the data with its times continued.
 
-    With --level 80 there are columns NAME-lo-80 and NAME-hi-80 beside each forecast.
+    With --level 80 there are additional columns NAME-lo-80 and NAME-hi-80.
     """
     from linoss.data import read_table
 
@@ -80,7 +80,7 @@ def forecast(
 
 
 def _ahead(path: Path, future: Any, context: Any, steps: int) -> Any:
-    """The rows of a table for the steps ahead, by their times and series."""
+    """The rows of a table for the forecast horizon, by times and series."""
     import pandas
 
     from linoss.data import DataError

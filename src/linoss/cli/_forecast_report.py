@@ -1,4 +1,4 @@
-"""The part of a report that is about forecasts."""
+"""The part of a report about forecasts."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from linoss.cli._html import table
 from linoss.cli._output import number
 from linoss.cli._pictures import _INK, _LINES, _RC, _short, svg
 
-_CYCLES = 4  # horizons of past in a picture
+_CYCLES = 4  # horizons of past in a figure
 _WORST = 3
 _MOST_VARIABLES = 12  # in tables
 
@@ -38,7 +38,8 @@ def forecast_sections(
 
 
 def forecast_plot(forecasts: Sequence[Forecast]) -> Figure:
-    """For each variable the end of its past, what came, the forecast and its intervals."""
+    """For each variable the end of its past, the observed values, the forecast and its
+    intervals."""
     with rc_context(_RC):
         figure = Figure(figsize=(8, 0.6 + 1.9 * len(forecasts)), layout="constrained")
         panels = figure.subplots(len(forecasts), 1, squeeze=False, sharex=True)[:, 0]
@@ -79,7 +80,7 @@ def _errors(where: str, found: Any) -> str:
 
 
 def _by_horizon(found: Any) -> str:
-    """MASE of all forecasts and coverage, over the steps ahead."""
+    """MASE of all forecasts, and coverage, over the forecast horizon."""
     with rc_context(_RC):
         figure = Figure(figsize=(8, 2.9), layout="constrained")
         panels = figure.subplots(1, 2 if found.intervals else 1, squeeze=False)[0]
@@ -105,7 +106,7 @@ def _by_horizon(found: Any) -> str:
 
 
 def _worst(found: Any) -> str:
-    """The windows with the largest errors: after when, of which series."""
+    """The windows with the largest errors: their time and series."""
     header = ("after", *(() if found.ids is None else ("series",)), "MASE", "MASE of all")
     mean = number(found.error("mase"))
     rows = []

@@ -1,4 +1,4 @@
-"""Scores of a forecaster, forecasts to look at, and how backtests are printed."""
+"""Scores of a forecaster, forecasts for figures, and printing of backtests."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 
 from linoss.cli._output import number, show_line, show_table
 
-_MOST_SHOWN = 4  # variables in the picture of a forecast
-_TEST_WINDOWS, _TEST_NUMBERS = 200, 3 * 10**6  # of a backtest of a test part
+_MOST_SHOWN = 4  # variables in the figure of a forecast
+_TEST_WINDOWS, _TEST_NUMBERS = 200, 3 * 10**6  # windows of the backtest of a test part
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +18,7 @@ class ForecastScore:
     errors: dict[Any, float]
     """Mean absolute error of each variable, in its unit."""
     deviations: dict[Any, float]
-    """Of each variable in training, by which errors are scaled."""
+    """The standard deviation of each variable in training, which scales errors."""
     horizon: int
     series: int
     scaled: bool = False
@@ -26,7 +26,7 @@ class ForecastScore:
 
     @property
     def scaled_errors(self) -> dict[Any, float]:
-        """Mean absolute error of each variable, by its deviation."""
+        """Mean absolute error of each variable, in standard deviations."""
         return {name: error / self.deviations[name] for name, error in self.errors.items()}
 
     @property
@@ -37,7 +37,7 @@ class ForecastScore:
         return name, float(np.nanmean(list(found.values())))
 
     def record(self) -> dict[str, Any]:
-        """For JSON."""
+        """The score for JSON."""
         scaled = self.scaled_errors
         return {
             "mae": {str(name): error for name, error in self.errors.items()},
@@ -48,7 +48,7 @@ class ForecastScore:
         }
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Rows of a table of variables."""
+        """The rows of a table of variables."""
         scaled = self.scaled_errors
         return [(str(n), number(e), number(scaled[n])) for n, e in self.errors.items()]
 
@@ -82,13 +82,13 @@ class Forecast:
     truth: np.ndarray
     forecast: np.ndarray
     times: np.ndarray
-    """Of the past, then of the forecast: dates, or steps from the last one that was read."""
+    """Times of the past, then of the forecast: dates, or steps relative to the last input."""
     intervals: dict[float, np.ndarray]
-    """By level in percent: (horizon, 2)."""
+    """Maps levels in percent to (horizon, 2)."""
 
 
 def last_forecasts(estimator: Any, table: Any) -> list[Forecast]:
-    """The last steps of the first series that is long enough, forecast from those before them."""
+    """Forecasts of the last steps of the first series that is long enough."""
     horizon = estimator.horizon
     chosen = next((i for i, s in enumerate(table.series) if len(s) > horizon), None)
     if chosen is None:
@@ -113,7 +113,7 @@ def last_forecasts(estimator: Any, table: Any) -> list[Forecast]:
 
 
 def backtest_of(estimator: Any, score: Any) -> tuple[str, Any]:
-    """The backtest of a test part, or of the steps that were held out; None without either."""
+    """The backtest of the test part, or of held-out steps; None without either."""
     tested = getattr(score, "backtest", None)
     if tested is not None:
         return "Windows of the test part", tested
@@ -122,7 +122,7 @@ def backtest_of(estimator: Any, score: Any) -> tuple[str, Any]:
 
 
 def show_backtest(found: Any) -> None:
-    """Print the errors of a backtest, of each variable in its unit."""
+    """Print the errors of a backtest for each variable, in its unit."""
     header, rows = backtest_rows(found)
     show_table(None, header, rows)
     show_line(

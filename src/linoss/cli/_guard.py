@@ -1,6 +1,6 @@
-"""How commands end: errors in one line, and exit codes.
+"""Errors of commands as one line, and exit codes.
 
-0 is good, 1 failed, 2 is wrong use, 3 is done, but with answers that are not numbers, 130
+0: success, 1: failure, 2: usage error, 3: success, but some predictions are not numbers, 130:
 interrupted.
 """
 
@@ -20,9 +20,9 @@ FAILED, MISUSED, NOT_NUMBERS, INTERRUPTED = 1, 2, 3, 130
 
 
 def fill_closed_streams() -> None:
-    """Open /dev/null where stdin or stderr are closed, and end where stdout is.
+    """Open /dev/null if stdin or stderr is closed, and exit if stdout is.
 
-    Otherwise the next file that is opened would take their place, and be written to or read.
+    Otherwise the next file to be opened would get their file descriptor.
     """
     closed = []
     for stream in (0, 1, 2):
@@ -39,7 +39,7 @@ def fill_closed_streams() -> None:
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Report warnings, and errors that users can mend, in one line on stderr each."""
+    """Context manager: report warnings and user errors as one line each on stderr."""
 
     @functools.wraps(command)
     def call(*args: Any, **options: Any) -> None:
@@ -51,7 +51,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
                 raise typer.Exit(NOT_NUMBERS)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:  # the reader has closed the pipe; nothing more can be flushed
+        except BrokenPipeError:  # the pipe is closed; nothing more can be flushed
             _give_up_stdout()
             raise typer.Exit(FAILED) from None
         except OSError as error:
@@ -66,7 +66,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _warnings_in_lines() -> Iterator[list[type[Warning]]]:
-    """Show warnings as lines; gives a list of their kinds, each of them once."""
+    """Show warnings as lines; yields a list of their categories."""
     seen: list[type[Warning]] = []
 
     def show(message: Any, category: type[Warning], *place: Any, **options: Any) -> None:
@@ -80,28 +80,28 @@ def _warnings_in_lines() -> Iterator[list[type[Warning]]]:
 
 
 def fail(message: str) -> NoReturn:
-    """End with a message."""
+    """Exit with a message."""
     say(f"Error: {' '.join(message.split())}")
     raise typer.Exit(FAILED) from None
 
 
 def message_of(error: OSError) -> str:
-    """The message for an error of the system, which by itself has a number in it."""
+    """The message for an OSError, without its number."""
     if error.errno is None or error.strerror is None:
         return str(error)
     if error.filename is not None or isinstance(error, ConnectionError):
         return f"{error.filename or 'a connection'}: {error.strerror}"
-    _give_up_stdout()  # files that cannot be written have names
+    _give_up_stdout()  # errors of files have names
     return f"stdout cannot be written ({error.strerror})"
 
 
 def _give_up_stdout() -> None:
-    """Let what is left in the buffer of stdout go nowhere."""
+    """Discard the rest of the buffer of stdout."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _of_training(error: RuntimeError | MemoryError) -> str:
-    """The message for an error of training; an error of the library itself is raised again."""
+    """The message for an error of training; internal errors are raised again."""
     from linoss.training import TrainingError
 
     if isinstance(error, TrainingError):

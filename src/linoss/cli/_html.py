@@ -1,4 +1,4 @@
-"""Pieces of HTML that pages are made of."""
+"""HTML elements of pages."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def text(value: Any) -> str:
-    """A value as text of a page."""
+    """A value as escaped text."""
     return html.escape(str(value))
 
 

@@ -1,4 +1,4 @@
-"""`linoss inspect`: what a run's model is, and what its oscillators have learned."""
+"""`linoss inspect`: the model of a run, and the spectrum of its oscillators."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,9 +21,9 @@ def inspect(
 ) -> None:
     """Show a run's size, scheme and spectrum.
 
-    For each block: periods and decay times in samples, and how many oscillators are free particles
-    (A = 0) or keep what they have heard without decay. With --json, those of every oscillator. Of
-    oscillators that nobody trained: their number, periods and qualities.
+    For each block: periods and decay times in samples, and the numbers of free particles (A = 0)
+    and of undamped oscillators. With --json, those of every oscillator. For untrained oscillators:
+    their number, periods and quality factors.
     """
     estimator = load_run(run)
     trained, untrained = (estimator.members_.get(name) for name in ("linoss", "oscillators"))

@@ -1,4 +1,4 @@
-"""Where `linoss fit` trains: devices of this process, and other processes."""
+"""Devices and processes of `linoss fit`."""
 
 import os
 import re
@@ -17,11 +17,11 @@ class Machines:
 
     devices: int | tuple[int, int] | None
     speaks: bool
-    """Whether this is the process that prints and writes."""
+    """Whether this process prints and writes."""
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Report an error inside this context to the other processes."""
+        """Context manager: report an error to the other processes."""
         from linoss.training import watched
 
         with watched():
@@ -75,7 +75,7 @@ def _make_cpu_devices(number: int) -> None:
 
 
 def _keep_stdout_clean() -> None:
-    """Redirect what the C++ libraries print on stdout to stderr."""
+    """Redirect stdout of C++ libraries to stderr."""
     sys.stdout.flush()
     try:
         stdout, stderr = sys.stdout.fileno(), sys.stderr.fileno()

@@ -1,6 +1,6 @@
-"""Options that several commands share, and those that are made of declared settings.
+"""Options shared by several commands, and options generated from declared settings.
 
-An option that is not given keeps the default of the estimator's setting, which help shows.
+An option that is not given has the default of the estimator's setting, which --help shows.
 """
 
 import inspect
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
-_MANY = 10**6  # cases: settings that go together for so many do for others
+_MANY = 10**6  # number of cases for checking whether settings are consistent
 ONE_TASK, MACHINES_PANEL, SEARCH = "Options of one task", "Devices and machines", "Search"
 OSCILLATORS = "Oscillators without training"
 _PANELS = (None, SEARCH, OSCILLATORS, ONE_TASK, MODEL, TRAINING, MACHINES_PANEL)
 MODELS: tuple[ModelName, ...] = tuple(dict.fromkeys(model for model, _ in SETTINGS))
 TASKS = ("classification", "regression", "forecasting")
 RUN_DEFAULTS = {"random_state": 0}
-"""Defaults of commands that differ from those of estimators, for which None is no default."""
+"""Defaults of commands that differ from those of estimators."""
 _TOGETHER = ("n_models", "n_oscillators", "causal", "patch")
 MACHINES = ("devices", "coordinator", "num_processes", "process_id")
-"""Options that say where to train, and nothing of what comes out."""
+"""Options of devices and processes, which do not affect the result."""
 
 
 def option(panel: str | None, help: str, default: Any = False, **rest: Any) -> Any:
-    """An option with a text as its default."""
+    """An option with a text that describes its default."""
     return typer.Option(help=help, rich_help_panel=panel, show_default=default, **rest)
 
 
@@ -81,7 +81,7 @@ ProcessId = Annotated[
 
 
 def roles_of(label: str | None, case: str | None, drop: list[str] | None) -> dict[str, Any]:
-    """Columns that are no channels, as they were given."""
+    """The given columns that are not channels."""
     given = {"label": label, "case": case, "drop": drop}
     return {role: columns for role, columns in given.items() if columns}
 
@@ -90,14 +90,14 @@ def roles_of(label: str | None, case: str | None, drop: list[str] | None) -> dic
 
 
 def models_of(name: str) -> list[ModelName]:
-    """The models whose estimators have a setting, or that can be trained on several machines."""
+    """The models whose estimators have a setting, or that support several machines."""
     if name in MACHINES:
         return ["linoss"]
     return [model for model in MODELS if tasks_of(name, model)]
 
 
 def tasks_of(name: str, model: str | None = None) -> list[TaskName]:
-    """The tasks whose estimators have a setting; of a model, linoss if it has it, too."""
+    """The tasks whose estimators have a setting, for a model; by default linoss if it has it."""
     if model is None:
         model = next(iter(reversed(models_of(name))), None)
     having = [key for key, record in SETTINGS.items() if name in declared(record)]
@@ -107,9 +107,9 @@ def tasks_of(name: str, model: str | None = None) -> list[TaskName]:
 def settings(
     *, model: str | None = None, group: str | None = None, alone: bool = False
 ) -> dict[str, Declared]:
-    """The settings of all models and tasks that are options, by name; those of one, of a group.
+    """The settings of all models and tasks that are options, by name, or of one model or group.
 
-    Of one model `alone`, without those of several that answer together.
+    With `alone`, without the settings of an ensemble.
     """
     found: dict[str, Declared] = {}
     for (of, _), record in SETTINGS.items():
@@ -128,7 +128,7 @@ def settings(
 
 
 def with_settings(chosen: dict[str, Declared]) -> Callable[[Command], Command]:
-    """A decorator for a command with `**given`, which is to have an option for each setting."""
+    """Decorator: give a command with `**given` an option for each setting."""
 
     def decorate(command: Command) -> Command:
         own = inspect.signature(command)
@@ -150,7 +150,7 @@ def _panel(parameter: inspect.Parameter) -> int:
 
 
 def _parameter(setting: Declared) -> inspect.Parameter:
-    """The option of a setting, as a parameter of a command."""
+    """The parameter of a command for the option of a setting."""
     kind, details = _kind(setting)
     tasks, models = tasks_of(setting.name), models_of(setting.name)
     untrained = "oscillators" in models and setting.about.group == MODEL
@@ -175,7 +175,7 @@ def _parameter(setting: Declared) -> inspect.Parameter:
 
 
 def _kind(setting: Declared) -> tuple[Any, dict[str, Any]]:
-    """The type of an option for Typer, and how its text is read."""
+    """The type of an option for Typer, and its parser."""
     if bool in setting.kinds and not setting.choices:
         return bool, {}
     if not setting.choices and not {int, float, str} & set(setting.kinds):
@@ -189,15 +189,15 @@ def _kind(setting: Declared) -> tuple[Any, dict[str, Any]]:
             found = setting.read(text)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
-        return "none" if found is None else found  # None is what an option has that is not given
+        return "none" if found is None else found  # None marks an option that is not given
 
     return str, {"parser": read, "metavar": metavar}
 
 
 def default_text(name: str, model: str | None = None) -> str:
-    """The default for help: one for all, or such as "classification 0.2, others 0.1"; of a model.
+    """The default for --help: one value, or such as "classification 0.2, others 0.1".
 
-    That of linoss is the one of "others".
+    The default of linoss is listed as "others".
     """
     models: list[ModelName] = [each for each in models_of(name) if model in (None, each)]
     texts: dict[str, str] = {
@@ -210,11 +210,11 @@ def default_text(name: str, model: str | None = None) -> str:
     return common if not others else ", ".join([*others, f"others {common}"])
 
 
-# ---- Values that were given ----
+# ---- Given values ----
 
 
 def parameters(given: dict[str, Any]) -> dict[str, Any]:
-    """The estimator's parameters that were given on the command line."""
+    """The parameters of the estimator given on the command line."""
     spelled = {setting.about.option: name for name, setting in settings().items()}
     found: dict[str, Any] = {
         spelled.get(name, name): None if value == "none" else value
@@ -236,7 +236,7 @@ def parameters(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_mixer(model: Any, found: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Model and parameters where --model may name a mixer; `found` are parameters given."""
+    """Resolve a --model that names a mixer; `found` are the given parameters."""
     if model not in get_args(MixerName) or model == "linoss":
         return model, found
     mixer = found.get("mixer", model)
@@ -246,7 +246,7 @@ def with_mixer(model: Any, found: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def refuse_foreign(found: dict[str, Any]) -> None:
-    """Refuse parameters that only other mixers have."""
+    """Raise for parameters that only other mixers have."""
     from linoss.nn import MIXERS
 
     mixer, given = found.get("mixer", "linoss"), {**found, **(found.get("model_options") or {})}
@@ -264,7 +264,7 @@ def refuse_foreign(found: dict[str, Any]) -> None:
 
 
 def _model_option(text: str) -> tuple[str, Any]:
-    """A setting of LinOSSConfig from NAME=VALUE."""
+    """Parse a setting of LinOSSConfig from NAME=VALUE."""
     from linoss.nn import LinOSSConfig
 
     name, equals, value = text.partition("=")
@@ -283,7 +283,7 @@ def _model_option(text: str) -> tuple[str, Any]:
 
 
 def chosen_model(task: TaskName, found: Iterable[str]) -> ModelName:
-    """The model where none is named: auto, unless options are given that only another one has."""
+    """The default model: auto, unless an option is given that only another model has."""
     names = [name for name in found if models_of(name)]
     for model in MODELS:
         if (model, task) in SETTINGS and all(model in models_of(name) for name in names):
@@ -294,12 +294,12 @@ def chosen_model(task: TaskName, found: Iterable[str]) -> ModelName:
 def record(
     model: ModelName, task: TaskName, found: dict[str, Any], roles: dict[str, Any] | None = None
 ) -> Any:
-    """The settings of an estimator; refuses options of other tasks and other models."""
+    """The settings of an estimator. Raises for options of other tasks and models."""
     if (model, task) not in SETTINGS:
         raise typer.BadParameter(f"--model {model} is not for {task}, which has --model linoss")
     for name in found:
         models = models_of(name)
-        if not models:  # in the files of a run, written by another version
+        if not models:  # in the files of a run of another version
             raise ValueError(f"{name} is not a setting of an estimator; train in another directory")
         if name not in MACHINES and not any(task in tasks_of(name, each) for each in models):
             tasks = " and ".join(tasks_of(name))
@@ -328,7 +328,7 @@ def _spelled(name: str) -> str:
 def check(
     model: ModelName, task: TaskName, found: dict[str, Any], roles: dict[str, Any] | None = None
 ) -> None:
-    """Raise a usage error for options that no estimator would take, before data are read."""
+    """Raise a usage error for options that no estimator accepts, before data are read."""
     from linoss.training import TrainingConfig
 
     chosen = record(model, task, found, roles)
@@ -341,7 +341,7 @@ def check(
 def model_of(
     task: str, chosen: SequenceSettings, in_size: int = 1, out_size: int = 1
 ) -> "LinOSSConfig":
-    """The model of an estimator's settings; those that do not go together are a usage error."""
+    """The model settings of an estimator. Inconsistent settings raise a usage error."""
     from linoss.nn import LinOSSConfig
 
     with usage_errors():
@@ -351,7 +351,7 @@ def model_of(
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn a ValueError into a usage error."""
+    """Context manager: convert ValueError to a usage error."""
     try:
         yield
     except ValueError as error:

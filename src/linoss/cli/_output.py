@@ -1,4 +1,4 @@
-"""What commands print: one JSON object, or tables for people."""
+"""Output of commands: one JSON object, or tables and lines."""
 
 import csv
 import io
@@ -20,12 +20,12 @@ def show_json(record: dict[str, Any]) -> None:
 
 
 def json_line(record: Any) -> str:
-    """A line of JSON, in which numbers that are not finite are null."""
+    """A line of JSON; numbers that are not finite become null."""
     return json.dumps(plain(record, lenient=True), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number with few digits."""
+    """Format a number with few digits."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -34,9 +34,9 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as CSV. An empty cell stands for None and NaN.
+    """Format rows as CSV. None and NaN become empty cells.
 
-    Text that a spreadsheet would run as a formula gets an apostrophe before it.
+    Text that a spreadsheet would run as a formula is prefixed with an apostrophe.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -45,7 +45,7 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """A value as it stands in a table of CSV."""
+    """Convert a value to a CSV cell."""
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, str) and value.startswith(_FORMULA) and not _is_number(value):

@@ -1,6 +1,6 @@
-"""Pictures of a run: learning curves, answers against truth, forecasts, the spectrum.
+"""Figures of a run: learning curves, predicted and true values, forecasts, the spectrum.
 
-Drawn by Matplotlib. In a report its colours become those of the page, in light and in dark.
+Drawn by Matplotlib. In a report the colours are those of the page, in light and dark mode.
 """
 
 import io
@@ -27,7 +27,7 @@ _INK, _FAINT = "#1c1f26", "#c9ced6"
 _LINES = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")
 _DARK = ("#5aa9f5", "#f58a55", "#52c78a", "#b08df0", "#dcae3c", "#ec7aad", "#4cc4d3", "#a9afb8")
 _MOST_POINTS = 2000
-_MOST_CHANNELS = 4  # of a series with a wrong answer
+_MOST_CHANNELS = 4  # most samples of a misclassified series
 _RC: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "linoss",
@@ -57,7 +57,7 @@ _RC: Any = {
 
 
 def learning_curves(history: Sequence[dict[str, Any]], metric: str) -> Figure:
-    """Loss and, where there was a validation part, the metric over steps."""
+    """Loss and, if there was a validation part, the metric over steps."""
     steps = [record["step"] for record in history]
     scored = [r for r in history if r["metric"] is not None]
     with rc_context(_RC):
@@ -85,7 +85,7 @@ def learning_curves(history: Sequence[dict[str, Any]], metric: str) -> Figure:
 
 
 def predicted_against_true(score: NumberScore) -> Figure:
-    """Answers over labels; on the diagonal they are equal."""
+    """Predictions over labels, with the diagonal."""
     known = np.isfinite(score.truth)
     truth, found = score.truth[known], score.found[known]
     if len(truth) > _MOST_POINTS:
@@ -103,7 +103,7 @@ def predicted_against_true(score: NumberScore) -> Figure:
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A wrong answer, and the series it is for, `(time, channels)`."""
+    """A wrong prediction, and its series `(time, channels)`."""
 
     name: str
     truth: str
@@ -113,7 +113,7 @@ class Mistake:
 
 
 def mistakes_plot(found: Sequence[Mistake]) -> Figure:
-    """Series with wrong answers; of many channels the first ones, of long series some samples."""
+    """Misclassified series; the first of many channels, a subset of many samples."""
     rows = -(-len(found) // 2)
     with rc_context(_RC):
         figure = Figure(figsize=(8, 0.3 + 1.9 * rows), layout="constrained")
@@ -131,7 +131,7 @@ def mistakes_plot(found: Sequence[Mistake]) -> Figure:
 
 
 def evidence_plot(found: Sequence[AverageEvidence]) -> Figure:
-    """For each answer, by period and time, what speaks for it (blue) and against it (orange)."""
+    """For each output, the evidence for it (blue) and against it (orange) by period and time."""
     rows = -(-len(found) // 2)
     with rc_context({**_RC, "axes.grid": False}):
         figure = Figure(figsize=(8, 0.4 + 2.4 * rows), layout="constrained")
@@ -152,7 +152,7 @@ def evidence_plot(found: Sequence[AverageEvidence]) -> Figure:
 
 
 def evidence_of_case(found: Any, evidence: np.ndarray, title: str) -> Figure:
-    """By period and time, what speaks for an answer in one sequence."""
+    """The evidence for an output in one sequence, by period and time."""
     with rc_context({**_RC, "axes.grid": False}):
         figure = Figure(figsize=(8, 3.2), layout="constrained")
         axes = figure.subplots()
@@ -164,7 +164,7 @@ def evidence_of_case(found: Any, evidence: np.ndarray, title: str) -> Figure:
 
 
 def contributions_plot(shown: ExplainedCase, names: Sequence[str], most: int = 6) -> Figure:
-    """The channels that say most, on what each of their values adds to an answer."""
+    """The channels with the most evidence, with the contribution of each value to an output."""
     values, found = shown.values, shown.found
     evidence = found.evidence[shown.answer]
     loudest = np.sort(np.argsort(-np.abs(evidence).sum(axis=1), kind="stable")[:most])
@@ -191,14 +191,15 @@ def contributions_plot(shown: ExplainedCase, names: Sequence[str], most: int = 6
 
 
 def _for_and_against(evidence: np.ndarray) -> np.ndarray:
-    """Colours: blue for an answer, orange against it, stronger for more."""
+    """Colours: blue for an output, orange against it, stronger for larger values."""
     strength = evidence / max(np.abs(evidence).max(), 1e-30)
     colors = np.where(strength[..., None] > 0, to_rgb(_LINES[0]), to_rgb(_LINES[1]))
     return np.concatenate([colors, np.abs(strength)[..., None]], axis=-1)
 
 
 def spectrum(banks: Sequence[BlockSpectrum]) -> Figure:
-    """Eigenvalues in the complex plane, and decay time over period, a colour for each layer."""
+    """Eigenvalues in the complex plane, and decay time over period, with a colour for each
+    layer."""
     with rc_context(_RC):
         figure = Figure(figsize=(8.6, 4.3), layout="constrained")
         plane, times = figure.subplots(1, 2)
@@ -220,7 +221,7 @@ def spectrum(banks: Sequence[BlockSpectrum]) -> Figure:
 
 
 def _draw_times(axes: Any, banks: Sequence[BlockSpectrum], dots: dict[str, Any]) -> None:
-    """Oscillators by period and decay time; infinite ones on a line beyond the others."""
+    """Oscillators by period and decay time; infinite values on a line beyond the others."""
     periods = np.concatenate([bank.periods for bank in banks])
     decays = np.concatenate([bank.decay_times for bank in banks])
     right, top = _beyond(periods), _beyond(decays)
@@ -246,7 +247,7 @@ def _draw_times(axes: Any, banks: Sequence[BlockSpectrum], dots: dict[str, Any])
 
 
 def _plain_logarithm(axis: Any) -> None:
-    """Label ticks by numbers instead of formulas, which SVG text cannot show."""
+    """Label ticks with numbers instead of formulas, which SVG text cannot show."""
     low, high = axis.get_view_interval()
     subs = (1, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5) if high < 200 * low else (1,)
     axis.set_major_locator(LogLocator(10, subs=subs, numticks=8))
@@ -255,16 +256,16 @@ def _plain_logarithm(axis: Any) -> None:
 
 
 def _beyond(times: np.ndarray) -> float:
-    """The place of infinite times."""
+    """The position of infinite times."""
     finite = times[np.isfinite(times)]
     return 4 * float(finite.max()) if len(finite) else 1.0
 
 
 def svg(figure: Figure, title: str) -> str:
-    """A picture for a page, in the page's colours."""
+    """A figure as SVG, in the colours of the page."""
     content = io.StringIO()
     with rc_context(_RC), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about letters that only the reader's fonts have
+        warnings.simplefilter("ignore")  # about glyphs that only the reader's fonts have
         figure.savefig(content, format="svg", metadata={"Date": None}, transparent=True)
     text = content.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
@@ -277,17 +278,17 @@ def svg(figure: Figure, title: str) -> str:
 
 
 def palette(*, dark: bool) -> str:
-    """The colours of lines as CSS."""
+    """The line colours as CSS."""
     return " ".join(f"--line-{i}: {color};" for i, color in enumerate(_DARK if dark else _LINES))
 
 
 def metric_name(metric: str) -> str:
-    """A metric as people write it."""
+    """The display name of a metric."""
     return metric.upper() if len(metric) <= 4 else metric
 
 
 def save(figure: Figure, path: Path) -> None:
-    """A picture as a file, by its suffix, on white."""
+    """Save a figure to a file, by its suffix, on white."""
     formats = sorted(figure.canvas.get_supported_filetypes())
     kind = path.suffix.lower().removeprefix(".")
     if kind not in formats:

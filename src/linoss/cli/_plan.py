@@ -1,4 +1,4 @@
-"""`linoss plan`: what a training step would cost, on machines that need not be there."""
+"""`linoss plan`: the cost of a training step on any devices."""
 
 import math
 from dataclasses import asdict
@@ -45,9 +45,9 @@ def plan(
     json: options.Json = False,
     **given: Any,
 ) -> None:
-    """Predict memory, work and communication of a training step.
+    """Estimate memory, operations and communication of a training step.
 
-    By formulas, at once, for each device of a mesh of any size; see docs/scaling.md.
+    By formulas, for each device of a mesh of any size; see docs/scaling.md.
     """
     if memory is not None and not 0 < memory < math.inf:
         raise typer.BadParameter(f"--memory is {memory}, expected a finite number > 0")
@@ -97,7 +97,7 @@ def plan(
 
 
 def _record(found: "Plan") -> dict[str, Any]:
-    """All numbers; of parts also their sum."""
+    """All numbers, with the sums of their parts."""
     record = asdict(found)
     for name in ("memory", "flops", "bytes_moved", "bytes_communicated"):
         parts = getattr(found, name)

@@ -1,4 +1,4 @@
-"""`linoss predict`: a run's answers for sequences."""
+"""`linoss predict`: predictions of a run for sequences."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,11 +28,11 @@ def predict(
     drop: Drop = None,
     json: Json = False,
 ) -> None:
-    """Answer for each sequence of data.
+    """Predict for each sequence of data.
 
     Writes the name of the case, the prediction and, for classes, their probabilities; a regressor
-    with --every writes a row for each of its answers. Of a directory the test part is taken. Where
-    the answer is not a number, cells are empty, and the exit code is 3.
+    with --every writes a row for each output. A directory must have a test part, which is used. If
+    a prediction is not a number, its cells are empty, and the exit code is 3.
     """
     check_there(data)
     estimator = load_run(run)

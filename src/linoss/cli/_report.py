@@ -67,7 +67,7 @@ def write_report(
     explained: Sequence[ExplainedCase] = (),
     about: About | None = None,
 ) -> None:
-    """Write the report of a fitted estimator; `score` is that of a test part."""
+    """Write the report of a fitted estimator; `score` is that of the test part."""
     write_text(path, report(estimator, score, forecasts, evidence, explained, about))
 
 
@@ -79,7 +79,7 @@ def report(
     explained: Sequence[ExplainedCase] = (),
     about: About | None = None,
 ) -> str:
-    """The page: what a reader asks first comes first, the model's inside last."""
+    """The page: summary and score first, details of the model last."""
     members = estimator.members_
     trained, untrained = members.get("linoss"), members.get("oscillators")
     about = about or About(score=score, kind="test")
@@ -109,7 +109,7 @@ def report(
 
 
 def write_evaluation(path: Path, estimator: Any, about: About) -> None:
-    """Write a page about the answers for other data than those of the training."""
+    """Write a page about predictions for other data than the training data."""
     assert about.score is not None
     name, value = about.score.headline
     fact = f"<dt>{_text(name)}</dt><dd>{number(value)}</dd>"
@@ -185,7 +185,7 @@ def _facts(estimator: Any, score: Score | None, about: About) -> str:
 
 
 def _spelled(name: str) -> str:
-    """A score's name as people write it."""
+    """The display name of a score."""
     part, metric, *rest = name.split(" ", 2)
     part = "best validation" if part == "validation" else part
     return " ".join([part, pictures.metric_name(metric), *rest])
@@ -202,7 +202,7 @@ def _curves(estimator: Any) -> str:
 
 
 def _evidence(found: Sequence[AverageEvidence]) -> str:
-    """Pictures of what oscillators without training hear, and the channels it comes through."""
+    """Figures of the evidence of untrained oscillators, and its channels."""
     note = (
         '<p class="soft">For some training cases of each class, on average: which periods, at '
         "which part of the sequence, speak for it (blue) and against it (orange), as oscillators "
@@ -218,7 +218,7 @@ def _evidence(found: Sequence[AverageEvidence]) -> str:
 
 
 def _explained(found: Sequence[ExplainedCase]) -> str:
-    """Pictures of what each value of some cases adds to the answer."""
+    """Figures of the contribution of each value of some cases to the prediction."""
     note = (
         '<p class="soft">What each value adds to the answer of the trained models, from channels '
         "at their mean: blue speaks for it, orange against it. Of each channel, the sum.</p>"
@@ -231,7 +231,7 @@ def _explained(found: Sequence[ExplainedCase]) -> str:
 
 
 def _untrained(estimator: Any) -> str:
-    """The bank; what it is made of is drawn, and only its readout is fitted."""
+    """The random bank of untrained oscillators."""
     facts = untrained_facts(estimator)
     rows = [(name.replace("_", " "), _span(value)) for name, value in facts.items()]
     note = '<p class="soft">Smallest / median / largest; periods are in samples.</p>'
@@ -239,7 +239,7 @@ def _untrained(estimator: Any) -> str:
 
 
 def _span(value: Any) -> str:
-    """A count, or smallest, median and largest."""
+    """A count, or minimum, median and maximum."""
     if value is None:
         return "–"
     if not isinstance(value, dict):
@@ -280,7 +280,7 @@ def _settings(estimator: Any) -> list[tuple[str, str]]:
 
 
 def environment() -> list[tuple[str, str]]:
-    """Versions and the kind of machine, and nothing about the user."""
+    """Versions and the kind of machine, without personal data."""
     import jax
 
     from linoss import __version__

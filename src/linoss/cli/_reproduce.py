@@ -1,4 +1,4 @@
-"""`linoss reproduce`: the paper's experiments, with the paper's numbers beside ours."""
+"""`linoss reproduce`: the paper's experiments, compared with the paper's numbers."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -68,8 +68,8 @@ def reproduce(
 ) -> None:
     """Reproduce an experiment of the paper.
 
-    DIR/EXPERIMENT gets a result.json for each run, a table with the paper's numbers beside ours,
-    and its figures.
+    Writes a result.json for each run, a table with the paper's numbers and ours, and figures to
+    DIR/EXPERIMENT.
     """
     numbers = None if seeds is None else _numbers(seeds, "--seeds")
     try:
@@ -98,12 +98,12 @@ def reproduce(
 
 
 def _record(result: experiments.ExperimentResult) -> dict[str, Any]:
-    """A result without its history, which its file has."""
+    """A result without its history, which is in its file."""
     return {name: value for name, value in asdict(result).items() if name != "history"}
 
 
 def _numbers(text: str, name: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them."""
+    """Parse integers separated by commas."""
     parts = text.replace(",", " ").split()
     if not parts or not all(part.isdecimal() for part in parts):
         raise typer.BadParameter(

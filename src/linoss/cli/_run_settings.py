@@ -1,4 +1,4 @@
-"""What commands read from and add to the directory of a run: settings and column names."""
+"""Settings and column names in the directory of a run."""
 
 import json
 from dataclasses import dataclass, field
@@ -26,12 +26,12 @@ _CONFIG, _COLUMNS = "config.json", "columns.json"
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Names in the data that a run was trained on."""
+    """Names in the training data of a run."""
 
     channels: tuple[str, ...] | None = None
-    """Names of the channels, if they had any."""
+    """Names of the channels, if they have any."""
     roles: dict[str, Any] = field(default_factory=dict)
-    """Columns that are no channels, as the user named them: `label`, `case` and `drop`."""
+    """Columns that are not channels, as given by the user: `label`, `case` and `drop`."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def load_run(run: Path) -> Any:
 
 
 def read_settings(run: Path) -> RunSettings:
-    """Model, task and the estimator's parameters of a run, which may not have trained yet."""
+    """Model, task and parameters of a run, even if it is not trained yet."""
     from linoss.training import CheckpointError, read_extra
 
     extra = read_extra(run)
@@ -72,7 +72,7 @@ def read_settings(run: Path) -> RunSettings:
 
 
 def read_column_names(run: Path) -> ColumnNames:
-    """What `write_column_names` wrote; empty if an estimator was saved by other means."""
+    """The inverse of `write_column_names`; empty if an estimator was saved in another way."""
     from linoss.training import CheckpointError
 
     path = run / _COLUMNS
@@ -99,7 +99,7 @@ def read_column_names(run: Path) -> ColumnNames:
 
 
 def write_column_names(run: Path, columns: ColumnNames) -> None:
-    """Write column names into the directory of a run."""
+    """Write column names to the directory of a run."""
     make_directory(run)
     record = with_checksum({"channels": plain(columns.channels), "roles": plain(columns.roles)})
     write_text(run / _COLUMNS, json_line(record))

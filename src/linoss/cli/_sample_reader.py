@@ -1,4 +1,4 @@
-"""Read samples from a stream of text: lines of CSV or of JSON, as they come."""
+"""Reading samples from a stream of text: lines of CSV or JSON, as they arrive."""
 
 import csv
 import json
@@ -13,27 +13,27 @@ import numpy as np
 from linoss.data import TIME_NAMES, DataError
 
 _MISSING = ("", "nan", "na", "?")
-_LONGEST = 2**20  # bytes of a line
-_BLOCK = 2**14  # bytes that are taken at once, if so many are there
+_LONGEST = 2**20  # most bytes of a line
+_BLOCK = 2**14  # most bytes read at once
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 class StreamedSamples(NamedTuple):
-    """The samples of lines that came together."""
+    """The samples of lines that arrived together."""
 
     values: np.ndarray
     """(samples, channels), NaN where missing."""
     times: list[float | None]
-    """When each was taken, where the stream tells."""
+    """Sampling times, if the stream has them."""
 
 
 class SampleReader:
-    """The samples of a stream, in the order of the channels of a model.
+    """Iterates over the samples of a stream, in the order of the channels of a model.
 
-    Iterating waits for a line, and takes with it what is there already, up to some hundred lines.
-    `is_json` and `has_header` are known after the first sample. A header, or the keys of a JSON
-    object, may name the channels in another order than the model's, and beside them the time.
-    Without names, numbers are in the order of the channels, with the time first if `timed`.
+    Each iteration waits for a line, and includes further lines that have arrived, up to some
+    hundred. `is_json` and `has_header` are known after the first sample. A header, or the keys of a
+    JSON object, may name the channels in any order, and the time. Without names, numbers are in the
+    order of the channels, with the time first if `timed`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SampleReader:
         self.is_json = self.has_header = False
         self._stream = stream
         self._number, self._begun = 0, False
-        self._places: list[int] | None = None  # of the channels among the cells
+        self._places: list[int] | None = None  # positions of the channels among the cells
         self._time_place: int | None = 0 if timed else None
         self._width = channels + timed
         self._last_time: float | None = None
@@ -67,7 +67,7 @@ class SampleReader:
                 raise wrong
 
     def _lines(self) -> Iterator[list[bytes]]:
-        """What is there, as soon as it ends a line, without the ends of the lines."""
+        """Yield the lines that have arrived, without line ends."""
         rest = b""
         while block := self._stream.read1(_BLOCK):
             *lines, rest = (rest + block).split(b"\n")
@@ -79,7 +79,7 @@ class SampleReader:
             yield [rest]
 
     def _read(self, line: bytes) -> tuple[list[float], float | None] | None:
-        """Values and time of a line; None for a header."""
+        """Parse values and time of a line; None for a header."""
         self._number += 1
         number, first = self._number, not self._begun
         text = self._text(line, number)
@@ -111,7 +111,8 @@ class SampleReader:
     # ---- Names ----
 
     def _is_header(self, cells: list[Any]) -> bool:
-        """Whether no cell is a number, and not all are missing; a date may be a sample's time."""
+        """Whether no cell is a number and not all are missing; a date may be the time of a
+        sample."""
         first = 1 if self.timed and len(cells) == self._width else 0
         texts = [cell.strip().lower() for cell in cells[first:]]
         return any(text not in _MISSING for text in texts) and not any(
@@ -226,7 +227,7 @@ def _number(cell: Any, line: int) -> float:
 
 
 def _seconds(cell: Any) -> float | None:
-    """A time as a number; dates in seconds."""
+    """Convert a time to a number; dates to seconds."""
     if isinstance(cell, bool) or not isinstance(cell, int | float | str):
         return None
     try:

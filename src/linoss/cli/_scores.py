@@ -16,15 +16,15 @@ class ClassScore:
     confusion: np.ndarray
     """(classes, classes): cases by true class (rows) and predicted class (columns)."""
     unanswered: np.ndarray
-    """(classes,): cases whose answer is not a number, by true class."""
+    """(classes,): cases whose prediction is not a number, by true class."""
     truth: np.ndarray | None = None
-    """(cases,): the place of the true class of each case."""
+    """(cases,): the index of the true class of each case."""
     shares: np.ndarray | None = None
-    """(cases, classes): probabilities; both None if only counts are known."""
+    """(cases, classes): probabilities; `truth` and `shares` are None if only counts are known."""
 
     @property
     def cases(self) -> np.ndarray:
-        """(classes,): all cases of each class."""
+        """(classes,): the number of cases of each class."""
         return self.confusion.sum(axis=1) + self.unanswered
 
     @property
@@ -34,18 +34,18 @@ class ClassScore:
 
     @property
     def recall(self) -> np.ndarray:
-        """(classes,), the share of each class that was found; NaN for a class without cases."""
+        """(classes,), recall; NaN for a class without cases."""
         found = np.diag(self.confusion) / np.maximum(self.cases, 1)
         return np.where(self.cases, found, np.nan)
 
     @property
     def precision(self) -> np.ndarray:
-        """(classes,), the share of answers of each class that are right; NaN without answers."""
+        """(classes,), precision; NaN for a class without predictions."""
         answers = self.confusion.sum(axis=0)
         return np.where(answers, np.diag(self.confusion) / np.maximum(answers, 1), np.nan)
 
     def record(self) -> dict[str, Any]:
-        """For JSON."""
+        """The score for JSON."""
         name, value = self.headline
         return {
             name: value,
@@ -57,7 +57,7 @@ class ClassScore:
         }
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Rows of a table of classes."""
+        """The rows of a table of classes."""
         columns = zip(self.classes, self.precision, self.recall, self.cases, strict=True)
         return [(name, *map(_share, shares), str(n)) for name, *shares, n in columns]
 
@@ -74,14 +74,14 @@ class NumberScore:
     """The score of a regressor."""
 
     truth: np.ndarray
-    """(answers, outputs), the labels in a row; NaN where one is not known."""
+    """(rows, outputs), the concatenated labels; NaN where unknown."""
     found: np.ndarray
-    """(answers, outputs), the answers for them."""
+    """(rows, outputs), the predictions."""
     cases: int
 
     @property
     def errors(self) -> np.ndarray:
-        """(answers, outputs)."""
+        """(rows, outputs)."""
         return self.found - self.truth
 
     @property
@@ -91,12 +91,12 @@ class NumberScore:
 
     @property
     def rmse(self) -> float:
-        """The root of the mean squared error."""
+        """The root mean squared error."""
         return float(np.sqrt(np.mean(self.errors**2, where=~np.isnan(self.truth))))
 
     @property
     def r2(self) -> float:
-        """The share of the variance that is explained, as a mean over outputs; NaN without any."""
+        """R², averaged over outputs; NaN if there is none."""
         shares = []
         for truth, errors in zip(self.truth.T, self.errors.T, strict=True):
             known = np.isfinite(truth)
@@ -105,7 +105,7 @@ class NumberScore:
         return float(np.mean(shares))
 
     def record(self) -> dict[str, Any]:
-        """For JSON."""
+        """The score for JSON."""
         return {"mae": self.headline[1], "r2": self.r2, "rmse": self.rmse, "cases": self.cases}
 
 
@@ -134,10 +134,10 @@ def score_cases(estimator: Any, cases: Any) -> ClassScore | NumberScore:
 
 
 def own_score(estimator: Any, cases: Any) -> tuple[str, ClassScore | NumberScore, Any]:
-    """The score without a test part: its kind, itself, and the cases it is of.
+    """The score without a test part: its kind, its value, and its cases.
 
-    By answers for training cases that were left out; where there are none, by those for all, of
-    which the kind tells.
+    It is the score on held-out training cases; if there are none, that on all training cases, with
+    another kind.
     """
     if getattr(estimator, "left_out_", None) is None:
         return "training", score_cases(estimator, cases), cases

@@ -1,4 +1,4 @@
-"""`linoss search`: find hyperparameters, with any number of workers."""
+"""`linoss search`: hyperparameter search with any number of workers."""
 
 import shlex
 import sys
@@ -81,11 +81,11 @@ def search(
     drop: options.Drop = None,
     **given: Any,
 ) -> None:
-    """Find hyperparameters that do well on held-out cases.
+    """Search hyperparameters by the score on held-out cases.
 
     DIR then holds a run for each trial, the best one in DIR/best, and report.html. Run the same
-    command again, at the same time, for more workers; or later, to go on. Parameters that are given
-    by an option are not searched. By default a fifth of the data is held out.
+    command at the same time to add workers, or later to continue. Parameters given by an option are
+    not searched. By default a fifth of the data is held out.
     """
     parameters = options.parameters(given)
     roles = options.roles_of(label, id, drop)
@@ -109,7 +109,7 @@ def search(
 def _what(
     task: TaskName, ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]
 ) -> dict[str, Any]:
-    """What to try, of parameters that were not given."""
+    """The search space, without parameters given as options."""
     from linoss.search import default_ranges, make_space, parse_ranges
 
     if ranges and grid == "paper":
@@ -138,7 +138,7 @@ def _searched(
     trials: int | None,
     where: dict[str, Any],
 ) -> tuple[Any, Score | None]:
-    """Read, search, report."""
+    """Read the data, search, and report."""
     import linoss.estimators
     import linoss.search
     from linoss.cli._report import write_report
@@ -203,7 +203,7 @@ def _show(out: Path, result: Any, score: Score | None, *, json: bool) -> None:
 
 
 def _shown_words(words: list[str], storage: str | None) -> list[str]:
-    """The words of a command, without the password of its storage."""
+    """The arguments of the command, without the password of its storage."""
     from linoss.search import without_password
 
     if not storage:

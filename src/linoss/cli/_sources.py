@@ -1,4 +1,4 @@
-"""Reading the data of commands: a file, or a directory with a training and a test part."""
+"""Reading the data of commands from a file, or a directory with a training and a test part."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def check_there(data: Path) -> None:
-    """Raise if there is no such file or directory, before JAX is imported."""
+    """Raise if a file or directory does not exist, before JAX is imported."""
     if not os.path.lexists(data):
         from linoss.data import DataError
 
@@ -14,14 +14,14 @@ def check_there(data: Path) -> None:
 
 
 def read_cases(data: Path, roles: dict[str, Any]) -> tuple[Any, Any]:
-    """Sequences for training and, if there are any, for the test; `roles` names columns."""
+    """Training and, if available, test sequences; `roles` names columns."""
     from linoss.data import read_parts
 
     return read_parts(data, **roles)
 
 
 def read_labelled_cases(data: Path, roles: dict[str, Any]) -> tuple[Any, Any]:
-    """The same; refuses a training part without labels."""
+    """`read_cases` that raises for a training part without labels."""
     parts = read_cases(data, roles)
     if parts[0].labels is None:
         from linoss.data import DataError
@@ -40,7 +40,7 @@ def read_test_cases(data: Path, roles: dict[str, Any]) -> Any:
 
 
 def read_unlabelled_cases(data: Path, roles: dict[str, Any]) -> Any:
-    """The same, also where columns are missing that were no channels in the training."""
+    """`read_test_cases` for data that may lack the columns that are not channels."""
     from linoss.data import DataError
 
     attempts = [
@@ -59,7 +59,7 @@ def read_unlabelled_cases(data: Path, roles: dict[str, Any]) -> Any:
 
 
 def read_tables(data: Path, static: Any) -> tuple[Any, Any]:
-    """Tables for training and, if there is one, for the test."""
+    """Training and, if available, test table."""
     from linoss.data import read_table_parts
 
     return read_table_parts(data, static=static)

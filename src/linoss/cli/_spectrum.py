@@ -1,11 +1,11 @@
-"""What a model's oscillators have learned: periods and decay times, in samples."""
+"""The spectrum of a model's oscillators: periods and decay times, in samples."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-_LASTING = 1e-9  # a radius this close to 1 is 1, but for rounding
+_LASTING = 1e-9  # a radius this close to 1 equals 1 up to rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,14 +20,14 @@ class BlockSpectrum:
 
     @property
     def periods(self) -> np.ndarray:
-        """(m,), samples of one oscillation; infinite where there is none."""
+        """(m,), samples of one oscillation; infinite if it does not oscillate."""
         angle = np.abs(np.angle(self.eigenvalues)).max(axis=1)
         turning = np.abs(np.imag(self.eigenvalues)).max(axis=1) > 0
         return np.where(turning, 2 * np.pi / np.where(turning, angle, 1), np.inf)
 
     @property
     def decay_times(self) -> np.ndarray:
-        """(m,), samples after which 1/e is left; infinite where nothing is lost."""
+        """(m,), samples in which the state decays to 1/e; infinite without decay."""
         radius = np.abs(self.eigenvalues).max(axis=1)
         falling = radius < 1 - _LASTING
         with np.errstate(divide="ignore"):
@@ -35,11 +35,11 @@ class BlockSpectrum:
 
     @property
     def free(self) -> np.ndarray:
-        """(m,), True for free particles, on which no spring pulls: A = 0."""
+        """(m,), True for free particles, A = 0."""
         return self.stiffness == 0
 
     def summary(self) -> dict[str, Any]:
-        """A summary in numbers."""
+        """Summary statistics."""
         oscillating = np.isfinite(self.periods)
         decaying = np.isfinite(self.decay_times)
         return {
@@ -54,7 +54,7 @@ class BlockSpectrum:
 
 
 def banks(model: Any) -> list[BlockSpectrum]:
-    """The oscillators of every layer of a model, in double precision; of other models, none."""
+    """The oscillators of every layer of a model, in double precision; none for other mixers."""
     import jax
     import jax.numpy as jnp
 
@@ -78,7 +78,7 @@ def banks(model: Any) -> list[BlockSpectrum]:
 
 
 def untrained_facts(estimator: Any) -> dict[str, Any]:
-    """Number, periods in samples and qualities of oscillators that nobody trained."""
+    """Number, periods in samples and quality factors of untrained oscillators."""
     bank = estimator.features_.bank_
     there = bank.frequency > 0
     return {
@@ -91,7 +91,7 @@ def untrained_facts(estimator: Any) -> dict[str, Any]:
 
 
 def _quantiles(values: np.ndarray) -> dict[str, float] | None:
-    """Smallest, median and largest, if there are any."""
+    """Minimum, median and maximum, if there are any values."""
     if not len(values):
         return None
     return {

@@ -1,4 +1,4 @@
-"""`linoss stream`: samples from stdin, answers to stdout, as they come."""
+"""`linoss stream`: samples from stdin, predictions to stdout, as they arrive."""
 
 import math
 import sys
@@ -18,15 +18,14 @@ def stream(
         bool, typer.Option("--json", help="Answer with JSON lines, also to lines of CSV.")
     ] = False,
 ) -> None:
-    """Answer after each sample of a stream, in constant memory.
+    """Predict after each sample of a stream, in constant memory.
 
-    Reads from stdin one sample a line: numbers with commas, or JSON, an array or an object. A
+    Reads one sample per line from stdin: comma-separated numbers, or a JSON array or object. A
     header, or the keys of the objects, may name the channels. Empty, NaN, NA, ? and null are
-    missing values. If the training had irregular times, a time comes first, or in a column time.
-
-    Writes one answer a line, in the form of the samples: what linoss predict would answer for the
-    sequence so far. After a sample too large to compute with, cells are empty, oscillators that
-    left the range of numbers are reset, stderr tells of it, and in the end the exit code is 3.
+    missing values. If the training had irregular times, each sample begins with a time, or has a
+    column time. Writes one line per sample, in the format of the samples: the result of linoss
+    predict for the sequence so far. If a sample is too large, cells are empty, oscillators that
+    overflowed are reset with a message on stderr, and the exit code is 3.
     """
     from linoss.cli._sample_reader import SampleReader
 
@@ -51,7 +50,7 @@ def stream(
 
 
 class _Answers:
-    """Formats answers as lines."""
+    """Formats predictions as lines."""
 
     def __init__(self, estimator: Any):
         self.classes: list[Any] | None = None

@@ -1,4 +1,4 @@
-"""Pictures of a search: its course, its learning curves, and what each parameter does."""
+"""Figures of a search: its progress, learning curves, and the effect of each parameter."""
 
 import math
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def course(study: Study) -> Figure:
 
 
 def curves(study: Study) -> Figure:
-    """The learning curve of each trial, that of the best on top."""
+    """The learning curve of each trial, with the best one on top."""
     with rc_context(_RC):
         figure = Figure(figsize=(8, 2.9), layout="constrained")
         axes = figure.subplots()
@@ -103,7 +103,7 @@ def _slice(axes: Any, study: Study, name: str) -> None:
 
 
 def _places(study: Study, name: str) -> Any:
-    """Where a trial stands on the axis of a parameter."""
+    """The positions of trials on the axis of a parameter."""
     values = study.space[name]
     if not isinstance(values, list):
         return lambda trial: trial.parameters[name]
@@ -120,6 +120,6 @@ def _word(value: Any) -> str:
 
 
 def parameter_cells(trial: Trial, names: Sequence[str]) -> list[str]:
-    """A trial's parameters for a table."""
+    """The parameters of a trial as cells of a table."""
     found = trial.parameters
     return [_word(found[name]) if name in found else "–" for name in names]

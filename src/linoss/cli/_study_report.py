@@ -1,4 +1,4 @@
-"""report.html of a search: a self-contained page about all of its trials."""
+"""report.html of a search: a self-contained page about all trials."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _STATES = ("complete", "pruned", "failed", "running", "waiting")
 
 
 def write_study_report(path: Path, study: Study, score: Score | None) -> None:
-    """Write the page; `score` is that of the best trial on a test part."""
+    """Write the page; `score` is that of the best trial on the test part."""
     write_text(path, study_report(study, score))
 
 
@@ -41,7 +41,7 @@ def study_report(study: Study, score: Score | None) -> str:
 
 
 def counts(study: Study) -> str:
-    """How many trials there are of each kind, in words."""
+    """The number of trials in each state, as text."""
     parts = [f"{study.count(state)} {state}" for state in _STATES if study.count(state)]
     return ", ".join(parts) or "no trials"
 
