@@ -112,7 +112,7 @@ def test_data_without_labels_cannot_be_evaluated(tmp_path, run, waves, failing):
 
 def test_a_directory_without_a_test_part(tmp_path, run, data, failing):
     (tmp_path / "Waves_TRAIN.csv").write_bytes((data / "Waves_TRAIN.csv").read_bytes())
-    assert "holds no test part" in failing(f"evaluate {run} {tmp_path}")
+    assert "has no test part" in failing(f"evaluate {run} {tmp_path}")
 
 
 def test_a_run_that_is_not_there(tmp_path, data, failing):

@@ -32,7 +32,7 @@ def test_the_same_seed_gives_the_same_bells():
 def test_it_shows_series_and_the_learning_curve_and_keeps_a_run(tmp_path, linoss_command, failing):
     result = linoss_command(f"demo --steps 2 --out {tmp_path / 'run'}", width=60)
     assert result.exit_code == 0
-    assert "Oscillators that nobody trains, after" in result.stderr
+    assert "Untrained oscillators, after" in result.stderr
     printed = result.stdout
     assert printed.count("A bell of") == 3
     assert "Learning curve" in printed

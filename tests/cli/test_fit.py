@@ -43,7 +43,7 @@ def test_people_are_told_the_score_and_where_the_run_is(tmp_path, data, small, l
     assert json.loads(log.read_text().splitlines()[-1])["step"] == 2
     assert [path.name.startswith("events.") for path in board.iterdir()] == [True]
     assert "accuracy" in result.stdout
-    assert f"The run is in {out}; look at {out / 'report.html'}" in result.stdout
+    assert f"The run is in {out}; see {out / 'report.html'}" in result.stdout
     assert "step 2/2" in result.stderr
 
 
@@ -248,7 +248,7 @@ def test_a_task_must_be_named(tmp_path, data, failing):
         ("--model-option pooling=sum", "--model-option pooling is 'sum', expected one of mean"),
         ("--scheme verlet --damped", "damped is True, but scheme 'verlet' has no damping"),
         ("--steps 5 --warmup 5", "warmup is 5, expected an integer below steps, 5"),
-        ("--model oscillators --watch log.jsonl", "--watch is for models that are trained"),
+        ("--model oscillators --watch log.jsonl", "--watch is for trained models"),
         ("--model-option task=regression", "model_options has 'task', expected settings of"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`linoss fit --model`: oscillators that nobody trains, auto, and what is asked of their runs."""
+"""`linoss fit --model`: untrained oscillators, auto, and their runs."""
 
 import json
 
@@ -118,12 +118,12 @@ def test_people_are_told_the_score_and_where_the_run_is(tmp_path, data, good):
     line = f"fit {data / 'Waves_TRAIN.csv'} --task classification --model oscillators --out {out}"
     printed = good(f"{line} {BANK}")
     assert "Left-out accuracy 1 (there is no test part)" in printed
-    assert f"look at {out / 'report.html'}" in printed
+    assert f"see {out / 'report.html'}" in printed
 
 
 def test_there_is_nothing_to_resume(untrained, data, failing):
     message = failing(f"fit {data} --out {untrained[0]} --resume")
-    assert "holds oscillators, which nobody trains: there is nothing to resume" in message
+    assert "holds untrained oscillators: there is nothing to resume" in message
     message = failing(f"fit {data} --out {untrained[0]} --resume --model auto")
     assert "holds a run of oscillators, but --model is auto" in message
 
@@ -170,7 +170,7 @@ def test_the_report_begins_with_scores_and_ends_with_settings(untrained):
     assert places == sorted(places)
     assert "Learning curves" not in text
     assert "linoss stream RUN" in text
-    assert "64 oscillators that nobody trained" in text
+    assert "64 untrained oscillators" in text
 
 
 # ---- Runs of auto ----
@@ -210,7 +210,7 @@ def test_a_report_of_what_was_trained(waves):
         object.__setattr__(auto.choice_, "kept", kept)
         text = report(auto, None)
         assert "Learning curves" in text
-        assert ("Oscillators without training" in text) == (kept == "both")
+        assert ("Untrained oscillators" in text) == (kept == "both")
         assert "Kept the oscillators: accuracy" in text
         assert "held-out accuracy of the trained model" in text
 

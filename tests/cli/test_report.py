@@ -63,7 +63,7 @@ SECTIONS = ["Score", "Learning curves", "Oscillators", "Settings", "Environment"
 
 def test_of_a_classifier(run):
     page = page_of(run)
-    for title in [*SECTIONS, "Confusion", "Classes", "What each value adds"]:
+    for title in [*SECTIONS, "Confusion", "Classes", "Contribution of each value"]:
         assert title in page.text
     assert page.tags.count("svg") == 4
     assert "test accuracy" in page.text
@@ -72,7 +72,7 @@ def test_of_a_classifier(run):
 
 def test_of_a_regressor(regressor):
     page = page_of(regressor)
-    assert all(title in page.text for title in [*SECTIONS, "Predicted against true", "R²"])
+    assert all(title in page.text for title in [*SECTIONS, "Predicted and true values", "R²"])
     assert page.tags.count("svg") == 5
 
 
@@ -153,7 +153,7 @@ def test_many_classes_are_listed_by_what_is_confused(run):
         )
     )
     assert "true predicted cases class 4 class 2 9 class 3 class 7 2" in page.text
-    assert "There was no evaluation." in page.text
+    assert "There were no evaluations." in page.text
 
 
 def test_without_a_test_part(run):
@@ -163,7 +163,7 @@ def test_without_a_test_part(run):
     estimator.left_out_score_ = None
     page = Page(report(estimator, None))
     assert "last training loss 0.5" in page.text
-    assert "The data had no test part." in page.text
+    assert "The data have no test part." in page.text
 
 
 # ---- Pictures ----

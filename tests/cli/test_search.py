@@ -87,7 +87,7 @@ def test_people_see_a_table(found, place, line, linoss_command):
     assert "2 complete" in result.stdout
     assert "learning_rate" in result.stdout
     assert "Test, of the best: accuracy" in result.stdout
-    assert f"The best run is in {place / 'best'}; look at {place / 'report.html'}" in result.stdout
+    assert f"The best run is in {place / 'best'}; see {place / 'report.html'}" in result.stdout
 
 
 def test_progress_is_on_stderr_and_more_trials_are_added(first, found):
@@ -102,7 +102,7 @@ def test_progress_is_on_stderr_and_more_trials_are_added(first, found):
 def test_the_best_of_a_worker_elsewhere(found, tmp_path, place, line, linoss_command):
     result = linoss_command(f"{line} --out {tmp_path} --storage sqlite:///{place / 'study.db'}")
     assert result.exit_code == 0, result.output
-    assert "is where another worker keeps its" in result.stdout
+    assert "is in the directory of another worker's" in result.stdout
     assert not (tmp_path / "best").exists()
 
 
@@ -164,7 +164,7 @@ def test_a_report_of_any_study(trials):
     ("option", "message"),
     [
         ("--learning-rate 0.1", "--learning-rate and --range learning_rate: expected one"),
-        ("--grid paper", "--grid paper has ranges of its own"),
+        ("--grid paper", "--grid paper has its own ranges"),
         ("--trials 0", "--trials"),
         ("--horizon 3", "--horizon is for forecasting, not for classification"),
         ("--range width=3,4", "the range of 'width' is of no parameter"),
@@ -182,7 +182,7 @@ def test_wrong_use(tmp_path, line, failing, option, message):
 
 def test_a_grid_of_no_ranges(tmp_path, data, failing):
     line = f"search {data} --task classification --grid ranges --out {tmp_path / 'out'}"
-    assert "--grid ranges needs some --range" in failing(line, code=2)
+    assert "--grid ranges needs --range" in failing(line, code=2)
 
 
 @pytest.mark.parametrize(

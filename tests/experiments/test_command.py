@@ -97,9 +97,9 @@ def test_no_data_directory_is_one_line(tmp_path, run, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--seeds", "one"), "--seeds is 'one', expected integers with commas"),
-        (("--seeds", ","), "--seeds is ',', expected integers with commas"),
-        (("--seeds", "-1"), "--seeds is '-1', expected integers with commas"),
+        (("--seeds", "one"), "--seeds is 'one', expected comma-separated integers"),
+        (("--seeds", ","), "--seeds is ',', expected comma-separated integers"),
+        (("--seeds", "-1"), "--seeds is '-1', expected comma-separated integers"),
         (("--seeds", "99999999999"), "seed is 99999999999, expected a number in [0, 2**32)"),
         (("--model", "s7"), "model is 's7', expected one of 'im', 'imex'"),
         (("--data-set", "Worms"), "data set is 'Worms', expected one of 'EigenWorms'"),

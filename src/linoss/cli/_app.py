@@ -12,36 +12,36 @@ from linoss.cli._guard import FAILED, INTERRUPTED, fill_closed_streams, guarded,
 
 _COMMANDS = {
     "fit": (
-        "Fit a model to data, and keep it in a directory.",
+        "Fit a model to data, and save it to a directory.",
         "linoss fit Bells --task classification --out runs/bells",
         "linoss fit Bells --out runs/bells --resume",
         "linoss fit load.csv --task forecasting --horizon 24 --out runs/load",
     ),
     "search": (
-        "Find hyperparameters that do well on held-out cases.",
+        "Search hyperparameters by the score on held-out cases.",
         "linoss search Bells --task classification --trials 20 --out runs/search",
         "linoss search Bells --task classification --range learning_rate=1e-4..1e-2 "
         "--range dropout=0,0.2 --trials 20 --out runs/few",
     ),
     "evaluate": (
-        "Compare a run's answers with the labels of data.",
+        "Score the predictions of a run on labelled data.",
         "linoss evaluate runs/bells Bells",
     ),
     "predict": (
-        "Answer for each sequence of data.",
+        "Predict for each sequence of data.",
         "linoss predict runs/bells Bells --out predictions.csv",
     ),
     "forecast": (
-        "Forecast what comes next, in a table like that of the data, with its times going on.",
+        "Forecast the next steps, as a table like the data with its times continued.",
         "linoss forecast runs/load --horizon 48 --out forecast.csv",
         "linoss forecast runs/load --level 80 --level 95",
     ),
     "backtest": (
-        "Forecast from times of the past, and compare with what came.",
+        "Forecast from past origins, and compare with the observed values.",
         "linoss backtest runs/load later.csv --windows 30",
     ),
     "stream": (
-        "Answer after each sample of a stream, in constant memory.",
+        "Predict after each sample of a stream, in constant memory.",
         "linoss stream runs/bells < samples.csv",
     ),
     "inspect": (
@@ -49,7 +49,7 @@ _COMMANDS = {
         "linoss inspect runs/bells --plot spectrum.png",
     ),
     "explain": (
-        "Show what in a sequence speaks for a run's answers.",
+        "Show which parts of a sequence support a run's predictions.",
         "linoss explain runs/bells Bells --out pictures",
     ),
     "export": (
@@ -58,12 +58,12 @@ _COMMANDS = {
         "linoss export runs/bells bells.h",
     ),
     "plan": (
-        "Predict memory, work and communication of a training step.",
+        "Estimate memory, operations and communication of a training step.",
         "linoss plan --length 1000000 --batch-size 8 --devices 8 --memory 16",
         "linoss plan --length 100000000 --batch-size 64 --devices 64x64 --json",
     ),
     "demo": (
-        "Learn to tell three bells by their sound, in noise; takes about half a minute.",
+        "Learn to classify the sounds of three bells in noise; takes about half a minute.",
         "linoss demo --out runs/demo",
     ),
     "reproduce": (

@@ -18,14 +18,14 @@ def backtest(
     run: RunArgument,
     data: Data,
     windows: Annotated[
-        int, typer.Option(min=1, help="Number of times to forecast from, in each series.")
+        int, typer.Option(min=1, help="Number of forecast origins in each series.")
     ] = 20,
     stride: Annotated[
         int | None,
-        typer.Option(min=1, help="Steps from one to the next.", show_default="the horizon"),
+        typer.Option(min=1, help="Steps between origins.", show_default="the horizon"),
     ] = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="Fit again before each, on the data up to it.")
+        bool, typer.Option("--refit", help="Refit before each origin, on the data up to it.")
     ] = False,
     level: Levels = None,
     out: Out = None,
@@ -54,4 +54,4 @@ def backtest(
         return
     show_backtest(found)
     if out is not None:
-        show_line(f"Errors of each step ahead are in {out}")
+        show_line(f"Errors of each forecast step are in {out}")

@@ -52,26 +52,26 @@ def summary(estimator: Any, about: About) -> str:
         right, total = int(np.trace(score.confusion)), int(score.cases.sum())
         often = int(np.argmax(score.cases))
         words = (
-            f"{right} of {total} answers for {of} are right ({right / max(total, 1):.1%}). Always "
-            f"answering {score.classes[often]}, the most frequent class, would be right for "
-            f"{score.cases[often] / max(total, 1):.1%}."
+            f"{right} of {total} predictions for {of} are correct ({right / max(total, 1):.1%}). "
+            f"Always predicting {score.classes[often]}, the most frequent class, would be correct "
+            f"for {score.cases[often] / max(total, 1):.1%}."
         )
         wrong = score.confusion - np.diag(np.diag(score.confusion))
         if wrong.any():
             i, j = np.unravel_index(np.argmax(wrong), wrong.shape)
             words += (
-                f" Most often {score.classes[i]} is taken for {score.classes[j]}: "
-                f"{wrong[i, j]} of {score.cases[i]} cases."
+                f" The most frequent error: {score.classes[i]} is predicted as "
+                f"{score.classes[j]}: {wrong[i, j]} of {score.cases[i]} cases."
             )
     elif isinstance(score, NumberScore):
         words = (
-            f"Answers for {of} are off by {number(score.headline[1])} on average; they explain "
-            f"{score.r2:.1%} of the variance (0% is what the mean explains)."
+            f"The mean absolute error of predictions for {of} is {number(score.headline[1])}; "
+            f"they explain {score.r2:.1%} of the variance (predicting the mean explains 0%)."
         )
     else:
         words = ""
     if about.kind == "training":
-        words += " The model has seen these cases: expect worse for new ones."
+        words += " The model was trained on these cases: expect lower scores for new ones."
     return f"<p>{text(words)}</p>" if words else ""
 
 
@@ -158,10 +158,10 @@ def _missing(missing: int, values: int) -> str:
 def _sampling(times: Any) -> str:
     steps = [] if times is None else [np.diff(t) for t in times if len(t) > 1]
     if not steps:
-        return "no times: samples are counted"
+        return "no times: samples are numbered"
     usual = float(np.median([np.median(step) for step in steps]))
     even = all(np.allclose(step, usual, rtol=0.01) for step in steps)
-    return f"every {usual:.6g}" if even else f"irregular, {usual:.6g} apart in the middle"
+    return f"every {usual:.6g}" if even else f"irregular, median interval {usual:.6g}"
 
 
 # ---- Predictions ----
@@ -171,9 +171,9 @@ def answer_sections(about: About) -> list[str]:
     """Confusion matrix, precision, recall and the worst errors; for regression, predicted and
     true."""
     score, of = about.score, _CASES[about.kind]
-    note = f'<p class="soft">Answers for {of}.</p>'
+    note = f'<p class="soft">Predictions for {of}.</p>'
     if isinstance(score, NumberScore):
-        picture = pictures.svg(pictures.predicted_against_true(score), "Predicted against true")
+        picture = pictures.svg(pictures.predicted_against_true(score), "Predicted and true values")
         return [section("Answers", note + picture.replace("<svg", '<svg class="small"', 1))]
     if not isinstance(score, ClassScore):
         return []
@@ -207,8 +207,8 @@ def _mistakes(score: ClassScore, about: About) -> list[str]:
         for i in worst
     ]
     note = (
-        f'<p class="soft">Of {len(wrong)} wrong answers, those that were given with the most '
-        "confidence: look whether the label is right.</p>"
+        f'<p class="soft">The most confident of {len(wrong)} wrong predictions: check whether the '
+        "labels are correct.</p>"
     )
     picture = pictures.svg(pictures.mistakes_plot(shown), "Mistakes")
     return [section("Worst mistakes", note + picture)]

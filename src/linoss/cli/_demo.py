@@ -41,11 +41,9 @@ def bells(seed: int, cases: int, length: int = 1500) -> tuple[np.ndarray, np.nda
 
 
 def demo(
-    out: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Directory to keep the run in.")
-    ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Updates of the weights.")] = 600,
-    seed: Annotated[int, typer.Option(min=0, help="Decides all that is drawn.")] = 0,
+    out: Annotated[Path | None, typer.Option(metavar="RUN", help="Directory of the run.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Number of updates.")] = 600,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     json: Json = False,
 ) -> None:
     """Learn to classify the sounds of three bells in noise; takes about half a minute.
@@ -86,9 +84,8 @@ def demo(
     heard["test_accuracy"] = score_cases(untrained, test).headline[1]
     if not json:
         say(
-            f"Oscillators that nobody trains, after {took}: accuracy "
-            f"{heard['left_out_accuracy']:.4f} on recordings left out, "
-            f"{heard['test_accuracy']:.4f} on 240 others."
+            f"Untrained oscillators, after {took}: accuracy {heard['left_out_accuracy']:.4f} by "
+            f"leave-one-out, {heard['test_accuracy']:.4f} on 240 test recordings."
         )
     say("Training a model ...")
     if out is not None:
@@ -125,11 +122,11 @@ def _show(classifier: Any, test: Any, struck: np.ndarray, count: int = 3) -> Non
         said, truth = classifier.classes_[np.argmax(shares[i])], test.labels[i]
         start = max(int(struck[i]) - 2 * width // 5, 0)
         excerpt = test.values[i][start : start + 2 * width, 0]
-        title = f"A bell of {truth} among 1500 samples; the model says {said}"
+        title = f"A bell of {truth} among 1500 samples; the model predicts {said}"
         _panel(console, excerpt, f"{title} ({shares[i].max():.0%})", said == truth)
     losses = [record["loss"] for record in classifier.history_]
     curve = np.interp(np.linspace(0, len(losses) - 1, 2 * width), np.arange(len(losses)), losses)
-    title = f"Learning curve: the loss goes from {number(losses[0])} to {number(losses[-1])}"
+    title = f"Learning curve: the loss falls from {number(losses[0])} to {number(losses[-1])}"
     _panel(console, curve, title, True)
 
 

@@ -15,9 +15,9 @@ _OPTIONAL = {
     "sktime": ("sktime", "linoss.sktime"),
     "optuna": ("search", "searches settings"),
     "sqlalchemy": ("search", "keeps studies"),
-    "psycopg": ("search", "keeps studies in PostgreSQL"),
+    "psycopg": ("search", "stores studies in PostgreSQL"),
     "onnx": ("export", "exports to ONNX"),
-    "tensorboardX": ("watch", "writes event files of TensorBoard"),
+    "tensorboardX": ("watch", "writes TensorBoard event files"),
 }
 _VARIABLES = ("LINOSS_", "JAX_", "XLA_FLAGS")
 _SECRET = "LINOSS_STORAGE"  # may hold a password
@@ -50,7 +50,7 @@ def doctor(json: Json = False) -> None:
         slower = (f"{words} ({factor:g} times)" for words, factor in OUTSIDE_KERNELS.items())
         show_line(f"Slower than native blocks: {'; '.join(slower)}.")
     else:
-        show_line("The native kernels are not here: linoss was installed without a C++ compiler.")
+        show_line("There are no native kernels: linoss was installed without a C++ compiler.")
 
 
 _MACHINE = ("devices", "cores", "engines", "instruction_set", "compiled_programs")

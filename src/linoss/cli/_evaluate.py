@@ -13,21 +13,21 @@ from linoss.cli._scores import CLASS_COLUMNS, ClassScore, NumberScore, Score, sc
 from linoss.cli._sources import check_there, read_test_cases, read_test_table
 
 RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Directory that linoss fit wrote.")
+    Path, typer.Argument(metavar="RUN", help="Directory of a run, written by linoss fit.")
 ]
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="A file, or a directory with a test part.")
 ]
 Label = Annotated[
     str | None,
-    typer.Option(help="Column of labels in a table.", show_default="as for fit"),
+    typer.Option(help="Label column of a table.", show_default="as for fit"),
 ]
 Id = Annotated[
-    str | None, typer.Option(help="Column of the names of cases.", show_default="as for fit")
+    str | None, typer.Option(help="Column with the names of cases.", show_default="as for fit")
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(help="Column to leave out. Repeat it for several.", show_default="as for fit"),
+    typer.Option(help="Column to ignore; repeatable.", show_default="as for fit"),
 ]
 
 
@@ -37,15 +37,16 @@ def evaluate(
     label: Label = None,
     id: Id = None,
     drop: Drop = None,
-    stride: Annotated[
-        int, typer.Option(min=1, help="Forecasting: steps from one window to the next.")
-    ] = 1,
+    stride: Annotated[int, typer.Option(min=1, help="Forecasting: steps between windows.")] = 1,
     scaled: Annotated[
-        bool, typer.Option(help="Forecasting: in deviations of each variable in training.")
+        bool,
+        typer.Option(
+            help="Forecasting: errors in standard deviations of each variable in training."
+        ),
     ] = False,
     report: Annotated[
         Path | None,
-        typer.Option(help="Write a page with confusions, recall and the worst mistakes."),
+        typer.Option(help="Write a page with the confusion matrix, recall and the worst errors."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -75,7 +76,7 @@ def evaluate(
         return
     show_score(score)
     if report is not None:
-        show_line(f"Look at {report}")
+        show_line(f"See {report}")
 
 
 def show_score(score: Any) -> None:

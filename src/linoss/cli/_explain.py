@@ -20,10 +20,10 @@ _SUMMARY = "evidence.json"
 def explain(
     run: RunArgument,
     data: Data,
-    out: Annotated[Path, typer.Option(help="Directory for the pictures.")],
+    out: Annotated[Path, typer.Option(help="Directory for the figures.")],
     case: Annotated[
         list[str] | None,
-        typer.Option(help="Name or number of a case; may be given again.", show_default="some"),
+        typer.Option(help="Name or number of a case; repeatable.", show_default="some"),
     ] = None,
     label: Label = None,
     id: Id = None,
@@ -40,7 +40,7 @@ def explain(
     check_there(data)
     estimator = load_run(run)
     if estimator.task == "forecasting":
-        raise ValueError(f"{run}: holds a forecaster, expected classes or numbers to explain")
+        raise ValueError(f"{run}: holds a forecaster, expected a classifier or regressor")
     columns = read_column_names(run)
     cases = read_unlabelled_cases(data, {**columns.roles, **roles_of(label, id, drop)})
     chosen = _some(estimator, cases) if case is None else [_find(cases, name) for name in case]
@@ -54,8 +54,8 @@ def explain(
         return
     for record in records:
         files = " and ".join(record["pictures"])
-        show_line(f"Case {record['case']}, answer {record['answer']}: {files}")
-    show_line(f"The pictures are in {out}")
+        show_line(f"Case {record['case']}, prediction {record['answer']}: {files}")
+    show_line(f"The figures are in {out}")
 
 
 def _some(estimator: Any, cases: Any) -> list[int]:
@@ -92,7 +92,7 @@ def _explain_one(estimator: Any, cases: Any, i: int, names: list[str], out: Path
     for kind, member in estimator.members_.items():
         explained = explained_case(estimator, member, one, f"case {case}")
         found, row = explained.found, min(explained.answer, len(explained.found.evidence) - 1)
-        only = len(found.evidence) == 1 and classes is not None  # that of the second class
+        only = len(found.evidence) == 1 and classes is not None  # of the second class
         sign = -1.0 if only and explained.answer == 0 else 1.0
         if kind == "linoss":
             figure = pictures.contributions_plot(explained, names)

@@ -14,14 +14,17 @@ from linoss.cli._run_settings import read_column_names
 def export(
     run: RunArgument,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A path that ends in .onnx, .h or .stablehlo.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Output file, with the suffix .onnx, .h or .stablehlo."
+        ),
     ],
-    int8: Annotated[bool, typer.Option("--int8", help="C: weights of matrices in 8 bits.")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="C: quantise matrices to 8 bits.")] = False,
     series: Annotated[
         str | None,
         typer.Option(
             metavar="ID",
-            help="Forecasts: of several series, the one whose trend and seasons are written.",
+            help="Forecasting: with several series, the one whose trend and seasons are exported.",
         ),
     ] = None,
     json: Json = False,
@@ -52,5 +55,5 @@ def export(
     for note in written.notes:
         show_line(f"Note: {note}")
     if written.ram is not None:
-        show_line(f"Flash: {written.flash:,} bytes of constants, beside the code")
+        show_line(f"Flash: {written.flash:,} bytes of constants, plus the code")
         show_line(f"RAM: {written.ram:,} bytes of state")

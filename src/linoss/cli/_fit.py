@@ -45,35 +45,37 @@ def fit(
             "and a test part, such as Bells_TRAIN.csv and Bells_TEST.csv.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="RUN", help="Directory to keep the run in.")],
-    task: Annotated[TaskName | None, typer.Option(help="What to learn.")] = None,
+    out: Annotated[Path, typer.Option(metavar="RUN", help="Directory of the run.")],
+    task: Annotated[TaskName | None, typer.Option(help="The task.")] = None,
     model: Annotated[
         Literal[ModelName, MixerName] | None,
         typer.Option(
-            help="oscillators, which nobody trains, answer in seconds; linoss is trained, and so "
-            "are lru and those after it, models to compare with, which answer without oscillators; "
-            "auto fits the first, trains the second for some minutes, and keeps the better.",
-            show_default="auto; linoss for forecasting, or if an option is given that only it has",
+            help="oscillators: untrained, fitted in seconds. linoss: an ensemble of trained "
+            "models and oscillators. lru and the following: trained baselines without "
+            "oscillators. auto: fits oscillators, trains linoss for some minutes, and keeps "
+            "the better.",
+            show_default="auto; linoss for forecasting, and if an option is given that only "
+            "linoss has",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in RUN, with its settings.")
+        bool, typer.Option("--resume", help="Continue the run in RUN, with its settings.")
     ] = False,
     start: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="RUN",
-            help="Start from the weights of another run, whose classes and channels may differ; "
-            "settings of the model are those of that run unless given.",
+            help="Initialise with the weights of another run, whose classes and channels may "
+            "differ; settings of the model default to those of that run.",
         ),
     ] = None,
     watch: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="PATH",
-            help="Keep the progress of the training: as a line of JSON each in a file that ends in "
-            ".jsonl, as events of TensorBoard in a directory otherwise. Repeat it for both.",
+            help="Write training progress: JSON lines to a file with the suffix .jsonl, "
+            "TensorBoard event files to a directory otherwise; repeatable.",
         ),
     ] = None,
     json: options.Json = False,
@@ -104,7 +106,7 @@ def fit(
         chosen = named or options.chosen_model(task, [*parameters, *asked])
         options.record(chosen, task, {**asked, **parameters}, roles)
         if watch and chosen == "oscillators":
-            raise typer.BadParameter("--watch is for models that are trained, not for oscillators")
+            raise typer.BadParameter("--watch is for trained models, not for oscillators")
     if coordinator is None:
         check_there(data)
     options.refuse_foreign(parameters)
@@ -169,7 +171,7 @@ def _decided(
     begun = holds_a_run(out)
     if begun and not resume:
         raise ValueError(
-            f"{out}: holds a run already, and nothing is overwritten; go on with it by --resume, "
+            f"{out}: holds a run already, and and is not overwritten; continue it with --resume, "
             "or choose another directory"
         )
     if begun:
@@ -180,8 +182,8 @@ def _decided(
             raise ValueError(f"{out}: holds a run of {settings.model}, but --model is {model}")
         if settings.model == "oscillators":
             raise ValueError(
-                f"{out}: holds oscillators, which nobody trains: there is nothing to resume; to "
-                "fit others, choose another directory"
+                f"{out}: holds untrained oscillators: there is nothing to resume; choose another "
+                "directory"
             )
         model, task = settings.model, settings.task
         roles = {**read_column_names(out).roles, **roles}
@@ -189,8 +191,8 @@ def _decided(
     else:
         if task is None:
             raise ValueError(
-                f"{out}: holds no run to resume; leave out --resume and name a --task to begin "
-                "one, or name the directory of the run with --out"
+                f"{out}: holds no run to resume; omit --resume and pass --task to begin one, or "
+                "pass the directory of the run with --out"
             )
         model = model or options.chosen_model(task, [*parameters, *machines])
         own = {} if model == "oscillators" else {"verbose": 1}
@@ -302,8 +304,8 @@ def finish(
     elif about.kind == "training" and about.score is not None:
         name, value = about.score.headline
         show_line(
-            f"Training {name} {number(value)}: of cases that the model has seen; expect worse for "
-            "new ones. Use --validation-fraction 0.2, or linoss evaluate with other data"
+            f"Training {name} {number(value)}, on training cases; expect lower scores for new "
+            "ones. Use --validation-fraction 0.2, or linoss evaluate with other data"
         )
     elif not estimator.own_scores_:
         show_line(
@@ -314,7 +316,7 @@ def finish(
     if found is not None:
         show_line(f"{where}:")
         show_backtest(found)
-    show_line(f"The run is in {out}; look at {out / REPORT}")
+    show_line(f"The run is in {out}; see {out / REPORT}")
 
 
 def _outcome(estimator: Any) -> dict[str, Any]:
@@ -349,6 +351,6 @@ def _refuse_classes(labels: Any) -> None:
 
 def _interrupted(data: Path, out: Path) -> str:
     if not holds_a_run(out):
-        return "Interrupted before training began; nothing was kept."
+        return "Interrupted before training began; nothing was saved."
     command = shlex.join(["linoss", "fit", str(data), "--out", str(out), "--resume"])
-    return f"Interrupted. The run is kept in {out}; go on with it by:\n  {command}"
+    return f"Interrupted. The run is in {out}; continue it with:\n  {command}"

@@ -16,7 +16,7 @@ from linoss.cli._run_settings import load_run
 Levels = Annotated[
     list[float] | None,
     typer.Option(
-        help="Interval in percent, such as 80. Repeat it for several.", show_default=False
+        help="Prediction interval in percent, such as 80; repeatable.", show_default=False
     ),
 ]
 
@@ -37,16 +37,20 @@ def forecast(
     out: Out = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Table to go on from.", show_default="that of the training"),
+        typer.Option(help="Table to continue.", show_default="that of the training"),
     ] = None,
     future: Annotated[
         Path | None,
-        typer.Option(help="Table of the variables that are known in advance (--known of fit)."),
+        typer.Option(
+            help="Table with future values of the variables known in advance (--known of fit)."
+        ),
     ] = None,
     level: Levels = None,
     samples: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of sample paths instead.", show_default=False),
+        typer.Option(
+            min=1, help="Number of sample paths instead of a forecast.", show_default=False
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -76,7 +80,7 @@ def forecast(
     elif out is None:
         print(text, end="")
     else:
-        show_line(f"{steps} steps ahead in {out}")
+        show_line(f"{steps} steps in {out}")
 
 
 def _ahead(path: Path, future: Any, context: Any, steps: int) -> Any:

@@ -25,8 +25,10 @@ def forecast_sections(
     if estimator.task != "forecasting":
         return
     if forecasts:
-        note = "<p>The last steps of the data, forecast from those before them"
-        note += ", with intervals of 80 and 95 %.</p>" if forecasts[0].intervals else ".</p>"
+        note = "<p>Forecasts of the last steps of the data"
+        note += (
+            ", with 80 and 95 % prediction intervals.</p>" if forecasts[0].intervals else ".</p>"
+        )
         yield "Forecast", note + svg(forecast_plot(forecasts), "Forecast")
     where, found = backtest_of(estimator, score)
     if found is not None:
@@ -70,7 +72,7 @@ def _errors(where: str, found: Any) -> str:
     header, rows = backtest_rows(found)
     shown = _MOST_VARIABLES * len(found.forecasts)
     more = len(found.names) - _MOST_VARIABLES
-    rest = f" {more} more variables are left out." if more > 0 else ""
+    rest = f" {more} more variables are not shown." if more > 0 else ""
     note = (
         f'<p class="soft">{where}: {len(found.truth)} of {found.horizon} steps. MAE, RMSE and '
         "pinball are in the unit of the variable; MASE, without a unit, is the MAE by that of the "
@@ -100,7 +102,7 @@ def _by_horizon(found: Any) -> str:
             covered = 100 * _over_variables(found.coverage(level))
             panels[1].plot(ahead, covered, color=color, marker=mark, markersize=3)
             panels[1].axhline(level, color=color, linestyle="--", linewidth=0.8)
-            panels[1].set(title="Values in intervals of 80 and 95 %", xlabel="steps ahead")
+            panels[1].set(title="Coverage of 80 and 95 % intervals", xlabel="steps ahead")
             panels[1].set_ylim(0, 103)
     return svg(figure, "Errors by horizon")
 
@@ -122,8 +124,8 @@ def _effects(effects: dict[Any, dict[Any, float]]) -> str:
     targets = list(next(iter(effects.values())))[:_MOST_VARIABLES]
     rows = [(name, *(number(row[each], 3) for each in targets)) for name, row in effects.items()]
     note = (
-        '<p class="soft">How much of each forecast moves with a variable, by the linear part: the '
-        "deviation of what it adds, in the unit of the target.</p>"
+        '<p class="soft">The effect of each variable on each forecast: the standard deviation of '
+        "its contribution to the linear part, in the unit of the target.</p>"
     )
     return note + table(("known", *targets), rows)
 

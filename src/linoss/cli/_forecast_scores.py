@@ -118,7 +118,10 @@ def backtest_of(estimator: Any, score: Any) -> tuple[str, Any]:
     if tested is not None:
         return "Windows of the test part", tested
     held_out = getattr(estimator, "held_out_", None)
-    return "Windows of the held-out end, by which weights and intervals were chosen", held_out
+    return (
+        "Windows of the held-out end, which was used to select weights and calibrate intervals",
+        held_out,
+    )
 
 
 def show_backtest(found: Any) -> None:

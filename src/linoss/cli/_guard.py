@@ -30,7 +30,7 @@ def fill_closed_streams() -> None:
             os.fstat(stream)
         except OSError:
             closed.append(stream)
-            os.open(os.devnull, os.O_RDONLY if stream == 0 else os.O_WRONLY)  # takes the lowest
+            os.open(os.devnull, os.O_RDONLY if stream == 0 else os.O_WRONLY)  # gets the lowest one
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8")  # noqa: SIM115
     if 1 in closed or sys.stdout is None:

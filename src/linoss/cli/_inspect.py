@@ -15,7 +15,7 @@ from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
 def inspect(
     run: RunArgument,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the spectrum into this file (.png, .svg, .pdf).")
+        Path | None, typer.Option(help="File for a figure of the spectrum (.png, .svg, .pdf).")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -32,7 +32,7 @@ def inspect(
         from linoss.cli._pictures import save, spectrum
 
         if not found:
-            raise ValueError(f"{run}: holds no trained oscillators, whose spectrum --plot draws")
+            raise ValueError(f"{run}: holds no trained oscillators, which --plot needs")
         save(spectrum(found), plot)
     facts: dict[str, Any] = {"estimator": type(estimator).__name__, "task": estimator.task}
     if hasattr(estimator, "choice_"):
@@ -52,7 +52,7 @@ def inspect(
     rows = [(name.replace("_", " "), value) for name, value in (spans | scores).items()]
     show_table("Model", ("", ""), rows)
     if found:
-        title = "Oscillators: smallest / median / largest, in samples"
+        title = "Oscillators: minimum / median / maximum, in samples"
         show_table(title, _HEADER, [_row(bank) for bank in found])
     if plot is not None:
         show_line(f"The spectrum is in {plot}")

@@ -22,7 +22,7 @@ Command = Callable[..., None]
 
 _MANY = 10**6  # number of cases for checking whether settings are consistent
 ONE_TASK, MACHINES_PANEL, SEARCH = "Options of one task", "Devices and machines", "Search"
-OSCILLATORS = "Oscillators without training"
+OSCILLATORS = "Untrained oscillators"
 _PANELS = (None, SEARCH, OSCILLATORS, ONE_TASK, MODEL, TRAINING, MACHINES_PANEL)
 MODELS: tuple[ModelName, ...] = tuple(dict.fromkeys(model for model, _ in SETTINGS))
 TASKS = ("classification", "regression", "forecasting")
@@ -38,32 +38,32 @@ def option(panel: str | None, help: str, default: Any = False, **rest: Any) -> A
     return typer.Option(help=help, rich_help_panel=panel, show_default=default, **rest)
 
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print only one JSON object on stdout.")]
 Label = Annotated[
     str | None,
     option(
         ONE_TASK,
-        "Not forecasting: column of labels, by its name or position (0 is the first, -1 the last).",
+        "Not for forecasting: label column, by name or position (0 is the first, -1 the last).",
         "label, class, target or y",
     ),
 ]
 Id = Annotated[
     str | None,
-    option(ONE_TASK, "Not forecasting: column of the names of cases, likewise.", "case or id"),
+    option(
+        ONE_TASK, "Not for forecasting: column with the names of cases, likewise.", "case or id"
+    ),
 ]
 Drop = Annotated[
     list[str] | None,
-    option(ONE_TASK, "Not forecasting: column to leave out, likewise. Repeat it for several."),
+    option(ONE_TASK, "Not for forecasting: column to ignore, likewise; repeatable."),
 ]
 Devices = Annotated[
     str | None,
     option(
         MACHINES_PANEL,
-        "Number of devices that share each batch; or, such as 2x4, 2 parts of a batch times 4 of "
-        "time; in all processes together. On a CPU they are made.",
-        "JAX's first, or all of several processes",
+        "Number of devices to split each batch over; or, such as 2x4, 2 parts of the batch times "
+        "4 shards of time; in all processes together. On a CPU, devices are emulated.",
+        "JAX's first device, or all devices of several processes",
     ),
 ]
 Coordinator = Annotated[
@@ -71,13 +71,11 @@ Coordinator = Annotated[
     option(
         MACHINES_PANEL,
         "HOST:PORT of the first of several processes, which all run the same command; auto to "
-        "find all of this under Slurm, Kubernetes or Open MPI.",
+        "detect all of this under Slurm, Kubernetes or Open MPI.",
     ),
 ]
 NumProcesses = Annotated[int | None, option(MACHINES_PANEL, "Number of processes.", min=1)]
-ProcessId = Annotated[
-    int | None, option(MACHINES_PANEL, "Which of the processes this is, from 0.", min=0)
-]
+ProcessId = Annotated[int | None, option(MACHINES_PANEL, "Index of this process, from 0.", min=0)]
 
 
 def roles_of(label: str | None, case: str | None, drop: list[str] | None) -> dict[str, Any]:
@@ -160,7 +158,7 @@ def _parameter(setting: Declared) -> inspect.Parameter:
     if not of_all:
         help = f"{' and '.join(tasks).capitalize()}: {help[0].lower()}{help[1:]}"
     if kind == list[str]:
-        help += " Repeat it for several."
+        help += " Repeatable."
     if not of_all and len(tasks) == 1:
         panel = ONE_TASK
     elif untrained:

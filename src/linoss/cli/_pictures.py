@@ -76,9 +76,7 @@ def learning_curves(history: Sequence[dict[str, Any]], metric: str) -> Figure:
             best = next(r for r in reversed(scored) if r["metric"] == scored[-1]["best"])
             at = (best["step"], best["metric"])
             panels[1].plot(*at, "o", color=_LINES[1], markersize=8, fillstyle="none")
-            panels[1].set(
-                title=f"Validation {metric_name(metric)}, the best circled", xlabel="step"
-            )
+            panels[1].set(title=f"Validation {metric_name(metric)}, best circled", xlabel="step")
         for axes in panels:
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     return figure
@@ -97,7 +95,7 @@ def predicted_against_true(score: NumberScore) -> Figure:
         ends = [min(truth.min(), found.min()), max(truth.max(), found.max())]
         axes.plot(ends, ends, color=_INK, linewidth=0.8, linestyle="--")
         axes.plot(truth, found, "o", color=_LINES[0], markersize=4, alpha=0.6, markeredgewidth=0)
-        axes.set(title="Predicted against true", xlabel="true", ylabel="predicted")
+        axes.set(title="Predicted and true values", xlabel="true", ylabel="predicted")
     return figure
 
 
@@ -123,7 +121,7 @@ def mistakes_plot(found: Sequence[Mistake]) -> Figure:
             for channel in range(min(one.values.shape[1], _MOST_CHANNELS)):
                 color = _LINES[channel % len(_LINES)]
                 axes.plot(places, one.values[places, channel], color=color, linewidth=1)
-            answer = f"answered {_short(one.answer, 16)} ({one.share:.0%})"
+            answer = f"predicted {_short(one.answer, 16)} ({one.share:.0%})"
             axes.set_title(f"{_short(one.name, 14)}: {_short(one.truth, 16)}, {answer}", fontsize=9)
         for axes in panels.flat[len(found) :]:
             axes.set_visible(False)

@@ -23,24 +23,32 @@ if TYPE_CHECKING:
     }
 )
 def plan(
-    length: Annotated[int, typer.Option(min=1, help="Steps of a sequence.")],
+    length: Annotated[int, typer.Option(min=1, help="Number of steps of a sequence.")],
     devices: Annotated[
-        str, typer.Option(help="So many, or, such as 2x4, 2 parts of a batch times 4 of time.")
+        str,
+        typer.Option(
+            help="Number of devices, or, such as 2x4, 2 parts of the batch times 4 shards of time."
+        ),
     ] = "1",
     memory: Annotated[
         float | None,
-        typer.Option(help="Gigabytes of each device: says whether it fits, and what would."),
+        typer.Option(
+            help="Memory of each device in GB: report whether a step fits, and on how "
+            "many devices it would."
+        ),
     ] = None,
     keep: Annotated[
         int,
         typer.Option(min=0, help="Bytes kept for the backward pass: --memory of linoss fit."),
     ] = MEMORY,
-    in_size: Annotated[int, typer.Option(min=1, help="Channels of the data.")] = 1,
-    out_size: Annotated[int, typer.Option(min=1, help="Classes, numbers or variables.")] = 1,
-    task: Annotated[TaskName, typer.Option(help="What to learn.")] = "classification",
+    in_size: Annotated[int, typer.Option(min=1, help="Number of channels.")] = 1,
+    out_size: Annotated[
+        int, typer.Option(min=1, help="Number of classes, targets or forecast variables.")
+    ] = 1,
+    task: Annotated[TaskName, typer.Option(help="The task.")] = "classification",
     engine: Annotated[
         Literal["native", "sequential"],
-        typer.Option(help="Engine of the scan: sequential where the kernels are not built."),
+        typer.Option(help="Engine: sequential if the kernels were not built."),
     ] = "native",
     json: options.Json = False,
     **given: Any,
@@ -75,8 +83,8 @@ def plan(
     _show(found)
     if engine == "native" and found.outside_kernels is not None:
         show_line(
-            f"The kernels do not run whole blocks here, and XLA does; {found.outside_kernels}. See "
-            "docs/native.md."
+            "The native kernels do not cover this model, and plain blocks run: "
+            f"{found.outside_kernels}. See docs/native.md."
         )
     if memory is None:
         return
@@ -84,11 +92,13 @@ def plan(
         show_line(f"It fits in {memory:g} GB.")
     elif needed <= 1e9 * memory:
         show_line(
-            f"It fits in {memory:g} GB if less is kept: {_bytes(needed)} with --keep 0, which is "
-            "--memory 0 of linoss fit."
+            f"It fits in {memory:g} GB with fewer stored products: {_bytes(needed)} with --keep "
+            "0, which is --memory 0 of linoss fit."
         )
     elif smallest is None:
-        show_line(f"It does not fit in {memory:g} GB, however it is split: the model is too large.")
+        show_line(
+            f"It does not fit in {memory:g} GBon any number of devices: the model is too large."
+        )
     else:
         show_line(
             f"It does not fit in {memory:g} GB. The fewest devices on which it does: "

@@ -15,7 +15,7 @@ from linoss.cli._run_settings import load_run, read_column_names
 from linoss.cli._sources import check_there, read_unlabelled_cases
 
 Out = Annotated[
-    Path | None, typer.Option(help="Where to write the answers as CSV.", show_default="stdout")
+    Path | None, typer.Option(help="CSV file for the predictions.", show_default="stdout")
 ]
 
 

@@ -90,11 +90,11 @@ def report(
     if trained is not None:
         sections.append(_section("Learning curves", _curves(trained)))
     if evidence:
-        sections.append(_section("What speaks for an answer", _evidence(evidence)))
+        sections.append(_section("Evidence of untrained oscillators", _evidence(evidence)))
     if explained:
-        sections.append(_section("What each value adds", _explained(explained)))
+        sections.append(_section("Contribution of each value", _explained(explained)))
     if untrained is not None:
-        sections.append(_section("Oscillators without training", _untrained(untrained)))
+        sections.append(_section("Untrained oscillators", _untrained(untrained)))
     if trained is not None and (found := banks(trained.model_)):
         sections.append(_section("Oscillators", _oscillators(found)))
     sections += [
@@ -138,7 +138,7 @@ def _subtitle(estimator: Any) -> str:
     trained, untrained = (estimator.members_.get(name) for name in ("linoss", "oscillators"))
     parts = []
     if untrained is not None:
-        parts.append(f"{untrained.features_.bank_.size:,} oscillators that nobody trained")
+        parts.append(f"{untrained.features_.bank_.size:,} untrained oscillators")
     if trained is not None:
         config = trained.model_.config
         blocks = "1 block" if config.num_blocks == 1 else f"{config.num_blocks} blocks"
@@ -180,7 +180,7 @@ def _facts(estimator: Any, score: Score | None, about: About) -> str:
     shown = f'<div class="main">{first}</div>' + "".join(f"<div>{e}</div>" for e in others)
     note = "" if choice is None else f"<p>{_text(choice.why)}.</p>"
     if score is None:
-        note += '<p class="soft">The data had no test part.</p>'
+        note += '<p class="soft">The data have no test part.</p>'
     return f'<dl class="facts">{shown}</dl>{note}'
 
 
@@ -193,7 +193,7 @@ def _spelled(name: str) -> str:
 
 def _curves(estimator: Any) -> str:
     if not estimator.history_:
-        return "<p>There was no evaluation.</p>"
+        return "<p>There were no evaluations.</p>"
     figure = pictures.learning_curves(estimator.history_, estimator.objective_.metric)
     return pictures.svg(figure, "Learning curves")
 
@@ -204,9 +204,9 @@ def _curves(estimator: Any) -> str:
 def _evidence(found: Sequence[AverageEvidence]) -> str:
     """Figures of the evidence of untrained oscillators, and its channels."""
     note = (
-        '<p class="soft">For some training cases of each class, on average: which periods, at '
-        "which part of the sequence, speak for it (blue) and against it (orange), as oscillators "
-        "without training hear it.</p>"
+        '<p class="soft">Mean evidence of the untrained oscillators for some training cases of '
+        "each class, by period and part of the sequence: blue supports the class, orange opposes "
+        "it.</p>"
     )
     content = note + pictures.svg(pictures.evidence_plot(found), "Evidence")
     if len(found[0].channels) == 1:
@@ -220,12 +220,13 @@ def _evidence(found: Sequence[AverageEvidence]) -> str:
 def _explained(found: Sequence[ExplainedCase]) -> str:
     """Figures of the contribution of each value of some cases to the prediction."""
     note = (
-        '<p class="soft">What each value adds to the answer of the trained models, from channels '
-        "at their mean: blue speaks for it, orange against it. Of each channel, the sum.</p>"
+        '<p class="soft">The contribution of each value to the output of the trained models, '
+        "relative to channels at their mean: blue supports the prediction, orange opposes it. "
+        "Titles have the sum of each channel.</p>"
     )
     names = [f"channel {i}" for i in range(len(found[0].values))]
     return note + "".join(
-        pictures.svg(pictures.contributions_plot(one, names, most=2), "What each value adds")
+        pictures.svg(pictures.contributions_plot(one, names, most=2), "Contribution of each value")
         for one in found
     )
 
@@ -234,7 +235,7 @@ def _untrained(estimator: Any) -> str:
     """The random bank of untrained oscillators."""
     facts = untrained_facts(estimator)
     rows = [(name.replace("_", " "), _span(value)) for name, value in facts.items()]
-    note = '<p class="soft">Smallest / median / largest; periods are in samples.</p>'
+    note = '<p class="soft">Minimum / median / maximum; periods are in samples.</p>'
     return note + _table((), rows)
 
 
@@ -263,8 +264,8 @@ def _oscillators(found: Sequence[BlockSpectrum]) -> str:
             )
         )
     note = (
-        '<p class="soft">Times are in samples: smallest / median / largest. After a decay time 1/e '
-        "of a state is left; a free particle is an oscillator without a spring, A = 0.</p>"
+        '<p class="soft">Times are in samples: minimum / median / maximum. In a decay time a state '
+        "falls to 1/e; a free particle is an oscillator with A = 0.</p>"
     )
     picture = pictures.svg(pictures.spectrum(found), "Spectrum of the oscillators")
     return picture + note + _table(header, rows)

@@ -12,54 +12,57 @@ from linoss.cli._output import show_json, show_line
 
 
 def reproduce(
-    experiment: Annotated[
-        experiments.Experiment, typer.Argument(help="Which of the paper's experiments.")
-    ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory to keep results in.")] = Path(
+    experiment: Annotated[experiments.Experiment, typer.Argument(help="Experiment of the paper.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory of the results.")] = Path(
         "results"
     ),
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", show_default="what LINOSS_DATA says", help="Directory of data sets."
+            metavar="DIR", show_default="the variable LINOSS_DATA", help="Directory of data sets."
         ),
     ] = None,
     data_set: Annotated[
         list[str] | None,
-        typer.Option(help="One of the experiment's; repeatable. By default those there."),
+        typer.Option(help="Data set of the experiment; repeatable. By default all available ones."),
     ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"One of {', '.join(experiments.NAMES)}; repeatable. By default the paper's."
+            help=f"One of {', '.join(experiments.NAMES)}; repeatable. By default those of the "
+            "paper."
         ),
     ] = None,
     variant: Annotated[
         list[str] | None,
         typer.Option(
-            help="One of the experiment's; repeatable. By default the paper's; uea also has scaled "
-            "and log-softmax."
+            help="Variant of the experiment; repeatable. By default those of the paper; uea also "
+            "has scaled and log-softmax."
         ),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="With commas; by default those of the published runs.")
+        str | None, typer.Option(help="Comma-separated; by default those of the published runs.")
     ] = None,
     protocol: Annotated[
         Literal["paper", "quick"],
-        typer.Option(help="quick: the same models and splits, looked at more often, ended sooner."),
+        typer.Option(
+            help="quick: the same models and splits, with more frequent evaluations and "
+            "earlier stopping."
+        ),
     ] = "paper",
     max_steps: Annotated[
-        int | None, typer.Option(help="End a run after so many training steps.")
+        int | None, typer.Option(help="Maximum number of training steps of a run.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what is in DIR; repeat nothing finished.")
+        bool,
+        typer.Option("--resume", help="Continue the runs in DIR; finished ones are not repeated."),
     ] = False,
-    processes: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
+    processes: Annotated[int, typer.Option(help="Number of concurrent runs.")] = 1,
     storage: Annotated[
         str | None,
         typer.Option(
-            help="uea-search on several machines that share DIR: postgresql://USER:PASSWORD@HOST/"
-            "DATABASE, where they meet.",
+            help="For uea-search on several machines that share DIR: "
+            "postgresql://USER:PASSWORD@HOST/DATABASE.",
             show_default=False,
             envvar="LINOSS_STORAGE",
         ),
@@ -107,6 +110,6 @@ def _numbers(text: str, name: str) -> tuple[int, ...]:
     parts = text.replace(",", " ").split()
     if not parts or not all(part.isdecimal() for part in parts):
         raise typer.BadParameter(
-            f"{name} is {text!r}, expected integers with commas, such as 2345,3456"
+            f"{name} is {text!r}, expected comma-separated integers, such as 2345,3456"
         )
     return tuple(int(part) for part in parts)

@@ -126,7 +126,7 @@ def score_cases(estimator: Any, cases: Any) -> ClassScore | NumberScore:
     from linoss.data import DataError
 
     if cases.labels is None:
-        raise DataError("the data have no labels, expected some to compare with; see --label")
+        raise DataError("the data have no labels, expected labels for the score; see --label")
     classes = hasattr(estimator, "classes_")
     return _compared(
         estimator, cases, (estimator.predict_proba if classes else estimator.predict)(cases)
@@ -186,5 +186,5 @@ def _score_numbers(estimator: Any, cases: Any, answers: Any) -> NumberScore:
             ) from None
     score = NumberScore(np.concatenate(truth), np.concatenate(found), len(cases))
     if not np.isfinite(score.truth).any():
-        raise DataError("no label is known, expected some to compare with")
+        raise DataError("no label is known, expected labels for the score")
     return score

@@ -38,42 +38,42 @@ def search(
         Path,
         typer.Argument(metavar="DATA", help="A file or a directory, as for linoss fit."),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory to keep the trials in.")],
-    task: Annotated[TaskName, typer.Option(help="What to learn.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory of the trials.")],
+    task: Annotated[TaskName, typer.Option(help="The task.")],
     trials: Annotated[
         int | None,
-        _option("Trials, by all workers together.", "30, or all of a grid", min=1),
+        _option("Number of trials of all workers together.", "30, or the whole grid", min=1),
     ] = None,
     range: Annotated[
         list[str] | None,
         _option(
-            "NAME=LOW..HIGH or NAME=VALUE,VALUE: what to try of a parameter of Model and Training; "
-            "may be repeated.",
+            "NAME=LOW..HIGH or NAME=VALUE,VALUE: the values of a parameter of Model or Training "
+            "to try; repeatable.",
             _SEARCHED,
         ),
     ] = None,
     grid: Annotated[
         Literal["paper", "ranges"] | None,
-        _option("Try every combination: of the paper's grid, or of the ranges, as lists."),
+        _option(
+            "Try every combination of the paper's grid, or of the ranges, which must be lists."
+        ),
     ] = None,
     storage: Annotated[
         str | None,
         _option(
-            "Where workers meet: sqlite:///FILE, or postgresql://USER:PASSWORD@HOST/DATABASE for "
-            "several machines.",
+            "Shared storage of the workers: sqlite:///FILE, or "
+            "postgresql://USER:PASSWORD@HOST/DATABASE for several machines.",
             "DIR/study.db",
             envvar="LINOSS_STORAGE",
         ),
     ] = None,
     study: Annotated[
-        str, _option("Name of the study, where a storage holds several.", True)
+        str, _option("Name of the study, if a storage holds several.", True)
     ] = "search",
-    prune: Annotated[
-        bool, _option("End trials early that are worse than the median.", True)
-    ] = True,
+    prune: Annotated[bool, _option("Stop trials that are worse than the median.", True)] = True,
     silence: Annotated[
         int | None,
-        _option("Seconds without a sign of life after which a worker counts as dead.", "60", min=2),
+        _option("Seconds without a heartbeat after which a worker counts as dead.", "60", min=2),
     ] = None,
     json: options.Json = False,
     label: options.Label = None,
@@ -101,7 +101,7 @@ def search(
         )  # fmt: skip
     except KeyboardInterrupt:
         line = shlex.join(["linoss", *_shown_words(sys.argv[1:], storage)])
-        say(f"Interrupted. What is done is kept in {out}; the same command goes on:\n  {line}")
+        say(f"Interrupted. The trials are in {out}; the same command continues:\n  {line}")
         raise typer.Exit(INTERRUPTED) from None
     _show(out, result, score, json=json)
 
@@ -113,9 +113,9 @@ def _what(
     from linoss.search import default_ranges, make_space, parse_ranges
 
     if ranges and grid == "paper":
-        raise typer.BadParameter("--grid paper has ranges of its own; leave out --range")
+        raise typer.BadParameter("--grid paper has its own ranges; omit --range")
     if not ranges and grid == "ranges":
-        raise typer.BadParameter("--grid ranges needs some --range NAME=VALUE,VALUE")
+        raise typer.BadParameter("--grid ranges needs --range NAME=VALUE,VALUE")
     if not ranges:
         return {"space": default_ranges(grid, parameters.keys()), "grid": grid is not None}
     with options.usage_errors():
@@ -193,13 +193,15 @@ def _show(out: Path, result: Any, score: Score | None, *, json: bool) -> None:
         return
     show_table(counts(result), trial_header(result), trial_rows(result, _SHOWN))
     if result.directory is None:
-        show_line(f"The best run, of trial {result.best.number}, is where another worker keeps its")
-        show_line(f"trials; look at {out / REPORT}")
+        show_line(
+            f"The best run, of trial {result.best.number}, is in the directory of another worker's"
+        )
+        show_line(f"trials; see {out / REPORT}")
         return
     if score is not None:
         name, value = score.headline
-        show_line(f"Test, of the best: {name} {value:.4g}")
-    show_line(f"The best run is in {result.directory}; look at {out / REPORT}")
+        show_line(f"Test score of the best run: {name} {value:.4g}")
+    show_line(f"The best run is in {result.directory}; see {out / REPORT}")
 
 
 def _shown_words(words: list[str], storage: str | None) -> list[str]:

@@ -27,8 +27,9 @@ def read_labelled_cases(data: Path, roles: dict[str, Any]) -> tuple[Any, Any]:
         from linoss.data import DataError
 
         raise DataError(
-            f"{data}: has no labels, expected a column named label, class, target or y; if another "
-            "one holds them, name it with --label; for what has none there is --task forecasting"
+            f"{data}: has no labels, expected a column named label, class, target or y; if "
+            "another column holds them, name it with --label; for data without labels use --task "
+            "forecasting"
         )
     return parts
 
@@ -75,5 +76,5 @@ def _test_part(data: Path, parts: tuple[Any, Any]) -> Any:
     from linoss.data import DataError
 
     if parts[1] is None:
-        raise DataError(f"{data}: holds no test part; name a file in it")
+        raise DataError(f"{data}: has no test part; pass a file in it")
     return parts[1]

@@ -15,7 +15,7 @@ from linoss.cli._run_settings import load_run, read_column_names
 def stream(
     run: RunArgument,
     json: Annotated[
-        bool, typer.Option("--json", help="Answer with JSON lines, also to lines of CSV.")
+        bool, typer.Option("--json", help="Write JSON lines, also for CSV input.")
     ] = False,
 ) -> None:
     """Predict after each sample of a stream, in constant memory.

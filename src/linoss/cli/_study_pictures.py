@@ -54,7 +54,7 @@ def curves(study: Study) -> Figure:
             mark = "o" if len(best.curve) == 1 else ""
             axes.plot(*np.transpose(best.curve), color=_LINES[1], linewidth=2, marker=mark)
         name = metric_name(study.metric)
-        axes.set(title=f"Validation {name}, the best trial's in colour", xlabel="step")
+        axes.set(title=f"Validation {name}, best trial in colour", xlabel="step")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     return figure
 

@@ -28,7 +28,7 @@ def study_report(study: Study, score: Score | None) -> str:
     if study.best is not None:
         note = '<p class="soft">The best trial is circled.'
         if study.importance:
-            note += " Shares say how much of the differences between trials a parameter explains."
+            note += " Percentages are the importance of each parameter."
         picture = svg(pictures.slices(study), "Values over parameters")
         sections.append(_section("Parameters", f"{note}</p>{picture}"))
     trials = _table(trial_header(study), trial_rows(study), style="trials")
@@ -60,8 +60,8 @@ def _best(study: Study, score: Score | None) -> str:
     names = list(best.parameters)
     rows = zip(names, pictures.parameter_cells(best, names), strict=True)
     use = (
-        "<p></p><p>Its run is in <code>best</code> beside this page; it was chosen by the "
-        "validation part alone.</p>"
+        "<p></p><p>Its run is in <code>best</code>, in the directory of this page. It was "
+        "selected by the validation part only.</p>"
     )
     return f'<dl class="facts">{shown}</dl>{use}{_table((), rows)}'
 
