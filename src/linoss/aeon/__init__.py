@@ -1,4 +1,4 @@
-"""The estimators with the interface of aeon; the extra `data` brings it."""
+"""The estimators with the interface of aeon; needs the extra `data`."""
 
 from linoss._extras import optional
 

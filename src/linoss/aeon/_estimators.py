@@ -1,6 +1,6 @@
-"""Estimators of aeon, each of which holds the estimator of the same name.
+"""Estimators of aeon, each of which wraps the estimator of the same name.
 
-aeon's base classes validate and convert what they are given; the estimator inside does the rest.
+aeon's base classes validate and convert their arguments; the wrapped estimator does the rest.
 Parameters follow from the same settings. aeon has no sampling times.
 """
 
@@ -27,7 +27,7 @@ _SMALL = {
 
 
 class AeonFace(FaceOfCases):
-    """What all have under the names of aeon."""
+    """Attributes that aeon requires."""
 
     _tags: ClassVar[dict[str, Any]] = {
         "X_inner_type": ["np-list", "numpy3D"],
@@ -43,7 +43,7 @@ class AeonFace(FaceOfCases):
 
 @face
 class LinOSSClassifier(AeonFace, ClassifierSettings, BaseClassifier):
-    """[`linoss.LinOSSClassifier`][] as a classifier of aeon; `estimator_` is what it fitted.
+    """[`linoss.LinOSSClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
     ```python
     >>> from aeon.datasets import load_unit_test
@@ -62,7 +62,7 @@ class LinOSSClassifier(AeonFace, ClassifierSettings, BaseClassifier):
 
 @face
 class LinOSSRegressor(AeonFace, RegressorSettings, BaseRegressor):
-    """[`linoss.LinOSSRegressor`][] as a regressor of aeon; `estimator_` is what it fitted.
+    """[`linoss.LinOSSRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
     ```python
     >>> import numpy as np
@@ -83,7 +83,7 @@ class LinOSSRegressor(AeonFace, RegressorSettings, BaseRegressor):
 
 @face
 class OscillatorClassifier(AeonFace, OscillatorClassifierSettings, BaseClassifier):
-    """[`linoss.OscillatorClassifier`][] as a classifier of aeon; `estimator_` is what it fitted.
+    """[`linoss.OscillatorClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
     ```python
     >>> from aeon.datasets import load_unit_test
@@ -101,7 +101,7 @@ class OscillatorClassifier(AeonFace, OscillatorClassifierSettings, BaseClassifie
 
 @face
 class OscillatorRegressor(AeonFace, OscillatorSettings, BaseRegressor):
-    """[`linoss.OscillatorRegressor`][] as a regressor of aeon; `estimator_` is what it fitted.
+    """[`linoss.OscillatorRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
     ```python
     >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Fitted estimators for other programs: ONNX, C, StableHLO."""
+"""Export of fitted estimators: ONNX, C, StableHLO."""
 
 from linoss.export._write import SUFFIXES, Written, write
 

@@ -1,6 +1,6 @@
 """A program as C99: a header with one function, for a sample or a window, and a file of weights.
 
-Nothing is allocated: a state, of which the caller has one for each stream, holds all that changes.
+No memory is allocated: all variables are in a state, of which the caller has one for each stream.
 """
 
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from linoss.export._program import Moments, Program, WholeWindow
 
 @dataclass(frozen=True)
 class CFiles:
-    """The text of both files, and what they need."""
+    """The text of both files, and their memory."""
 
     header: str
     weights: str
     flash: int
-    """Bytes of constants, beside the code."""
+    """Bytes of constants, without the code."""
     ram: int
     """Bytes of a state."""
 
 
 def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
-    """C for a program. All names in it begin with `name`, as does the file of weights.
+    """C code for a program. All names in it begin with `name`, as does the file of weights.
 
-    With `int8`, each row of a model's matrices is rounded to 255 levels.
+    With `int8`, each row of a model's matrices is quantised to 255 levels.
     """
     if int8 and program.precise:
         raise ValueError(
@@ -118,7 +118,7 @@ static inline void {name}_step({name}_state *state, const float *sample, float *
 def _step(
     program: Program, name: str, constants: Constants, work: Work
 ) -> tuple[dict[str, int], dict[str, Any]]:
-    """The state's arrays, and what is particular to a function of one sample."""
+    """The arrays of the state, and the parts specific to a function of one sample."""
     lines = [
         *PartWriter(program.forwards, constants, work).lines(),
         *PartWriter(program.answer.only("answer"), constants, work).lines({"answer": "answer"}),
@@ -187,7 +187,7 @@ static inline void {name}_moment(float *moment, double time) {{
 def _forecast(
     program: Program, window: WholeWindow, name: str, constants: Constants, work: Work
 ) -> tuple[dict[str, int], dict[str, Any]]:
-    """The state's arrays, and what is particular to a function of a whole window."""
+    """The arrays of the state, and the parts specific to a function of a whole window."""
     arrays, clock = dict(program.states), window.clock
     channels, horizon, targets = program.channels, program.horizon, program.out_size
     parameters, usage, more, moment, code = "", "", "", [], ""
@@ -244,7 +244,7 @@ def _forecast(
 
 
 def _moment(name: str, clock: Moments) -> str:
-    """The function that makes a moment of a time."""
+    """The function that converts a time to a moment."""
     return _MOMENT.format(
         name=name,
         frequencies=", ".join(f"{x:.17g}" for x in clock.frequencies) or "0",
@@ -257,7 +257,7 @@ def _moment(name: str, clock: Moments) -> str:
 def _linear(
     window: WholeWindow, arrays: dict[str, int], constants: Constants, targets: int
 ) -> tuple[list[str], list[str]]:
-    """Lines that gather the features of a linear answer, and that make it."""
+    """Lines that compute the features of the linear forecast, and the forecast."""
     count = len(window.direct)
     if not count:
         return [], []

@@ -1,6 +1,6 @@
-"""The parts of a program as lines of C: constants, places of terms, and operations.
+"""The parts of a program as lines of C: constants, memory of terms, and operations.
 
-Terms that live at different times share the numbers of the state's field `work`.
+Terms with disjoint lifetimes share memory in the state's field `work`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from linoss.export._program import OPERATIONS, Node, Part, Term
 
 
 class Constants:
-    """Numbers of the file of weights: one array of floats, and with int8 one of bytes."""
+    """The constants in the file of weights: one array of floats, and with int8 one of bytes."""
 
     def __init__(self, name: str, int8: bool):
         self._name, self.int8 = name, int8
@@ -32,7 +32,7 @@ class Constants:
         return self._keep(self._floats, "weights", array.astype(np.float32).ravel())
 
     def rounded(self, matrix: np.ndarray) -> tuple[str, str]:
-        """A matrix as bytes, and what each row is multiplied by."""
+        """A matrix as bytes, and the scale of each row."""
         scale = np.abs(matrix).max(axis=1) / 127
         scale = np.where(scale > 0, scale, 1.0)
         levels = np.rint(matrix / scale[:, None]).astype(np.int8)
@@ -72,14 +72,14 @@ class Constants:
 
 
 class Work:
-    """Places in `work`, given to terms and taken back."""
+    """An allocator of ranges in `work`."""
 
     def __init__(self) -> None:
         self.size = 0
         self._free: list[tuple[int, int]] = []
 
     def take(self, size: int) -> int:
-        """The first free place that is large enough."""
+        """Allocate the first free range that is large enough."""
         for i, (start, room) in enumerate(self._free):
             if room >= size:
                 self._free[i] = (start + size, room - size)
@@ -91,7 +91,7 @@ class Work:
         return start
 
     def give(self, start: int, size: int) -> None:
-        """Free a place, joined with its neighbours."""
+        """Free a range, and merge it with its neighbours."""
         joined: list[tuple[int, int]] = []
         for begin, room in sorted([*self._free, (start, size)]):
             if joined and sum(joined[-1]) == begin:
@@ -121,12 +121,13 @@ class PartWriter:
         self._last |= {term.name: len(part.nodes) for term in part.outputs.values()}
 
     def lines(self, targets: Mapping[str, str] | None = None) -> list[str]:
-        """All nodes, and where their outputs go; by default to states of their names."""
+        """The lines of all nodes; outputs are written to `targets`, by default states of their
+        names."""
         found = []
         for i, node in enumerate(self._part.nodes):
             output, single = node.output, node.operation in OPERATIONS
             ending = [x for x in node.inputs if self._last[x.name] == i]
-            if single:  # number by number: a term of the same size may be overwritten
+            if single:  # elementwise: a term of the same size may be overwritten
                 self._free(x for x in ending if x.size == output.size)
             self._held[output.name] = start = self._work.take(output.size)
             self._places[output.name] = f"(w + {start})"
@@ -147,7 +148,7 @@ class PartWriter:
         return self._places[term.name] if term.array is None else self._constants.floats(term.array)
 
     def _number_of(self, term: Term) -> str:
-        """The number at place i."""
+        """The element at index i."""
         if term.array is not None and np.all(term.array == term.array[0]):
             return _number(float(np.float32(term.array[0])))
         return f"{self._at(term)}[i]" if term.size > 1 else f"*{self._at(term)}"
@@ -213,7 +214,7 @@ def _number(value: float) -> str:
 
 
 def quoted(label: Any) -> str:
-    """A string literal of ASCII letters; others by their bytes."""
+    """A string literal in ASCII, with other characters escaped."""
     plain = "".join(
         chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}"
         for b in str(label).encode()

@@ -1,4 +1,4 @@
-"""A program as ONNX: a graph of whole sequences, and one of a single sample."""
+"""A program as ONNX: a graph for whole sequences, and one for a single sample."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _ANSWERS = {
 
 
 def whole_sequence(program: Program) -> bytes:
-    """`samples` (batch, time, channels) to answers, by ONNX `Scan`."""
+    """A graph from `samples` (batch, time, channels) to outputs, with ONNX `Scan`."""
     graph = _Graph(program)
     samples = graph.given("samples", ["batch", "time", program.channels])
     if program.window is not None:
@@ -42,9 +42,9 @@ def whole_sequence(program: Program) -> bytes:
 
 
 def step(program: Program) -> bytes:
-    """One sample (batch, channels) and the states before it to an answer and the states after it.
+    """A graph from one sample (batch, channels) and states to an output and the next states.
 
-    States are inputs of their names, which begin at 0, and outputs `next_...`.
+    States are inputs with their names, initially 0, and outputs `next_...`.
     """
     program.refuse_step()
     graph, answer = _Graph(program), program.answer.only("answer")
@@ -62,7 +62,7 @@ def step(program: Program) -> bytes:
 
 
 class _Graph:
-    """An ONNX graph that grows."""
+    """A builder of an ONNX graph."""
 
     def __init__(self, program: Program, outer: "_Graph | None" = None):
         self.onnx = onnx = optional("onnx", "export to ONNX", "export")
@@ -75,13 +75,13 @@ class _Graph:
         self.weights: dict[str, Any] = {} if outer is None else outer.weights
 
     def given(self, name: str, shape: list[Any] | None, kind: int | None = None) -> str:
-        """An input, single precision unless said."""
+        """Add an input, by default in single precision."""
         kind = self.onnx.TensorProto.FLOAT if kind is None else kind
         self.inputs.append(self.onnx.helper.make_tensor_value_info(name, kind, shape))
         return name
 
     def result(self, name: str, shape: list[Any] | None, kind: int | None = None) -> str:
-        """An output."""
+        """Add an output."""
         kind = self.onnx.TensorProto.FLOAT if kind is None else kind
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, kind, shape))
         return name
@@ -91,7 +91,7 @@ class _Graph:
         return output
 
     def weight(self, array: np.ndarray) -> str:
-        """A constant, kept once."""
+        """Add a constant, once for equal values."""
         key = f"{array.dtype}{array.shape}{array.tobytes().hex() if array.size < 8 else id(array)}"
         if key not in self.weights:
             name = f"w{len(self.weights)}"
@@ -102,14 +102,14 @@ class _Graph:
         return self.weight(np.asarray(values, np.int64))
 
     def size_of(self, name: str, axis: int, output: str) -> str:
-        """A size, as a vector of one number."""
+        """A size of a tensor, as a vector of one number."""
         self.node("Shape", [name], f"{output}_shape")
         return self.node("Gather", [f"{output}_shape", self.integers([axis])], output)
 
     def filled(
         self, sizes: Sequence[str | int], value: float, output: str, kind: Any = np.float32
     ) -> str:
-        """One number everywhere; sizes are numbers or names."""
+        """A tensor filled with one number; sizes are numbers or names."""
         names = [x if isinstance(x, str) else self.integers([x]) for x in sizes]
         shape = self.node("Concat", names, f"{output}_sizes", axis=0)
         number = self.onnx.numpy_helper.from_array(np.full(1, value, kind))
@@ -118,19 +118,19 @@ class _Graph:
     def rows(
         self, name: str, output: str, start: int, every: int = 1, stop: int | None = None
     ) -> str:
-        """Some steps of what has them as its second axis."""
+        """A slice of a tensor along its second axis, the steps."""
         end = np.iinfo(np.int64).max if stop is None else stop
         bounds = [self.integers([x]) for x in (start, end, 1, every)]
         return self.node("Slice", [name, *bounds], output)
 
     def in_precision(self, name: str, output: str) -> str:
-        """In the numbers that the program computes with."""
+        """Convert to the precision of the program."""
         if not self.program.precise:
             return name
         return self.node("Cast", [name], output, to=self.kind)
 
     def answer(self, found: str, shape: list[Any]) -> None:
-        """The answer, and for classification the label."""
+        """Add the output, and for classification the label."""
         helper, proto = self.onnx.helper, self.onnx.TensorProto
         name = self.result(_ANSWERS[self.program.task], shape)
         self.node("Cast", [found], name, to=proto.FLOAT)
@@ -145,7 +145,7 @@ class _Graph:
             self.node("Gather", ["classes", "likeliest"], self.result("label", shape[:-1], kind))
 
     def part(self, part: Part, given: dict[str, str]) -> dict[str, str]:
-        """The nodes of a part; returns the names of its outputs."""
+        """Add the nodes of a part; returns the names of its outputs."""
 
         def name(term: Term) -> str:
             if term.array is not None:
@@ -154,7 +154,7 @@ class _Graph:
 
         for operation, inputs, output, details in part.nodes:
             names = [name(term) for term in inputs]
-            if operation == "erf" and self.program.precise:  # onnxruntime has no other
+            if operation == "erf" and self.program.precise:  # unsupported in double
                 proto, x = self.onnx.TensorProto, f"{output.name}_single"
                 self.node("Cast", names, x, to=proto.FLOAT)
                 self.node("Erf", [x], f"{x}_erf")
@@ -179,11 +179,11 @@ class _Graph:
         return {key: name(term) for key, term in part.outputs.items()}
 
     def body(self, label: str) -> Any:
-        """As the body of a loop, which sees the constants of the graph around it."""
+        """The body of a loop, which may use the constants of the outer graph."""
         return self.onnx.helper.make_graph(self.nodes, label, self.inputs, self.outputs)
 
     def model(self, what: str) -> bytes:
-        """The whole model, checked."""
+        """The whole model, validated."""
         helper, program = self.onnx.helper, self.program
         from linoss import __version__
 
@@ -209,8 +209,8 @@ def _scan(
     steps: Sequence[str] = (),
     backwards: int = 0,
 ) -> dict[str, str]:
-    """The states after all rows `(batch, time, size)`; those asked for at each step are called
-    `..._each`. `around` are inputs of the part that stay as they are."""
+    """The states after all rows `(batch, time, size)`; requested states at each step are named
+    `..._each`. `around` are constant inputs of the part."""
     body = _Graph(graph.program, graph)
     given = {name: body.given(f"{name}_before", None, body.kind) for name in part.outputs}
     given |= around
@@ -240,7 +240,7 @@ def _scan(
 
 
 def _forecasts(graph: _Graph, window: WholeWindow, samples: str) -> None:
-    """The forecast, and both ends of intervals, as outputs."""
+    """Add the forecast, and both ends of intervals, as outputs."""
     program = graph.program
     horizon = program.horizon
     batch, past = graph.size_of(samples, 0, "batch"), graph.rows(samples, "past", -window.past)
@@ -294,7 +294,7 @@ def _moments(graph: _Graph, clock: Moments, most: int) -> str:
 
 
 def _first(graph: _Graph, window: WholeWindow, batch: str) -> str:
-    """The linear answer (batch, horizon, targets) from the end of the window."""
+    """The linear forecast (batch, horizon, targets) from the end of the window."""
     targets = graph.program.out_size
     seen = graph.rows("relative_each", "relative_seen", 0, stop=-graph.program.horizon)
     empty = graph.filled([batch, window.past, targets], 0.0, "relative_empty")

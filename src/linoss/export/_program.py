@@ -1,9 +1,9 @@
-"""A fitted estimator as a program: what happens at each sample, and how an answer follows.
+"""An intermediate representation of fitted estimators for export.
 
-All terms are vectors. A part is a list of nodes, each of which makes a term of others; what an
-operation is in ONNX, in C and in JAX stands once, in `OPERATIONS`. A program has a part that moves
-its states on by one sample, one for oscillators that read backwards, and one from states to an
-answer. All states begin at 0.
+All terms are vectors. A part is a list of nodes, each of which computes a term from others;
+`OPERATIONS` defines each operation in ONNX, C and JAX. A program has a part that advances its
+states by one sample, one for oscillators that read backwards, and one from states to an output. All
+states are initially 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ import numpy as np
 
 
 class Operation(NamedTuple):
-    """What makes one number of a term from those at the same place of others."""
+    """An elementwise operation."""
 
     onnx: str
     c: str
@@ -42,7 +42,7 @@ OPERATIONS = {
     "erf": Operation("Erf", "erff({0})", jax.lax.erf),
     "sigmoid": Operation("Sigmoid", "1.0f / (1.0f + expf(-{0}))", jax.nn.sigmoid),
 }
-"""Those that act number by number. A term of one number is the same at all places."""
+"""The elementwise operations. A term of one number is broadcast."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Term:
     name: str
     size: int
     array: np.ndarray | None = None
-    """Its numbers, if it is constant."""
+    """Its value, if it is constant."""
 
     def __add__(self, other: Any) -> "Term":
         return self.part.apply("add", self, other)
@@ -87,7 +87,7 @@ class Node(NamedTuple):
 
 
 class Part:
-    """Nodes in the order in which they are computed, from named inputs to named outputs."""
+    """Nodes in the order of computation, from named inputs to named outputs."""
 
     def __init__(self, label: str):
         self.label = label
@@ -96,17 +96,17 @@ class Part:
         self.outputs: dict[str, Term] = {}
 
     def input(self, name: str, size: int) -> Term:
-        """What is given, by name."""
+        """Add an input."""
         return self.inputs.setdefault(name, Term(self, name, size))
 
     def constant(self, value: Any) -> Term:
-        """A vector that is known."""
+        """A constant vector."""
         array = np.atleast_1d(np.asarray(value, np.float64))
         assert array.ndim == 1
         return Term(self, "", len(array), array)
 
     def apply(self, operation: str, *operands: Any) -> Term:
-        """Number by number. What changes nothing is left out."""
+        """Add an elementwise operation. Identities are omitted."""
         terms = tuple(x if isinstance(x, Term) else self.constant(x) for x in operands)
         neutral = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0}.get(operation)
         known = terms[-1].array
@@ -115,13 +115,13 @@ class Part:
         return self.node(operation, terms, max(term.size for term in terms))
 
     def node(self, operation: str, inputs: Sequence[Term], size: int, **details: Any) -> Term:
-        """Any operation."""
+        """Add a node for any operation."""
         output = Term(self, f"{self.label}_{len(self.nodes)}", size)
         self.nodes.append(Node(operation, tuple(inputs), output, details))
         return output
 
     def matmul(self, weight: Any, x: Term, *, exact: bool = False) -> Term:
-        """W x; `exact` if W must not be rounded to bytes."""
+        """W x; `exact` if W must not be quantised."""
         weight = np.asarray(weight, np.float64)
         return self.node("matmul", (x,), len(weight), weight=weight, exact=exact)
 
@@ -130,7 +130,7 @@ class Part:
         return self.matmul(weight, x) + bias
 
     def sum(self, x: Term) -> Term:
-        """All numbers of a term."""
+        """The sum of a term."""
         return self.node("sum", (x,), 1)
 
     def softmax(self, x: Term) -> Term:
@@ -138,18 +138,18 @@ class Part:
         return self.node("softmax", (x,), x.size)
 
     def join(self, terms: Sequence[Term]) -> Term:
-        """One term after the other."""
+        """Concatenate terms."""
         terms = tuple(terms)
         if len(terms) == 1:
             return terms[0]
         return self.node("join", terms, sum(term.size for term in terms))
 
     def take(self, x: Term, places: np.ndarray) -> Term:
-        """Numbers of a term at some places."""
+        """Elements of a term at some indices."""
         return self.node("take", (x,), len(places), places=np.asarray(places, np.int64))
 
     def only(self, *names: str) -> "Part":
-        """What is needed for some of the outputs."""
+        """The nodes needed for some of the outputs."""
         found = Part(self.label)
         found.outputs = {name: self.outputs[name] for name in names}
         needed = {term.name for term in found.outputs.values()}
@@ -163,87 +163,87 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """How a time becomes a `moment`: its place in the data of the fit, 0 to 1, and phases.
+    """Conversion of a time to a `moment`: its position in the data of the fit, 0 to 1, and phases.
 
-    A phase is how much of a turn is done at some frequency. Times need double precision.
+    A phase is the fraction of a cycle at some frequency. Times need double precision.
     """
 
     unit: str
-    """Of times, in words."""
+    """The unit of times, as text."""
     start: float
     span: float
     frequencies: np.ndarray
 
     @property
     def size(self) -> int:
-        """Numbers of a moment."""
+        """The size of a moment."""
         return 1 + len(self.frequencies)
 
 
 @dataclass(frozen=True, eq=False)
 class WholeWindow:
-    """What a forecaster does with a whole window, beside its model."""
+    """The computations of a forecaster on a whole window, outside its model."""
 
     past: int
-    """Steps that are read, at most."""
+    """Maximum number of input steps."""
     clock: Moments | None
-    """Makes `moment` of a time; None if no part has it as an input."""
+    """Converts a time to `moment`; None if no part needs it."""
     survey: Part | None
-    """From `sample`, `moment` and states to states. It is run over the window first; other parts
-    have these states as inputs."""
+    """From `sample`, `moment` and states to states. It runs over the window first; its states are
+    inputs of other parts."""
     blocks: np.ndarray
-    """(past,): of each lag the block whose mean is a feature. `relative` is averaged."""
+    """(past,): the block of each lag; the mean of `relative` over each block is a feature."""
     direct: np.ndarray
     """(blocks * targets, horizon * targets): from features to `first`, an input of the answer."""
     tables: dict[str, np.ndarray]
-    """(horizon, size): inputs of the answer that differ from step to step ahead."""
+    """(horizon, size): inputs of the answer that depend on the forecast step."""
 
     @property
     def lags(self) -> np.ndarray:
-        """(blocks, past): how much of each row of a whole window is in each feature."""
+        """(blocks, past): the weight of each row of a window in each feature."""
         share = (np.arange(self.blocks.max(initial=-1) + 1)[:, None] == self.blocks).astype(float)
         return share[:, ::-1] / share.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A fitted estimator, sample by sample."""
+    """A fitted estimator as a program over samples."""
 
     task: str
     channels: int
     states: dict[str, int]
-    """Their sizes."""
+    """The sizes of the states, by name."""
     forwards: Part
-    """From `sample`, and `ahead` in forecasting, and the states to the states after it."""
+    """From `sample`, `ahead` in forecasting, and the states to the next states."""
     backwards: Part | None
-    """The same for states that read sequences from their end."""
+    """The same for states that read sequences backwards."""
     answer: Part
     """From the states to `answer`."""
     precise: bool = False
-    """Whether comparisons need double precision where it can be had."""
+    """Whether comparisons need double precision, if the format supports it."""
     steps: tuple[str, ...] = ()
-    """The states that an answer at each step is made from; none for one answer a sequence."""
+    """The states needed for an output at each step; empty for one output for each sequence."""
     every: int = 1
-    """Steps from answer to answer."""
+    """Steps between outputs."""
     horizon: int = 0
-    """Steps ahead, in forecasting."""
+    """The forecast horizon."""
     known: tuple[int, ...] = ()
-    """Channels that are known in advance."""
+    """Channels known in advance."""
     classes: tuple[Any, ...] = ()
     """Labels, in the order of the probabilities."""
     names: tuple[str, ...] = ()
-    """Of channels."""
+    """Names of the channels."""
     window: WholeWindow | None = None
-    """In forecasting."""
+    """The computations on a whole window, for forecasting."""
 
     @property
     def streams(self) -> bool:
-        """Whether an answer needs nothing but states and one sample after another."""
+        """Whether an output needs only states and one sample at a time."""
         needed = {*self.forwards.inputs, *self.answer.only("answer").inputs}
         return self.backwards is None and needed <= {*self.states, "sample", "ahead"}
 
     def refuse_step(self) -> None:
-        """Raise if it does not stream."""
+        """Raise if it does not support streaming."""
         if self.backwards is not None:
             raise ValueError(
                 "causal is False: some oscillators read sequences backwards, which a step cannot "
@@ -257,5 +257,5 @@ class Program:
 
     @property
     def out_size(self) -> int:
-        """Numbers of an answer."""
+        """The size of an output."""
         return self.answer.outputs["answer"].size

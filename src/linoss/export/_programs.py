@@ -1,4 +1,4 @@
-"""From a fitted estimator, of whatever kind, to its program."""
+"""Conversion of any fitted estimator to a program."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -17,7 +17,7 @@ from linoss.export._windows import window_of
 def _together(
     forwards: Part, backwards: Part, answer: Part, estimator: Any, prefix: str = ""
 ) -> Term:
-    """Add the members of an estimator; returns the answer of all."""
+    """Add the members of an ensemble; returns the combined output."""
     members, found = estimator.members_, {}
     for name, member in members.items():
         label = f"{prefix}{name}_" if len(members) > 1 else prefix
@@ -52,7 +52,7 @@ def _sum(terms: list[Term]) -> Term:
 
 
 def _of_one_series(estimator: Any, series: Any) -> Any:
-    """A forecaster with trend and seasons of one of its series only."""
+    """A forecaster restricted to trend and seasons of one of its series."""
     foundation = getattr(estimator, "foundation_", None)
     names = [] if foundation is None else [str(name) for name in foundation.adjustment.ids or ()]
     if series is not None and str(series) not in names:
@@ -76,7 +76,7 @@ def _of_one_series(estimator: Any, series: Any) -> Any:
 def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any = None) -> Program:
     """The program of a fitted estimator; `names` are those of its channels.
 
-    What has no program raises a `ValueError` that says why.
+    Raises `ValueError` for estimators that cannot be exported.
     """
     check_is_fitted(estimator)
     static = getattr(estimator, "static", ())

@@ -1,4 +1,4 @@
-"""A program in JAX, and as StableHLO with any number of sequences of any length."""
+"""A program in JAX, and as StableHLO for any number of sequences of any length."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from linoss.export._program import OPERATIONS, Part, Program, Term, WholeWindow
 
 
 def stablehlo(program: Program) -> bytes:
-    """A function of samples `(batch, time, channels)`, as `jax.export.deserialize` reads it.
+    """A serialised function of samples `(batch, time, channels)`, for `jax.export.deserialize`.
 
-    That of a forecaster returns a dict of the forecast and both ends of intervals. Where it has
-    them, further arguments are `future`, with variables known in advance, of shape `(batch,
-    horizon, channels)`, and `times`, in double precision, of shape `(batch, time + horizon)`.
+    For a forecaster it returns a dict of the forecast and both ends of intervals. If needed,
+    further arguments are `future`, the variables known in advance, of shape `(batch, horizon,
+    channels)`, and `times`, in double precision, of shape `(batch, time + horizon)`.
     """
     window, given = program.window, {}
     limits = [] if window is None else [f"time <= {window.past}"]
@@ -35,7 +35,7 @@ def stablehlo(program: Program) -> bytes:
 
 
 def run_program(program: Program, samples: Any, future: Any = None, times: Any = None) -> Any:
-    """The answers of a program for whole sequences `(batch, time, channels)`, in JAX."""
+    """The outputs of a program for whole sequences `(batch, time, channels)`, in JAX."""
     dtype = jnp.float64 if program.precise else jnp.float32
     if program.window is not None:
         return _forecasts(program, program.window, samples, future, times)

@@ -12,27 +12,28 @@ from linoss.training import Inputs
 
 
 class _Walk(NamedTuple):
-    """What all of a model needs to know of a step."""
+    """Terms of a step that all parts of a model use."""
 
     part: Part
     label: str
     present: Term
-    """Whether there is a sample, or one of a patch."""
+    """Whether the sample, or a sample of the patch, is present."""
     whole: Term | None
-    """Whether a patch is whole; before, states are moved on for an answer, and forgotten."""
+    """Whether a patch is complete; before that, advanced states are used for an output and
+    discarded."""
     moves: bool
-    """Whether mixers move on, without force, if there is no sample."""
+    """Whether mixers advance without forcing at a missing sample."""
 
     def state(self, name: str, size: int) -> Term:
-        """A state as it is before the sample."""
+        """A state before the sample."""
         return self.part.input(self.label + name, size)
 
     def chosen(self, condition: Term, yes: Any, no: Any) -> Term:
-        """One or the other."""
+        """Select one of two terms."""
         return self.part.apply("where", condition, yes, no)
 
     def move(self, name: str, after: Term, *, always: bool = False) -> Term:
-        """Move a state on if there is a sample; returns what it is for an answer now."""
+        """Advance a state if the sample is present; returns the state for the current output."""
         before = self.state(name, after.size)
         after = after if always else self.chosen(self.present, after, before)
         kept = after if self.whole is None else self.chosen(self.whole, after, before)
@@ -41,7 +42,7 @@ class _Walk(NamedTuple):
 
 
 def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, label: str) -> Term:
-    """Add a model of a fitted classifier, regressor or forecaster; returns its answer."""
+    """Add a model of a fitted classifier, regressor or forecaster; returns its output."""
     refuse(estimator)
     head: Any = model.head
     ahead, inputs = head.horizon is not None, estimator.inputs_
@@ -72,7 +73,7 @@ def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, lab
 
 
 def refuse(estimator: Any) -> None:
-    """Raise for a model that has no such form."""
+    """Raise for a model that cannot be exported."""
     config = estimator.model_.config
     if estimator.inputs_.interval is not None:
         raise ValueError(
@@ -93,7 +94,7 @@ def refuse(estimator: Any) -> None:
 def _inputs(
     sample: Term, inputs: Inputs, label: str, *, ahead: bool
 ) -> tuple[Term, Term, Term | None]:
-    """What the model reads, whether there is any of it, and whether a patch is whole."""
+    """The model's input, whether any of it is present, and whether a patch is complete."""
     part = sample.part
     missing = part.apply("isnan", sample)
     scaling = inputs.scaling
@@ -115,8 +116,8 @@ def _inputs(
 
 
 def _patched(part: Part, u: Term, present: Term, size: int, label: str) -> tuple[Term, Term, Term]:
-    """The patch so far, filled with zeros; whether any of its samples is there; whether it is
-    whole."""
+    """The patch so far, padded with zeros; whether any of its samples is present; whether it is
+    complete."""
     filled, seen = part.input(f"{label}filled", 1), part.input(f"{label}seen", 1)
     patch = part.input(f"{label}patch", size * u.size)
     place = part.constant(np.repeat(np.arange(size), u.size))
@@ -175,13 +176,13 @@ def _mixed(walk: _Walk, recurrence: Any, u: Term, label: str) -> Term:
 # ---- Pooling ----
 
 _Handed = Callable[[str, Term], Term]
-"""Moves a state of the step on, and hands it over to the answer."""
+"""Advances a state of the step, and passes it to the output."""
 
 
 def _handed(walk: _Walk, answer: Part) -> _Handed:
     def hand(name: str, after: Term) -> Term:
         now, name = walk.move(name, after), walk.label + name
-        if walk.whole is not None:  # what is kept may be that of the patch before
+        if walk.whole is not None:  # the stored state may be that of the previous patch
             name = f"{name}_shown"
             walk.part.outputs[name] = now
         return answer.input(name, after.size)
@@ -200,7 +201,7 @@ def _last(walk: _Walk, hand: _Handed, pool: Any, x: Term) -> Term:
 
 
 def _max(walk: _Walk, hand: _Handed, pool: Any, x: Term) -> Term:
-    """The largest so far; that of the first sample is its own."""
+    """The running maximum."""
     begun = walk.state("begun", 1) > 0.0
     walk.move("begun", walk.part.constant(1.0))
     before = walk.chosen(begun, walk.state("largest", x.size), x)
@@ -226,4 +227,4 @@ _POOLINGS: dict[str, Callable[[_Walk, _Handed, Any, Term], Term]] = {
     "max": _max,
     "attention": _attention,
 }
-"""By the names that settings have for them."""
+"""The poolings by name."""

@@ -1,7 +1,7 @@
-"""Oscillators that nobody trained as part of a program: drives, bank, statistics, readout.
+"""Untrained oscillators as part of a program: inputs, bank, statistics, readout.
 
-A sample that follows another by one interval moves an oscillator on by s_n = l s_{n-1} + p b_{n-1}
-+ q b_n, see `linoss.features`. Oscillators without a second one in their chain come first.
+A sample one interval after the previous one advances an oscillator by s_n = l s_{n-1} + p b_{n-1} +
+q b_n, see `linoss.features`. Single oscillators come before chains.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ _SUMS = ("above", "longest", "stretches", "moment")
 def add_untrained(
     forwards: Part, backwards: Part | None, answer: Part, estimator: Any, label: str
 ) -> Term:
-    """Add a fitted classifier or regressor; returns its answer."""
+    """Add a fitted classifier or regressor; returns its output."""
     if estimator.timed_:
         raise ValueError(
             "the oscillators read irregular times, whose steps differ from sample to sample; only "
@@ -49,7 +49,7 @@ def add_untrained(
 
 
 def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> None:
-    """One sample."""
+    """Advance by one sample."""
     n, second = bank.size, int(bank.chained.sum())
     single = n - second
 
@@ -62,7 +62,7 @@ def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> None:
     elapsed = state("elapsed", 1)
     begun = elapsed > 0.0
     values = part.apply("where", missing, held, (sample - bank.mean) * bank.scale)
-    before = part.apply("where", begun, held, values)  # the first value has been there forever
+    before = part.apply("where", begun, held, values)  # at first, the first value
     force = _driven(part, bank, values, before)
     last = part.apply("where", begun, state("force", force.size), force)
     lanes = np.repeat(bank.drive, LANES)[order]
@@ -91,7 +91,7 @@ def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> None:
 
 
 def _driven(part: Part, bank: Any, values: Term, before: Term) -> Term:
-    """Of each drive a mixture of values, or of their differences."""
+    """The inputs of the oscillators: mixtures of values, or of their differences."""
     slopes = bank.order[:, None] > 0
     found = part.matmul(np.where(slopes, 0.0, bank.mixture), values)
     return found + part.matmul(np.where(slopes, bank.mixture, 0.0), values - before)
@@ -110,7 +110,7 @@ def _turned(
 
 
 def _read(answer: Part, weights: np.ndarray, label: str) -> Term:
-    """The readout of the statistics of some oscillators."""
+    """The readout of the statistics of a subset of the oscillators."""
     n = weights.shape[1]
     time = answer.apply("maximum", answer.input(f"{label}elapsed", 1), 1.0)
     share, longest, stretches, moment = (answer.input(label + name, n) / time for name in _SUMS)

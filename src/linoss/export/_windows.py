@@ -1,8 +1,9 @@
-"""A forecaster's windows as part of a program.
+"""The windows of a forecaster as part of a program.
 
-As in the library, a model reads z = (f(y) - e(t)) / d(t) of each target, relative to what is known
-of its window, and answers relative to that and to a linear answer. e(t) is computed without its
-constant, which is taken off values first: the difference of two large numbers stays exact.
+As in the library, the input of a model is z = (f(y) - e(t)) / d(t) for each target, normalised by
+its window, and its output is relative to this and to a linear forecast. e(t) is computed without
+its constant, which is subtracted from values first, so that the difference of two large numbers is
+exact.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ _UNITS = {
 
 
 def window_of(estimator: Any) -> WholeWindow:
-    """All of it but what `read` and `forecasts` add to parts."""
+    """The computations on a window, without those that `read` and `forecasts` add to parts."""
     foundation, targets = estimator.foundation_, estimator.n_outputs_
     survey, direct = _survey(estimator), foundation.direct
     blocks, weights = np.zeros(0, np.int64), np.zeros((0, estimator.horizon * targets))
@@ -60,16 +61,18 @@ def _clock(adjustment: Any) -> Moments | None:
 
 
 def _harmonics(seasons: Any) -> list[tuple[float, int]]:
-    """Period and number of all harmonics of a moment: those fitted, and the first of each."""
+    """Period and number of all harmonics of a moment: the fitted ones, and the first of each
+    period."""
     pairs = zip(seasons.clock.periods, seasons.counts, strict=True)
     return [(period, k) for period, count in pairs for k in range(1, max(count, 1) + 1)]
 
 
-# ---- What is read ----
+# ---- Inputs ----
 
 
 def read(part: Part, estimator: Any) -> Term:
-    """What the model reads of a sample: targets adjusted and relative, known ones, the calendar."""
+    """The model's input for a sample: adjusted and normalised targets, known variables, the
+    calendar."""
     foundation = estimator.foundation_
     adjustment = foundation.adjustment
     relative = _relative(part, foundation.normalize, _adjusted(part, adjustment))
@@ -93,7 +96,7 @@ def read(part: Part, estimator: Any) -> Term:
 
 
 def _columns(part: Part, columns: tuple[int, ...]) -> Term:
-    """Some variables of a sample."""
+    """A subset of the variables of a sample."""
     sample = part.inputs["sample"]
     if columns == tuple(range(sample.size)):
         return sample
@@ -131,7 +134,7 @@ def _deviation(part: Part, adjustment: Any) -> Term:
 
 
 def _expected(part: Part, adjustment: Any) -> tuple[np.ndarray, Term]:
-    """e(t): a constant, and the rest."""
+    """e(t): its constant, and the rest."""
     seasons = adjustment.seasons[0]
     coefficients = seasons.coefficients
     level = coefficients[0].astype(np.float32).astype(np.float64)
@@ -167,7 +170,7 @@ def _expected(part: Part, adjustment: Any) -> tuple[np.ndarray, Term]:
     return level, part.matmul(coefficients[1:].T, part.join(terms), exact=True) + rest
 
 
-# ---- What is known of a window ----
+# ---- Normalisation of a window ----
 
 
 def _survey(estimator: Any) -> Part | None:
@@ -191,7 +194,7 @@ def _survey(estimator: Any) -> Part | None:
 
 
 def _known(part: Part, normalize: str, size: int) -> tuple[Term, Term]:
-    """What a window is relative to, and its unit."""
+    """The offset and the unit of a window."""
     if normalize == "none":
         return part.constant(0.0), part.constant(1.0)
     if normalize != "deviation":
@@ -204,7 +207,7 @@ def _known(part: Part, normalize: str, size: int) -> tuple[Term, Term]:
 
 
 def _relative(part: Part, normalize: str, z: Term) -> Term:
-    """z as windows have it."""
+    """z, normalised by its window."""
     if normalize != "difference":
         offset, unit = _known(part, normalize, z.size)
         return (z - offset) / unit
@@ -213,11 +216,11 @@ def _relative(part: Part, normalize: str, z: Term) -> Term:
     return z - part.apply("where", begun > 0.0, before, z)
 
 
-# ---- Answers ----
+# ---- Forecasts ----
 
 
 def forecasts(part: Part, estimator: Any, answers: Term) -> Term:
-    """The forecast of a step ahead, from the answers of the model; intervals become outputs."""
+    """The forecast of a step, from the outputs of the model; adds intervals as outputs."""
     objective, foundation = estimator.objective_, estimator.foundation_
     calibration, levels = estimator.calibration_, len(objective.levels)
     middle, size, scaling = levels // 2, objective.variables, objective.scaling
@@ -254,7 +257,7 @@ def forecasts(part: Part, estimator: Any, answers: Term) -> Term:
 
 
 def _restoring(part: Part, foundation: Any, size: int) -> Callable[[Term], Term]:
-    """From what is relative to a window to the units of the data."""
+    """Convert normalised values to the units of the data."""
     adjustment = foundation.adjustment
     part.input("sample", size + len(adjustment.known))
     offset, unit = _known(part, foundation.normalize, size)

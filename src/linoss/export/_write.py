@@ -1,4 +1,4 @@
-"""Writing a fitted estimator to files for other programs."""
+"""Writing a fitted estimator to files of other formats."""
 
 import os
 import re
@@ -18,13 +18,13 @@ SUFFIXES = (".onnx", ".h", ".stablehlo")
 
 @dataclass(frozen=True)
 class Written:
-    """What [`linoss.export.write`][] wrote."""
+    """The result of [`linoss.export.write`][]."""
 
     files: tuple[Path, ...]
     notes: tuple[str, ...] = ()
-    """What is not in them, and why."""
+    """What was not written, and why."""
     flash: int | None = None
-    """C: bytes of constants, beside the code."""
+    """C: bytes of constants, without the code."""
     ram: int | None = None
     """C: bytes of a state."""
 
@@ -39,21 +39,21 @@ def write(
 ) -> Written:
     """Write a fitted estimator as ONNX, C or StableHLO, by the suffix of `path`.
 
-    Scaling, missing values, the time channel and class names are included, and of a forecaster all
-    parts that it stands on. Values are single precision; NaN means missing. At a sample without any
-    value, trained models move on without force, or skip it (`gaps` of their settings), and
-    untrained oscillators skip it.
+    Scaling, missing values, the time channel and class names are included, and all parts of a
+    forecaster. Values are single precision; NaN marks a missing value. At a sample without any
+    value, trained models advance without forcing or skip it (setting `gaps`), and untrained
+    oscillators skip it.
 
     **Arguments:**
 
     - `estimator`: a fitted classifier, regressor or forecaster.
-    - `path`: `model.onnx` for whole sequences, beside which `model_step.onnx` takes one sample at a
-      time; `model.h`, beside which `model_weights.c` is written; or `model.stablehlo`.
-    - `names`: those of the channels, for ONNX.
-    - `int8`: C: weights of matrices in 8 bits.
-    - `series`: of a forecaster of several series, the one whose trend and seasons are written.
+    - `path`: `model.onnx` for whole sequences, with `model_step.onnx` for one sample at a time;
+      `model.h`, with `model_weights.c`; or `model.stablehlo`.
+    - `names`: names of the channels, for ONNX.
+    - `int8`: for C, quantise matrices to 8 bits.
+    - `series`: for a forecaster of several series, the one whose trend and seasons are exported.
 
-    Raises a `ValueError` for what cannot be exported.
+    Raises `ValueError` for estimators that cannot be exported.
 
     ```python
     >>> import numpy as np, tempfile

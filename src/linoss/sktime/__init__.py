@@ -1,4 +1,4 @@
-"""The estimators with the interface of sktime; the extra `sktime` brings it."""
+"""The estimators with the interface of sktime; needs the extra `sktime`."""
 
 from linoss._extras import optional
 

@@ -1,6 +1,6 @@
-"""Classifiers of sktime, each of which holds the estimator of the same name.
+"""Classifiers of sktime, each of which wraps the estimator of the same name.
 
-sktime's base class validates and converts what it is given; the estimator inside does the rest.
+sktime's base class validates and converts its arguments; the wrapped estimator does the rest.
 Parameters follow from the same settings. Sampling times are not used.
 """
 
@@ -14,7 +14,7 @@ from linoss._settings import ClassifierSettings, OscillatorClassifierSettings
 
 
 class SktimeClassifier(FaceOfCases):
-    """What both have under the names of sktime."""
+    """Attributes that sktime requires."""
 
     _tags: ClassVar[dict[str, Any]] = {
         "authors": "The linoss developers",
@@ -39,18 +39,18 @@ class SktimeClassifier(FaceOfCases):
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> Any:
-        """Settings for sktime's checks, which ask for two."""
+        """Settings for sktime's checks, which need two."""
         return [cls.small, {**cls.small, "random_state": 1}]
 
 
 def _arrays(frames: Any) -> list[Any]:
-    """From frames `(time, channels)` to arrays `(channels, time)`."""
+    """Convert frames `(time, channels)` to arrays `(channels, time)`."""
     return [frame.to_numpy(float).T for frame in frames]
 
 
 @face
 class LinOSSClassifier(SktimeClassifier, ClassifierSettings, BaseClassifier):
-    """[`linoss.LinOSSClassifier`][] as a classifier of sktime; `estimator_` is what it fitted.
+    """[`linoss.LinOSSClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
     ```python
     >>> from sktime.datasets import load_unit_test
@@ -72,7 +72,7 @@ class LinOSSClassifier(SktimeClassifier, ClassifierSettings, BaseClassifier):
 
 @face
 class OscillatorClassifier(SktimeClassifier, OscillatorClassifierSettings, BaseClassifier):
-    """[`linoss.OscillatorClassifier`][] as a classifier of sktime; `estimator_` is what it fitted.
+    """[`linoss.OscillatorClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
     ```python
     >>> from sktime.datasets import load_unit_test

@@ -1,7 +1,7 @@
-"""The forecaster of sktime, which holds the estimator of the same name.
+"""The forecaster of sktime, which wraps the estimator of the same name.
 
-sktime's base class validates what it is given and knows the index; the estimator inside sees
-numbers alone. It forecasts all variables of y, and those of X are known in advance.
+sktime's base class validates its arguments and handles the index; the wrapped estimator gets only
+numbers. It forecasts all variables of y, and those of X are known in advance.
 """
 
 from typing import Any, ClassVar
@@ -18,11 +18,11 @@ from linoss._settings import ForecasterSettings
 
 @face
 class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
-    """[`linoss.LinOSSForecaster`][] as a forecaster of sktime; `estimator_` is what it fitted.
+    """[`linoss.LinOSSForecaster`][] as a forecaster of sktime; `estimator_` is the wrapped one.
 
-    The variables of X are those that are known in advance, and `known_in_advance` is not used. A
-    forecast of more than `horizon` steps reads its own forecasts as if they were data. `update`
-    trains again on all data; with `update_params=False`, the weights stay.
+    The variables of X are known in advance, and `known_in_advance` is not used. A forecast of more
+    than `horizon` steps uses its own forecasts as inputs. `update` trains again on all data; with
+    `update_params=False`, the weights do not change.
 
     ```python
     >>> from sktime.datasets import load_airline
@@ -58,7 +58,7 @@ class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
         "capability:random_state": True,
     }
 
-    _config: ClassVar = {"remember_data": False}  # what is needed is kept below
+    _config: ClassVar = {"remember_data": False}  # the required data are stored below
     _y = _X = None
 
     def _fit(self, y: Any, X: Any = None, fh: Any = None) -> Any:
@@ -80,14 +80,15 @@ class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
         return self._frame(fh, self._ahead(fh, X), self._get_columns())
 
     def _predict_quantiles(self, fh: Any, X: Any, alpha: Any) -> pd.DataFrame:  # pyright: ignore[reportIncompatibleMethodOverride]
-        shares = np.array(alpha)  # below each, as far from the middle as the end of an interval
+        shares = np.array(alpha)  # quantile levels: ends of central intervals
         found = self._ahead(fh, X, level=100 * np.maximum(np.abs(2 * shares - 1), 1e-9))
         ends = found[..., 1 + 2 * np.arange(len(shares)) + (shares >= 0.5)]
         columns = self._get_columns(method="predict_quantiles", alpha=alpha)
         return self._frame(fh, ends.reshape(len(ends), -1), columns)
 
     def _ahead(self, fh: Any, X: Any, level: Any = None) -> np.ndarray:
-        """The forecast at the steps of fh, `(steps, variables)`, or with the ends of intervals."""
+        """The forecast at the steps of fh, `(steps, variables)`, optionally with the ends of
+        intervals."""
         steps = np.asarray(fh.to_relative(self.cutoff).to_pandas(), int)
         whole = ForecastingHorizon(np.arange(1, steps.max() + 1))
         future = None if X is None else X.loc[whole.to_absolute_index(self.cutoff)].to_numpy(float)
@@ -98,11 +99,11 @@ class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
         return pd.DataFrame(values, index=fh.to_absolute_index(self.cutoff), columns=columns)
 
     def _data(self) -> np.ndarray:
-        """What is forecast and what is known in advance, `(time, variables)`."""
+        """The forecast variables and those known in advance, `(time, variables)`."""
         parts = [self._cur_y] if self._cur_X is None else [self._cur_y, self._cur_X]
         return np.hstack([part.to_numpy(float) for part in parts])
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> Any:
-        """Settings for sktime's checks, which ask for two."""
+        """Settings for sktime's checks, which need two."""
         return [cls.small, {**cls.small, "random_state": 1}]
