@@ -6,7 +6,7 @@
 namespace linoss::block {
 namespace {
 
-// sums += d^T x over rows of the tile, of so many columns each.
+// sums += d^T x over the rows of the tile.
 void correlate(const Sizes& s, const Tile& t, int64_t rows, int64_t d_columns, int64_t x_columns,
                const float* d, const float* x, float* sums) {
   if (!s.half)
@@ -17,7 +17,7 @@ void correlate(const Sizes& s, const Tile& t, int64_t rows, int64_t d_columns, i
                     x_columns, sums, x_columns, sums, x_columns);
 }
 
-// From t.g, the gradient of x, to that of u, which is added to t.u.
+// Computes the gradient of u from that of x, t.g, and adds it to t.u.
 void normalize_back(const Sizes& s, const Packed& p, const Place& q, Tile& t, const Gradients& d) {
   const int64_t H = p.H;
   if (s.epsilon == 0) {
@@ -52,7 +52,7 @@ void normalize_back(const Sizes& s, const Packed& p, const Place& q, Tile& t, co
   }
 }
 
-// From t.v, the gradient of C y + D x, to that of positions, t.dy.
+// Computes the gradient of positions, t.dy, from that of C y + D x, t.v.
 void read_out_back(const Sizes& s, const Packed& p, int64_t rows, Tile& t, const Gradients& d) {
   const int64_t H = p.H, P = p.P;
   for (int64_t j = 0; j < H; j += W) {
@@ -65,8 +65,8 @@ void read_out_back(const Sizes& s, const Packed& p, int64_t rows, Tile& t, const
   weigh(s, t, rows, P, s.hidden, t.v, H, p.output, t.dy, nullptr, 0);
 }
 
-// The tile again, and back from d_out to the gradient of positions. The output's averages pull on each
-// of its samples that is there. t.u becomes the gradient that the skip connection passes on.
+// Recomputes the tile, and goes back from d_out to the gradient of positions. The gradients of the
+// output's averages are added for each present sample. t.u becomes the gradient of the skip connection.
 void recompute(const Sizes& s, const Dropout& dropout, const Place& q, const float* before,
                const float* d_out, const float* pull, float* d_extra, float* sums) {
   const Packed p(s, const_cast<float*>(q.packed));
@@ -113,7 +113,7 @@ void recompute_mixer(const Sizes& s, const Place& q, const float* before, const 
   std::memset(t.u, 0, q.rows * p.H * sizeof(float));  // there is no skip connection
 }
 
-// From the gradients of forces, t.dy, to those of the tile's input.
+// Computes the gradients of the tile's input from those of forces, t.dy.
 void finish_back(const Sizes& s, const Place& q, float* d_u, float* sums) {
   const Packed p(s, const_cast<float*>(q.packed));
   const Gradients d(s, sums);

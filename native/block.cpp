@@ -1,7 +1,7 @@
 // A whole block in one pass over tiles: norm, B, oscillators, C and D, GELU, dropout, GLU, dropout,
-// skip. The backward pass computes each tile again from the block's input and the state kept at the
-// tile's start. A second pass, which ends after C and D, runs from the last sample to the first: its
-// output is what a block that reads in both directions adds before GELU.
+// skip. The backward pass recomputes each tile from the block's input and the stored state at the
+// tile's start. A second pass, which ends after C and D, runs from the last sample to the first: a
+// bidirectional block adds its output before GELU.
 
 #include "block.h"
 
@@ -58,10 +58,10 @@ using Name = ffi::Attr<std::string_view, kScheme>;
 using Half = ffi::Attr<bool, kHalf>;
 using Keep = ffi::Attr<int64_t, kKeep>;
 
-// The weights up to C and D, and what varies from sample to sample.
+// The weights up to C and D, and the arrays over samples.
 struct Mixer {
   F32 mean;         // hidden; the shift of a norm over channels
-  F32 scale;        // hidden: one over the deviation, or the scale of a norm over channels
+  F32 scale;        // hidden: 1 / deviation, or the scale of a norm over channels
   F32 input;        // state x hidden: B
   F32 bias;         // state: b
   F32 step;         // kStepRows or kSchemeRows x state
@@ -79,8 +79,8 @@ struct Form {
   int64_t keep = 0;
 };
 
-// What enters and leaves the oscillators is in the order in which they visit samples, u and outputs in
-// that of time.
+// Inputs and outputs of the oscillators are in the order in which they visit samples, u and outputs in
+// the order of time.
 struct Problem {
   Sizes sizes;
   Mixer mixer;
@@ -135,7 +135,7 @@ struct Problem {
   }
 
   int64_t workspace() const { return Tile(sizes, nullptr).parts.size; }
-  // Where a tile's samples are in arrays of samples, in arrays like u, and its state among those kept.
+  // The offsets of a tile in arrays of samples, in arrays like u, and in stored states.
   int64_t sample(int64_t i, int64_t tile) const { return i * sizes.time + tile * kTile; }
   int64_t features(int64_t i, int64_t tile) const {
     const int64_t first = tile * kTile;
@@ -155,7 +155,7 @@ struct Problem {
   }
 };
 
-// The gradients of a mixer, and where they go.
+// The gradients of a mixer, and their outputs.
 struct MixerGradients {
   OutF32 mean, scale, input, bias, step, output, feedthrough, intervals, weights;
 
@@ -185,8 +185,8 @@ struct MixerGradients {
   }
 };
 
-// The tiles of all sequences, forwards. Tiles wait for the state before them; finish(place, i, tile)
-// comes after it.
+// Runs the tiles of all sequences, forwards. Tiles wait for the state before them; finish(place, i,
+// tile) follows.
 template <typename Finish>
 ffi::Error forward_tiles(Threads& threads, const Problem& p, const F32& u, float* kept,
                          float* final, Finish finish) {
@@ -213,8 +213,8 @@ ffi::Error forward_tiles(Threads& threads, const Problem& p, const F32& u, float
   return error;
 }
 
-// The tiles of all sequences, from the last to the first. recompute(place, i, tile, sums) ends with the
-// gradient of positions. ends: gradients of the final states, and of the first in the end.
+// Runs the tiles of all sequences, from the last to the first. recompute(place, i, tile, sums) computes
+// the gradient of positions. ends: gradients of the final states, and finally of the initial states.
 template <typename Recompute>
 ffi::Error backward_tiles(Threads& threads, const Problem& p, const F32& u, const float* d_final,
                           float* d_start, OutF32& d_u, MixerGradients& d,
@@ -263,12 +263,12 @@ struct Glu {
   }
 };
 
-// words: two of a key for each dropout, origin and stride.
+// words: two words of a key for each dropout, origin and stride.
 Dropout dropout_of(const U32& words, double rate, Shapes& shapes) {
   Dropout dropout = {0, 1.f, {}, 0, 0};
   shapes.check("words", words, {6});
   if (shapes.wrong() || rate <= 0) return dropout;
-  // As nn/_dropout.py has it: 2^32 times the rate, rounded.
+  // As in nn/_dropout.py: 2^32 times the rate, rounded.
   dropout.threshold = uint32_t(std::min(std::nearbyint(rate * 0x1p32), 0x1p32 - 1));
   dropout.scale = static_cast<float>(1 / (1 - rate));
   std::memcpy(dropout.words, words.typed_data(), sizeof(dropout.words));
@@ -363,7 +363,7 @@ ffi::Error backward(Threads threads, F32 u, F32 mean, F32 scale, F32 input, F32 
   ffi::Error error = backward_tiles(
       threads, p, u, d_final.typed_data(), d_start->typed_data(), d_u, d, sums, row,
       [&](const Place& q, int64_t i, int64_t tile, float* sums) {
-        float* pull_here = q.workspace + tile_size;  // with that of the mean over the sequence
+        float* pull_here = q.workspace + tile_size;  // including that of the mean over the sequence
         std::memcpy(pull_here, pull.at, row * sizeof(float));
         for (int64_t h = 0; h < p.sizes.hidden; ++h)
           pull_here[h] += d_means.typed_data()[i * p.sizes.hidden + h] / counts[i];

@@ -7,55 +7,55 @@
 namespace linoss::block {
 
 // Batch, time steps, channels, oscillators (real ones: complex pairs count twice), and the form of the
-// block: where steps come from, what a norm over channels adds to the variance (0 for a norm of each
-// channel by itself), whether D is a matrix, and whether products round to bfloat16 what they multiply.
+// block: the source of steps, the epsilon of a norm over channels (0 for a norm of each channel),
+// whether D is a matrix, and whether products round their factors to bfloat16.
 struct Sizes {
   int64_t batch, time, hidden, state;
   Scheme scheme;
   float epsilon;
   bool dense, half;
-  int64_t keep;  // the products that the forward pass records for the backward pass, of Kept
+  int64_t keep;  // the products that the forward pass stores for the backward pass, of Kept
 };
 enum Kept : int64_t { kForces = 1, kOutputs = 2, kGates = 4 };
 
 // Dropout after GELU and after GLU: two words of a key each.
 struct Dropout {
-  uint32_t threshold;  // an element is dropped if its bits are below; 0 for no dropout
-  float scale;         // what the others are multiplied by
+  uint32_t threshold;  // an element is dropped if its bits are below it; 0 for no dropout
+  float scale;         // the factor of the others
   uint32_t words[2][2];
-  uint32_t origin;  // the number of the batch's first sample, where the batch is part of a larger one
+  uint32_t origin;  // the index of the first sample in the whole batch
   uint32_t stride;  // samples from one sequence to the next
 };
 
-// One tile of one sequence, in the order in which oscillators visit samples. `row` numbers lie between
-// the samples of u, outputs and their gradients: a negative one goes back in time. Pointers are at the
-// tile's first sample, and null for what is left out.
+// One tile of one sequence, in the order in which oscillators visit samples. `row` is the distance
+// between samples of u, outputs and their gradients; it is negative for reverse time. Pointers are to
+// the tile's first sample, and null for unused arrays.
 struct Place {
   const float* packed;  // memory of Packed
   float* workspace;     // memory of Tile, zero before its first use
-  int64_t index, from;  // the sequence's place in the batch and the tile's first sample, for dropout
+  int64_t index, from;  // the sequence in the batch and the tile's first sample, for dropout
   int64_t rows, row;
   const float* u;
   const uint8_t* mask;  // see kThere
   const float *intervals, *weights;  // of steps, and of forces
   const float* extra;                // added before GELU
-  float* record;                     // rows x record_width, what is kept
+  float* record;                     // rows x record_width, stored products
   bool replay;                       // the record is read instead of written
 };
 
-// What one tile does, in this order. Only `oscillate` waits for the tile before it, and only
-// `oscillate_back` for the gradients of the tile after it.
+// The stages of one tile, in this order. Only `oscillate` waits for the previous tile, and only
+// `oscillate_back` for the gradients of the next tile.
 struct Table {
   void (*drive)(const Sizes&, const Place&);
   // before, after: states, 2 x state.
   void (*oscillate)(const Sizes&, const Place&, const float* before, float* after);
   void (*finish)(const Sizes&, const Dropout&, const Place&, float* out);
-  // Adds the output that `finish` left to the sums of moments.h.
+  // Adds the output of `finish` to the sums of moments.h.
   void (*add_moments)(const Sizes&, const Place&, double* moments);
   void (*finish_mixer)(const Sizes&, const Place&, float* out);
 
-  // d_out: null for zeros. pull: rows a and c of a + c out, which averages of out add to its
-  // gradient. sums: memory of Gradients, which are added to. d_extra: null if there is none.
+  // d_out: null for zeros. pull: rows a and c of a + c out, the gradient of the averages of out. sums:
+  // memory of Gradients, which is added to. d_extra: null if there is none.
   void (*recompute)(const Sizes&, const Dropout&, const Place&, const float* before,
                     const float* d_out, const float* pull, float* d_extra, float* sums);
   void (*recompute_mixer)(const Sizes&, const Place&, const float* before, const float* d_out,
@@ -65,7 +65,7 @@ struct Table {
                          float* d_weights, float* sums);
   void (*finish_back)(const Sizes&, const Place&, float* d_u, float* sums);
 
-  // Weights in the form in which products of this instruction set take them, if they round.
+  // Weights in the layout of rounding products of this instruction set.
   void (*prepare)(const Sizes&, float* packed);
 
   // y = W x + b for one sample; rows of W's transpose, b and y are padded.
@@ -75,7 +75,7 @@ struct Table {
 
 namespace {
 
-// Weights in padded rows of H or P; a matrix with its transpose.
+// Weights in padded rows of H or P; matrices also transposed.
 struct Packed {
   int64_t H, P;
   Parts parts;
@@ -95,13 +95,13 @@ struct Packed {
   }
 };
 
-// Of a sample, in numbers: forces B x, outputs C y (and D x if D is a matrix), gates W g.
+// Stored numbers of a sample: forces B x, outputs C y (and D x if D is a matrix), gates W g.
 inline int64_t record_width(const Sizes& s, int64_t keep) {
   const int64_t H = padded(s.hidden), P = padded(s.state);
   return (keep & kForces ? P : 0) + (keep & kOutputs ? H : 0) + (keep & kGates ? 2 * H : 0);
 }
 
-// The weights of a mixer in plain rows, in the order in which Python passes them.
+// The weights of a mixer in rows without padding, in the order of the Python arguments.
 struct MixerWeights {
   const float *mean, *scale, *input, *bias, *step, *output, *feedthrough;
 };
@@ -129,8 +129,8 @@ inline void pack_glu(const Sizes& s, const Packed& p, const float* weight, const
               p.glu_t + half * p.H, 2 * p.H);
 }
 
-// Rows into the padded ones of a tile, with zeros behind them: what is not a number in one sequence may
-// have been computed there, and would reach the next one by a sum over a row.
+// Copies rows to the padded rows of a tile and clears the padding: a NaN of another sequence may be
+// there, and would enter sums over a row.
 inline void refill_rows(int64_t rows, int64_t width, const float* from, int64_t from_row, float* to,
                         int64_t to_row) {
   copy_rows(rows, width, from, from_row, to, to_row);
@@ -138,7 +138,7 @@ inline void refill_rows(int64_t rows, int64_t width, const float* from, int64_t 
     std::memset(to + n * to_row + width, 0, (to_row - width) * sizeof(float));
 }
 
-// Sums of the weights' gradients, in padded rows, too.
+// Sums of the gradients of weights, also in padded rows.
 struct Gradients {
   int64_t H, P;
   Parts parts;
@@ -152,14 +152,14 @@ struct Gradients {
   }
 };
 
-// The rows of a tile. Some are used twice: a gradient takes the place of what it is the gradient of.
+// The rows of a tile. A gradient replaces the values that it is the gradient of.
 struct Tile {
   Parts parts;
   float *u, *x, *v, *g, *w;   // hidden, hidden, hidden, hidden, 2 hidden
-  float *b, *y, *z, *dy;      // state; y and z have a row more, for the state before the first
+  float *b, *y, *z, *dy;      // state; y and z have one row more, for the state before the first sample
   float *state;               // 2 x state
-  float *center, *deviation;  // of each sample, for a norm over channels: its mean, and 1 / deviation
-  double *along;              // two sums over oscillators for each sample, a vector each
+  float *center, *deviation;  // of each sample, for a norm over channels: mean, and 1 / deviation
+  double *along;              // two sums over oscillators for each sample, one vector each
   uint32_t* half[2];          // the factors of a product, rounded
 
   Tile(const Sizes& s, float* at) : parts{at} {

@@ -5,16 +5,16 @@
 
 namespace linoss::diagonal {
 
-// At most so many modes of one sequence are worked on together.
+// Maximum number of modes of one sequence that are computed together.
 constexpr int64_t kMostLanes = 64;
 
-// `lanes` modes of one sequence, in rows of `modes` real and `modes` imaginary parts. Pointers are at
+// `lanes` modes of one sequence, in rows of `modes` real and `modes` imaginary parts. Pointers are to
 // the first of these modes.
 template <typename T>
 struct Part {
   int64_t time, modes, lanes;
   const T* factor;      // a: one row, or one for each sample
-  int64_t factor_time;  // from sample to sample: 0 if constant
+  int64_t factor_time;  // distance between samples: 0 if constant
   const uint8_t* mask;  // time, or null
   const T* start;       // the state before the first sample
 };
@@ -55,7 +55,7 @@ inline void write(T* p, int64_t modes, const Complex& x, int lanes) {
   store_narrow(p, x.re, lanes), store_narrow(p + modes, x.im, lanes);
 }
 
-// D modes, or (not kWhole) those that are left.
+// D modes, or (not kWhole) the remaining ones.
 template <bool kWhole, typename T>
 inline void forward_lanes(const Part<T>& p, int64_t j, const T* force, T* states) {
   const int lanes = kWhole ? D : static_cast<int>(p.lanes - j);
@@ -79,7 +79,7 @@ void forward(const Part<T>& p, const T* force, T* states) {
   if (j < p.lanes) forward_lanes<false>(p, j, force, states);
 }
 
-// Let l_n be the gradient of x_n over all paths. Then l_n = conj(a_{n+1}) l_{n+1} + d_n, the gradient of
+// Let l_n be the total gradient of x_n. Then l_n = conj(a_{n+1}) l_{n+1} + d_n, the gradient of
 // f_n is l_n, and that of a_n is conj(x_{n-1}) l_n.
 template <bool kWhole, typename T>
 inline void backward_lanes(const Part<T>& p, int64_t j, const T* states, const T* d_states,
@@ -154,7 +154,7 @@ struct Handlers {
   // time) or empty; start (batch, 2 modes).
   struct Problem {
     int64_t batch, time, row, modes;
-    int64_t group, groups;  // modes that are worked on together, and how many such groups
+    int64_t group, groups;  // modes of a group, and the number of groups
     bool varying;
     const T *factor, *start;
     const uint8_t* mask;
@@ -167,7 +167,7 @@ struct Handlers {
       check_factor("factor", factor, shapes);
       shapes.check("start", start, {batch, row});
       if (this->mask) shapes.check("mask", mask, {batch, time});
-      group = batch < 16 ? 16 : kMostLanes;  // few sequences: modes keep the threads busy
+      group = batch < 16 ? 16 : kMostLanes;  // few sequences: threads share the modes
       groups = (modes + group - 1) / group;
     }
 
@@ -215,7 +215,7 @@ struct Handlers {
     p.check_factor("d_factor", *d_factor, shapes);
     if (shapes.wrong()) return shapes.error();
     on_large_pages(d_force);
-    Memory<T> sums(p.varying ? 0 : p.batch * p.row);  // of each sequence
+    Memory<T> sums(p.varying ? 0 : p.batch * p.row);  // for each sequence
     if (!sums.at) return out_of_memory();
     T* total = d_factor->typed_data();
     ffi::Error error = p.run(threads, [&](const Part<T>& part, int64_t at, int64_t ends) {

@@ -1,4 +1,4 @@
-// The encoder: W u + b for samples of any sequence, with moments of what comes out.
+// The encoder: W u + b for samples of any sequence, with moments of the output.
 
 #include "kernel.h"
 
@@ -10,11 +10,11 @@ struct Encoder {
   const float *weight, *bias;
 };
 
-// `samples` of u (in) and out (hidden). workspace: zero at first.
+// `samples` of u (in) and out (hidden). workspace: initially zero.
 struct Table {
   void (*forward)(const Encoder&, int64_t samples, const float* u, const uint8_t* mask, float* out,
                   double* moments, float* workspace);
-  // pull: rows a and c of a + c out, which moments add to the gradient of out. d_weight (hidden x in,
+  // pull: rows a and c of a + c out, the gradient of the moments. d_weight (hidden x in,
   // padded) and d_bias are added to.
   void (*backward)(const Encoder&, int64_t samples, const float* u, const uint8_t* mask,
                    const float* d_out, const float* pull, float* d_weight, float* d_bias,
@@ -89,7 +89,7 @@ namespace linoss::encoder {
 
 LINOSS_CHOOSE(Table, kernels)
 
-// Samples are worked on in shares of so many.
+// Number of samples of a unit of work.
 constexpr int64_t kShare = 16 * kTile;
 
 struct Problem {

@@ -1,9 +1,9 @@
-// Oscillators without training: one pass over a sequence, and statistics of what each of them puts out.
+// Untrained oscillators: one pass over a sequence, and statistics of their outputs.
 //
-// An oscillator is a complex amplitude s' = mu s + b, mu = -decay + 2 pi i frequency, that puts out
-// x = Re(readout s); between samples the force b is a straight line. A group of kLanes oscillators
-// has one drive, a mixture of channels or its differences, forwards or backwards in time; in a group of
-// two stages each oscillator drives a second one. Sequences are read tile by tile, and the state is
+// An oscillator is a complex amplitude s' = mu s + b, mu = -decay + 2 pi i frequency, with output x
+// = Re(readout s); between samples the force b is linear. A group of kLanes oscillators has one
+// input, a mixture of channels or its differences, forwards or backwards in time; in a group of two
+// stages each oscillator drives a second one. Sequences are read tile by tile, and the state is
 // carried, so that memory does not depend on their length.
 
 #include "kernel.h"
@@ -12,32 +12,32 @@ namespace linoss::features {
 
 constexpr int64_t kLanes = 16;
 constexpr int kStages = 2, kStatistics = 4;
-// Rows of a group: what each stage is (decay, frequency, readout), then the threshold; a step of each
-// stage, s <- l s + p b_before + n b (l, p, n complex); the state: s of each stage, then sums.
+// Rows of a group: parameters of each stage (decay, frequency, readout), then the threshold; a step of
+// each stage, s <- l s + p b_before + n b (l, p, n complex); the state: s of each stage, then sums.
 constexpr int kStageRows = 4, kRows = kStages * kStageRows + 1;
 constexpr int kMoveRows = 6, kMoves = kStages * kMoveRows;
 enum { kAbove = 2 * kStages, kLongest, kStretches, kMoment, kRunning, kStateRows };
 
 struct Group {
   int64_t stages;
-  bool precise;          // in double precision
+  bool precise;          // whether to use double precision
   const double* rows;    // kRows x kLanes
   const double* moves;   // kMoves x kLanes, for an interval of 1
 };
 
-// Up to kTile samples of a drive, and the intervals before them. There are `kinds` different intervals;
-// the first is 1.
+// Up to kTile samples of an input, and the intervals before them. There are `kinds` different
+// intervals; the first is 1.
 struct Tile {
   int64_t samples, kinds;
   float drive[kTile + 1];  // from the sample before the first on
   double interval[kTile], kind[kTile + 1];
   double start, clock[kTile];  // the time before the tile; from there to the middle of each interval
-  int32_t which[kTile];    // of the kinds
+  int32_t which[kTile];    // the kind of each interval
 };
 
 struct Table {
-  // Moves the state, kStateRows x kLanes, of a group. `moves` is memory, kMoves x kLanes for every
-  // kind. Where `outputs` is not null, it takes what is put out, samples x kLanes.
+  // Advances the state, kStateRows x kLanes, of a group. `moves` is memory, kMoves x kLanes for every
+  // kind. If `outputs` is not null, it receives the outputs, samples x kLanes.
   void (*advance)(const Group&, const Tile&, double* moves, double* state, float* outputs);
 };
 
@@ -52,8 +52,8 @@ struct Table {
 namespace linoss::features {
 namespace {
 
-// The step for an interval: l = e^{mu h}; of a force that is a straight line, with
-// i = (l - 1) / mu and j = (i - h) / (mu h), p = readout (i - j) and n = readout j.
+// The step for an interval with a linear force: l = e^{mu h}; with i = (l - 1) / mu and j = (i - h) /
+// (mu h), p = readout (i - j) and n = readout j.
 template <typename T>
 inline void make_moves(const double* rows, double interval, T* moves) {
   const vd h = wide(interval), rate = wide(1 / interval);
@@ -75,7 +75,7 @@ inline void make_moves(const double* rows, double interval, T* moves) {
   }
 }
 
-// As many numbers of a row of doubles as a vector has.
+// One vector of a row of doubles.
 inline void take(const double* row, vd& x) { x = load_wide(row); }
 inline void take(const double* row, vf& x) {
   for (int i = 0; i < W; ++i) x[i] = static_cast<float>(row[i]);
@@ -207,8 +207,8 @@ std::vector<T> copied(const nb::ndarray<const T, nb::c_contig, nb::device::cpu>&
   return std::vector<T>(array.data(), array.data() + array.size());
 }
 
-// A sequence as the caller has it, (time, channels) in any layout; intervals before its samples, or
-// null where all are 1.
+// A sequence of the caller, (time, channels) in any layout; intervals before its samples, or null if
+// all are 1.
 struct Series {
   const float* at;
   int64_t time, row, column;
@@ -220,13 +220,13 @@ struct Bank {
   std::vector<double> rows, moves;  // groups x kRows x kLanes, groups x kMoves x kLanes
   std::vector<uint8_t> stages, precise;
   std::vector<int32_t> drive;              // of each group
-  std::vector<uint8_t> order, backwards;   // of each drive: of its differences; of time
-  std::vector<int32_t> first, channel;     // of each drive: its part of channel and weight
+  std::vector<uint8_t> order, backwards;   // of each input: differences; reverse time
+  std::vector<int32_t> first, channel;     // of each input: its range in channel and weight
   std::vector<float> weight;
   std::vector<double> mean, scale;         // of each channel
 };
 
-// Sizes and indices as the kernels take them for granted.
+// Validates sizes and indices, which the kernels rely on.
 void check(const Bank& bank) {
   const size_t groups = bank.groups, drives = bank.order.size();
   bool good = bank.rows.size() == groups * kRows * kLanes &&
@@ -243,10 +243,10 @@ void check(const Bank& bank) {
   if (!good) refuse("bank: an index out of range");
 }
 
-// Reads a sequence, in either direction, into tiles of samples that have a value. Of a sample without
-// any value only the time passes. A long interval is read in up to kMostParts parts of about 1, on the
-// straight line between its ends, so that outputs in between are seen. A channel that is missing keeps
-// its last value; it has its mean before the first.
+// Reads a sequence, in either direction, into tiles of samples with a value. A sample without any value
+// is skipped. A long interval is divided into up to kMostParts parts of about 1, with linear
+// interpolation between its ends, so that outputs within it are counted. A missing channel keeps its
+// last value; before the first value it has its mean.
 constexpr double kMostParts = 8;
 class Reader {
  public:
@@ -258,7 +258,7 @@ class Reader {
   }
   double elapsed() const { return elapsed_; }
 
-  // The next samples of the series from `at` on, which it moves.
+  // Reads the next samples of the series from `at` on, which is advanced.
   void load(const Series& series, bool backwards, int64_t& at, Tile& tile) {
     for (float* v = values_.data(); v < values_.data() + values_.size(); v += kRow)
       v[0] = v[loaded_], v[1] = v[loaded_ + 1];
@@ -293,7 +293,7 @@ class Reader {
     tile.samples = loaded_;
   }
 
-  // What drives a group: a mixture of channels, or its differences in an interval.
+  // The input of a group: a mixture of channels, or its differences over an interval.
   void mix(int32_t drive, Tile& tile) const {
     float* to = tile.drive;
     std::fill_n(to, loaded_ + 1, 0.f);
@@ -354,7 +354,7 @@ void write_statistics(const double* state, double elapsed, int64_t oscillators, 
   }
 }
 
-// Memory of a thread.
+// The memory of a thread.
 struct Desk {
   explicit Desk(const Bank& bank)
       : reader(bank), moves((kTile + 1) * kMoves * kLanes), outputs(kTile * kLanes) {
@@ -426,9 +426,9 @@ void for_all(const Bank& bank, int64_t cases, Work work) {
   if (failed || error.failure()) throw std::bad_alloc();
 }
 
-// (cases, kStatistics, oscillators), each by the time of the sequence: time above the threshold, the
-// longest stretch above it, the number of such stretches, and the time above it weighted from -1/2 at
-// the beginning to 1/2 at the end. NaN for a case without any value.
+// (cases, kStatistics, oscillators), each divided by the duration of the sequence: time above the
+// threshold, the longest interval above it, the number of such intervals, and the time above it
+// weighted from -1/2 at the beginning to 1/2 at the end. NaN for a case without any value.
 void respond(const Bank& bank, const std::vector<In<float, 2>>& cases,
              const std::vector<In<double, 1>>& intervals, Out<float, 3> out) {
   const std::vector<Series> series = all_series(bank, cases, intervals);
@@ -451,8 +451,8 @@ void respond(const Bank& bank, const std::vector<In<float, 2>>& cases,
   });
 }
 
-// (cases, samples, oscillators): what is put out at every `every`-th sample that has a value, in the
-// order in which the oscillator reads; the rest stays as it is.
+// (cases, samples, oscillators): outputs at every `every`-th sample with a value, in the reading order
+// of the oscillator; other elements are unchanged.
 void trace(const Bank& bank, const std::vector<In<float, 2>>& cases,
            const std::vector<In<double, 1>>& intervals, int64_t every, Out<float, 3> out) {
   const std::vector<Series> series = all_series(bank, cases, intervals);
@@ -473,7 +473,7 @@ void trace(const Bank& bank, const std::vector<In<float, 2>>& cases,
   });
 }
 
-// The statistics of a sequence so far, piece by piece.
+// The statistics of a sequence so far, in pieces.
 class Stream {
  public:
   explicit Stream(const Bank& bank)

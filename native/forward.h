@@ -20,7 +20,7 @@ inline vf within(int64_t left) {
   return (vi)places() < (int32_t(smaller(left, W)) + vi{}) ? all(1.f) : vf{};
 }
 
-// x W + from, for rows of the tile: x has `depth` columns in rows of `row`, and W is packed.
+// x W + from for the rows of the tile: x has `depth` columns in rows of `row`, and W is packed.
 void weigh(const Sizes& s, const Tile& t, int64_t rows, int64_t columns, int64_t depth,
            const float* x, int64_t row, const float* weight, float* out, const float* from,
            int64_t from_row) {
@@ -31,7 +31,7 @@ void weigh(const Sizes& s, const Tile& t, int64_t rows, int64_t columns, int64_t
           reinterpret_cast<const uint32_t*>(weight), columns, out, columns, from, from_row);
 }
 
-// A product's rows: computed, and recorded if they are kept; or, in the backward pass, read.
+// The rows of a product: computed, and stored if they are kept; or, in the backward pass, loaded.
 template <typename Compute>
 inline void recorded(const Sizes& s, const Place& q, Kept kept, float* rows, Compute compute) {
   if (!(s.keep & kept)) return compute();
@@ -42,9 +42,9 @@ inline void recorded(const Sizes& s, const Place& q, Kept kept, float* rows, Com
   std::memcpy(at, rows, bytes);
 }
 
-// Dropout in one tile, whose first sample has a number in the whole batch.
+// Dropout in one tile.
 struct Drop {
-  const Dropout dropout;  // a copy: stores to rows might change what a reference refers to
+  const Dropout dropout;  // a copy, because stores to rows might alias a reference
   const uint32_t first, hidden;
 
   Drop(const Sizes& s, const Dropout& dropout, const Place& q)
@@ -85,7 +85,7 @@ void normalize(const Sizes& s, const Packed& p, int64_t rows, Tile& t) {
   }
 }
 
-// From the tile's input to forces.
+// From the input of the tile to forces.
 void drive(const Sizes& s, const Place& q) {
   const Packed p(s, const_cast<float*>(q.packed));
   Tile t(s, q.workspace);
@@ -112,7 +112,7 @@ void read_out(const Sizes& s, const Packed& p, const Place& q, Tile& t) {
   });
 }
 
-// To what enters the GLU's gate. For the backward pass (kKeep), t.v becomes the derivative of
+// Computes the input of the GLU. For the backward pass (kKeep), t.v becomes the derivative of
 // dropout(GELU(v)).
 template <bool kKeep>
 void activate(const Sizes& s, const Packed& p, const Drop& drop, const Place& q, Tile& t) {

@@ -1,8 +1,8 @@
-// Numbers rounded to bfloat16, in pairs of neighbours along the depth of a product, which sums what it
-// multiplies in single precision.
+// Numbers rounded to bfloat16, in pairs along the depth of a product, which is summed in single
+// precision.
 //
-// A bfloat16 is the upper half of a float. Rounding is to the nearest one, ties to even; AVX512-BF16
-// takes subnormal numbers for zero.
+// A bfloat16 is the upper half of a float. Rounding is to nearest, ties to even; AVX512-BF16 treats
+// subnormal numbers as zero.
 #pragma once
 
 #include "vector.h"
@@ -37,14 +37,14 @@ inline vf multiply_add(vu a, vu b, vf sum) {
 
 #endif
 
-// Rows of floats in pairs of neighbours: rows x width / 2.
+// Rounds rows of floats to pairs of neighbours: rows x width / 2.
 void pair_neighbours(int64_t rows, int64_t width, const float* from, uint32_t* to) {
   for (int64_t at = 0; at < rows * width; at += W)
     *reinterpret_cast<vh*>(to + at / 2) = rounded(load(from + at));
 }
 
-// In pairs from row to row: rows / 2 x width, with zeros after an odd number of rows. `to` may be
-// `from`.
+// Rounds to pairs of consecutive rows: rows / 2 x width, with zeros after an odd number of rows. `to`
+// may equal `from`.
 void pair_rows(int64_t rows, int64_t width, const float* from, uint32_t* to) {
   for (int64_t n = 0; n < rows; n += 2)
     for (int64_t j = 0; j < width; j += W) {

@@ -1,4 +1,4 @@
-// What every kernel file begins with: tiles, padded rows, memory handed out in parts.
+// Definitions for all kernel files: tiles, padded rows, an allocator.
 //
 // A kernel is one file, say scan.cpp, in three parts:
 //
@@ -6,15 +6,15 @@
 //   2. under `#ifdef LINOSS_ISA`, the functions: loops over plain pointers, from vector.h,
 //      product.h and recurrence.h, and a `Table` of them in namespace LINOSS_ISA;
 //   3. under `#else`, what XLA calls, from runtime.h: handlers that check shapes and split the work
-//      over threads, and LINOSS_TARGET, which makes them known under a name.
+//      over threads, and LINOSS_TARGET, which registers them under a name.
 //
 // CMake compiles a kernel once for each instruction set, for part 2, and once without, for part 3;
-// LINOSS_CHOOSE finds the table for the processor at hand. To add a kernel, write its file and name
-// it in CMakeLists.txt; Python calls it by `_kernels.call(name, results, *arguments)`.
+// LINOSS_CHOOSE selects the table for the processor. To add a kernel, write its file and list it in
+// CMakeLists.txt; Python calls it with `_kernels.call(name, results, *arguments)`.
 //
-// In part 2, and in headers that it includes, every function is in an unnamed namespace, and nothing
-// of the standard library is used but the C functions. Of an inline function with external linkage the
-// linker keeps one copy, which may be the one for instructions that the processor does not have.
+// In part 2, and in headers that it includes, every function is in an unnamed namespace, and only C
+// functions of the standard library are used. The linker keeps one copy of an inline function with
+// external linkage, which might use instructions that the processor does not have.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace linoss {
 
-// Steps of time that are worked on together: what they need stays in a core's cache. The state at the
-// start of each tile is kept for the backward pass.
+// Time steps of a tile, which fits in a core's cache. The state at the start of each tile is stored for
+// the backward pass.
 constexpr int64_t kTile = 64;
 
 // Rows in the kernels' memory are padded with zeros to a multiple of this, so that loops over them
@@ -33,8 +33,8 @@ constexpr int64_t kPad = 16;
 // One step of each oscillator, [z, y] <- M [z, y] + F b: rows zz, zy, yz, yy, fz, fy.
 constexpr int kStepRows = 6;
 
-// What the byte of a sample in a mask is: it is there; or it is missing, and states move on without
-// force. Where it is 0, the sample is missing or padding, and states stay as they are.
+// Values of a mask: the sample is present; or it is missing, and states advance without forcing. If it
+// is 0, the sample is missing or padding, and states do not change.
 constexpr uint8_t kThere = 1, kSilent = 2;
 
 namespace {
@@ -46,7 +46,7 @@ constexpr int64_t padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
 constexpr int64_t tiles(int64_t time) { return (time + kTile - 1) / kTile; }
 constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Hands out parts of one stretch of floats; where `at` is null, it counts what they need.
+// Allocates parts of an array of floats; if `at` is null, it only counts them.
 struct Parts {
   float* at;
   int64_t size = 0;
@@ -56,7 +56,7 @@ struct Parts {
   }
 };
 
-// Rows of `width`, `from_row` apart, into rows that are `to_row` apart.
+// Copies rows of `width` with distance `from_row` to rows with distance `to_row`.
 inline void copy_rows(int64_t rows, int64_t width, const float* from, int64_t from_row, float* to,
                       int64_t to_row) {
   if (width == from_row && width == to_row)

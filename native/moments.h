@@ -1,5 +1,5 @@
-// Mean and variance of each channel of what a kernel puts out, over the samples that are there: the
-// sums that a kernel makes while its output is in cache, and what handlers make of them.
+// Mean and variance of each channel of a kernel's output over present samples: sums that a kernel
+// computes while its output is in the cache, and their combination by handlers.
 #pragma once
 
 #ifdef LINOSS_ISA
@@ -16,8 +16,8 @@ namespace {
 
 #ifdef LINOSS_ISA
 
-// Sums of (x - shift) and its square, and the shift, which is the first sample that is there, so that
-// the sums are of moderate numbers: H doubles, H doubles, H floats; a float more is 1 if it is known.
+// Sums of (x - shift) and its square, and the shift, which is the first present sample, to avoid
+// cancellation: H doubles, H doubles, H floats; one more float is 1 if the shift is known.
 class MomentSums {
  public:
   MomentSums(int64_t H, double* sums) : H_(H), sums_(sums) {}
@@ -49,23 +49,23 @@ inline int64_t present(const uint8_t* mask, int64_t samples) {
   return mask ? std::count(mask, mask + samples, kThere) : samples;
 }
 
-// The sums of each part of the output, which are about a shift of its own, and what follows.
+// The sums of each part of the output, each with its own shift, and their combination.
 class Moments {
  public:
   Moments(int64_t parts, int64_t width)
       : counts(parts), width_(width), padded_(padded(width)), sums_(parts * 3 * padded_) {}
   bool failed() const { return !sums_.at; }
   double* at(int64_t part) { return sums_.at + part * 3 * padded_; }
-  std::vector<int64_t> counts;  // of the samples in each part
+  std::vector<int64_t> counts;  // number of samples in each part
 
-  // The mean over one part, and 0 where it has no samples.
+  // The mean over one part; 0 if it has no samples.
   void mean_of(int64_t part, float* mean) {
     const double n = static_cast<double>(counts[part]), *sums = at(part);
     for (int64_t h = 0; h < width_; ++h)
       mean[h] = n == 0 ? 0 : static_cast<float>(shift(part)[h] + sums[h] / n);
   }
 
-  // Mean and variance over all of them, by the rule of Chan, Golub and LeVeque.
+  // Mean and variance over all parts, by the rule of Chan, Golub and LeVeque.
   void merge(float* mean, float* variance) {
     for (int64_t h = 0; h < width_; ++h) {
       double total = 0, center = 0, squares = 0;
@@ -92,7 +92,7 @@ class Moments {
   Memory<double> sums_;
 };
 
-// The moments' share of the gradient of each sample x that is there: a + c x, as padded rows a and c.
+// The gradient of the moments with respect to each present sample x: a + c x, as padded rows a and c.
 inline void pull_of_moments(int64_t width, int64_t count, const F32& moments, const F32& d_moments,
                             float* pull) {
   if (count == 0) return;

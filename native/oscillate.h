@@ -13,15 +13,15 @@ inline vn narrow(vd x) { return __builtin_convertvector(x, vn); }
 inline vn load_near(const float* p) { return *reinterpret_cast<const vn*>(p); }
 inline void add_near(float* p, vn x) { *reinterpret_cast<vn*>(p) += x; }
 
-// Where the state before a sample and its force lie.
+// The location of the state before a sample and of its force.
 struct Driven {
   const float *z, *y, *b;
 };
 
 // The steps of oscillators in pairs of vectors, the second one `apart` from the first, and sums of
 // their gradients: of one constant step, or of the parameters of a scheme. The real and imaginary parts
-// of complex oscillators have the same steps: where they are a whole number of vectors apart, steps
-// that vary are computed once for both (kShared).
+// of complex oscillators have the same steps: if their distance is a whole number of vectors, varying
+// steps are computed once for both (kShared).
 struct ConstantSteps {
   static constexpr bool kShared = false;
   Step step[2];
@@ -29,7 +29,7 @@ struct ConstantSteps {
       : step{load_step(p.step + j, p.P), load_step(p.step + j + apart, p.P)} {}
   const Step& operator()(int64_t, int k) { return step[k]; }
 
-  // Of one tile: single precision is enough.
+  // Sums of one tile: single precision suffices.
   struct Sums {
     vn total[2][kStepRows] = {};
     void add(const ConstantSteps&, int64_t, int k, const State& d, const Driven& x, double*) {
@@ -76,7 +76,7 @@ struct VaryingSteps {
   struct Sums {
     vd A[2] = {}, timestep[2] = {}, G[2] = {}, longest[2] = {};
     Step first;
-    // After the step of sample n has been asked for.
+    // Call it after the step of sample n.
     void add(const VaryingSteps& s, int64_t n, int k, const State& d, const Driven& x,
              double* d_interval) {
       Step both = d_step_of(d, {load_wide(x.z), load_wide(x.y)}, load_wide(x.b));
@@ -110,7 +110,7 @@ struct VaryingSteps {
       : of{{p, j}, {p, j + apart}}, intervals(intervals) {}
 };
 
-// Calls work(kind), where `kind` stands for the type of the steps.
+// Calls work(kind), where `kind` represents the type of the steps.
 template <typename T>
 struct Kind {
   using type = T;
@@ -147,7 +147,8 @@ inline void each_pair(const Sizes& s, int64_t P, Work work) {
     for (int64_t j = 0; j < P; j += 2 * D) work(j, int64_t(D));
 }
 
-// Over the tile's forces, from t.state, which they move on. The backward pass keeps velocities, too.
+// Runs the tile's forces from t.state, which is updated. For the backward pass velocities are also
+// stored.
 template <bool kKeep, typename Steps>
 void oscillate_by(const Sizes& s, const Packed& p, const Place& q, Tile& t) {
   const int64_t P = p.P;
@@ -217,8 +218,8 @@ void oscillate(const Sizes& s, const Place& q, const float* before, float* after
   give_rows(2, s.state, t.state, p.P, after);
 }
 
-// The adjoint, from `sensitivity`, which it moves on. The force's gradient takes the place of the
-// position's. t.b are forces times their weights.
+// The adjoint, from `sensitivity`, which is updated. The gradient of the force replaces that of the
+// position. t.b are forces times their weights.
 template <typename Steps>
 void oscillate_back_by(const Sizes& s, const Packed& p, const Place& q, float* sensitivity, Tile& t,
                        const Gradients& d) {

@@ -1,4 +1,4 @@
-// Matrix products of padded rows, in blocks that are held in registers.
+// Matrix products of padded rows, in register blocks.
 #pragma once
 
 #include "half.h"
@@ -6,7 +6,7 @@
 namespace linoss {
 namespace {
 
-constexpr int kRows = W >= 16 ? 8 : 4;  // rows of a product that are held in registers
+constexpr int kRows = W >= 16 ? 8 : 4;  // rows of a register block
 
 inline vf multiply_add(vf a, vf b, vf sum) { return sum + a * b; }
 inline vf spread(float x) { return all(x); }
@@ -14,10 +14,10 @@ inline vu spread(uint32_t x) { return x + vu{}; }
 inline vf load_right(const float* p) { return load(p); }
 inline vu load_right(const uint32_t* p) { return *reinterpret_cast<const vu*>(p); }
 
-// C (rows x columns) = A (rows x depth) B (depth x columns) + what `from` holds: C itself, a row for
-// all rows (`from_row` is 0), or nothing (null). `columns` is a multiple of kPad, and rows are
-// computed up to a multiple of 2 kRows, which divides kPad. A's element (i, k) is
-// a[i * a_row + k * a_depth]. Elements of A and B are floats, or pairs of half.h along the depth.
+// C (rows x columns) = A (rows x depth) B (depth x columns) + `from`: C itself, one row for all rows
+// (`from_row` is 0), or nothing (null). `columns` is a multiple of kPad, and rows are computed up to a
+// multiple of 2 kRows, which divides kPad. A's element (i, k) is a[i * a_row + k * a_depth]. Elements
+// of A and B are floats, or pairs of half.h along the depth.
 template <int R, int V, typename Element>
 inline void product_block(int64_t depth, const Element* a, int64_t a_row, int64_t a_depth,
                           const Element* b, int64_t b_row, float* c, int64_t c_row,
@@ -50,7 +50,7 @@ void product(int64_t rows, int64_t columns, int64_t depth, const Element* a, int
     for (int64_t i = 0; i < rows; i += kRows)
       product_block<kRows, 2>(depth, a + i * a_row, a_row, a_depth, b + j, b_row,
                               c + i * c_row + j, c_row, start(i, j), from_row);
-  for (; j < columns; j += W)  // one vector of columns: more rows keep as many sums under way
+  for (; j < columns; j += W)  // one vector of columns: more rows, for the same number of sums
     for (int64_t i = 0; i < rows; i += 2 * kRows)
       product_block<2 * kRows, 1>(depth, a + i * a_row, a_row, a_depth, b + j, b_row,
                                   c + i * c_row + j, c_row, start(i, j), from_row);

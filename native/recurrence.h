@@ -1,10 +1,10 @@
 // The recurrence x_n = M x_{n-1} + F b_n of oscillators x = [z, y], and its adjoint, over one tile.
 //
-// All arithmetic is in double precision: errors would add up over the sequence. Where numbers lie, in
-// which precision, and whether steps vary with time is the caller's: it passes functions of the
-// sample n, which are inlined. Those that give a constant step return a reference, and local variables
-// hold what changes: a copy of a whole struct goes through memory. A sample whose byte in
-// the mask is 0 leaves the state as it is.
+// All arithmetic is in double precision, because errors accumulate over the sequence. Memory layout,
+// precision and whether steps vary are determined by the caller, which passes functions of the
+// sample n that are inlined. Functions for a constant step return a reference, and variables are
+// local: a copy of a whole struct would go through memory. A sample with 0 in the mask leaves the
+// state unchanged.
 #pragma once
 
 #include "vector.h"
@@ -12,7 +12,7 @@
 namespace linoss {
 namespace {
 
-// Of D oscillators: M and F, or their gradients; and the state, or its gradient.
+// M and F of D oscillators, or their gradients; and the state, or its gradient.
 struct Step {
   vd zz, zy, yz, yy, fz, fy;
 };
@@ -20,7 +20,7 @@ struct State {
   vd z, y;
 };
 
-// A step from kStepRows rows that are `row` apart, and back.
+// Loads and stores a step as kStepRows rows with distance `row`.
 template <typename T>
 inline Step load_step(const T* p, int64_t row, int lanes = D) {
   auto at = [&](int r) { return load_wide(p + r * row, lanes); };
@@ -31,7 +31,7 @@ inline void store_step(T* p, int64_t row, const Step& s, int lanes = D) {
   auto put = [&](int r, vd x) { store_narrow(p + r * row, x, lanes); };
   put(0, s.zz), put(1, s.zy), put(2, s.yz), put(3, s.yy), put(4, s.fz), put(5, s.fy);
 }
-// The gradient of a step, of which d is that of the state after it, x the state before it, b its force.
+// The gradient of a step: d is the gradient of the state after it, x the state before it, b its force.
 inline Step d_step_of(const State& d, const State& x, vd b) {
   return {d.z * x.z, d.z * x.y, d.y * x.z, d.y * x.y, d.z * b, d.y * b};
 }
@@ -40,8 +40,8 @@ inline Step& operator+=(Step& a, const Step& b) {
   return a;
 }
 
-// Moves K vectors of oscillators, which hide each other's latency, over `rows` samples. step(n, k)
-// and force(n, k) are what drives vector k; give(n, k, x) takes its state after sample n.
+// Advances K vectors of oscillators, to hide latency, over `rows` samples. step(n, k) and force(n, k)
+// are the step and force of vector k; give(n, k, x) receives its state after sample n.
 template <int K, typename StepAt, typename ForceAt, typename Give>
 inline void run(int64_t rows, const uint8_t* mask, State (&x)[K], StepAt step, ForceAt force,
                 Give give) {
@@ -61,7 +61,8 @@ inline void run(int64_t rows, const uint8_t* mask, State (&x)[K], StepAt step, F
 
 // The adjoint, backwards in time. `d` is the gradient of the state after the last sample, and becomes
 // that of the state before the first; d_position(n, k) is the gradient of the position after sample n.
-// give(n, k, d_force, d_after) takes the gradients of its force and of the state after it, 0 if masked.
+// give(n, k, d_force, d_after) receives the gradients of its force and of the state after it, 0 if
+// masked.
 template <int K, typename StepAt, typename PositionAt, typename Give>
 inline void pull_back(int64_t rows, const uint8_t* mask, State (&d)[K], StepAt step,
                       PositionAt d_position, Give give) {

@@ -1,4 +1,4 @@
-// The Python module: which instruction set, which targets, and the threads that run them.
+// The Python module: the instruction set, the targets, and the threads that run them.
 
 #include "runtime.h"
 
@@ -24,7 +24,7 @@ namespace linoss {
 #ifdef LINOSS_PORTABLE
 const char* instruction_set() { return "portable"; }
 #else
-// The level that the processor has; LINOSS_NATIVE_LEVEL (2, 3 or 4) asks for a lower one.
+// The level of the processor; LINOSS_NATIVE_LEVEL (2, 3 or 4) selects a lower one.
 int level() {
   static const int chosen = [] {
     int best = __builtin_cpu_supports("x86-64-v4") ? 4 + !!__builtin_cpu_supports("avx512bf16")
@@ -63,7 +63,7 @@ void Threads::start(std::function<void()> work) {
   else
     try {
       own_.emplace_back(std::move(work));
-    } catch (const std::system_error&) {  // the system has no more threads: others do the work
+    } catch (const std::system_error&) {  // no more threads: the others do the work
     }
 }
 
@@ -90,7 +90,7 @@ ffi::Error parallel(Threads& threads, int64_t count, int64_t floats,
   auto run = [shared, count, &work](Memory<float>& memory) {
     int64_t finished = 0;
     for (int64_t i; (i = shared->next.fetch_add(1)) < count; ++finished)
-      work(i, memory.at);  // `work` is only touched while some of it is left to do
+      work(i, memory.at);  // `work` is only used while some of it is left
     if (finished) {
       std::lock_guard<std::mutex> lock(shared->mutex);
       if ((shared->done += finished) == count) shared->all_done.notify_all();

@@ -1,5 +1,5 @@
-// What a kernel's handlers use: the choice of an instruction set, registration, checks, memory and
-// threads.
+// Support for the handlers of kernels: selection of the instruction set, registration, checks, memory
+// and threads.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ using U32 = ffi::Buffer<ffi::U32>;
 
 // ---- Instruction sets ----
 
-// LINOSS_CHOOSE(Table, name) declares the table of each instruction set, and the function `name`,
-// which gives the one for this processor. LINOSS_CHOOSE_HALF is for kernels with products of half.h.
+// LINOSS_CHOOSE(Table, name) declares the table of each instruction set, and the function `name`, which
+// returns the one for this processor. LINOSS_CHOOSE_HALF is for kernels with products of half.h.
 #ifdef LINOSS_PORTABLE
 #define LINOSS_CHOOSE(Table, name)             \
   namespace portable { extern const Table name; } \
@@ -57,8 +57,8 @@ int level();
 
 // ---- Handlers ----
 
-// A handler's first parameter: XLA's threads. Functions that Python calls without XLA have threads of
-// their own, which end with this object.
+// A handler's first parameter: XLA's threads. Functions that Python calls without XLA have their own
+// threads, which end with this object.
 class Threads {
  public:
   Threads(ffi::ThreadPool pool) : pool_(pool), count_(pool.num_threads()) {}
@@ -76,7 +76,7 @@ class Threads {
   std::vector<std::thread> own_;
 };
 
-// Makes a handler known under a name; from its parameters follows what XLA passes.
+// Registers a handler under a name; its parameters determine the arguments that XLA passes.
 struct Target {
   Target(const char* name, XLA_FFI_Handler* handler);
 };
@@ -84,13 +84,13 @@ struct Target {
   XLA_FFI_DEFINE_HANDLER_AUTO(handle_##name, (function)); \
   static const Target target_##name(#name, handle_##name)
 
-// Adds what a kernel file defines for Python to the module: LINOSS_MODULE([](nb::module_& m) {...});
+// Adds the Python definitions of a kernel file to the module: LINOSS_MODULE([](nb::module_& m) {...});
 struct Module {
   Module(void (*define)(nanobind::module_&));
 };
 #define LINOSS_MODULE(...) static const Module module_part(__VA_ARGS__)
 
-// Finds the first buffer of a wrong shape.
+// Finds the first buffer with a wrong shape.
 class Shapes {
  public:
   template <typename Buffer>
@@ -101,7 +101,7 @@ class Shapes {
                written(found.begin(), found.end()) + ", expected " +
                written(expected.begin(), expected.end());
   }
-  // The sizes of a buffer of so many dimensions, zeros where it has another number of them.
+  // The sizes of a buffer with that many dimensions; zeros if it has another number.
   template <size_t kRank, typename Buffer>
   auto sizes(const char* name, const Buffer& buffer) {
     std::array<int64_t, kRank> found = {};
@@ -131,7 +131,7 @@ class Shapes {
   std::string wrong_;
 };
 
-// An array that may be left out, which is then empty.
+// An optional array, empty if it is omitted.
 template <typename Buffer>
 auto* or_null(const Buffer& buffer) {
   return buffer.element_count() > 0 ? buffer.typed_data() : nullptr;
@@ -143,7 +143,7 @@ inline ffi::Error out_of_memory() {
 
 // ---- Memory and threads ----
 
-// Numbers, zero at first and aligned for vectors; `at` is null where there is no memory left.
+// Zero-initialised memory, aligned for vectors; `at` is null if the allocation failed.
 template <typename T>
 class Memory {
  public:
@@ -161,8 +161,8 @@ class Memory {
   int64_t bytes_;
 };
 
-// Asks for large pages under a buffer that will be written in full: its memory is often new, and a
-// page fault for every 4 KiB of it would cost as much as the writing.
+// Requests large pages for a buffer that will be written completely: its memory is often new, and a
+// page fault for every 4 KiB would cost as much as the writes.
 void on_large_pages(void* data, size_t bytes);
 template <typename Buffer>
 void on_large_pages(Buffer& buffer) {
@@ -171,20 +171,20 @@ void on_large_pages(Buffer& buffer) {
 
 // Runs work(i, memory) for i = 0 ... count - 1 on XLA's threads and on this one, and returns when all
 // are done. Threads take work in order. `memory` is `floats` floats of a thread, zero before its first
-// work. Which thread does what must not matter: work and order of sums depend on shapes alone, so that
-// results are the same to the bit for any number of threads.
+// work. The assignment to threads must not matter: work and order of sums depend on shapes only, so
+// that results are bitwise identical for any number of threads.
 ffi::Error parallel(Threads& threads, int64_t count, int64_t floats,
                     const std::function<void(int64_t, float*)>& work);
 
 // The same for work that adds to `size` sums, work(i, memory, sums). Each of at most kGroups groups of
-// work has sums of its own; in the end the first `size` of `sums`, zero at first, hold the total.
+// work has its own sums; at the end the first `size` of `sums`, initially zero, hold the total.
 constexpr int64_t kGroups = 16;
 inline int64_t groups_of(int64_t count) { return std::clamp<int64_t>(count, 1, kGroups); }
 ffi::Error parallel_sums(Threads& threads, int64_t count, int64_t floats, int64_t size, float* sums,
                          const std::function<void(int64_t, float*, float*)>& work);
 
-// Turns that work takes in order, whichever threads do it: wait(n) returns when n turns have passed.
-// What waits must come after what it waits for in the order in which `parallel` hands out work.
+// Orders work across threads: wait(n) returns when n turns have passed. Work may only wait for work
+// that comes before it in the order in which `parallel` distributes work.
 class Turns {
  public:
   void wait(int64_t turn) const {
@@ -197,14 +197,14 @@ class Turns {
   std::atomic<int64_t> passed_{0};
 };
 
-// Runs work(i, n, memory) for n = 0 ... steps - 1 of each of `count` sequences. Each takes its steps in
-// order, but not always in one thread: where threads would be idle, its next step begins beside this
-// one, and waits for its turns.
+// Runs work(i, n, memory) for n = 0 ... steps - 1 of each of `count` sequences. The steps of a sequence
+// are in order, but may be in several threads: if threads would be idle, the next step starts
+// concurrently and waits for its turns.
 ffi::Error parallel_steps(Threads& threads, int64_t count, int64_t steps, int64_t floats,
                           const std::function<void(int64_t, int64_t, float*)>& work);
 
-// Sums for such work. Each of at most kGroups sequences, and of kLanes steps of few sequences, adds to
-// `size` sums of its own, in turn; what comes after them shares theirs. total() is of all of them.
+// Sums for such work. Each of at most kGroups sequences, and each of kLanes steps of few sequences,
+// adds to its own `size` sums in turn; later ones share them. total() is the sum of all.
 class StepSums {
  public:
   static constexpr int64_t kLanes = 8;
@@ -217,11 +217,11 @@ class StepSums {
   template <typename Add>
   void turn(int64_t i, int64_t n, Add add) {
     const int64_t lane = i % groups_ * lanes_ + n % lanes_;
-    turns_[lane].wait(i / groups_ * steps_ + n / lanes_);  // several groups have one lane each
+    turns_[lane].wait(i / groups_ * steps_ + n / lanes_);  // with several groups, each has one lane
     add(sums_.at + lane * size_);
     turns_[lane].pass();
   }
-  // The total, once all is added.
+  // The total, after all additions.
   float* total() {
     for (int64_t lane = 1; lane < groups_ * lanes_; ++lane)
       for (int64_t k = 0; k < size_; ++k) sums_.at[k] += sums_.at[lane * size_ + k];

@@ -1,19 +1,19 @@
-// The scan alone: positions of oscillators over whole sequences, on arrays as the caller has them.
+// The scan alone: positions of oscillators over whole sequences, on unpadded arrays.
 
 #include "kernel.h"
 
 namespace linoss::scan {
 
-// At most so many oscillators of one sequence are worked on together.
+// Maximum number of oscillators of one sequence that are computed together.
 constexpr int64_t kMostLanes = 64;
 
-// `lanes` oscillators of one sequence; rows of force, positions and steps hold `state`. Pointers are
-// at the first of these oscillators.
+// `lanes` oscillators of one sequence; rows of force, positions and steps hold `state`. Pointers are to
+// the first of these oscillators.
 template <typename T>
 struct Part {
   int64_t time, state, lanes;
   const T* step;                // kStepRows, `step_row` apart, of `state` or of time x state
-  int64_t step_row, step_time;  // `step_time` from sample to sample: 0 if constant
+  int64_t step_row, step_time;  // `step_time`: distance between samples, 0 if constant
   const T* force;               // time x state
   const uint8_t* mask;          // time, or null
   T* kept;                      // tiles x 2 x state, the state at each tile's start
@@ -45,7 +45,7 @@ namespace {
 
 constexpr int kVectors = kMostLanes / D;
 
-// States as the caller has them, z and y of each oscillator side by side.
+// States of the caller, with z and y of each oscillator interleaved.
 template <typename T>
 inline void load_ends(const T* ends, int64_t lanes, State* x) {
   for (int64_t j = 0; j < lanes; ++j)
@@ -58,7 +58,7 @@ inline void store_ends(const State* x, int64_t lanes, T* ends) {
     ends[2 * j + 1] = static_cast<T>(x[j / D].y[j % D]);
 }
 
-// A tile of p.time, and the oscillators from j on: K vectors of them, or (not kWhole) what is left.
+// A tile of p.time, and the oscillators from j on: K vectors, or (not kWhole) the remaining ones.
 template <bool kVarying, bool kWhole, int K, typename T>
 inline void forward_tile(const Part<T>& p, int64_t from, int64_t j, State* state, T* positions) {
   const int lanes = kWhole ? D : static_cast<int>(p.lanes - j);
@@ -99,7 +99,7 @@ void forward(const Part<T>& p, const T* start, T* positions, T* final) {
   store_ends(x, p.lanes, final);
 }
 
-// The states of the tile are computed again, and stay in double precision.
+// Recomputes the states of the tile, in double precision.
 template <bool kVarying, bool kWhole, typename T>
 inline void backward_tile(const Part<T>& p, int64_t from, int64_t j, const T* d_positions, State& d,
                           T* d_force, T* d_step, Step& d_constant) {
@@ -193,7 +193,7 @@ struct Handlers {
   // empty; kept (batch, tiles, 2, state).
   struct Problem {
     int64_t batch, time, state;
-    int64_t group, groups;  // oscillators that are worked on together, and how many such groups
+    int64_t group, groups;  // oscillators of a group, and the number of groups
     bool varying;
     const T *force, *step;
     const uint8_t* mask;
@@ -204,7 +204,7 @@ struct Handlers {
       std::tie(batch, time, state) = shapes.sizes<3>("force", force);
       check_step("step", step, shapes);
       if (this->mask) shapes.check("mask", mask, {batch, time});
-      group = batch < 16 ? 16 : kMostLanes;  // few sequences: oscillators keep the threads busy
+      group = batch < 16 ? 16 : kMostLanes;  // few sequences: threads share the oscillators
       groups = (state + group - 1) / group;
     }
 
@@ -228,7 +228,7 @@ struct Handlers {
         work(part, i, first);
       });
     }
-    // Where they are in arrays like the force, and in states at either end.
+    // Offsets in arrays like the force, and in initial and final states.
     int64_t at(int64_t i, int64_t first) const { return i * time * state + first; }
     int64_t ends(int64_t i, int64_t first) const { return (i * state + first) * 2; }
   };
@@ -261,7 +261,7 @@ struct Handlers {
     p.check_step("d_step", *d_step, shapes);
     if (shapes.wrong()) return shapes.error();
     const int64_t size = p.varying ? 0 : kStepRows * p.state;
-    Memory<T> sums(p.batch * size);  // of each sequence
+    Memory<T> sums(p.batch * size);  // for each sequence
     if (!sums.at) return out_of_memory();
     T *total = d_step->typed_data(), *unchanged = const_cast<T*>(kept.typed_data());
     ffi::Error error = p.run(threads, unchanged, [&](const Part<T>& part, int64_t i, int64_t first) {

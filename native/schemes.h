@@ -1,8 +1,8 @@
 // Steps that vary from sample to sample, x_n = M_n x_{n-1} + F_n b_n, by the formulas of a scheme, and
-// the way back from gradients of M_n and F_n to those of stiffness A, timestep h and damping G.
+// the gradients of stiffness A, timestep h and damping G from those of M_n and F_n.
 //
 // The formulas are those of src/linoss/dynamics, where they are derived; here A, h and G are vectors
-// of doubles. A model keeps A >= G^2 / 4: overdamped oscillators have no form here.
+// of doubles. A model keeps A >= G^2 / 4: overdamped oscillators are not supported here.
 #pragma once
 
 #ifndef LINOSS_ISA
@@ -26,7 +26,7 @@ constexpr int64_t step_rows(Scheme s) {
 }
 
 #ifndef LINOSS_ISA
-// By the name that Python gives it, empty for a constant step.
+// Selected by its name in Python, empty for a constant step.
 inline Scheme scheme_of(std::string_view name) {
   constexpr std::string_view kNames[] = {"", "im", "imex", "verlet", "exact", "pairs"};
   return static_cast<Scheme>(std::find(std::begin(kNames), std::end(kNames), name) - kNames);
@@ -63,8 +63,8 @@ inline vd root(vd x) {
   return y;
 }
 
-// A rule is made of A and G of D oscillators. For a sample it finds what steps of length h have in
-// common, and from that the step, or what its gradient d pulls on A, h and G.
+// A rule is constructed from A and G of D oscillators. For a sample it computes the terms of steps of
+// length h, and from these the step, or the gradients of A, h and G from its gradient d.
 struct Pull {
   vd A, h, G;
 };
@@ -74,7 +74,7 @@ struct Response {
   vd z, y, z_A, z_h, z_G, y_A, y_h, y_G;
 };
 
-// Schemes whose M follows from F: [[1 - A F_y - G F_z, -A F_z], [F_z, 1 - A F_y]]; where the force is
+// Schemes whose M follows from F: [[1 - A F_y - G F_z, -A F_z], [F_z, 1 - A F_y]]; if the force is
 // explicit, zz has no A F_y.
 template <bool kExplicit>
 struct FromResponse {
@@ -109,7 +109,7 @@ struct Imex : FromResponse<true> {
 };
 
 // With E = e^{-a h}, c = cos(omega h), s = sin(omega h) / omega, a = G / 2, omega^2 = A - a^2:
-// F = [E s, (1 - E (c + a s)) / A]. Where h^2 A is small, by its series.
+// F = [E s, (1 - E (c + a s)) / A]. For small h^2 A, by its series.
 struct Exact : FromResponse<false> {
   vd a, omega, per_omega, per_A;
   Exact(vd A, vd G) : FromResponse{A, G}, a(G / 2) {
@@ -141,8 +141,8 @@ struct Exact : FromResponse<false> {
     return f;
   }
 
-  // y = sum d_n from y'' = 1 - G y' - A y term by term, with X = h^2 A and g = h G, and the same for
-  // its derivatives.
+  // y = sum d_n from y'' = 1 - G y' - A y term by term, with X = h^2 A and g = h G, and its
+  // derivatives.
   static Response series(vd X, vd h, vd g) {
     vd before = {}, before_X = {}, before_g = {}, term = wide(0.5), term_X = {}, term_g = {};
     Response f = {wide(1), wide(0.5), {}, {}, {}, {}, {}, {}};

@@ -2,15 +2,15 @@
 //
 //   x_n = exp(d_n A) x_{n-1} + d_n u_n B_n,    y_n = sum over k of C_n x_n.
 //
-// Vectors are over channels. The forward pass keeps the states at the start of each tile; the backward
-// pass computes those of a tile again. Decay keeps errors from adding up: single precision.
+// Vectors are over channels. The forward pass stores the states at the start of each tile; the
+// backward pass recomputes the others. Errors decay, so single precision suffices.
 
 #include "kernel.h"
 
 namespace linoss::selective {
 
 // One sequence. Rows of u, steps and outputs hold `channels`, those of B and C `states`; A and a state
-// are states x channels, channels padded in `A` and in memory of the kernel alone.
+// are states x channels, with padded channels only in `A` and in memory of the kernel.
 struct Sequence {
   int64_t time, channels, states;
   const float *u, *delta, *A, *B, *C, *start;
@@ -28,7 +28,7 @@ struct Table {
                    float* memory);
 };
 
-// Of a tile's states before each sample, its factors, and the sensitivity; a vector each.
+// Memory for a tile's states before each sample, its factors, and the sensitivity; one vector each.
 constexpr int64_t kWidest = 16;
 inline int64_t scratch(int64_t states) { return (2 * kTile + 2) * states * kWidest; }
 
@@ -64,7 +64,7 @@ struct Lanes {
 
 void forward(const Sequence& s, float* y, float* final) {
   const int64_t size = s.states * s.channels;
-  std::memcpy(final, s.start, size * 4);  // moves on with the samples
+  std::memcpy(final, s.start, size * 4);  // updated by each sample
   for (int64_t n = 0; n < s.time; ++n) {
     if (n % kTile == 0) std::memcpy(s.kept + n / kTile * size, final, size * 4);
     const float *B = s.B + n * s.states, *C = s.C + n * s.states;
@@ -82,15 +82,15 @@ void forward(const Sequence& s, float* y, float* final) {
   }
 }
 
-// With l_n the gradient of x_n over all paths and a_n = exp(d_n A): the gradient of a_n is l_n x_{n-1},
-// and l_{n-1} takes a_n l_n on.
+// With l_n the total gradient of x_n and a_n = exp(d_n A): the gradient of a_n is l_n x_{n-1},
+// and a_n l_n is added to l_{n-1}.
 void backward(const Sequence& s, const float* d_y, const float* d_final, const Gradients& d,
               float* memory) {
   const int64_t size = s.states * s.channels;
   vf* before = reinterpret_cast<vf*>(memory);  // rows of `states`, one more than samples
   vf* factor = before + (kTile + 1) * s.states;
   vf* l = factor + kTile * s.states;
-  std::memcpy(d.start, d_final, size * 4);  // moves back with the samples
+  std::memcpy(d.start, d_final, size * 4);  // updated by each sample, backwards
   std::memset(d.B, 0, s.time * s.states * 4), std::memset(d.C, 0, s.time * s.states * 4);
   for (int64_t from = (tiles(s.time) - 1) * kTile; from >= 0; from -= kTile) {
     const int64_t rows = smaller(kTile, s.time - from);
@@ -149,7 +149,7 @@ namespace linoss::selective {
 LINOSS_CHOOSE(Table, kernels)
 
 // u, delta (batch, time, channels); A (states, channels); B, C (batch, time, states); start (batch,
-// states, channels); kept (batch, tiles, states, channels). Sequences go to different threads.
+// states, channels); kept (batch, tiles, states, channels). Threads process different sequences.
 struct Problem {
   int64_t batch, time, channels, states;
   const float *u, *delta, *A, *B, *C, *start;
@@ -201,7 +201,7 @@ ffi::Error backward(Threads threads, F32 u, F32 delta, F32 A, F32 B, F32 C, F32 
   if (shapes.wrong()) return shapes.error();
   on_large_pages(d_u), on_large_pages(d_delta);
   const int64_t size = p.states * p.channels;
-  Memory<float> sums(p.batch * size);  // of A's gradient, for each sequence
+  Memory<float> sums(p.batch * size);  // the gradient of A, for each sequence
   if (!sums.at) return out_of_memory();
   float* unchanged = const_cast<float*>(kept.typed_data());
   ffi::Error error = parallel(threads, p.batch, scratch(p.states), [&](int64_t i, float* memory) {

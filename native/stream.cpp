@@ -1,5 +1,5 @@
-// A model on a stream, one sample at a time, called from Python without XLA: encoder, blocks and head,
-// with the functions of block.cpp on tiles of one sample.
+// Streaming, one sample at a time, called from Python without XLA: encoder, blocks and head, with the
+// functions of block.cpp on tiles of one sample.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -43,10 +43,11 @@ class Affine {
 
 class Stream {
  public:
-  // blocks: of each, the arrays of MixerWeights in _fused.py, with rows of varying steps after those of
-  // constant ones, and of GLUWeights. states: blocks x streams x 2 x oscillators, moved on by each sample. pooled: streams x hidden, and
-  // counts: streams, likewise, where the head pools; else empty. scheme: for irregular samples.
-  // moves: whether states move on, without force, when a regular sample is missing.
+  // blocks: for each block the arrays of MixerWeights in _fused.py, with rows of varying steps after
+  // those of constant ones, and of GLUWeights. states: blocks x streams x 2 x oscillators, updated by
+  // each sample. pooled: streams x hidden, and counts: streams, likewise, if the head pools; else
+  // empty. scheme: for irregular samples. moves: whether states advance without forcing when a regular
+  // sample is missing.
   Stream(Array encoder, Array encoder_bias, const std::vector<std::vector<Array>>& blocks,
          Array decoder, Array decoder_bias, Changing states, Changing pooled, Counts counts,
          const std::string& pooling, bool squash, double epsilon, const std::string& scheme,
@@ -69,8 +70,8 @@ class Stream {
       for (bool varies : {false, true}) packed_.push_back(pack(block, varies));
   }
 
-  // Answers to one sample of each stream: sample (streams x in), answer (streams x out). An interval
-  // that is not above 0 is a regular one.
+  // Processes one sample of each stream: sample (streams x in), answer (streams x out). An interval
+  // that is not positive means regular sampling.
   void step(Array sample, Changing answer, float interval, bool present) {
     const int64_t streams = states_.shape(1);
     if (int64_t(sample.size()) != streams * encoder_.in ||
@@ -126,7 +127,7 @@ class Stream {
   bool means_, pools_, squash_, moves_;
   Sizes sizes_, varying_;
   Memory<float> features_, answer_, workspace_;
-  std::vector<std::unique_ptr<Memory<float>>> packed_;  // for each block twice
+  std::vector<std::unique_ptr<Memory<float>>> packed_;  // two for each block
 };
 
 LINOSS_MODULE([](nb::module_& m) {

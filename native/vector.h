@@ -1,6 +1,6 @@
-// Vectors of LINOSS_WIDTH floats and of half as many doubles, and the functions of them that kernels
-// need: exponential, sigmoid, normal distribution (for GELU), random bits (for dropout), and, in
-// double precision, exponential and rotation (for steps of any length).
+// Vectors of LINOSS_WIDTH floats and of half as many doubles, and functions of them: exponential,
+// sigmoid, normal distribution (for GELU), random bits (for dropout), and, in double precision,
+// exponential and rotation (for steps of any length).
 #pragma once
 
 #include "kernel.h"
@@ -15,10 +15,10 @@ typedef float vf __attribute__((vector_size(W * 4), may_alias));
 typedef int32_t vi __attribute__((vector_size(W * 4), may_alias));
 typedef uint32_t vu __attribute__((vector_size(W * 4), may_alias));
 typedef double vd __attribute__((vector_size(D * 8), may_alias));
-typedef float vn __attribute__((vector_size(D * 4), aligned(4), may_alias));  // lies anywhere
+typedef float vn __attribute__((vector_size(D * 4), aligned(4), may_alias));  // unaligned
 typedef int64_t vl __attribute__((vector_size(D * 8), may_alias));
 
-// 0, 1, ... W - 1: a constant, to which the first one is added at once, not lane by lane.
+// 0, 1, ... W - 1, plus `first`: a constant and one vector addition.
 inline vu places() {
   vu x = {};
   for (int i = 0; i < W; ++i) x[i] = i;
@@ -29,7 +29,7 @@ inline vd wide(double x) { return x - vd{}; }
 inline vf load(const float* p) { return *reinterpret_cast<const vf*>(p); }
 inline void store(float* p, vf x) { *reinterpret_cast<vf*>(p) = x; }
 
-// The first `left` of W floats that may lie anywhere, then zeros.
+// The first `left` of W unaligned floats, then zeros.
 inline vf load_part(const float* p, int64_t left) {
   vf x = {};
   if (left >= W)
@@ -39,7 +39,7 @@ inline vf load_part(const float* p, int64_t left) {
   return x;
 }
 
-// D numbers that may lie anywhere, as doubles.
+// D unaligned numbers, as doubles.
 template <typename T>
 struct Unaligned {
   typedef T type __attribute__((vector_size(D * sizeof(T)), aligned(alignof(T)), may_alias));
@@ -67,12 +67,12 @@ inline void store_narrow(T* p, vd x, int lanes) {
   for (int i = 0; i < lanes; ++i) p[i] = static_cast<T>(x[i]);
 }
 
-// e^x for x in [-80, 80], beyond which it stays what it is there (and a normal number): 2^n times a
-// polynomial on [-ln 2 / 2, ln 2 / 2]. Relative error below 3e-7.
+// e^x for x in [-80, 80], constant beyond (and a normal number): 2^n times a polynomial on [-ln 2 / 2,
+// ln 2 / 2]. Relative error below 3e-7.
 inline vf exponential(vf x) {
   x = x < all(-80.f) ? all(-80.f) : x;
   x = x > all(80.f) ? all(80.f) : x;
-  const vf t = x * all(1.44269504f) + all(12582912.f);  // 1.5 2^23: rounds to a whole number
+  const vf t = x * all(1.44269504f) + all(12582912.f);  // 1.5 2^23: rounds to an integer
   const vf n = t - all(12582912.f);
   const vf r = (x - n * all(0.693359375f)) - n * all(-2.12194440e-4f);
   vf p = all(0.00829765480f);
@@ -111,14 +111,14 @@ inline void gelu(vf x, vf& value, vf& slope) {
   value = x * distribution, slope = distribution + x * density;
 }
 
-// The nearest whole numbers of |x| < 2^51, and these as integers in the lowest bits of the result.
+// Rounds |x| < 2^51 to integers, and stores these in the lowest bits of the result.
 inline vd nearest(vd x, vl& bits) {
   const vd shifted = x + wide(6755399441055744.0);  // 1.5 2^52
   bits = (vl)shifted;
   return shifted - wide(6755399441055744.0);
 }
 
-// e^x for x in [-700, 700], beyond which it stays what it is there. Relative error below 1e-12.
+// e^x for x in [-700, 700], constant beyond. Relative error below 1e-12.
 inline vd exponential(vd x) {
   x = x < wide(-700) ? wide(-700) : x;
   x = x > wide(700) ? wide(700) : x;
