@@ -36,7 +36,7 @@ def test_an_answer_that_is_no_number_is_wrong(run, data, too_large, linoss_comma
     result = linoss_command(f"evaluate {run} {too_large} --json")
     found, before = json.loads(result.stdout), good_json(f"evaluate {run} {data}")
     assert result.exit_code == 3
-    assert "Warning: the answers for case 3 are not numbers" in result.stderr
+    assert "Warning: the predictions for case 3 are not numbers" in result.stderr
     assert found["cases"] == np.sum(found["confusion"]) + 1 == 12
     assert found["unanswered"] == 1
     assert found["accuracy"] in (before["accuracy"], before["accuracy"] - 1 / 12)
@@ -137,7 +137,7 @@ def test_no_class_is_predicted_without_a_number(run, too_large, linoss_command):
     assert rows[3] == ["c3", "", "", ""]
     assert all(row[1] in ("high", "low") for row in rows[:3] + rows[4:])
     assert result.exit_code == 3
-    assert "Warning: the answers for case 3 are not numbers" in result.stderr
+    assert "Warning: the predictions for case 3 are not numbers" in result.stderr
 
 
 def test_no_answer_is_a_formula(tmp_path, small, waves, write_cases, good):

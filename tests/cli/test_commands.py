@@ -160,10 +160,10 @@ def test_streams_that_are_closed_or_full(streams, code, said):
     ["", "[]", '{"label": 3}', '{"label": null, "channels": [1]}', '{"label": NaN}', "[" * 10**5],
     ids=["empty", "list", "number", "channels", "NaN", "deep"],
 )
-def test_columns_that_cannot_be_understood(tmp_path, run, failing, content):
+def test_columns_that_are_invalid(tmp_path, run, failing, content):
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run" / "columns.json").write_text(content)
-    assert "columns.json: cannot be understood" in failing(f"stream {tmp_path / 'run'}", "1,2\n")
+    assert "columns.json: is invalid" in failing(f"stream {tmp_path / 'run'}", "1,2\n")
 
 
 def test_columns_of_another_name_are_noticed(tmp_path, run, failing):
@@ -171,7 +171,7 @@ def test_columns_of_another_name_are_noticed(tmp_path, run, failing):
     path = tmp_path / "run" / "columns.json"
     path.write_text(path.read_text().replace('"z"', '"y"'))
     message = failing(f"stream {tmp_path / 'run'}", "1,2\n")
-    assert "columns.json: cannot be understood (its content does not match its checksum)" in message
+    assert "columns.json: is invalid (its content does not match its checksum)" in message
 
 
 @pytest.mark.parametrize("kind", [["LinOSSClassifier"], {}, 3, None])

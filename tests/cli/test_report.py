@@ -287,7 +287,7 @@ def test_data_and_honest_answers(tmp_path, waves, good, good_json):
     accuracy = found["left_out"]["accuracy"]
     text, right = page_of(out).text, round(24 * accuracy)
     assert 0 < right < 24  # noisy enough for mistakes
-    assert f"{right} of 24 answers for cases that were left out of the training are right" in text
+    assert f"{right} of 24 predictions for held-out training cases are correct" in text
     for fact in ("file Noisy.npz", "cases 24", f"length {values.shape[2]}", "missing values 1 of"):
         assert fact in text
     assert f"quick {np.sum(labels == 0)}" in text

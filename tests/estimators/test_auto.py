@@ -70,7 +70,7 @@ def test_the_score_comes_before_the_training(waves, capsys):
 
     auto = AutoClassifier(**BANK, verbose=1, linoss_options=TINY)
     auto.fit(*waves, on_progress=note)
-    said = f"accuracy {auto.left_out_score_:.4g} on cases that were left out"
+    said = f"leave-one-out accuracy {auto.left_out_score_:.4g}"
     assert said in seen[0]
 
 
@@ -227,9 +227,9 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, waves):
     auto = AutoClassifier(**BANK, linoss_options=TINY)
     with pytest.raises(Stop):
         auto.fit(*waves, directory=tmp_path / "run", on_progress=stop)
-    with pytest.raises(CheckpointError, match="was stopped before its end; go on with it"):
+    with pytest.raises(CheckpointError, match="was stopped before its end; continue it"):
         load(tmp_path / "run")
-    with pytest.raises(CheckpointError, match="is there already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         clone(auto).fit(*waves, directory=tmp_path / "run")
     other = clone(auto).set_params(n_oscillators=128)
     with pytest.raises(CheckpointError, match="n_oscillators is 64 in the run, but 128 now"):

@@ -146,7 +146,7 @@ class TestErrors:
 
     def test_times_that_the_model_knows_nothing_of(self, fitted, waves):
         times = np.cumsum(np.random.default_rng(0).uniform(0.1, 3, size=(2, 40)), axis=1)
-        with pytest.raises(DataError, match="times are not evenly spaced, but those of fit were"):
+        with pytest.raises(DataError, match="times are irregular, but those of fit were"):
             fitted.predict(waves[0][:2], times=times)
         even = np.tile(np.arange(40.0), (2, 1))
         assert np.array_equal(
@@ -158,7 +158,7 @@ class TestErrors:
         cases[0, :, 5] = np.nan  # a whole step is left out, which is no guess
         fitted.predict(cases)
         cases[0, 1, 7] = np.nan
-        with pytest.warns(UserWarning, match="takes these for the mean of their channel"):
+        with pytest.warns(UserWarning, match="treats these as the mean of their channel"):
             fitted.predict(cases)
 
     def test_patience_with_nothing_to_see_it_by(self, alone, waves):
@@ -206,7 +206,7 @@ def test_saving_again(tmp_path, monkeypatch):
         for n in (16, 32)
     )
     first.save(tmp_path / "model")
-    with pytest.raises(ValueError, match="is there already, and nothing is overwritten"):
+    with pytest.raises(ValueError, match="already exists and is not overwritten"):
         second.save(tmp_path / "model")
     second.save(tmp_path / "model", overwrite=True)
     assert OscillatorClassifier.load(tmp_path / "model").n_oscillators == 32
@@ -219,7 +219,7 @@ def test_saving_again(tmp_path, monkeypatch):
     (tmp_path / "model").rename(aside)
     assert OscillatorClassifier.load(tmp_path / "model").n_oscillators == 32
     (tmp_path / "model").rename(aside)
-    with pytest.raises(ValueError, match="is there already, and nothing is overwritten"):
+    with pytest.raises(ValueError, match="already exists and is not overwritten"):
         second.save(tmp_path / "model")
 
 

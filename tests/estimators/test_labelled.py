@@ -108,7 +108,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same(fitted, small, noisy, run, t
     shutil.copytree(run, tmp_path / "run")
     for name in ("stack", "model-3", "oscillators"):
         shutil.rmtree(tmp_path / "run" / name)
-    with pytest.warns(UserWarning, match="stopped before its end, and its first model answers"):
+    with pytest.warns(
+        UserWarning, match="stopped before its end, and only its first model is used"
+    ):
         assert len(load(tmp_path / "run").models_) == 1
     settings = {**small, **MANY}
     LinOSSClassifier(**settings).fit(*noisy, directory=tmp_path / "run", resume=True)
@@ -324,7 +326,7 @@ def test_starts_from_another_run(fitted, small, noisy, run, capsys):
 def test_what_cannot_be_started_from(fitted, small, noisy):
     other = {**small, "n_models": 1, "n_oscillators": None, "hidden_size": 8}
     with pytest.raises(
-        ValueError, match=r"nothing of the model of start_from fits: .*hidden_size=16"
+        ValueError, match=r"no part of the model of start_from fits: .*hidden_size=16"
     ):
         LinOSSClassifier(**other).fit(*noisy, start_from=fitted)
     with pytest.raises(ValueError, match="start_from is 3, expected the directory of a run"):

@@ -148,7 +148,7 @@ def test_saved_and_loaded(tmp_path, kind):
         np.testing.assert_array_equal(
             loaded.predict(X, times=times), estimator.predict(X, times=times)
         )
-    with pytest.raises(CheckpointError, match="is there already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         estimator.save(tmp_path / "run")
     other = ({OscillatorClassifier, OscillatorRegressor} - {kind}).pop()
     with pytest.raises(ValueError, match=f"holds a {kind.__name__}, expected a {other.__name__}"):

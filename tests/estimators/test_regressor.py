@@ -120,7 +120,9 @@ def test_answers_that_are_no_numbers_are_told(alone, speeds):
     regressor = LinOSSRegressor(**{**alone, "steps": 2}).fit(values, speed)
     values = values.copy()
     values[[2, 5]] = 3e38
-    with pytest.warns(NotANumberWarning, match="^the answers for case 2 and 1 others are not numb"):
+    with pytest.warns(
+        NotANumberWarning, match="^the predictions for case 2 and 1 others are not numb"
+    ):
         found = regressor.predict(values)
     assert np.flatnonzero(np.isnan(found)).tolist() == [2, 5]
 

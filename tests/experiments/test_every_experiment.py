@@ -192,7 +192,7 @@ def test_efficiency(tmp_path, monkeypatch):
     assert "| 37 s |" in table
     (result,) = read_results(tmp_path / "efficiency")
     assert set(result.outcome) == {"textbook", "linoss"}
-    with pytest.raises(ValueError, match="is there already"):
+    with pytest.raises(ValueError, match="already exists"):
         reproduce("efficiency", **options)
     reproduce("efficiency", **options, resume=True)
 

@@ -51,7 +51,7 @@ def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive, start):
     second = begin(tmp_path / "killed")
     _, said = second.communicate()
     assert second.returncode == 0, said
-    assert "1 of 3 runs have their results already" in said
+    assert "1 of 3 runs already have results" in said
     assert "[1/2] Heartbeat, LinOSS-IM, seed 3456" in said
     assert "step 1/40" not in said.split("seed 4567")[0]
     assert files_of(runs / "2345") == finished
@@ -77,10 +77,10 @@ def again(tmp_path, write_archive, small):
 @pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
 class TestAgain:
-    """What is there already is not overwritten, and not mixed with something else."""
+    """What already exists is not overwritten, and not mixed with something else."""
 
     def test_without_resume_it_is_refused(self, again):
-        with pytest.raises(ValueError, match=r"2345: is there already, and nothing is overwritten"):
+        with pytest.raises(ValueError, match=r"2345: already exists and is not overwritten"):
             again()
 
     def test_another_seed_is_added(self, again, tmp_path):
@@ -88,7 +88,7 @@ class TestAgain:
         assert [result.seed for result in read_results(tmp_path / "out")] == [2345, 3456]
 
     def test_other_settings_are_refused_by_name(self, again):
-        with pytest.raises(ValueError, match="steps is 4 in its result, but 3 now; go on with"):
+        with pytest.raises(ValueError, match="steps is 4 in its result, but 3 now; continue with"):
             again(max_steps=3, resume=True)
 
     def test_more_steps_go_on_from_where_it_ended(self, again, tmp_path, capsys):
@@ -113,7 +113,7 @@ class TestAgain:
         monkeypatch.setattr(_execute, "train", interrupted)
         with pytest.raises(KeyboardInterrupt):
             again(seeds=[3456])
-        assert "The same command with --resume goes on from here" in capsys.readouterr().err
+        assert "The same command with --resume continues" in capsys.readouterr().err
 
     def test_a_run_whose_loss_is_not_finite_has_a_result_too(self, again, tmp_path, monkeypatch):
         train = _execute.train

@@ -52,15 +52,15 @@ def test_what_was_stopped_goes_on(again, trained, tmp_path, capsys):
     trained["stops"].append(SECOND)
     with pytest.raises(KeyboardInterrupt):
         again()
-    assert "The same command with --resume goes on from here" in capsys.readouterr().err
+    assert "The same command with --resume continues" in capsys.readouterr().err
     trained["stops"].clear()
-    with pytest.raises(ValueError, match="is there already, and nothing is overwritten"):
+    with pytest.raises(ValueError, match="already exists and is not overwritten"):
         again()
     table = again(resume=True).read_text()
     assert "(2 of 2 tried)" in table
     assert trained["names"] == [FIRST, SECOND, SECOND]
     said = capsys.readouterr().err
-    assert "1 of 2 runs have their results already" in said
+    assert "1 of 2 runs already have results" in said
     assert "paper, Heartbeat, LinOSS-IM, seed 2345, trial 1: accuracy" in said
     assert "2/2 trials" in said
 

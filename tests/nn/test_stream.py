@@ -132,5 +132,5 @@ def test_wrong_samples_and_states_are_refused():
         listen(np.zeros(2, int))
     with pytest.raises(ValueError, match=r"interval is 0\.0, expected a finite number > 0"):
         listen(jnp.zeros(2), interval=0.0)
-    with pytest.raises(ValueError, match="state is of another model or batch"):
+    with pytest.raises(ValueError, match="state is that of another model or batch"):
         listen.state = make_model().init_state((4,))

@@ -187,7 +187,7 @@ def test_nothing_held_out(tmp_path, waves):
     ("changes", "message"),
     [
         ({"trials": 0}, "trials is 0, expected an integer >= 1"),
-        ({"space": {"colour": [1, 2]}}, "'colour' is of no parameter"),
+        ({"space": {"colour": [1, 2]}}, "'colour' is not that of a parameter"),
         ({"grid": "paper"}, "grid is 'paper' and there are ranges"),
         ({"grid": True}, "a grid needs lists of values"),
         ({"silence": 1}, "silence is 1, expected at least 2 seconds"),

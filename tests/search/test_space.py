@@ -45,12 +45,15 @@ def test_a_range_in_python():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hidden_size", "cannot be understood, expected one such as learning_rate="),
-        ("hidden_size=", "cannot be understood"),
-        ("=3,4", "cannot be understood"),
-        ("width=3,4", "the range of 'width' is of no parameter, expected one of hidden_size"),
-        ("verbose=0,1", "is of no parameter"),
-        ("model_options=1,2", "is of no parameter"),
+        ("hidden_size", "is invalid, expected one such as learning_rate="),
+        ("hidden_size=", "is invalid"),
+        ("=3,4", "is invalid"),
+        (
+            "width=3,4",
+            "the range of 'width' is not that of a parameter, expected one of hidden_size",
+        ),
+        ("verbose=0,1", "is not that of a parameter"),
+        ("model_options=1,2", "is not that of a parameter"),
         ("random_state=1,2", "random_state cannot be searched: it decides what trials are"),
         ("validation_fraction=0.1..0.3", "cannot be searched"),
         ("hidden_size=64..16", "expected a lower bound first"),

@@ -60,7 +60,7 @@ def test_a_password_among_the_options(postgresql):
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("studies", "the storage cannot be understood, expected sqlite:///FILE or postgresql://"),
+        ("studies", "the storage is invalid, expected sqlite:///FILE or postgresql://"),
         ("mysql://me:sesame@host/studies", "the storage is one of mysql, expected sqlite:///FILE"),
         ("sqlite://", "the storage is in memory"),
         ("sqlite:///:memory:", "the storage is in memory"),
@@ -86,7 +86,7 @@ def test_one_at_a_time(tmp_path, monkeypatch):
     storage = Storage(f"sqlite:///{tmp_path / 'a {strange} name.db'}", 60)
     with (
         storage.alone(),
-        pytest.raises(StorageError, match="another worker does not let it go"),
+        pytest.raises(StorageError, match="another worker does not release it"),
         storage.alone(),
     ):
         pass

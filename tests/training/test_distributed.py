@@ -97,7 +97,7 @@ def test_the_same_curve_as_one_process(tmp_path, join, curve_of_one, processes, 
 def assert_one_line(text, gone):
     """The last line names the process that is gone, and no other line tells of an error."""
     *before, last = text.strip().splitlines()
-    assert re.match(rf"Error: process {gone}\b.* is gone; start all", last), text
+    assert re.match(rf"Error: process {gone}\b.* is gone; restart all", last), text
     assert not [line for line in before if line.strip() and not re.match(r"\d|\[Gloo\]", line)], (
         text
     )
@@ -194,7 +194,7 @@ def test_processes_that_never_come(free_port):
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
     )
-    assert "not all of 2 processes came to localhost" in result.stderr
+    assert "not all of 2 processes connected to localhost" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def test_resuming_where_there_is_no_run_begins_it(tmp_path, problem, finished, r
 
 def test_a_run_is_not_overwritten(finished, problem):
     before = {p.name: p.read_bytes() for p in finished.iterdir()}
-    with pytest.raises(CheckpointError, match="is there already, and nothing is overwritten"):
+    with pytest.raises(CheckpointError, match="already exists and is not overwritten"):
         run(problem, finished)
     assert {p.name: p.read_bytes() for p in finished.iterdir()} == before
 
@@ -365,7 +365,7 @@ def flipped(content, place):
         lambda x: flipped(x, 10),
         lambda x: np.random.default_rng(0).bytes(len(x)),
     ],
-    ids=["empty", "cut short", "a bit in the middle", "a bit at the start", "noise"],
+    ids=["empty", "truncated", "a bit in the middle", "a bit at the start", "noise"],
 )
 def test_damage_is_noticed_and_the_file_named(finished, problem, name, damage):
     path = finished / name
@@ -395,5 +395,5 @@ def test_damaged_weights_are_written_again(finished, problem, damage, read_run):
 def test_a_run_without_weights_yet_says_so(tmp_path, problem):
     with pytest.raises(Crash):
         run(problem, tmp_path, on_progress=interrupt_at(1, Crash))
-    with pytest.raises(CheckpointError, match="stopped before its first evaluation; go on"):
+    with pytest.raises(CheckpointError, match="stopped before its first evaluation; continue"):
         load_model(tmp_path)

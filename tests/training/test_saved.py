@@ -100,7 +100,7 @@ def test_double_precision_can_be_read_without(saved, make_model):
 def test_nothing_is_overwritten(saved, make_model):
     found = load_model(saved)
     before = {p.name: p.read_bytes() for p in saved.iterdir()}
-    with pytest.raises(CheckpointError, match=r"config.json: is there already"):
+    with pytest.raises(CheckpointError, match=r"config.json: already exists"):
         save_model(saved, make_model(seed=1), found.inputs, found.objective)
     assert {p.name: p.read_bytes() for p in saved.iterdir()} == before
 
@@ -126,7 +126,7 @@ def flipped(content, place):
 
 DAMAGE = {
     "empty": lambda x: b"",
-    "cut short": lambda x: x[: len(x) // 2],
+    "truncated": lambda x: x[: len(x) // 2],
     "short of two bytes": lambda x: x[:-2],
     "too long": lambda x: x + b"\0",
     "a bit at the start": lambda x: flipped(x, 0),

@@ -71,7 +71,7 @@ def test_nothing_to_learn_from_is_refused():
 
 def test_a_channel_without_a_value_is_named():
     array = np.stack([np.arange(5.0), np.full(5, np.nan)], axis=1)
-    with pytest.warns(UserWarning, match="^channel 'b' has no value at all; leave it out"):
+    with pytest.warns(UserWarning, match="^channel 'b' has no values; remove it"):
         scaling = Scaling.from_sequences([array], ("a", "b"))
     assert scaling.deviation[1] == 1
 

@@ -18,7 +18,7 @@ _MOST_CLASSES = 20
 _MOST_MISTAKES = 6
 _CASES = {
     "test": "the test part",
-    "left-out": "cases that were left out of the training",
+    "left-out": "held-out training cases",
     "validation": "cases that were held out for validation",
     "training": "the training cases themselves",
 }

@@ -92,8 +92,7 @@ def read_column_names(run: Path) -> ColumnNames:
         return ColumnNames()
     except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise CheckpointError(
-            f"{path}: cannot be understood ({error}); remove it, and name the column of labels "
-            "with --label"
+            f"{path}: is invalid ({error}); remove it, and name the column of labels with --label"
         ) from None
     return ColumnNames(names, roles)
 

@@ -204,7 +204,7 @@ def _check_stable(
     shape = excess.shape
     A, h, bound = (np.broadcast_to(x, shape)[index] for x in (stiffness, timestep, highest))
     raise ValueError(
-        f"timestep {h:g} is past the stability bound of scheme {name!r}: with it, stiffness may be "
-        f"{bound:g} at most, and is {A:g} for oscillator {index[-1]}; use a smaller timestep or a "
-        f"scheme without a bound, 'im' or 'exact'"
+        f"timestep {h:g} exceeds the stability bound of scheme {name!r}: with it, the stiffness "
+        f"may be at most {bound:g}, but is {A:g} for oscillator {index[-1]}; use a smaller "
+        "timestep or a scheme without a bound, 'im' or 'exact'"
     )

@@ -231,7 +231,7 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
         if self.past > longest - self.horizon:
             warnings.warn(
                 f"past is {self.past}, but the longest series has {longest} steps, of which "
-                f"{self.horizon} are forecast: the rest of a window is empty; set past to at most "
+                f"{self.horizon} are forecast: nothing is left for the past; set past to at most "
                 f"{longest - self.horizon}",
                 stacklevel=3,
             )
@@ -256,7 +256,7 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
             )
         if data.irregular and not self.inputs_.irregular:
             warnings.warn(
-                "data has irregular times, but those of fit were regular: seasons are taken at the "
+                "data has irregular times, but those of fit were regular: seasons follow the "
                 "times, but the trained model counts samples; fit with irregular times",
                 stacklevel=3,
             )

@@ -31,7 +31,7 @@ class Asked:
         name, calibration = "samples" if level is None else "level", forecaster.calibration_
         if calibration is None:
             raise ValueError(
-                f"{name} was given, but nothing was held out to calibrate intervals by: the series "
+                f"{name} was given, but nothing was held out to calibrate intervals: the series "
                 "are too short, or validation_fraction is 0; fit a longer series, or with a "
                 "shorter past or horizon"
             )

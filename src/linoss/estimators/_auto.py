@@ -109,15 +109,13 @@ class AutoEstimator(AutoSettings, BaseEstimator):
         self.left_out_ = self.oscillators_.left_out_
         if self.verbose:
             took = duration(time.monotonic() - begun)
-            say(
-                f"Untrained oscillators, after {took}: {self.metric} {self.left_out_score_:.4g} on "
-                "cases that were left out"
-            )
+            score = f"leave-one-out {self.metric} {self.left_out_score_:.4g}"
+            say(f"Untrained oscillators, after {took}: {score}")
         held_out = _held_out(np.asarray(y), seed, by_class=self.task == "classification")
         if self.minutes == 0:
-            self.choice_ = _without_comparison("minutes is 0, so that nothing was trained")
+            self.choice_ = _without_comparison("minutes is 0, so nothing was trained")
         elif len(held_out) < _FEWEST:
-            self.choice_ = _without_comparison(f"{len(cases)} cases are too few to compare with")
+            self.choice_ = _without_comparison(f"{len(cases)} cases are too few for a comparison")
         else:
             alone = {"n_oscillators": None, "random_state": seed}
             trained = {**shared_with(self, self._trained), "n_models": 1, **options, **alone}
@@ -316,8 +314,8 @@ class AutoEstimator(AutoSettings, BaseEstimator):
             choice = fitted["choice"]
         if choice is None:
             raise CheckpointError(
-                f"{os.fspath(directory)}: was stopped before its end; go on with it by "
-                "resume=True, or --resume"
+                f"{os.fspath(directory)}: was stopped before its end; continue it with "
+                "resume=True or --resume"
             )
         with understanding(directory):
             estimator.choice_ = Choice(**choice)

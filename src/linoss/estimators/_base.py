@@ -122,7 +122,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
             )
         if self.patience is not None and validation_set is None:
             raise ValueError(
-                f"patience is {self.patience}, but nothing is held out to see an improvement by; "
+                f"patience is {self.patience}, but nothing is held out to measure improvement; "
                 "set validation_fraction, such as 0.2"
             )
         if run.resume and run.directory is not None and holds_files(run.directory):
@@ -254,8 +254,8 @@ def warn_of_nan(what: str, answers: Any) -> None:
     if wrong:
         more = f" and {len(wrong) - 1} others" if len(wrong) > 1 else ""
         warnings.warn(
-            f"the answers for {what} {wrong[0]}{more} are not numbers: values of the data, or "
-            "of the weights, are too large for single precision",
+            f"the predictions for {what} {wrong[0]}{more} are not numbers: values of the data or "
+            "the weights are too large for single precision",
             NotANumberWarning,
             stacklevel=4,
         )
@@ -265,6 +265,6 @@ def warn_of_stop(done: str, run: RunOptions) -> None:
     """Warn that a fit without a directory was interrupted, and how far it came."""
     if run.directory is None:
         warnings.warn(
-            f"fit was interrupted after {done}; it answers by what it has learned so far",
+            f"fit was interrupted after {done}; the estimator uses the weights learned so far",
             stacklevel=4,
         )

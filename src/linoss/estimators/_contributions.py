@@ -54,7 +54,7 @@ def find_contributions(
     error = max(one.error for one in found)
     if not error <= 10 * _TOLERANCE:
         warnings.warn(
-            f"{error:.2g} of the change of an answer is not accounted for by the contributions",
+            f"{error:.2g} of the change of an output is not explained by the contributions",
             stacklevel=3,
         )
     if objective.task == "classification":

@@ -69,7 +69,7 @@ def understanding(directory: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"{os.fspath(directory)}: the estimator in it cannot be understood: {error!r}"
+            f"{os.fspath(directory)}: the estimator in it is invalid: {error!r}"
         ) from None
 
 

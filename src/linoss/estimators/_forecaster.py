@@ -97,8 +97,7 @@ class LinOSSForecaster(AbstractForecaster):
         check_settings(self)
         if y is not None:
             raise ValueError(
-                "y was given, but a forecaster learns from data alone, expected None; what shall "
-                "be forecast is a column of data"
+                "y was given, expected None: the targets of a forecaster are columns of data"
             )
         levels = quantile_levels(self.levels)
         data = self._read(data)

@@ -250,19 +250,19 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         cases, _ = self._sequences(X, None, times, reset=False)
         if self.inputs_.ignores_times(cases):
             raise DataError(
-                "times are not evenly spaced, but those of fit were, or there were none, so that "
-                "the model knows of no times; fit with such times"
+                "times are irregular, but those of fit were regular, or there were none; fit "
+                "with irregular times"
             )
         if self.inputs_.irregular and cases.times is None:
             raise DataError(
-                "times are not given, but fit had times; pass them to predict and score, too. In "
+                "times are not given, but fit had times; also pass them to predict and score. In "
                 "cross-validation: sklearn.set_config(enable_metadata_routing=True), and "
                 "estimator.set_fit_request(times=True).set_score_request(times=True)"
             )
         if not self.inputs_.indicators and any(map(_partly_missing, cases.values)):
             warnings.warn(
-                "X has steps where some of the channels are missing; fit had none, so that the "
-                "model takes these for the mean of their channel. Fit with such cases, too",
+                "X has steps where some of the channels are missing; fit had none, so the model "
+                "treats these as the mean of their channel. Include such cases in fit",
                 stacklevel=3,
             )
         found = [self._decoded(model, cases) for model in self.models_]
@@ -399,8 +399,8 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
             return estimator
         if not holds_files(folder / _STACK):
             warnings.warn(
-                f"{folder}: was stopped before its end, and its first model answers alone; go on "
-                "with it by resume=True, or --resume",
+                f"{folder}: was stopped before its end, and only its first model is used; "
+                "continue it with resume=True or --resume",
                 stacklevel=2,
             )
             estimator._stacked = False

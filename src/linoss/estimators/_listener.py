@@ -138,9 +138,8 @@ class Listener(AbstractListener):
             count = self._stream.recover()
             if self._good:
                 _warn(
-                    f"sample {self._steps}: the answer is not a number, and {count} oscillators "
-                    "that left the range of numbers were reset; later answers do not know what "
-                    "these remembered"
+                    f"sample {self._steps}: the prediction is not a number, and {count} "
+                    "oscillators that overflowed were reset; their memory is lost"
                 )
         self._good = good
         return found
@@ -183,8 +182,8 @@ class ForecastListener(AbstractListener):
     def __init__(self, forecaster: Any):
         if forecaster.known_:
             raise ValueError(
-                "known_in_advance is not empty, and a stream does not tell the future; use "
-                "linoss forecast, or predict(..., future=...)"
+                "known_in_advance is not empty, but a stream has no future values; use linoss "
+                "forecast, or predict(..., future=...)"
             )
         self._forecaster = forecaster
         context = forecaster.context_.pick([0])

@@ -150,6 +150,6 @@ def _refuse_words(y: Any) -> None:
     for case, target in enumerate(targets):
         if isinstance(target, str):
             raise ValueError(
-                f"y is {str(target)!r} for case {case}, expected numbers; for classes there is "
+                f"y is {str(target)!r} for case {case}, expected numbers; for classes use "
                 "LinOSSClassifier"
             )

@@ -35,10 +35,10 @@ class Source:
         started, kept, new = adopt(model, models[k % len(models)], head=same)
         if not kept:
             raise ValueError(
-                "nothing of the model of start_from fits: its settings are "
-                f"{models[0].config}, now they are {model.config}"
+                f"no part of the model of start_from fits: its settings are {models[0].config}, "
+                f"now they are {model.config}"
             )
         if self.verbose and k == 0:
-            say(f"Kept of the model that it starts from: {', '.join(kept)}")
+            say(f"Reused weights: {', '.join(kept)}")
             say(f"New: {', '.join(new) or 'nothing'}")
         return started

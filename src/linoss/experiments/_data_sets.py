@@ -34,7 +34,7 @@ def data_directory(given: str | os.PathLike[str] | None) -> Path:
     chosen = given or os.environ.get(VARIABLE)
     if not chosen:
         raise DataError(
-            f"there is no directory of data sets: pass --data-dir DIRECTORY, or set {VARIABLE}"
+            f"no directory of data sets is given: pass --data-dir DIRECTORY, or set {VARIABLE}"
         )
     return Path(chosen)
 

@@ -149,7 +149,7 @@ def execute(
     """Execute all runs without a result, `options.processes` at a time."""
     todo = [run for run in runs if not is_finished(run, options)]
     if len(todo) < len(runs):
-        say(f"{len(runs) - len(todo)} of {len(runs)} runs have their results already")
+        say(f"{len(runs) - len(todo)} of {len(runs)} runs already have results")
     try:
         if options.processes > 1 and len(todo) > 1:
             one = functools.partial(execute_one, problem=problem, options=options, measure=measure)
@@ -157,7 +157,7 @@ def execute(
         else:
             _execute_in_turn(todo, problem, options, measure)
     except KeyboardInterrupt:
-        say("Interrupted. The same command with --resume goes on from here.")
+        say("Interrupted. The same command with --resume continues.")
         raise
 
 
@@ -296,8 +296,8 @@ def refuse_used(folder: Path, options: Options) -> None:
     """Raise for a directory that is not empty, unless `resume`."""
     if not options.resume and folder.exists() and any(folder.iterdir()):
         raise ValueError(
-            f"{folder}: is there already, and nothing is overwritten; go on with it by --resume, "
-            "or choose another --out"
+            f"{folder}: already exists and is not overwritten; continue it with --resume, or "
+            "choose another --out"
         )
 
 
@@ -312,6 +312,6 @@ def refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any])
     found = first_difference(before, now)
     if found is not None:
         raise ValueError(
-            f"{folder}: {found.path[-1]} is {found.before!r} in its result, but {found.now!r} now; "
-            "go on with the same options, or choose another --out"
+            f"{folder}: {found.path[-1]} is {found.before!r} in its result, but {found.now!r} "
+            "now; continue with the same options, or choose another --out"
         )

@@ -98,7 +98,7 @@ def run(options: Options) -> None:
         elif options.resume:
             refuse_difference(folder, before.settings, settings)
         else:
-            raise ValueError(f"{folder}: is there already; pass --resume, or another --out")
+            raise ValueError(f"{folder}: already exists; pass --resume, or another --out")
     begin = time.monotonic()
     for place, (data_set, model, folder, settings) in enumerate(todo, start=1):
         start = time.monotonic()

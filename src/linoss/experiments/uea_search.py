@@ -70,7 +70,7 @@ def run(options: Options) -> None:
     runs = [run for search in searches for run in search.runs]
     finished = sum(is_finished(run, options) for run in runs)
     if finished:
-        say(f"{finished} of {len(runs)} runs have their results already")
+        say(f"{finished} of {len(runs)} runs already have results")
     again = replace(options, resume=True)  # to take over the runs of a process that died
     worker = functools.partial(_work, searches=searches, data_dir=data_dir, options=again)
     try:
@@ -79,7 +79,7 @@ def run(options: Options) -> None:
         else:
             worker(0)
     except KeyboardInterrupt:
-        say("Interrupted. The same command with --resume goes on from here.")
+        say("Interrupted. The same command with --resume continues.")
         raise
 
 

@@ -31,8 +31,8 @@ def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
     """
     if int8 and program.precise:
         raise ValueError(
-            "int8 is True, but there are untrained oscillators, whose readout loses accuracy when "
-            "it is rounded; leave it out"
+            "int8 is True, but there are untrained oscillators, whose readout would lose "
+            "accuracy; omit it"
         )
     whole = program.window is not None and not program.streams
     if not whole:

@@ -251,7 +251,7 @@ class Program:
             )
         if not self.streams:
             raise ValueError(
-                "the forecaster stands on trend, seasons and a linear answer, which read whole "
+                "the forecaster uses trend, seasons and a linear forecast, which need whole "
                 "windows; fit with base=False (--no-base)"
             )
 

@@ -63,8 +63,8 @@ def _of_one_series(estimator: Any, series: Any) -> Any:
     adjustment = foundation.adjustment
     if series is None and len(names) > 1 and estimator.base:
         raise ValueError(
-            f"the forecaster knows {len(names)} series, each with a trend and seasons of its own; "
-            f"choose one by series= (--series), such as {names[0]!r}"
+            f"the forecaster has {len(names)} series, each with its own trend and seasons; choose "
+            f"one with series= (--series), such as {names[0]!r}"
         )
     place = 0 if series is None else names.index(str(series))
     one = {"seasons": [adjustment.seasons[place]], "deviation": adjustment.deviation[[place]]}

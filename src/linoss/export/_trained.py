@@ -86,8 +86,8 @@ def refuse(estimator: Any) -> None:
         )
     if estimator.model_.blocks[0].weights().recurrence is None:
         raise ValueError(
-            f"mixer is {config.mixer!r}, which is no linear recurrence with a constant step; "
-            "exported are 'linoss', 'lru' and 's5'"
+            f"mixer is {config.mixer!r}, which is not a linear recurrence with a constant step; "
+            "supported mixers are 'linoss', 'lru' and 's5'"
         )
 
 

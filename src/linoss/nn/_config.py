@@ -78,7 +78,7 @@ class LinOSSConfig:
             raise ValueError("horizon is None, expected a number of steps for task 'forecasting'")
         if self.squash and self.every is None:
             raise ValueError(
-                "squash is True, but every is None: it is for answers at every k-th step"
+                "squash is True, but every is None: it is for outputs at every k-th step"
             )
 
     @classmethod

@@ -176,8 +176,8 @@ def refuse_intervals(samples: Samples, name: str) -> None:
     """Raise for irregular sampling, which a mixer in discrete time does not support."""
     if samples.intervals is not None:
         raise ValueError(
-            f"intervals were given, but mixer {name!r} counts samples and knows no time; use one "
-            "of 'linoss', 's5', 's4d', 's6', or give it the time as a channel"
+            f"intervals were given, but mixer {name!r} does not support irregular times; use one "
+            "of 'linoss', 's5', 's4d', 's6', or pass the time as a channel"
         )
 
 
@@ -185,5 +185,6 @@ def refuse_split_time(samples: Samples, name: str) -> None:
     """Raise if time is split over devices."""
     if samples.split.time is not None:
         raise ValueError(
-            f"time is split over devices, which mixer {name!r} cannot do; split the batch alone"
+            f"time is split over devices, which mixer {name!r} does not support; split only the "
+            "batch"
         )

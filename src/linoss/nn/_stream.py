@@ -94,7 +94,7 @@ class Stream:
         (leaves, structure), (known, expected) = map(jax.tree.flatten, (state, self.state))
         shapes = [leaf.shape for leaf in known]
         if structure != expected or [np.shape(leaf) for leaf in leaves] != shapes:
-            raise ValueError("state is of another model or batch, expected one of this model's")
+            raise ValueError("state is that of another model or batch, expected one of this model")
         self._way.state = state
 
     def recover(self) -> int:

@@ -106,9 +106,9 @@ def refuse_other(folder: Path, identity: str) -> None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["id"]
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
-        raise ValueError(f"{path}: is no record of a search; choose another directory") from None
+        raise ValueError(f"{path}: is not a record of a search; choose another directory") from None
     if found != identity:
         raise ValueError(
-            f"{folder}: holds the trials of another study; go on with that one (see study and "
+            f"{folder}: holds the trials of another study; continue that study (see study and "
             "storage), or choose another directory"
         )

@@ -172,8 +172,8 @@ class _Trainer:
         best = estimator.best_metric_
         if best is None or not math.isfinite(best):
             raise ValueError(
-                "no trial can be compared: nothing is held out; set validation_fraction to a "
-                "larger share, such as 0.2"
+                "trials cannot be compared: nothing is held out; set validation_fraction to a "
+                "larger value, such as 0.2"
             )
         if self.finish is not None:
             self.finish(estimator, self.folder / run)

@@ -78,7 +78,7 @@ def parse_ranges(texts: Iterable[str]) -> dict[str, str]:
         name, equals, values = text.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or not name.isidentifier() or not values.strip():
-            raise ValueError(f"the range {text!r} cannot be understood, expected one {_EXAMPLE}")
+            raise ValueError(f"the range {text!r} is invalid, expected one {_EXAMPLE}")
         if name in found:
             raise ValueError(f"there are two ranges of {name}, expected one; join their values")
         found[name] = values.strip()
@@ -101,10 +101,12 @@ def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
     space: Space = {}
     for name, given in ranges.items():
         if name in _DECIDE_THE_SCORE:
-            raise ValueError(f"{name} cannot be searched: it decides what trials are compared by")
+            raise ValueError(f"{name} cannot be searched: it determines how trials are compared")
         if name not in known:
             listed = ", ".join(known)
-            raise ValueError(f"the range of {name!r} is of no parameter, expected one of {listed}")
+            raise ValueError(
+                f"the range of {name!r} is not that of a parameter, expected one of {listed}"
+            )
         space[name] = _range(known[name], given)
     if not space:
         raise ValueError(f"there is nothing to search, expected ranges, {_EXAMPLE}")

@@ -210,7 +210,7 @@ def _parsed(url: str) -> Any:
     try:
         parsed = sqlalchemy.engine.make_url(url)
     except (sqlalchemy.exc.ArgumentError, ValueError):
-        raise ValueError(f"the storage cannot be understood, expected {_EXPECTED}") from None
+        raise ValueError(f"the storage is invalid, expected {_EXPECTED}") from None
     kind = parsed.drivername.partition("+")[0]
     if without_password(url) == _HIDDEN:
         raise ValueError(
@@ -222,8 +222,8 @@ def _parsed(url: str) -> Any:
     if kind != "sqlite":
         raise ValueError(f"the storage is one of {kind}, expected {_EXPECTED}")
     if parsed.database in (None, "", ":memory:"):
-        raise ValueError("the storage is in memory, where no other worker finds it, expected a "
-                         "file, such as sqlite:///study.db")  # fmt: skip
+        raise ValueError("the storage is in memory, where other workers cannot access it, "
+                         "expected a file, such as sqlite:///study.db")  # fmt: skip
     if not Path(parsed.database).resolve().parent.is_dir():
         folder = Path(parsed.database).parent
         raise StorageError(f"the storage {parsed.database} cannot be reached: there is no {folder}")
@@ -255,7 +255,7 @@ def _file_lock(path: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise StorageError(f"{path}: another worker does not let it go") from None
+                    raise StorageError(f"{path}: another worker does not release it") from None
                 time.sleep(0.02)
         yield
     finally:

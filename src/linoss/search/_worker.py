@@ -46,7 +46,9 @@ def _do(study: SharedStudy, objective: TrialFunction, claim: Claim, show: Silenc
         with Heartbeat(claim):
             value = objective(claim)
         counts = study.end(claim, COMPLETE, value)
-        show.ended(f"{name}: {metric} {value:.4g}" if counts else f"{name}: was done by another")
+        show.ended(
+            f"{name}: {metric} {value:.4g}" if counts else f"{name}: was run by another worker"
+        )
     except Pruned:
         study.end(claim, PRUNED)
         show.ended(f"{name}: pruned")

@@ -33,7 +33,7 @@ _PATIENCE = 1000  # milliseconds between checks for the message
 _LOG = 0.2  # seconds for the log to be read
 _HEARTBEAT = 30  # seconds without a heartbeat after which a process is lost
 FAILED, INTERRUPTED = 1, 130
-_ADVICE = "start all processes again; a run that is resumed goes on from its last checkpoint"
+_ADVICE = "restart all processes; a resumed run continues from its last checkpoint"
 _COORDINATOR_GONE = f"process 0, the coordinator, is gone; {_ADVICE}"
 
 
@@ -146,8 +146,8 @@ def _why_not(coordinator: str, num_processes: int | None, timeout: int, error: E
 
 def _not_all_came(coordinator: str, num_processes: int | None, timeout: int) -> str:
     return (
-        f"not all of {num_processes or 'the'} processes came to {coordinator} within {timeout} s; "
-        "start every one of them, with process ids from 0 on"
+        f"not all of {num_processes or 'the'} processes connected to {coordinator} within "
+        f"{timeout} s; start all of them, with process ids from 0"
     )
 
 
@@ -255,7 +255,7 @@ class _Watch(threading.Thread):
         self.store.key_value_set(_HERE.format(self.here), "yes", True)
         self.gone = self._silent(_HERE)
         if not self.gone:
-            return f"the processes cannot reach each other any more; {_ADVICE}"
+            return f"the processes cannot reach each other; {_ADVICE}"
         return _gone(self.gone)
 
     def _silent(self, question: str) -> list[int]:

@@ -130,7 +130,7 @@ class Forecasting:
             )
         columns = list(cases.target_columns)
         if all(np.isnan(array[:, columns]).all() for array in cases.series):
-            raise ValueError(f"{name} has no value of any target, expected some to learn from")
+            raise ValueError(f"{name} has no value of any target, expected some values")
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, for JSON."""

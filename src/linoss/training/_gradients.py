@@ -71,7 +71,7 @@ def integrated_gradients(
         raise ValueError(f"cases has {len(cases)} cases, expected one")
     config = model.config
     if config.every is not None or config.horizon is not None:
-        raise ValueError("the model has several answers a sequence, expected one")
+        raise ValueError("the model has several outputs for each sequence, expected one")
     length, dtype = int(cases.lengths[0]), model.encoder.weight.dtype
     given = inputs(cases.batch([0], inputs.padded_length(length)), dtype=dtype)
     given = {name: x for name, x in given.items() if x is not None}

@@ -201,7 +201,7 @@ class Inputs:
         time, intervals = np.arange(batch.values.shape[1])[None], None
         if self.interval is not None:
             if batch.times is None:
-                raise ValueError("the cases have no times, but those of the training had")
+                raise ValueError("the cases have no times, but the training cases had")
             time = (batch.times - batch.times[:, :1]) / self.interval
             intervals = _intervals(time, there).astype(dtype)
         future, after = None, None

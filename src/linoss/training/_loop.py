@@ -305,8 +305,8 @@ class Loop:
             return
         if last["loss"] > _USELESS * constant:
             warnings.warn(
-                f"the loss is {last['loss']:.4g} in the end, where a constant answer has "
-                f"{constant:.4g} at most: the model has learned nothing; try a lower "
+                f"the loss is {last['loss']:.4g} at the end, but that of a constant prediction is "
+                f"at most {constant:.4g}: the model has learned nothing; try a lower "
                 f"learning_rate (now {self.config.learning_rate}), {self._clip_advice()}",
                 stacklevel=4,
             )
@@ -315,7 +315,7 @@ class Loop:
         """Advice for the error message; before the first update it does not concern the learning
         rate."""
         if step == 0:
-            return "no update came before it: look at the data, or choose another scheme"
+            return "it is the first update: check the data, or choose another scheme"
         rate = self.config.learning_rate
         return f"try a lower learning_rate (now {rate}), {self._clip_advice()}"
 
@@ -339,7 +339,7 @@ class Loop:
         names = getattr(self.training_set, "names", None)
         name = repr(names[channel]) if names and 0 <= channel < len(names) else str(channel)
         return (
-            f"; or look at channel {name}, which is {value:.3g} (scaled) in case "
+            f"; or check channel {name}, which is {value:.3g} (scaled) in case "
             f"{int(chosen[case])} of the training set at step {int(when)}"
         )
 

@@ -167,7 +167,7 @@ class RunDirectory:
             )
             return state, str(facts["history_sha256"])
         except NOT_UNDERSTOOD as error:
-            raise CheckpointError(f"{path}: cannot be understood: {error!r}") from None
+            raise CheckpointError(f"{path}: is invalid: {error!r}") from None
 
     def _cut_history(self, records: int, digest: str) -> list[Record]:
         """Truncate the history to the state."""
@@ -178,7 +178,7 @@ class RunDirectory:
         if written.lines < records or written.digest.hexdigest() != digest:
             raise CheckpointError(
                 f"{path}: is not the history of {STATE}, which has {records} records; restore it "
-                "from a copy, or train again in another directory"
+                "from a backup, or train again in another directory"
             )
         if written.size < len(content):
             write_file(path, b"".join(lines))
@@ -208,14 +208,14 @@ def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None
         rate = before["training"].get("schedule")
         why = (
             "its learning rate falls to 0 there; only a run at a constant learning rate "
-            "(schedule='constant') can be made longer"
+            "(schedule='constant') can be extended"
             if rate == "cosine"
-            else "it can only be made longer, and only where it was evaluated at its end"
+            else "it can only be extended, and only if it has an evaluation at its end"
         )
         raise CheckpointError(
             f"{path}: the run has {found.before} updates, and {found.now} were asked for, but "
-            f"{why}. To learn more from what it has learned, begin another one: start_from, or "
-            "linoss fit --from"
+            f"{why}. To continue from its weights, begin another run with start_from, or linoss "
+            "fit --from"
         )
     differs = f"{'.'.join(found.path)} is {found.before!r} in the run, but {found.now!r} now"
     if found.path[0] in ("inputs", "data"):

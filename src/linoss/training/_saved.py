@@ -129,14 +129,14 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     record = read_config(folder / CONFIG)
     if record.get("model") is None:
         raise CheckpointError(
-            f"{folder / CONFIG}: is that of an estimator without a trained model; read it by "
+            f"{folder / CONFIG}: belongs to an estimator without a trained model; load it with "
             "linoss.estimators.load"
         )
     path = folder / WEIGHTS
     if not path.exists() and record.get("training") is not None:
         raise CheckpointError(
-            f"{path}: not there: the run was stopped before its first evaluation; go on with it "
-            "by resume=True, or --resume"
+            f"{path}: does not exist: the run was stopped before its first evaluation; continue "
+            "it with resume=True or --resume"
         )
     tensors, _ = read_tensors(path, _WEIGHTS_FORMAT)
     try:
@@ -154,7 +154,7 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
             raise ValueError(f"num_blocks is {config.num_blocks}, more than {WEIGHTS} has")
         hollow = eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
     except NOT_UNDERSTOOD as error:
-        raise CheckpointError(f"{folder / CONFIG}: cannot be understood: {error!r}") from None
+        raise CheckpointError(f"{folder / CONFIG}: is invalid: {error!r}") from None
     return Saved(restored(path, hollow, tensors, exact=False), *saved)
 
 
@@ -205,7 +205,7 @@ def load_arrays(
     try:
         return dict(record["extra"]), _read_arrays(folder, dict(record["arrays"]))
     except NOT_UNDERSTOOD as error:
-        raise CheckpointError(f"{folder / CONFIG}: cannot be understood: {error!r}") from None
+        raise CheckpointError(f"{folder / CONFIG}: is invalid: {error!r}") from None
 
 
 def replace_arrays(directory: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
@@ -246,7 +246,7 @@ def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(directory) / CONFIG
     extra = read_json(path, _FORMAT).get("extra")
     if not isinstance(extra, dict):
-        raise CheckpointError(f"{path}: has no extra, expected what save_model or train wrote")
+        raise CheckpointError(f"{path}: has no extra, expected a file of save_model or train")
     return extra
 
 
@@ -268,7 +268,7 @@ def read_training(directory: str | os.PathLike[str]) -> TrainingConfig | None:
     try:
         return None if training is None else TrainingConfig.from_dict(training)
     except NOT_UNDERSTOOD as error:
-        raise CheckpointError(f"{path}: cannot be understood: {error!r}") from None
+        raise CheckpointError(f"{path}: is invalid: {error!r}") from None
 
 
 def holds_files(directory: str | os.PathLike[str]) -> bool:
@@ -287,7 +287,8 @@ def holds_files(directory: str | os.PathLike[str]) -> bool:
 def refuse_files(folder: Path) -> None:
     """Raise if a directory holds a model or a run.
 
-    Arrays alone are what a killed save leaves, since config.json is written last: no run.
+    A directory with only arrays is not a run: a killed save leaves it, because config.json is
+    written last.
     """
     held = [name for name in (*FILES, ARRAYS) if (folder / name).exists()]
     with suppress(CheckpointError):
@@ -295,8 +296,8 @@ def refuse_files(folder: Path) -> None:
             return
     for name in held:
         raise CheckpointError(
-            f"{folder / name}: is there already, and nothing is overwritten; choose another "
-            "directory, or, to go on with a run, fit with resume=True, or --resume"
+            f"{folder / name}: already exists and is not overwritten; choose another "
+            "directory, or continue a run with resume=True or --resume"
         )
 
 
@@ -346,7 +347,7 @@ def _read_arrays(folder: Path, shapes: dict[str, list[int]]) -> dict[str, np.nda
         return {}
     arrays, _ = read_tensors(folder / ARRAYS, _ARRAYS_FORMAT)
     if {name: list(array.shape) for name, array in arrays.items()} != shapes:
-        raise CheckpointError(f"{folder / ARRAYS}: does not hold what {CONFIG} says")
+        raise CheckpointError(f"{folder / ARRAYS}: does not match {CONFIG}")
     return arrays
 
 
@@ -370,7 +371,7 @@ def _read_history(folder: Path) -> list[Record]:
             raise ValueError("a line is not a record")
     except (CheckpointError, *NOT_UNDERSTOOD) as error:
         warnings.warn(
-            f"{path}: is damaged ({error}); the model is whole, and its history is left out",
+            f"{path}: is damaged ({error}); the model is intact, and its history is ignored",
             stacklevel=4,
         )
         return []

@@ -152,9 +152,9 @@ def _check_sums(
 
     empty = sums.number == 0
     if empty.all():
-        raise ValueError(f"every value of every {kind} is missing, expected some to learn from")
+        raise ValueError(f"every value of every {kind} is missing, expected some values")
     for channel in np.flatnonzero(empty):
-        warnings.warn(f"{name(channel)} has no value at all; leave it out", stacklevel=5)
+        warnings.warn(f"{name(channel)} has no values; remove it", stacklevel=5)
     for channel in np.flatnonzero(~empty & ~np.isfinite(deviation)):
         raise ValueError(
             f"{name(channel)} has values from {sums.lowest[channel]:.4g} to "
@@ -164,6 +164,6 @@ def _check_sums(
         lowest, highest = sums.lowest[channel], sums.highest[channel]
         warnings.warn(
             f"{name(channel)} has values from {lowest:.17g} to {highest:.17g}, whose differences "
-            "cannot be told from rounding; subtract an offset, or multiply by a constant",
+            "are below rounding error; subtract an offset, or multiply by a constant",
             stacklevel=5,
         )

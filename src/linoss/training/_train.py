@@ -158,8 +158,8 @@ def _warn_of_cut_steps(model: LinOSS, inputs: Inputs) -> None:
     if inputs.irregular and SCHEMES[scheme].longest is not None:
         warnings.warn(
             f"scheme is {scheme!r}, which is stable for short steps only, and the times are "
-            "irregular: a step between samples is cut to h = 1/sqrt(A) for each oscillator. 'im' "
-            "and 'exact' have no such bound",
+            "irregular: steps between samples are limited to h = 1/sqrt(A) for each oscillator. "
+            "'im' and 'exact' have no such limit",
             stacklevel=3,
         )
 

@@ -32,7 +32,7 @@ NOT_UNDERSTOOD = (
     RecursionError,
 )
 """Exceptions that unexpected content of a file can raise."""
-_REPAIR = "restore it from a copy, or train again in another directory"
+_REPAIR = "restore it from a backup, or train again in another directory"
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -88,7 +88,8 @@ def locked(path: Path) -> Iterator[Path]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CheckpointError(
-                f"{path}: another process is training in it; wait for it, or choose another"
+                f"{path}: another process is training in it; wait for it, or choose another "
+                "directory"
             ) from None
         except OSError:  # a file system without locks
             pass
@@ -107,7 +108,7 @@ def read_file(path: Path) -> bytes:
         if restored:
             return read_file(path)
         raise CheckpointError(
-            f"{path}: not there, expected a directory that save_model or train wrote"
+            f"{path}: does not exist, expected a directory of save_model or train"
         ) from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
@@ -160,7 +161,7 @@ def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[s
     except CheckpointError:
         raise
     except (safetensors.SafetensorError, OSError, *NOT_UNDERSTOOD) as error:
-        raise CheckpointError(f"{path}: is damaged or cut short ({error}); {_REPAIR}") from None
+        raise CheckpointError(f"{path}: is damaged or truncated ({error}); {_REPAIR}") from None
     checksum = record.pop("sha256", None)
     if checksum != _checksum(tensors, record):
         raise CheckpointError(f"{path}: its content does not match its checksum; {_REPAIR}")
@@ -173,7 +174,7 @@ def read_facts(path: Path) -> dict[str, Any]:
         with safetensors.safe_open(path, framework="numpy") as file:
             return dict(json.loads((file.metadata() or {}).get("linoss", "null")))
     except (safetensors.SafetensorError, OSError, *NOT_UNDERSTOOD) as error:
-        raise CheckpointError(f"{path}: is damaged or cut short ({error}); {_REPAIR}") from None
+        raise CheckpointError(f"{path}: is damaged or truncated ({error}); {_REPAIR}") from None
 
 
 def named(tree: Any) -> dict[str, np.ndarray]:
