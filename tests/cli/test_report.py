@@ -296,7 +296,7 @@ def test_data_and_honest_answers(tmp_path, waves, good, good_json):
     again = good_json(f"evaluate {out} {path} --report {evaluated}")
     page = Page(evaluated.read_text(encoding="utf-8"))
     right = round(24 * again["accuracy"])
-    assert f"{right} of 24 answers for the test part are right" in page.text
+    assert f"{right} of 24 predictions for the test part are correct" in page.text
     confusion = np.array(again["confusion"])
     shares = [again["precision"][name] for name in ("quick", "slow")]
     np.testing.assert_allclose(shares, np.diag(confusion) / confusion.sum(axis=0))

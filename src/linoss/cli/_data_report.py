@@ -19,8 +19,8 @@ _MOST_MISTAKES = 6
 _CASES = {
     "test": "the test part",
     "left-out": "held-out training cases",
-    "validation": "cases that were held out for validation",
-    "training": "the training cases themselves",
+    "validation": "the validation cases",
+    "training": "the training cases",
 }
 
 
