@@ -291,7 +291,7 @@ def test_data_and_honest_answers(tmp_path, waves, good, good_json):
     for fact in ("file Noisy.npz", "cases 24", f"length {values.shape[2]}", "missing values 1 of"):
         assert fact in text
     assert f"quick {np.sum(labels == 0)}" in text
-    assert f"Of {24 - right} wrong answers" in text
+    assert f"The most confident of {24 - right} wrong predictions" in text
     evaluated = tmp_path / "evaluated.html"
     again = good_json(f"evaluate {out} {path} --report {evaluated}")
     page = Page(evaluated.read_text(encoding="utf-8"))
