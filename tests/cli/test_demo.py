@@ -39,7 +39,7 @@ def test_it_shows_series_and_the_learning_curve_and_keeps_a_run(tmp_path, linoss
     assert "accuracy" in printed
     assert any(0x2800 < ord(letter) < 0x2900 for letter in printed)
     assert (tmp_path / "run" / "report.html").exists()
-    assert "holds a run already" in failing(f"demo --out {tmp_path / 'run'}")
+    assert "already holds a run" in failing(f"demo --out {tmp_path / 'run'}")
 
 
 @pytest.mark.integration

@@ -160,7 +160,7 @@ def test_numbers_are_no_classes(tmp_path, waves, small, failing):
 def test_a_run_is_not_overwritten(run, data, failing):
     before = (run / "weights.safetensors").read_bytes()
     message = failing(f"fit {data} --task classification --out {run}")
-    assert "holds a run already" in message
+    assert "already holds a run" in message
     assert "--resume" in message
     assert (run / "weights.safetensors").read_bytes() == before
 

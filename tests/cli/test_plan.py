@@ -42,9 +42,12 @@ def test_a_table_for_people(good):
     ("memory", "answer"),
     [
         (16, "It fits in 16 GB."),
-        (1, "It fits in 1 GB if less is kept: 647 MB with --keep 0, which is --memory 0 of"),
+        (
+            1,
+            "It fits in 1 GB with fewer stored products: 647 MB with --keep 0, which is --memory 0 of",
+        ),
         (0.5, "It does not fit in 0.5 GB. The fewest devices on which it does: --devices 2, "),
-        (1e-4, "It does not fit in 0.0001 GB, however it is split: the model is too large."),
+        (1e-4, "It does not fit in 0.0001 GB on any number of devices: the model"),
     ],
 )
 def test_whether_it_fits(good, memory, answer):

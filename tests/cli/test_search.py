@@ -234,7 +234,7 @@ def test_ctrl_c_says_how_to_go_on_and_no_password(tmp_path, line, linoss_command
     monkeypatch.setattr(sys, "argv", ["linoss", "search", "data", "--storage", url])
     result = linoss_command(f"{line} --out {tmp_path / 'out'} --storage {url}")
     assert result.exit_code == 130
-    assert "the same command goes on:\n  linoss search data --storage" in result.stderr
+    assert "the same command continues:\n  linoss search data --storage" in result.stderr
     assert "sesame" not in result.output
 
 

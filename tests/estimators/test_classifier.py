@@ -185,7 +185,7 @@ class TestErrors:
 
     def test_a_directory_that_holds_something(self, fitted, tmp_path):
         fitted.save(tmp_path / "model")
-        with pytest.raises(CheckpointError, match="nothing is overwritten"):
+        with pytest.raises(CheckpointError, match="is not overwritten"):
             fitted.save(tmp_path / "model")
 
     def test_hostile_parameters(self, fitted, tmp_path):

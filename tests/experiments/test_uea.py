@@ -112,7 +112,7 @@ def test_oscillators_without_training(tmp_path, write_archive):
     assert (result.model, result.protocol, result.seed) == ("oscillators", "oscillators", 2345)
     assert result.outcome["test"] > 0.8
     assert result.outcome["cases"] == [26, 6, 6]
-    with pytest.raises(ValueError, match="nothing is overwritten"):
+    with pytest.raises(ValueError, match="is not overwritten"):
         uea.fit_untrained(options, tmp_path, "Heartbeat", 2345)
     resumed = Options(out=tmp_path / "out", resume=True)
     uea.fit_untrained(resumed, tmp_path, "Heartbeat", 2345)

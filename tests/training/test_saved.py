@@ -366,7 +366,7 @@ def test_arrays_that_a_run_left_before_it_began_do_not_hinder_it(tmp_path, make_
     (tmp_path / "run" / "arrays.safetensors").write_bytes(b"left over")
     run = {"directory": tmp_path / "run", "arrays": {"x": np.ones(3)}}
     parts = (problem.training_set, problem.validation_set, problem.config)
-    with pytest.raises(CheckpointError, match="nothing is overwritten"):
+    with pytest.raises(CheckpointError, match="is not overwritten"):
         train(problem.model, problem.inputs, problem.objective, *parts, **run)
     train(problem.model, problem.inputs, problem.objective, *parts, **run, resume=True)
     assert np.array_equal(load_model(tmp_path / "run").arrays["x"], np.ones(3))

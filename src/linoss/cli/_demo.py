@@ -60,7 +60,7 @@ def demo(
     from linoss.estimators import LinOSSClassifier, OscillatorClassifier
 
     if out is not None and holds_a_run(out):
-        raise ValueError(f"{out}: holds a run already, and nothing is overwritten; choose another")
+        raise ValueError(f"{out}: already holds a run, which is not overwritten; choose another")
     training = linoss.data.sequences(*bells(seed, 480)[:2])
     recordings, names, struck = bells(seed + 1, 240)
     test = linoss.data.sequences(recordings, names)

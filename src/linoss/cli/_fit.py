@@ -171,7 +171,7 @@ def _decided(
     begun = holds_a_run(out)
     if begun and not resume:
         raise ValueError(
-            f"{out}: holds a run already, and and is not overwritten; continue it with --resume, "
+            f"{out}: already holds a run, which is not overwritten; continue it with --resume, "
             "or choose another directory"
         )
     if begun:

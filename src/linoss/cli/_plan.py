@@ -67,15 +67,13 @@ def plan(
     config = options.model_of(task, chosen, in_size, out_size)
     sizes: dict[str, Any] = {"length": length, "batch": chosen.batch_size, "engine": engine}
     found = plan(config, devices=_shape(devices), keep=keep, **sizes)
-    fits = None if memory is None else found.memory.total <= 1e9 * memory
-    needed = found.memory.total - found.memory.kept
     smallest = None
-    if memory is not None and needed > 1e9 * memory:
+    if memory is not None and found.memory.total - found.memory.kept > 1e9 * memory:
         smallest = smallest_mesh(config, memory=1e9 * memory, **sizes)
     if json:
         record = _record(found)
-        if fits is not None:
-            record["fits"] = fits
+        if memory is not None:
+            record["fits"] = found.memory.total <= 1e9 * memory
         if smallest is not None:
             record["smallest_mesh"] = smallest.devices
         show_json(record)
@@ -86,24 +84,26 @@ def plan(
             "The native kernels do not cover this model, and plain blocks run: "
             f"{found.outside_kernels}. See docs/native.md."
         )
-    if memory is None:
-        return
-    if fits:
-        show_line(f"It fits in {memory:g} GB.")
-    elif needed <= 1e9 * memory:
-        show_line(
-            f"It fits in {memory:g} GB with fewer stored products: {_bytes(needed)} with --keep "
-            "0, which is --memory 0 of linoss fit."
+    if memory is not None:
+        show_line(_verdict(found, memory, smallest))
+
+
+def _verdict(found: "Plan", memory: float, smallest: "Plan | None") -> str:
+    """Whether a step fits in that many GB, and otherwise what would."""
+    needed = found.memory.total - found.memory.kept
+    if found.memory.total <= 1e9 * memory:
+        return f"It fits in {memory:g} GB."
+    if needed <= 1e9 * memory:
+        return (
+            f"It fits in {memory:g} GB with fewer stored products: {_bytes(needed)} with --keep 0, "
+            "which is --memory 0 of linoss fit."
         )
-    elif smallest is None:
-        show_line(
-            f"It does not fit in {memory:g} GBon any number of devices: the model is too large."
-        )
-    else:
-        show_line(
-            f"It does not fit in {memory:g} GB. The fewest devices on which it does: "
-            f"--devices {_words(smallest)}, with {_bytes(smallest.memory.total)} on each."
-        )
+    if smallest is None:
+        return f"It does not fit in {memory:g} GB on any number of devices: the model is too large."
+    return (
+        f"It does not fit in {memory:g} GB. The fewest devices on which it does: "
+        f"--devices {_words(smallest)}, with {_bytes(smallest.memory.total)} on each."
+    )
 
 
 def _record(found: "Plan") -> dict[str, Any]:

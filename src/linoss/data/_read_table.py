@@ -206,27 +206,14 @@ def _build(
             f"static has {next(iter(static))!r}, but {columns.source} has no column of series, "
             f"expected one named {ID_NAMES[-1]}"
         )
-    order = np.lexsort((times, codes))
     target = named(columns.number_names, ("y",)) if id_name is not None else None
     places = np.argsort([name != target for name in columns.number_names], kind="stable")
-    ends = np.cumsum(np.bincount(codes))
-    series, index, steps = [], [], []
+    order, ends = np.lexsort((times, codes)), np.cumsum(np.bincount(codes))
+    filled = []
     for code, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-        rows = order[start:end]
         title = "" if ids is None else f", series {shown(ids[code])}"
-        twice = times[rows][1:] <= times[rows][:-1]
-        if twice.any():
-            place = int(np.argmax(twice))
-            error = same_time(columns, title, time_name, rows[place : place + 2])
-            raise error if title else DataError(f"{error}, or name series in a column unique_id")
-        filled = fill_gaps(
-            lambda sample, rows=rows, title=title: columns.where(int(rows[sample])) + title,
-            times[rows],
-            columns.numbers[rows][:, places],
-        )
-        index.append(filled[0])
-        series.append(filled[1])
-        steps.append(filled[2])
+        filled.append(_one_series(columns, times, order[start:end], places, time_name, title))
+    index, series, steps = (list(part) for part in zip(*filled, strict=True))
     names = tuple((spelled or {}).get(n, n) for n in (columns.number_names[i] for i in places))
     return Table(
         series,
@@ -240,6 +227,27 @@ def _build(
         timezone=timezone,
         static={name: _static(columns, str(name), ids, codes) for name in static},
         steps=None if all(step is None for step in steps) else tuple(steps),
+    )
+
+
+def _one_series(
+    columns: Columns,
+    times: np.ndarray,
+    rows: np.ndarray,
+    places: np.ndarray,
+    time_name: str | None,
+    title: str,
+) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Index, values and step of the series with these sorted rows, see `fill_gaps`."""
+    twice = times[rows][1:] <= times[rows][:-1]
+    if twice.any():
+        place = int(np.argmax(twice))
+        error = same_time(columns, title, time_name, rows[place : place + 2])
+        raise error if title else DataError(f"{error}, or name series in a column unique_id")
+    return fill_gaps(
+        lambda sample: columns.where(int(rows[sample])) + title,
+        times[rows],
+        columns.numbers[rows][:, places],
     )
 
 

@@ -1,16 +1,14 @@
 """Parameterisation and initialisation of A >= 0: ReLU, squared, squared with normal
 initialisation."""
 
-import functools
 from typing import Any
 
 from linoss.experiments import _paper
-from linoss.experiments._execute import execute, make_run
 from linoss.experiments._figures import Figures, learning_curves
 from linoss.experiments._markdown import over_seeds, printed, span, table
 from linoss.experiments._protocol import NAMES, Options, Scope
 from linoss.experiments._results import ExperimentResult, unique
-from linoss.experiments.uea import available, make_problem
+from linoss.experiments.uea import run_variants
 
 NAME, TITLE = "parameterization", "Parameterisation and initialisation of A"
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -25,15 +23,7 @@ SCOPE = Scope(
 
 def run(options: Options) -> None:
     """Train each variant with every seed, on every available data set."""
-    data_dir, data_sets = available(options, NAME, SCOPE)
-    runs = [
-        make_run(NAME, options, data_set, model, seed, variant=v, changes=VARIANTS[v])
-        for data_set in data_sets
-        for model in options.models or SCOPE.models
-        for v in options.variants or VARIANTS
-        for seed in options.seeds or SCOPE.seeds
-    ]
-    execute(runs, functools.partial(make_problem, data_dir), options)
+    run_variants(options, NAME, SCOPE, VARIANTS)
 
 
 def report(results: list[ExperimentResult], figures: Figures) -> str:

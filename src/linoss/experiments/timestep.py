@@ -1,15 +1,13 @@
 """Sensitivity to the timestep: fixed values from 0.001 to 1."""
 
-import functools
 import statistics
 
 from linoss.experiments import _paper
-from linoss.experiments._execute import execute, make_run
 from linoss.experiments._figures import Figures, learning_curves
 from linoss.experiments._markdown import over_seeds, printed, span, table
 from linoss.experiments._protocol import NAMES, Options, Scope
 from linoss.experiments._results import ExperimentResult, unique
-from linoss.experiments.uea import available, make_problem
+from linoss.experiments.uea import run_variants
 
 NAME, TITLE = "timestep", "Sensitivity to the timestep"
 VARIANTS = {f"timestep-{timestep:g}": {"timestep": timestep} for timestep in (1e-3, 1e-2, 0.1, 1.0)}
@@ -23,15 +21,7 @@ SCOPE = Scope(
 
 def run(options: Options) -> None:
     """Train with each timestep and every seed, on the available sets of the figure."""
-    data_dir, data_sets = available(options, NAME, SCOPE)
-    runs = [
-        make_run(NAME, options, data_set, model, seed, variant=v, changes=VARIANTS[v])
-        for data_set in data_sets
-        for model in options.models or SCOPE.models
-        for v in options.variants or VARIANTS
-        for seed in options.seeds or SCOPE.seeds
-    ]
-    execute(runs, functools.partial(make_problem, data_dir), options)
+    run_variants(options, NAME, SCOPE, VARIANTS)
 
 
 def report(results: list[ExperimentResult], figures: Figures) -> str:

@@ -121,6 +121,21 @@ def available(options: Options, experiment: str, scope: Scope) -> tuple[Path, li
     return data_dir, there
 
 
+def run_variants(
+    options: Options, experiment: str, scope: Scope, variants: dict[str, dict[str, Any]]
+) -> None:
+    """Train each variant, changes of settings, with every seed, on every available data set."""
+    data_dir, data_sets = available(options, experiment, scope)
+    runs = [
+        make_run(experiment, options, data_set, model, seed, variant=v, changes=variants[v])
+        for data_set in data_sets
+        for model in options.models or scope.models
+        for v in options.variants or variants
+        for seed in options.seeds or scope.seeds
+    ]
+    execute(runs, functools.partial(make_problem, data_dir), options)
+
+
 def note_missing(folder: Path, missing: list[MissingData]) -> None:
     """Record the missing data sets, for the page of results."""
     make_directory(folder)
