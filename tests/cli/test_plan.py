@@ -44,7 +44,7 @@ def test_a_table_for_people(good):
         (16, "It fits in 16 GB."),
         (
             1,
-            "It fits in 1 GB with fewer stored products: 647 MB with --keep 0, which is --memory 0 of",
+            "It fits in 1 GB with fewer stored products: 647 MB with --keep 0, which is",
         ),
         (0.5, "It does not fit in 0.5 GB. The fewest devices on which it does: --devices 2, "),
         (1e-4, "It does not fit in 0.0001 GB on any number of devices: the model"),
