@@ -52,9 +52,7 @@ def test_with_nothing_held_out_it_says_so(tmp_path, data, small, good):
     printed = good(
         f"fit {data / 'Waves_TRAIN.csv'} --task classification --out {out} {small} --steps 2"
     )
-    assert re.search(
-        r"Training accuracy [\d.]+: of cases that the model has seen; expect worse", printed
-    )
+    assert re.search(r"Training accuracy [\d.]+, on training cases; expect lower", printed)
     assert "Use --validation-fraction 0.2" in printed
 
 
@@ -347,7 +345,7 @@ def test_from_another_run(tmp_path, data, run, small, linoss_command, failing):
     line = f"fit {data} --task classification --out {tmp_path / 'run'} --from {run} --steps 2"
     result = linoss_command(f"{line} --n-models 1")
     assert result.exit_code == 0, result.output
-    assert "Kept of the model that it starts from: encoder, block 1, head" in result.stderr
+    assert "Reused weights: encoder, block 1, head" in result.stderr
     assert load(tmp_path / "run").hidden_size == 8
     line = f"fit {data} --out {tmp_path / 'other'} --from {run} --task regression"
     assert "holds a run of linoss for classification" in failing(line, code=2)
@@ -355,7 +353,7 @@ def test_from_another_run(tmp_path, data, run, small, linoss_command, failing):
 
 def test_resume_without_a_run(tmp_path, data, failing):
     message = failing(f"fit {data} --out {tmp_path / 'run'} --resume")
-    assert "run: holds no run to resume; leave out --resume and name a --task" in message
+    assert "run: holds no run to resume; omit --resume and pass --task" in message
 
 
 def test_data_without_labels(tmp_path, failing):

@@ -86,7 +86,7 @@ def test_people_see_a_table(found, place, line, linoss_command):
     assert result.exit_code == 0, result.output
     assert "2 complete" in result.stdout
     assert "learning_rate" in result.stdout
-    assert "Test, of the best: accuracy" in result.stdout
+    assert "Test score of the best run: accuracy" in result.stdout
     assert f"The best run is in {place / 'best'}; see {place / 'report.html'}" in result.stdout
 
 

@@ -235,7 +235,7 @@ def test_a_stream_goes_on_after_a_sample_that_is_too_large(run, case, linoss_com
     assert lines[6] == ",,"
     assert result.exit_code == 3
     (said,) = result.stderr.splitlines()
-    assert said.startswith("Warning: sample 6: the answer is not a number, and ")
+    assert said.startswith("Warning: sample 6: the prediction is not a number, and ")
     later = answers("\n".join(lines[7:]))
     assert len(later) == len(case) - 6
     assert np.isfinite(later).all()

@@ -59,7 +59,7 @@ def test_without_minutes_it_is_the_oscillators(waves):
 def test_too_few_cases_to_compare(waves):
     values, labels = waves
     auto = AutoClassifier(**BANK, linoss_options=TINY).fit(values[:8], labels[:8])
-    assert auto.choice_.why == "Kept the oscillators: 8 cases are too few to compare with"
+    assert auto.choice_.why == "Kept the oscillators: 8 cases are too few for a comparison"
 
 
 def test_the_score_comes_before_the_training(waves, capsys):

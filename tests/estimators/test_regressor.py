@@ -85,7 +85,7 @@ def test_targets_of_the_wrong_number_are_named(alone, sums):
 @pytest.mark.integration
 def test_a_learning_rate_that_is_too_high_is_told(alone, speeds):
     with pytest.warns(
-        UserWarning, match=r"^the loss is \S+ in the end, .*learning_rate \(now 10\)"
+        UserWarning, match=r"^the loss is \S+ at the end, .*learning_rate \(now 10\)"
     ):
         LinOSSRegressor(**{**alone, "learning_rate": 10, "steps": 60}).fit(*speeds)
 

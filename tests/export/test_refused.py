@@ -13,8 +13,8 @@ from linoss.export import write
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mixer": "mamba"}, "mixer is 'mamba', which is no linear recurrence"),
-        ({"mixer": "gru"}, "mixer is 'gru', which is no linear recurrence"),
+        ({"mixer": "mamba"}, "mixer is 'mamba', which is not a linear recurrence"),
+        ({"mixer": "gru"}, "mixer is 'gru', which is not a linear recurrence"),
         ({"bidirectional": True}, "bidirectional is True, expected False"),
     ],
 )

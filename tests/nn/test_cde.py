@@ -134,7 +134,7 @@ def test_what_they_refuse():
     u = walk()
     with pytest.raises(ValueError, match="mixer is 'ncde', expected another one: a differential"):
         make("ncde").init_state()
-    with pytest.raises(ValueError, match="mixer 'nrde' counts samples and knows no time"):
+    with pytest.raises(ValueError, match="mixer 'nrde' does not support irregular times"):
         make("nrde")(u, intervals=np.ones((2, 15)))
     for setting in ("num_blocks", "state_size"):
         with pytest.raises(ValueError, match=re.escape(f"{setting} is 3, but mixer 'ncde' has no")):

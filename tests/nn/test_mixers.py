@@ -300,5 +300,5 @@ def test_settings_of_other_mixers_are_refused(settings, words):
 def test_models_without_time_refuse_irregular_times(make_model, draw, name):
     sizes = {"state_size": 4} if MIXERS[name].settings else {"state_size": 64}
     model = make_model(mixer=name, **sizes)
-    with pytest.raises(ValueError, match=f"mixer '{name}' counts samples and knows no time"):
+    with pytest.raises(ValueError, match=f"mixer '{name}' does not support irregular times"):
         model(draw(2, 5, 2), intervals=np.ones((2, 5)))

@@ -54,7 +54,7 @@ def test_a_range_in_python():
         ),
         ("verbose=0,1", "is not that of a parameter"),
         ("model_options=1,2", "is not that of a parameter"),
-        ("random_state=1,2", "random_state cannot be searched: it decides what trials are"),
+        ("random_state=1,2", "random_state cannot be searched: it determines how trials are"),
         ("validation_fraction=0.1..0.3", "cannot be searched"),
         ("hidden_size=64..16", "expected a lower bound first"),
         ("hidden_size=16..16", "expected a lower bound first"),
