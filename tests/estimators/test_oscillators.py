@@ -179,7 +179,7 @@ def test_a_save_that_was_killed_between_two_files_can_be_repeated(
     assert load(folder).left_out_score_ == fitted.left_out_score_
     (folder / "config.json").unlink()
     (folder / "arrays.safetensors").write_bytes(b"of somebody else")
-    with pytest.raises(CheckpointError, match="nothing is overwritten"):
+    with pytest.raises(CheckpointError, match="is not overwritten"):
         fitted.save(folder)
 
 

@@ -86,7 +86,7 @@ def kill(process, seconds):
 def content(run):
     """All that must not depend on how a run went, of all its models."""
     if not (run / "report.html").read_text().rstrip().endswith("</html>"):
-        raise Finding("the report is cut short")
+        raise Finding("the report is truncated")
     paths = sorted(path for path in run.rglob("*") if path.is_file())
     held = {}
     for path in paths:
