@@ -95,6 +95,28 @@ def test_rooms_are_entered_by_their_doors():
     ]
 
 
+def test_sizes():
+    """The limits of docs/architecture.md."""
+    pairs = {
+        (room_of(module), names[0])
+        for _, module, names in imports_of_the_package()
+        if room_of(module) is not None and names[0] in ROOMS and names[0] != room_of(module)
+    }
+    functions = [
+        node
+        for tree in MODULES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+    ]
+    derivatives = [
+        f for f in functions if "custom_vjp" in "".join(map(ast.unparse, f.decorator_list))
+    ]
+    assert len(pairs) <= 40
+    assert len(derivatives) == 9
+    assert max(f.end_lineno - f.lineno + 1 for f in functions) <= 120
+    assert max(len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")) <= 600
+
+
 def writes(module):
     """Lines that write on stdout or stderr, or import what does."""
     for node in ast.walk(MODULES[module]):
