@@ -4,8 +4,8 @@
 
 The loss is -log(p + 1e-8), p the softmax of the model's answers. Its gradient is that of -log p
 times p / (p + 1e-8): nothing is left of it where p is far below 1e-8. For the first 32 training
-cases of each published seed: the smallest stiffness and the largest answer of the initial model,
-how many percent of the cases get its commonest answer, and the norm of the gradient, with the
+cases of each published seed: the smallest stiffness and the largest output of the initial model,
+how many percent of the cases get its commonest prediction, and the norm of the gradient, with the
 published loss and with log-softmax.
 """
 
@@ -86,7 +86,7 @@ def main() -> None:
         seeds = [measured(data_dir, data_set, model, variant, seed) for seed in SEEDS]
         cells = [", ".join(column) for column in zip(*seeds, strict=True)]
         rows.append([UEA[data_set].short, NAMES[model], variant or "as they are", *cells])
-    head = ["set", "model", "values", "smallest A", "largest answer", "commonest answer"]
+    head = ["set", "model", "values", "smallest A", "largest output", "commonest prediction"]
     print(table([*head, "gradient, published loss", "gradient, log-softmax"], rows))
 
 
