@@ -64,7 +64,7 @@ def test_the_model_where_none_is_named(task, given, model):
         ("--model auto --n-models 2", "--n-models is for --model linoss, not for --model auto"),
         (
             "--model oscillators --n-oscillators none",
-            "n_oscillators is None, expected 'auto' or a whole",
+            "n_oscillators is None, expected 'auto' or an integer",
         ),
         ("--model auto --devices 2", "--devices is for --model linoss, not for --model auto"),
         ("--model auto --minutes none", "minutes is None, expected a finite number >= 0"),
@@ -165,7 +165,7 @@ def test_the_report_begins_with_scores_and_ends_with_settings(untrained):
     text = (untrained[0] / "report.html").read_text()
     places = [
         text.index(words)
-        for words in ("test accuracy", "left-out accuracy", "Oscillators without", "Settings")
+        for words in ("test accuracy", "left-out accuracy", "Untrained oscillators", "Settings")
     ]
     assert places == sorted(places)
     assert "Learning curves" not in text
@@ -189,7 +189,7 @@ def test_auto_without_minutes(numbers_run, numbers, good_json, good):
 def test_the_reason_is_told(tmp_path, data, good):
     out = tmp_path / "run"
     printed = good(f"fit {data} --task classification --minutes 0 --out {out} {BANK}")
-    assert printed.startswith("Kept the oscillators: minutes is 0, so that nothing was trained.")
+    assert printed.startswith("Kept the oscillators: minutes is 0, so nothing was trained.")
     assert "Left-out accuracy of the oscillators 1" in printed
     assert "minutes is 0" in (out / "report.html").read_text()
 

@@ -180,7 +180,7 @@ def test_curves_of_a_large_span_are_logarithmic():
     ]
     figure = learning_curves(history, "accuracy")
     assert figure.axes[0].get_yscale() == "log"
-    assert "Validation accuracy, the best circled" in drawn(figure)
+    assert "Validation accuracy, best circled" in drawn(figure)
 
 
 def test_oscillators_without_decay_or_oscillation_are_drawn_apart():

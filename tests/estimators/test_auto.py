@@ -52,7 +52,7 @@ def test_without_minutes_it_is_the_oscillators(waves):
     np.testing.assert_array_equal(auto.predict_proba(values), alone.predict_proba(values))
     assert auto.left_out_score_ == alone.left_out_score_
     assert (auto.choice_.kept, auto.choice_.scores, auto.choice_.cases) == ("oscillators", {}, 0)
-    assert auto.choice_.why == "Kept the oscillators: minutes is 0, so that nothing was trained"
+    assert auto.choice_.why == "Kept the oscillators: minutes is 0, so nothing was trained"
     assert not hasattr(auto, "linoss_")
 
 

@@ -305,7 +305,7 @@ def test_starts_from_another_run(fitted, small, noisy, run, capsys):
     settings = {**small, "n_models": 1, "n_oscillators": None, "steps": 1, "learning_rate": 1e-9}
     other = LinOSSClassifier(**settings, verbose=1).fit(values, three, start_from=run)
     said = capsys.readouterr().err
-    assert "starts from: encoder, block 1\n" in said
+    assert "Reused weights: encoder, block 1\n" in said
     assert "New: head\n" in said
     kept, source = other.model_, fitted.models_[0]
     for part in ("encoder", "blocks"):

@@ -40,7 +40,7 @@ def test_a_stream_of_oscillators_that_read_backwards(oscillators, tmp_path):
 
 def test_several_series_without_a_choice(estimators, tmp_path):
     forecaster = estimators.forecaster_on_base(series=2)
-    with pytest.raises(ValueError, match=r"knows 2 series, .* such as 's0'"):
+    with pytest.raises(ValueError, match=r"has 2 series, .* such as 's0'"):
         write(forecaster, tmp_path / "model.h")
     with pytest.raises(ValueError, match="series is 's9', expected one of the fit: s0, s1"):
         write(forecaster, tmp_path / "model.h", series="s9")

@@ -92,5 +92,5 @@ def test_numbers_too_large_to_square_are_refused(size):
     ids=["too small to square", "offset", "offset in single precision"],
 )
 def test_differences_that_are_only_rounding_are_named(array):
-    with pytest.warns(UserWarning, match="^channel 0 has values from .* differences cannot"):
+    with pytest.warns(UserWarning, match="^channel 0 has values from .* differences are below"):
         assert Scaling.from_sequences([array.astype(array.dtype)]).deviation == 1
