@@ -321,9 +321,16 @@ def main() -> None:
             flush=True,
         )
     if results:
-        whole = [r for r in results.values() if "AutoETS" in r["mase"] or len(r["mase"]) == 4]
-        means = {m: np.mean([r["mase"][m] for r in whole]) for m in whole[0]["mase"]}
-        print("mean MASE: " + ", ".join(f"{m} {e:.3f}" for m, e in means.items()))
+        models = max((r["mase"] for r in results.values()), key=len)
+        whole = [r for r in results.values() if r["mase"].keys() == models.keys()]
+        means = {m: np.mean([r["mase"][m] for r in whole]) for m in models}
+        for level in (80.0, 95.0):
+            shares = [r["coverage"][level] for r in results.values() if level in r["coverage"]]
+            print(f"covered by {level:g} % on average: {np.mean(shares):.3f}")
+        print(
+            f"mean MASE of {len(whole)} sets: "
+            + ", ".join(f"{m} {e:.3f}" for m, e in means.items())
+        )
     if "many" in asked.set:
         many(options)
     if "drawn" in asked.set:

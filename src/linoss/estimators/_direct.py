@@ -255,9 +255,9 @@ def choose(trials: Sequence[Trial], *, mean: bool) -> LinearChoice:
     """The best candidate on held-out windows, or with `mean` their mean by likelihood."""
     count, shape = sum(each.windows for each in trials), trials[0].labels.shape[1:]
     parts = list(parts_of(count, *shape))
-    errors = np.array([trial.errors(parts) for trial in trials])
-    errors = relative_errors(errors.reshape(len(trials), -1)).reshape(errors.shape[1:])
-    shares = np.zeros((errors.shape[1], *shape))
+    each = np.array([trial.errors(parts) for trial in trials]).reshape(len(trials), -1)
+    errors = relative_errors(each).reshape(len(parts), -1, len(_SHARES))
+    shares = np.zeros((len(errors[0]), *shape))
     for (rows, columns), found in zip(parts, errors, strict=True):
         if np.isnan(found).all():
             continue
