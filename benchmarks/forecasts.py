@@ -111,7 +111,7 @@ def drawn(repeats: int, options: dict, length: int = 96, horizon: int = 8) -> No
             row = [np.mean(test.coverage(level)) for level in (80, 95)]
             row += [test.error("mase", of) for of in ("forecast", "seasonal naive")]
             found.setdefault(name, []).append(np.array(row))
-    found["mean"] = [np.mean(rows, axis=0) for rows in found.values()]
+    found["all"] = [row for rows in found.values() for row in rows]
     for name, rows in found.items():
         low, high, error, naive = np.mean(rows, axis=0)
         print(
