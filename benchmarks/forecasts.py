@@ -14,6 +14,7 @@ training part. Settings are the defaults but for --steps and the sizes. Needs
 
 import argparse
 import importlib
+import itertools
 import os
 import resource
 import time
@@ -31,6 +32,7 @@ from linoss.estimators._seasons import Clock, Seasons, median_fit
 
 SMALL = {"hidden_size": 16, "state_size": 16, "num_blocks": 1, "random_state": 0}
 WEATHER_HORIZONS = (24, 96, 336, 720)
+STRETCHES = (24, 48, 96, 168, 336)
 _RIDGE = 1.0
 _LONGEST_OF_OTHERS = 24
 
@@ -198,6 +200,12 @@ def weather(horizon: int, options: dict) -> None:
     errors = {
         of: float(np.mean(np.abs(f - found.truth) / deviation)) for of, f in found.forecasts.items()
     }
+    ends = [end for end in STRETCHES if end < horizon] + [horizon]
+    for of in ("forecast", "seasons"):
+        each = np.mean(np.abs(found.forecasts[of] - found.truth) / deviation, axis=(0, 2))
+        parts = [each[a:b].mean() for a, b in itertools.pairwise([0, *ends])]
+        texts = [f"to {end} {part:.4f}" for end, part in zip(ends, parts, strict=True)]
+        print(f"weather 720 -> {horizon}, {of} by steps ahead: {', '.join(texts)}", flush=True)
     errors["ridge"] = weather_ridge(values, train, start, horizon, deviation, found.truth)
     texts = [f"{name} {error:.4f}" for name, error in errors.items()]
     covered = [f"{each:g} %: {np.mean(found.coverage(each)):.3f}" for each in found.intervals]
