@@ -23,6 +23,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     "page",
     [
         "README.md",
+        "docs/index.md",
         "docs/guide.md",
         "docs/estimators.md",
         "docs/forecasts.md",

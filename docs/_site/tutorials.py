@@ -15,6 +15,7 @@ BLOCK = re.compile(
     r"^```(python|console|c)\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 FILE = re.compile(r"/\* (\S+\.c) \*/")
 
 
@@ -22,20 +23,34 @@ def run(page: Path, folder: Path) -> list[str]:
     """Run a page in a folder, and return the pictures that it shows, which it must have made.
 
     Python blocks are one program. Lines of console blocks are commands, and a C block is the file
-    that its first line names. A text block right after a block is what that prints.
+    that its first line names. A text block right after a block is what that prints; numbers
+    may differ a little, as they do from machine to machine.
     """
     text = page.read_text()
     names: dict[str, Any] = {}
     for language, code, shown in BLOCK.findall(text):
         with contextlib.chdir(folder):
             printed = {"python": _python, "console": _console, "c": _write}[language](code, names)
-        if shown and printed.split() != shown.split():
+        if shown and not _alike(printed.split(), shown.split()):
             raise AssertionError(f"{page.name} shows\n{shown}\nbut prints\n{printed}")
     pictures = PICTURE.findall(text)
     missing = [name for name in pictures if not (folder / name).exists()]
     if missing or not pictures:
         raise AssertionError(f"{page.name} shows pictures {pictures}, but does not make {missing}")
     return pictures
+
+
+def _alike(printed: list[str], shown: list[str]) -> bool:
+    """The same words, and numbers that differ by less than a twentieth, or by 0.05."""
+    pairs = [*zip(printed, shown, strict=False)]
+    return len(printed) == len(shown) and all(
+        a == b or (_NUMBER.fullmatch(a) and _NUMBER.fullmatch(b) and _close(float(a), float(b)))
+        for a, b in pairs
+    )
+
+
+def _close(a: float, b: float) -> bool:
+    return abs(a - b) <= 0.05 * max(1, abs(b))
 
 
 def _python(code: str, names: dict[str, Any]) -> str:

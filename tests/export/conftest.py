@@ -38,6 +38,12 @@ def cases(seed, count, time=TIME, missing=0.0):
     return values
 
 
+def gaps(seed, count, time=TIME):
+    """Irregular times between samples, `(cases, time)`; the first is ignored."""
+    drawn = np.random.default_rng(seed).exponential(size=(count, time)) + 0.01
+    return drawn.astype(np.float32)
+
+
 def _drawn(estimator, inputs, objective):
     """The estimator with weights, and statistics of norms, that nobody trained."""
     with jax.enable_x64(False):
@@ -56,12 +62,12 @@ def _drawn(estimator, inputs, objective):
     return estimator
 
 
-def classifier(missing=0.0, **options):
+def classifier(missing=0.0, interval=None, **options):
     estimator = LinOSSClassifier(**{**SIZES, **options})
     inputs = Inputs.from_sequences(
         sequences(cases(0, 8, missing=missing)), time_channel=bool(estimator.time_channel)
     )
-    inputs = replace(inputs, patch=estimator.patch or 1)
+    inputs = replace(inputs, patch=estimator.patch or 1, interval=interval)
     estimator.classes_ = np.array(["high", "low", "très"])
     return _drawn(estimator, inputs, Classification(classes=("high", "low", "très")))
 
@@ -163,6 +169,7 @@ def estimators():
     """The functions above."""
     return SimpleNamespace(
         cases=cases,
+        gaps=gaps,
         classifier=classifier,
         regressor=regressor,
         forecaster=forecaster,

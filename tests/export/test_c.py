@@ -45,9 +45,9 @@ def compiled(folder, *, ahead="", labels=False, main=None):
     return run
 
 
-def heard(estimator, samples):
-    listen = estimator.stream()
-    return np.stack([np.ravel(listen(sample)) for sample in samples])
+def heard(estimator, samples, times=None):
+    listen, times = estimator.stream(), [None] * len(samples) if times is None else times
+    return np.stack([np.ravel(listen(*given)) for given in zip(samples, times, strict=True)])
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,31 @@ def test_numbers_at_every_step_equal_the_library(estimators, tmp_path):
     samples = estimators.cases(1, 1)[0].T
     answers, expected = compiled(tmp_path)(samples)[0], heard(regressor, samples)
     np.testing.assert_allclose(answers, expected, atol=1e-5 * np.abs(expected).max())
+
+
+TIMED = """
+#include <stdio.h>
+#include "model.h"
+
+int main(void) {
+    static model_state state;
+    float given[model_CHANNELS + 1], answer[model_ANSWERS];
+    while (fread(given, sizeof given, 1, stdin) == 1) {
+        model_step(&state, given, answer, given[model_CHANNELS]);
+        fwrite(answer, sizeof answer, 1, stdout);
+    }
+    return 0;
+}
+"""
+
+
+def test_irregular_times_equal_the_library(estimators, tmp_path):
+    classifier = estimators.classifier(missing=0.2, interval=0.5, scheme="exact")
+    write(classifier, tmp_path / "model.h")
+    samples, gaps = estimators.cases(4, 1, missing=0.2)[0].T, estimators.gaps(4, 1)[0]
+    answers, _ = compiled(tmp_path, main=TIMED)(np.column_stack([samples, gaps]))
+    expected = heard(classifier, samples, np.cumsum(gaps.astype(float)))
+    np.testing.assert_allclose(answers, expected, atol=1e-5)
 
 
 def test_untrained_oscillators_equal_the_library(estimators, oscillators, tmp_path):

@@ -29,17 +29,18 @@ def rows(X):
     return np.ascontiguousarray(np.swapaxes(X, 1, 2))
 
 
-def walk(model, X):
+def walk(model, X, gaps=None):
     """The answers of a step-by-step graph after each sample, `(time, batch, answers)`."""
     kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64}
     states = {
         given.name: np.zeros((len(X), given.shape[1]), kinds[given.type])
         for given in model.get_inputs()
-        if given.name != "sample"
+        if given.name not in ("sample", "interval")
     }
     answers = []
-    for sample in np.moveaxis(X, 2, 0):
-        found = ask(model, sample=np.ascontiguousarray(sample), **states)
+    for n, sample in enumerate(np.moveaxis(X, 2, 0)):
+        times = {} if gaps is None else {"interval": gaps[:, n : n + 1]}
+        found = ask(model, sample=np.ascontiguousarray(sample), **times, **states)
         states = {name: found[f"next_{name}"] for name in states}
         answers.append(found.get("probabilities", found.get("prediction")))
     return np.stack(answers)
@@ -57,6 +58,10 @@ CLASSIFIERS = {
         },
     },
     "patches": {"missing": 0.2, "time_channel": True, "patch": 5, "pooling": "mean+attention"},
+    "both directions": {
+        "missing": 0.2, "bidirectional": True, "num_blocks": 2, "scheme": "verlet", "damped": False,
+    },
+    "patches both ways": {"missing": 0.2, "bidirectional": True, "patch": 5, "mixer": "lru"},
     "lru": {"mixer": "lru"},
     "s5": {"mixer": "s5"},
 }  # fmt: skip
@@ -72,7 +77,8 @@ CLASSIFIERS = {
 def test_classification_equals_the_library(estimators, tmp_path, options):
     classifier = estimators.classifier(**options)
     written = write(classifier, tmp_path / "model.onnx")
-    whole, step = map(session, written.files)
+    whole, *steps = map(session, written.files)
+    assert len(steps) == (0 if options.get("bidirectional") else 1)
     shares = options.get("missing", 0.0)
 
     @settings(max_examples=4)
@@ -84,9 +90,30 @@ def test_classification_equals_the_library(estimators, tmp_path, options):
         np.testing.assert_allclose(found["probabilities"], expected, atol=TOLERANCE)
         labels = classifier.classes_[found["probabilities"].argmax(axis=1)]
         assert found["label"].tolist() == labels.tolist()
-        np.testing.assert_allclose(walk(step, X)[-1], expected, atol=TOLERANCE)
+        for step in steps:
+            np.testing.assert_allclose(walk(step, X)[-1], expected, atol=TOLERANCE)
 
     compare()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scheme": "verlet", "damped": False, "time_channel": True, "bidirectional": True},
+        pytest.param({"scheme": "exact"}, marks=integration),
+        pytest.param({"scheme": "imex", "time_channel": True}, marks=integration),
+    ],
+    ids=["verlet, both directions", "exact", "imex"],
+)
+def test_irregular_times_equal_the_library(estimators, tmp_path, options):
+    classifier = estimators.classifier(missing=0.2, interval=0.5, **options)
+    whole, *steps = map(session, write(classifier, tmp_path / "model.onnx").files)
+    X, gaps = estimators.cases(5, 3, missing=0.2), estimators.gaps(5, 3)
+    expected = classifier.predict_proba(X, times=np.cumsum(gaps.astype(float), axis=1))
+    found = ask(whole, samples=rows(X), intervals=gaps)["probabilities"]
+    np.testing.assert_allclose(found, expected, atol=TOLERANCE)
+    for step in steps:
+        np.testing.assert_allclose(walk(step, X, gaps)[-1], expected, atol=TOLERANCE)
 
 
 def test_samples_after_the_end_are_padding(estimators, tmp_path):
@@ -182,7 +209,7 @@ def test_untrained_oscillators_equal_the_library(estimators, oscillators, tmp_pa
         assert found["label"].tolist() == estimator.predict(X).tolist()
     if kind == "both ways":
         assert len(written.files) == 1
-        assert "causal" in written.notes[0]
+        assert "backwards" in written.notes[0]
     else:
         answers = walk(session(written.files[1]), X)
         np.testing.assert_allclose(answers[-1], expected, atol=TOLERANCE)

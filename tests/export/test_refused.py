@@ -15,7 +15,7 @@ from linoss.export import write
     [
         ({"mixer": "mamba"}, "mixer is 'mamba', which is not a linear recurrence"),
         ({"mixer": "gru"}, "mixer is 'gru', which is not a linear recurrence"),
-        ({"bidirectional": True}, "bidirectional is True, expected False"),
+        ({"mixer": "lru", "interval": 0.5}, "irregular, and mixer 'lru' of irregular times"),
     ],
 )
 def test_models_of_another_form(estimators, tmp_path, options, message):
@@ -26,16 +26,17 @@ def test_models_of_another_form(estimators, tmp_path, options, message):
     assert not [*tmp_path.iterdir()]
 
 
-def test_irregular_times(estimators, tmp_path):
-    classifier = estimators.classifier()
-    classifier.inputs_ = replace(classifier.inputs_, interval=0.5)
-    with pytest.raises(ValueError, match="irregular times"):
-        write(classifier, tmp_path / "model.h")
+def test_irregular_times_in_forecasting(estimators, tmp_path):
+    forecaster = estimators.forecaster()
+    forecaster.inputs_ = replace(forecaster.inputs_, interval=0.5)
+    with pytest.raises(ValueError, match="irregular, and a forecaster of irregular times"):
+        write(forecaster, tmp_path / "model.h")
 
 
-def test_a_stream_of_oscillators_that_read_backwards(oscillators, tmp_path):
-    with pytest.raises(ValueError, match="causal is False"):
-        write(oscillators["both ways"], tmp_path / "model.h")
+def test_a_stream_of_what_reads_backwards(estimators, oscillators, tmp_path):
+    for estimator in (oscillators["both ways"], estimators.classifier(bidirectional=True)):
+        with pytest.raises(ValueError, match="read sequences backwards"):
+            write(estimator, tmp_path / "model.h")
 
 
 def test_several_series_without_a_choice(estimators, tmp_path):

@@ -27,6 +27,16 @@ def test_any_number_of_sequences_of_any_length(estimators, tmp_path):
 
 
 @pytest.mark.integration
+def test_irregular_times_in_both_directions(estimators, tmp_path):
+    classifier = estimators.classifier(interval=0.5, bidirectional=True, num_blocks=2)
+    write(classifier, tmp_path / "model.stablehlo")
+    X, gaps = estimators.cases(3, 2), estimators.gaps(3, 2)
+    found = read(tmp_path / "model.stablehlo").call(np.swapaxes(X, 1, 2), intervals=gaps)
+    expected = classifier.predict_proba(X, times=np.cumsum(gaps.astype(float), axis=1))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.integration
 def test_forecasts(estimators, tmp_path):
     forecaster = estimators.forecaster((1,))
     write(forecaster, tmp_path / "model.stablehlo")

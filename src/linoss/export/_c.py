@@ -35,7 +35,7 @@ def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
             "accuracy; omit it"
         )
     whole = program.window is not None and not program.streams
-    if not whole:
+    if not whole or len(program.parts) > 1:
         program.refuse_step()
     constants, work = Constants(name, int8), Work()
     if program.window is not None and whole:
@@ -100,16 +100,19 @@ _STEP_USAGE = """\
  *     {name}_step(&state, sample, answer);
  *
  * sample has {name}_CHANNELS numbers, NaN for those that are missing. answer is that for all
- * samples so far.{ahead}"""
+ * samples so far.{more}"""
 
 _AHEAD = """
  * With ahead = 1 the step is one of the {horizon} to forecast: NaN in sample for what is not known.
  * Forecast from a copy of the state."""
 
+_INTERVAL = """
+ * interval is the time since the sample before, in the unit of the data, and any for the first."""
+
 _STEP = """\
 static inline void {name}_reset({name}_state *state) {{ memset(state, 0, sizeof *state); }}
 
-static inline void {name}_step({name}_state *state, const float *sample, float *answer{ahead}) {{
+static inline void {name}_step({name}_state *state, const float *sample, float *answer{more}) {{
     float *const w = state->work;
 {body}}}
 """
@@ -120,18 +123,21 @@ def _step(
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """The arrays of the state, and the parts specific to a function of one sample."""
     lines = [
-        *PartWriter(program.forwards, constants, work).lines(),
+        *PartWriter(program.parts[0], constants, work).lines(),
         *PartWriter(program.answer.only("answer"), constants, work).lines({"answer": "answer"}),
     ]
-    ahead = _AHEAD.format(horizon=program.horizon) if program.horizon else ""
-    parameter = ", int ahead" if program.horizon else ""
+    more, parameter = "", ""
+    if program.horizon:
+        more, parameter = _AHEAD.format(horizon=program.horizon), ", int ahead"
+    elif program.irregular:
+        more, parameter = _INTERVAL, ", float interval"
     return dict(program.states), {
         "more": 0,
         "what": "one sample at a time",
-        "usage": _STEP_USAGE.format(name=name, ahead=ahead),
+        "usage": _STEP_USAGE.format(name=name, more=more),
         "answers": program.out_size,
         "defined": "",
-        "code": _STEP.format(name=name, ahead=parameter, body=indented(lines, 1)),
+        "code": _STEP.format(name=name, more=parameter, body=indented(lines, 1)),
     }
 
 
@@ -222,7 +228,7 @@ def _forecast(
     tables = {
         key: f"({constants.floats(x)} + h * {x.shape[1]})" for key, x in window.tables.items()
     }
-    forwards = moment + PartWriter(program.forwards, constants, work).lines()
+    forwards = moment + PartWriter(program.parts[0], constants, work).lines()
     answer = first + PartWriter(program.answer, constants, work, tables).lines(places)
     answer.append(f"answers += {name}_ANSWERS;")
     text = _FORECAST.format(

@@ -113,7 +113,8 @@ class PartWriter:
     ):
         self._part, self._constants, self._work = part, constants, work
         self._places = {name: f"state->{name}" for name in part.inputs}
-        self._places |= {"sample": "sample", "ahead": "&ahead", **(places or {})}
+        self._places |= {"sample": "sample", "ahead": "&ahead", "interval": "&interval"}
+        self._places |= places or {}
         self._held: dict[str, int] = {}
         self._last: dict[str, int] = {}
         for i, node in enumerate(part.nodes):

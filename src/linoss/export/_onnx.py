@@ -25,15 +25,15 @@ def whole_sequence(program: Program) -> bytes:
         _forecasts(graph, program.window, samples)
         return graph.model("whole windows")
     graph.size_of(samples, 0, "batch")
-    scanned = graph.in_precision(samples, "scanned")
-    states: dict[str, str] = {}
-    for part in (program.forwards, program.backwards):
-        if part is not None:
-            way = int(part is program.backwards)
-            states |= _scan(graph, part, {"sample": scanned}, {}, program.steps, way)
+    rows = {"sample": graph.in_precision(samples, "scanned")}
+    if program.irregular:
+        intervals = graph.given("intervals", ["batch", "time"])
+        column = graph.node("Unsqueeze", [intervals, graph.integers([2])], "each_interval")
+        rows["interval"] = graph.in_precision(column, "scanned_intervals")
+    states, rows = _scan_all(graph, rows, {})
     if program.steps:
         states = {
-            name: graph.rows(f"{name}_each", f"{name}_chosen", program.every - 1, program.every)
+            name: graph.rows(rows[name], f"{name}_chosen", program.every - 1, program.every)
             for name in program.steps
         }
     found = graph.part(program.answer, states)["answer"]
@@ -51,9 +51,11 @@ def step(program: Program) -> bytes:
     given = {"sample": graph.in_precision(graph.given("sample", ["batch", program.channels]), "s")}
     if program.horizon:
         given["ahead"] = graph.given("ahead", ["batch", 1])
+    if program.irregular:
+        given["interval"] = graph.in_precision(graph.given("interval", ["batch", 1]), "i")
     for name, size in program.states.items():
         given[name] = graph.given(name, ["batch", size], graph.kind)
-    after = graph.part(program.forwards, given)
+    after = graph.part(program.parts[0], given)
     graph.answer(graph.part(answer, after)["answer"], ["batch", program.out_size])
     for name, size in program.states.items():
         graph.node("Identity", [after[name]], f"next_{name}")
@@ -201,13 +203,25 @@ class _Graph:
         return model.SerializeToString()
 
 
+def _scan_all(
+    graph: _Graph, rows: dict[str, str], around: dict[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The states after all rows, and rows with those states that are needed at each step."""
+    program, states = graph.program, {}
+    for part in program.parts:
+        given = {name: rows[name] for name in rows if name == "sample" or name in part.inputs}
+        each = program.each(part)
+        states |= _scan(graph, part, given, around, each)
+        rows = rows | {name: f"{name}_each" for name in each}
+    return states, rows
+
+
 def _scan(
     graph: _Graph,
     part: Part,
     rows: dict[str, str],
     around: dict[str, str],
     steps: Sequence[str] = (),
-    backwards: int = 0,
 ) -> dict[str, str]:
     """The states after all rows `(batch, time, size)`; requested states at each step are named
     `..._each`. `around` are constant inputs of the part."""
@@ -225,6 +239,7 @@ def _scan(
         for name, term in part.outputs.items()
     ]
     outputs = {name: f"{name}_end" for name in part.outputs}
+    axes, ways = [1] * len(steps), [int(part.backwards)] * len(steps)
     node = graph.onnx.helper.make_node(
         "Scan",
         [*begin, *rows.values()],
@@ -232,8 +247,8 @@ def _scan(
         body=body.body(f"{part.label}_step"),
         num_scan_inputs=len(rows),
         scan_input_axes=[1] * len(rows),
-        scan_input_directions=[backwards] * len(rows),
-        **({"scan_output_axes": [1] * len(steps)} if steps else {}),
+        scan_input_directions=[int(part.backwards)] * len(rows),
+        **({"scan_output_axes": axes, "scan_output_directions": ways} if steps else {}),
     )
     graph.nodes.append(node)
     return outputs
@@ -260,15 +275,12 @@ def _forecasts(graph: _Graph, window: WholeWindow, samples: str) -> None:
     if window.survey is not None:
         seen = {name: graph.rows(x, f"{name}_seen", 0, stop=-horizon) for name, x in rows.items()}
         around = _scan(graph, window.survey, seen, {})
-    linear = ("relative",) if len(window.blocks) else ()
-    steps = (*program.steps, *linear)
-    _scan(graph, program.forwards, rows, around, steps)
-    rows |= {name: f"{name}_each" for name in steps}
+    _, rows = _scan_all(graph, rows, around)
     given = {name: graph.rows(x, f"{name}_chosen", -horizon) for name, x in rows.items()}
     one = graph.integers([1])
     given |= {name: graph.node("Unsqueeze", [x, one], f"{name}_w") for name, x in around.items()}
     given |= {name: graph.weight(x.astype(np.float32)) for name, x in window.tables.items()}
-    if linear:
+    if len(window.blocks):
         given["first"] = _first(graph, window, batch)
     found = graph.part(program.answer, given)
     shape = ["batch", horizon, program.out_size]

@@ -1,9 +1,10 @@
 """An intermediate representation of fitted estimators for export.
 
 All terms are vectors. A part is a list of nodes, each of which computes a term from others;
-`OPERATIONS` defines each operation in ONNX, C and JAX. A program has a part that advances its
-states by one sample, one for oscillators that read backwards, and one from states to an output. All
-states are initially 0.
+`OPERATIONS` defines each operation in ONNX, C and JAX. A program has one or more parts that advance
+its states by one sample, and one from states to an output. All states are initially 0. Each part is
+a pass over the sequence, forwards or backwards, and may use terms of the passes before it. A
+program of a single forward pass supports streaming.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +32,8 @@ OPERATIONS = {
     "maximum": Operation("Max", "fmaxf({0}, {1})", jnp.maximum),
     "greater": Operation("Greater", "{0} > {1}", jnp.greater),
     "either": Operation("Or", "{0} || {1}", jnp.logical_or),
+    "both": Operation("And", "{0} && {1}", jnp.logical_and),
+    "not": Operation("Not", "!{0}", jnp.logical_not),
     "where": Operation("Where", "{0} ? {1} : {2}", jnp.where),
     "isnan": Operation("IsNaN", "isnan({0})", jnp.isnan),
     "exp": Operation("Exp", "expf({0})", jnp.exp),
@@ -43,6 +46,7 @@ OPERATIONS = {
     "sigmoid": Operation("Sigmoid", "1.0f / (1.0f + expf(-{0}))", jax.nn.sigmoid),
 }
 """The elementwise operations. A term of one number is broadcast."""
+_TRUTHS = ("greater", "either", "both", "not", "isnan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,8 @@ class Term:
     size: int
     array: np.ndarray | None = None
     """Its value, if it is constant."""
+    truth: bool = False
+    """Whether it is boolean."""
 
     def __add__(self, other: Any) -> "Term":
         return self.part.apply("add", self, other)
@@ -89,8 +95,9 @@ class Node(NamedTuple):
 class Part:
     """Nodes in the order of computation, from named inputs to named outputs."""
 
-    def __init__(self, label: str):
-        self.label = label
+    def __init__(self, label: str, *, backwards: bool = False):
+        self.label, self.backwards = label, backwards
+        self._handed: dict[str, Term] = {}
         self.inputs: dict[str, Term] = {}
         self.nodes: list[Node] = []
         self.outputs: dict[str, Term] = {}
@@ -116,9 +123,21 @@ class Part:
 
     def node(self, operation: str, inputs: Sequence[Term], size: int, **details: Any) -> Term:
         """Add a node for any operation."""
-        output = Term(self, f"{self.label}_{len(self.nodes)}", size)
-        self.nodes.append(Node(operation, tuple(inputs), output, details))
+        here = tuple(self.here(term) for term in inputs)
+        output = Term(self, f"{self.label}_{len(self.nodes)}", size, truth=operation in _TRUTHS)
+        self.nodes.append(Node(operation, here, output, details))
         return output
+
+    def here(self, term: Term) -> Term:
+        """A term of this part. That of an earlier one becomes an output of it, and an input."""
+        if term.part is self or term.array is not None:
+            return term
+        if term.name not in self._handed:
+            number = term.part.apply("where", term, 1.0, 0.0) if term.truth else term
+            term.part.outputs[f"{number.name}_row"] = number
+            given = self.input(f"{number.name}_row", number.size)
+            self._handed[term.name] = given > 0.0 if term.truth else given
+        return self._handed[term.name]
 
     def matmul(self, weight: Any, x: Term, *, exact: bool = False) -> Term:
         """W x; `exact` if W must not be quantised."""
@@ -159,6 +178,12 @@ class Part:
                 found.nodes.insert(0, node)
         found.inputs = {name: term for name, term in self.inputs.items() if name in needed}
         return found
+
+
+def another(parts: list[Part], *, backwards: bool) -> Part:
+    """One more part, after all others."""
+    parts.append(Part(f"p{len(parts)}", backwards=backwards))
+    return parts[-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,12 +236,9 @@ class Program:
 
     task: str
     channels: int
-    states: dict[str, int]
-    """The sizes of the states, by name."""
-    forwards: Part
-    """From `sample`, `ahead` in forecasting, and the states to the next states."""
-    backwards: Part | None
-    """The same for states that read sequences backwards."""
+    parts: tuple[Part, ...]
+    """From `sample`, `ahead` in forecasting or `interval` for irregular times, and the states to
+    the next states."""
     answer: Part
     """From the states to `answer`."""
     precise: bool = False
@@ -237,17 +259,33 @@ class Program:
     """The computations on a whole window, for forecasting."""
 
     @property
+    def states(self) -> dict[str, int]:
+        """Their sizes."""
+        return {name: term.size for part in self.parts for name, term in part.outputs.items()}
+
+    @property
+    def irregular(self) -> bool:
+        """Whether a sample comes with the time since the one before."""
+        return any("interval" in part.inputs for part in self.parts)
+
+    def each(self, part: Part) -> tuple[str, ...]:
+        """The outputs of a part that are needed of all samples, not only of the last."""
+        needed = {name for other in self.parts if other is not part for name in other.inputs}
+        return tuple(name for name in part.outputs if name in {*needed, *self.steps})
+
+    @property
     def streams(self) -> bool:
         """Whether an output needs only states and one sample at a time."""
-        needed = {*self.forwards.inputs, *self.answer.only("answer").inputs}
-        return self.backwards is None and needed <= {*self.states, "sample", "ahead"}
+        needed = {*self.parts[0].inputs, *self.answer.only("answer").inputs}
+        given = {*self.states, "sample", "ahead", "interval"}
+        return len(self.parts) == 1 and not self.parts[0].backwards and needed <= given
 
     def refuse_step(self) -> None:
         """Raise if it does not support streaming."""
-        if self.backwards is not None:
+        if any(part.backwards for part in self.parts):
             raise ValueError(
-                "causal is False: some oscillators read sequences backwards, which a step cannot "
-                "do; fit with causal=True"
+                "some oscillators read sequences backwards, which a step cannot do; fit with "
+                "causal=True (--causal), and with bidirectional=False"
             )
         if not self.streams:
             raise ValueError(

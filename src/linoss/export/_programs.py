@@ -14,22 +14,20 @@ from linoss.export._untrained import add_untrained
 from linoss.export._windows import window_of
 
 
-def _together(
-    forwards: Part, backwards: Part, answer: Part, estimator: Any, prefix: str = ""
-) -> Term:
+def _together(parts: list[Part], answer: Part, estimator: Any, prefix: str = "") -> Term:
     """Add the members of an ensemble; returns the combined output."""
     members, found = estimator.members_, {}
     for name, member in members.items():
         label = f"{prefix}{name}_" if len(members) > 1 else prefix
         if name == "oscillators":
-            found[name] = add_untrained(forwards, backwards, answer, member, label)
+            found[name] = add_untrained(parts, answer, member, label)
         elif member is not estimator:
-            found[name] = _together(forwards, backwards, answer, member, label)
+            found[name] = _together(parts, answer, member, label)
         else:
             models = getattr(member, "models_", [member.model_])
             labels = [f"{label}model{k}_" if len(models) > 1 else label for k in range(len(models))]
             each = zip(models, labels, strict=True)
-            found[name] = _mean([add_trained(forwards, answer, member, *one) for one in each])
+            found[name] = _mean([add_trained(parts, answer, member, *one) for one in each])
     weights = getattr(estimator, "weights_", None)
     if weights is None:
         return _mean(list(found.values()))
@@ -87,10 +85,10 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any =
         )
     estimator = _of_one_series(estimator, series)
     members = estimator.members_
-    forwards, backwards, answer = Part("f"), Part("b"), Part("a")
+    parts, answer = [Part("p0")], Part("a")
     with jax.enable_x64(False):
-        answer.outputs["answer"] = _together(forwards, backwards, answer, estimator)
-    states = forwards.outputs | backwards.outputs
+        answer.outputs["answer"] = _together(parts, answer, estimator)
+    states = {name for part in parts for name in part.outputs}
     horizon = getattr(estimator, "horizon", None)
     every = getattr(estimator, "every", None)
     classes = getattr(estimator, "classes_", None)
@@ -98,12 +96,12 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any =
     return Program(
         task=estimator.task,
         channels=estimator.n_channels_,
-        states={name: term.size for name, term in states.items()},
-        forwards=forwards,
-        backwards=backwards if backwards.nodes else None,
+        parts=tuple(part for part in parts if part.nodes),
         answer=answer,
         precise="oscillators" in members,
-        steps=tuple(name for name in answer.inputs if name in states) if horizon or every else (),
+        steps=tuple(name for name in (*answer.inputs, "relative") if name in states)
+        if horizon or every
+        else (),
         every=every or 1,
         horizon=horizon or 0,
         known=tuple(getattr(estimator, "known_", ())),

@@ -14,15 +14,18 @@ from linoss.export._program import OPERATIONS, Part, Program, Term, WholeWindow
 def stablehlo(program: Program) -> bytes:
     """A serialised function of samples `(batch, time, channels)`, for `jax.export.deserialize`.
 
-    For a forecaster it returns a dict of the forecast and both ends of intervals. If needed,
-    further arguments are `future`, the variables known in advance, of shape `(batch, horizon,
-    channels)`, and `times`, in double precision, of shape `(batch, time + horizon)`.
+    For irregular times a further argument is `intervals`, of shape `(batch, time)`. For a
+    forecaster it returns a dict of the forecast and both ends of intervals. If needed, further
+    arguments are `future`, the variables known in advance, of shape `(batch, horizon, channels)`,
+    and `times`, in double precision, of shape `(batch, time + horizon)`.
     """
     window, given = program.window, {}
     limits = [] if window is None else [f"time <= {window.past}"]
     batch, time = jax.export.symbolic_shape("batch, time", constraints=limits)
     timed = window is not None and window.clock is not None
     with jax.enable_x64(program.precise or timed):
+        if program.irregular:
+            given["intervals"] = jax.ShapeDtypeStruct((batch, time), jnp.float32)
         samples = jax.ShapeDtypeStruct((batch, time, program.channels), jnp.float32)
         if program.known:
             shape = (batch, program.horizon, program.channels)
@@ -34,29 +37,36 @@ def stablehlo(program: Program) -> bytes:
         return bytes(exported(samples, **given).serialize())
 
 
-def run_program(program: Program, samples: Any, future: Any = None, times: Any = None) -> Any:
+def run_program(
+    program: Program, samples: Any, future: Any = None, times: Any = None, intervals: Any = None
+) -> Any:
     """The outputs of a program for whole sequences `(batch, time, channels)`, in JAX."""
     dtype = jnp.float64 if program.precise else jnp.float32
     if program.window is not None:
         return _forecasts(program, program.window, samples, future, times)
-    states, steps, rows = {}, {}, {"sample": samples.astype(dtype)}
-    for part in (program.forwards, program.backwards):
-        if part is not None:
-            reverse = part is program.backwards
-            after, steps = _scanned(part, rows, {}, program.steps, reverse=reverse)
-            states |= after
+    rows = {"sample": samples.astype(dtype)}
+    if intervals is not None:
+        rows["interval"] = intervals[..., None].astype(dtype)
+    states, rows = _scanned_all(program, rows, {})
     if program.steps:
-        states = {name: x[:, program.every - 1 :: program.every] for name, x in steps.items()}
+        states = {name: rows[name][:, program.every - 1 :: program.every] for name in program.steps}
     return run_part(program.answer, states, dtype)["answer"].astype(jnp.float32)
 
 
+def _scanned_all(
+    program: Program, rows: dict[str, Any], around: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The states after all rows, and rows with those states that are needed at each step."""
+    states = {}
+    for part in program.parts:
+        given = {name: rows[name] for name in rows if name == "sample" or name in part.inputs}
+        after, each = _scanned(part, given, around, program.each(part))
+        states, rows = states | after, rows | each
+    return states, rows
+
+
 def _scanned(
-    part: Part,
-    rows: dict[str, Any],
-    around: dict[str, Any],
-    steps: Sequence[str] = (),
-    *,
-    reverse: bool = False,
+    part: Part, rows: dict[str, Any], around: dict[str, Any], steps: Sequence[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The states after all rows `(batch, time, size)`, and some of them at each step."""
     batch, dtype = rows["sample"].shape[0], rows["sample"].dtype
@@ -67,7 +77,7 @@ def _scanned(
         return after, {name: after[name] for name in steps}
 
     over = {name: jnp.moveaxis(x, 1, 0) for name, x in rows.items()}
-    after, each = jax.lax.scan(step, begin, over, reverse=reverse)
+    after, each = jax.lax.scan(step, begin, over, reverse=part.backwards)
     return after, {name: jnp.moveaxis(x, 0, 1) for name, x in each.items()}
 
 
@@ -87,13 +97,12 @@ def _forecasts(program: Program, window: WholeWindow, samples: Any, future: Any,
     if window.survey is not None:
         seen = {name: x[:, :past] for name, x in rows.items()}
         around, _ = _scanned(window.survey, seen, {})
-    linear = ("relative",) if len(window.blocks) else ()
-    _, steps = _scanned(program.forwards, rows, around, (*program.steps, *linear))
-    given = {name: x[:, past:] for name, x in (rows | steps).items()}
+    _, rows = _scanned_all(program, rows, around)
+    given = {name: x[:, past:] for name, x in rows.items()}
     given |= {name: x[:, None] for name, x in around.items()}
     given |= {name: jnp.asarray(x, jnp.float32) for name, x in window.tables.items()}
-    if linear:
-        relative = steps["relative"][:, :past]
+    if len(window.blocks):
+        relative = rows["relative"][:, :past]
         lags = jnp.asarray(window.lags, jnp.float32)[:, window.past - past :]
         features = jnp.einsum("bp,npv->nbv", lags, relative).reshape(batch, -1)
         first = features @ jnp.asarray(window.direct, jnp.float32)

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from linoss.export._program import Part, Term
+from linoss.export._program import Part, Term, another
+from linoss.export._traced import traced
 from linoss.export._windows import forecasts, read
 from linoss.nn import LinOSS
 from linoss.training import Inputs
@@ -14,6 +15,7 @@ from linoss.training import Inputs
 class _Walk(NamedTuple):
     """Terms of a step that all parts of a model use."""
 
+    parts: list[Part]
     part: Part
     label: str
     present: Term
@@ -23,6 +25,12 @@ class _Walk(NamedTuple):
     discarded."""
     moves: bool
     """Whether mixers advance without forcing at a missing sample."""
+    intervals: tuple[Term | None, Term | None] = (None, None)
+    """Irregular times: since the previous sample, and until the next one."""
+
+    def then(self, *, backwards: bool) -> "_Walk":
+        """Another pass over the samples."""
+        return self._replace(part=another(self.parts, backwards=backwards))
 
     def state(self, name: str, size: int) -> Term:
         """A state before the sample."""
@@ -41,24 +49,30 @@ class _Walk(NamedTuple):
         return after
 
 
-def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, label: str) -> Term:
+def add_trained(parts: list[Part], answer: Part, estimator: Any, model: LinOSS, label: str) -> Term:
     """Add a model of a fitted classifier, regressor or forecaster; returns its output."""
     refuse(estimator)
+    forwards = parts[0]
     head: Any = model.head
     ahead, inputs = head.horizon is not None, estimator.inputs_
     sample = read(forwards, estimator) if ahead else forwards.input("sample", inputs.channels)
     u, present, whole = _inputs(sample, inputs, label, ahead=ahead)
-    walk = _Walk(forwards, label, present, whole, model.config.gaps == "move")
-    hidden = forwards.affine(model.encoder.weight, u, model.encoder.bias)
+    moves = model.config.gaps == "move" and inputs.interval is None
+    walk = _Walk(parts, forwards, label, present, whole, moves)
+    if inputs.interval is not None:
+        walk = walk._replace(intervals=_intervals(walk, inputs.interval, model.config))
+    elif whole is not None and model.config.bidirectional:
+        walk = walk._replace(whole=_whole_or_last(walk, whole)).then(backwards=False)
+    hidden = walk.part.affine(model.encoder.weight, u, model.encoder.bias)
     for i, block in enumerate(model.blocks, 1):
-        hidden = _block(walk, block, hidden, f"block{i}")
+        walk, hidden = _block(walk, block, hidden, f"block{i}")
     decoder, pooling, squash = head.on_a_stream
     if pooling:
         ways, hand = pooling.split("+"), _handed(walk, answer)
         pools = zip(ways, head.poolings, strict=True)
         pooled = answer.join([_POOLINGS[way](walk, hand, pool, hidden) for way, pool in pools])
     else:
-        forwards.outputs[f"{label}features"] = hidden
+        walk.part.outputs[f"{label}features"] = hidden
         pooled = answer.input(f"{label}features", hidden.size)
     objective = estimator.objective_
     assert decoder.bias is not None
@@ -74,20 +88,19 @@ def add_trained(forwards: Part, answer: Part, estimator: Any, model: LinOSS, lab
 
 def refuse(estimator: Any) -> None:
     """Raise for a model that cannot be exported."""
-    config = estimator.model_.config
-    if estimator.inputs_.interval is not None:
-        raise ValueError(
-            "the model reads irregular times, whose steps differ from sample to sample; only "
-            "models of regular samples are exported"
-        )
-    if config.bidirectional:
-        raise ValueError(
-            "bidirectional is True, expected False: a model that reads backwards is not exported"
-        )
-    if estimator.model_.blocks[0].weights().recurrence is None:
+    config, recurrence = estimator.model_.config, estimator.model_.blocks[0].weights().recurrence
+    if recurrence is None:
         raise ValueError(
             f"mixer is {config.mixer!r}, which is not a linear recurrence with a constant step; "
             "supported mixers are 'linoss', 'lru' and 's5'"
+        )
+    if estimator.inputs_.interval is None:
+        return
+    if estimator.task == "forecasting" or recurrence.varying is None:
+        found = "a forecaster" if estimator.task == "forecasting" else f"mixer {config.mixer!r}"
+        raise ValueError(
+            f"the times of the data are irregular, and {found} of irregular times is not "
+            "exported; classifiers and regressors with mixer 'linoss' are"
         )
 
 
@@ -105,8 +118,15 @@ def _inputs(
     channels = [part.apply("where", missing, 0.0, scaled)]
     if inputs.time_channel:
         steps = part.input(f"{label}steps", 1)
-        part.outputs[f"{label}steps"] = steps + 1.0
-        channels.insert(0, steps / float(inputs.lengths[1]))
+        if inputs.interval is None:
+            now, after = steps, steps + 1.0
+        else:
+            since = part.input("interval", 1) / float(inputs.interval)
+            begun = part.input(f"{label}started", 1)
+            now = after = part.apply("where", begun > 0.0, steps + since, 0.0)
+            part.outputs[f"{label}started"] = part.apply("maximum", begun, 1.0)
+        part.outputs[f"{label}steps"] = after
+        channels.insert(0, now / float(inputs.lengths[1]))
     if inputs.indicators:
         channels.append(part.apply("where", missing, 1.0, 0.0))
     u, whole = part.join(channels), None
@@ -132,8 +152,34 @@ def _patched(part: Part, u: Term, present: Term, size: int, label: str) -> tuple
     return patch, seen, whole
 
 
-def _block(walk: _Walk, block: Any, u: Term, label: str) -> Term:
-    """u + GLU(GELU(mixer(norm(u))))."""
+def _whole_or_last(walk: _Walk, whole: Term) -> Term:
+    """Whether a patch is whole, or the last, which may be in part; seen from the end."""
+    back = walk.then(backwards=True)
+    begun = back.state("begun_at_end", 1)
+    back.part.outputs[f"{walk.label}begun_at_end"] = back.part.apply("maximum", begun, 1.0)
+    return back.part.apply("either", whole, back.part.apply("not", begun > 0.0))
+
+
+def _intervals(walk: _Walk, usual: float, config: Any) -> tuple[Term, Term | None]:
+    """The time since the last sample that was there, and until the next; 1 if there is none."""
+    found: list[Term | None] = []
+    for backwards in (False, True):
+        if backwards and not config.bidirectional:
+            return found[0], None
+        there = walk.then(backwards=True) if backwards else walk
+        part, name = there.part, "until" if backwards else "since"
+        waited, seen = there.state(name, 1), there.state(f"{name}_seen", 1)
+        elapsed = part.input("interval", 1) / float(usual)
+        time = waited if backwards else waited + elapsed
+        found.append(there.chosen(seen > 0.0, time, 1.0))
+        rest = there.chosen(there.present, 0.0, time)
+        part.outputs[f"{walk.label}{name}"] = rest + elapsed if backwards else rest
+        part.outputs[f"{walk.label}{name}_seen"] = there.chosen(there.present, 1.0, seen)
+    return found[0], found[1]
+
+
+def _block(walk: _Walk, block: Any, u: Term, label: str) -> tuple[_Walk, Term]:
+    """u + GLU(GELU(mixer(norm(u)))), and the pass that has it."""
     part, weights = walk.part, block.weights()
     mean, scale = (np.asarray(x, np.float64) for x in (weights.mean, weights.scale))
     epsilon = block.norm.epsilon_over_channels
@@ -144,25 +190,40 @@ def _block(walk: _Walk, block: Any, u: Term, label: str) -> Term:
     else:
         x = u * scale - mean * scale
     y = _mixed(walk, weights.recurrence, x, label)
+    if block.backward_mixer is not None:
+        there = walk.then(backwards=True)
+        other = _mixed(there, block.backward_mixer.recurrence(), x, f"{label}_back")
+        walk = walk.then(backwards=False)
+        part = walk.part
+        y = part.apply("add", y, other)
     gelu = y * 0.5 * (part.apply("erf", y * 0.5**0.5) + 1.0)
     both = part.affine(weights.glu_weight, gelu, weights.glu_bias)
     gate, value = both[: u.size], both[u.size :]
-    return u + part.apply("sigmoid", gate) * value
+    return walk, part.apply("sigmoid", gate) * value + u
 
 
 def _mixed(walk: _Walk, recurrence: Any, u: Term, label: str) -> Term:
     """C x_n + D u_n, and the new states z and y."""
     part, size = walk.part, recurrence.matrix.shape[1]
+    interval = walk.intervals[part.backwards]
     z, y = (walk.state(f"{label}_{name}", size) for name in ("velocity", "position"))
     force = part.affine(recurrence.input_weight, u, recurrence.bias)
     if walk.moves:
         force = walk.chosen(walk.present, force, 0.0)
-    if recurrence.first_weight != 1:
+    step = [part.constant(row) for row in (*recurrence.matrix, *recurrence.forcing)]
+    if interval is not None:
+        weighs, before = recurrence.first_weight != 1, part.constant(0.0)
+        if weighs:
+            before = walk.state(f"{label}_interval", 1)
+            walk.move(f"{label}_interval", interval)
+        *step, weight = traced(part, recurrence.varying, before, interval)
+        force = force * weight if weighs else force
+    elif recurrence.first_weight != 1:
         begun = walk.state(f"{label}_begun", 1)
         force = force * walk.chosen(begun > 0.0, 1.0, recurrence.first_weight)
-        walk.move(f"{label}_begun", part.apply("maximum", begun, 1.0), always=walk.moves)
-    zz, zy, yz, yy = np.asarray(recurrence.matrix)
-    fz, fy = np.asarray(recurrence.forcing)
+        always = walk.moves and not part.backwards  # from the end, padding comes first
+        walk.move(f"{label}_begun", part.apply("maximum", begun, 1.0), always=always)
+    zz, zy, yz, yy, fz, fy = step
     new_z = z * zz + y * zy + force[:size] * fz
     new_y = z * yz + y * yy + force[force.size - size :] * fy
     z = walk.move(f"{label}_velocity", new_z, always=walk.moves)

@@ -8,20 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from linoss.export._program import Part, Term
+from linoss.export._program import Part, Term, another
 from linoss.features import LANES, STATISTICS, moves
 
 _SUMS = ("above", "longest", "stretches", "moment")
 
 
-def add_untrained(
-    forwards: Part, backwards: Part | None, answer: Part, estimator: Any, label: str
-) -> Term:
+def add_untrained(parts: list[Part], answer: Part, estimator: Any, label: str) -> Term:
     """Add a fitted classifier or regressor; returns its output."""
     if estimator.timed_:
         raise ValueError(
-            "the oscillators read irregular times, whose steps differ from sample to sample; only "
-            "models of regular samples are exported"
+            "the times of the data are irregular, and untrained oscillators of irregular times are "
+            "not exported; fit LinOSSClassifier or LinOSSRegressor with n_oscillators=None"
         )
     bank, ridge = estimator.features_.bank_, estimator.ridge_
     ways = bank.backwards[bank.drive]
@@ -31,9 +29,9 @@ def add_untrained(
     means = ridge.mean.astype(np.float64).reshape(len(STATISTICS), bank.size)
     constant = ridge.intercept - np.einsum("sn,sna->a", means, weights)
     found = answer.constant(constant)
-    for part, name, groups in ((forwards, "", ~ways), (backwards, "back_", ways)):
+    for name, groups in (("", ~ways), ("back_", ways)):
         if groups.any():
-            assert part is not None
+            part = another(parts, backwards=True) if name else parts[0]
             lanes = np.repeat(groups, LANES)
             order = np.argsort(bank.chained[lanes], kind="stable")
             _walk(part, bank.part(groups), order, f"{label}{name}")

@@ -40,9 +40,9 @@ def write(
     """Write a fitted estimator as ONNX, C or StableHLO, by the suffix of `path`.
 
     Scaling, missing values, the time channel and class names are included, and all parts of a
-    forecaster. Values are single precision; NaN marks a missing value. At a sample without any
-    value, trained models advance without forcing or skip it (setting `gaps`), and untrained
-    oscillators skip it.
+    forecaster. A model of irregular times has a further input, the intervals. Values are single
+    precision; NaN marks a missing value. At a sample without any value, trained models advance
+    without forcing or skip it (setting `gaps`), and untrained oscillators skip it.
 
     **Arguments:**
 

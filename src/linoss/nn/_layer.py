@@ -1,5 +1,6 @@
 """One LinOSS layer: y'' = -A y + B u + b, x = C y + D u."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -173,7 +174,14 @@ class LinOSSLayer(AbstractMixer):
         """M and F of each oscillator, between B and C."""
         rows, weigh = self.step_rows(varying=False), self.oscillators.weigh
         first = 1.0 if weigh is None else float(weigh(jnp.zeros(()), jnp.ones(())))
-        return LinearRecurrence(rows[:4], rows[4:], *self.projections(), first)
+        steps = self.oscillators.transition(jnp.ones(1, rows.dtype), self._copies)
+
+        def varying(previous: Array, interval: Array) -> tuple[Array, ...]:
+            step = replace(steps, intervals=interval.reshape(1, 1)).step
+            weight = jnp.ones(()) if weigh is None else weigh(previous, interval)
+            return (*jax.tree.leaves(step), weight)
+
+        return LinearRecurrence(rows[:4], rows[4:], *self.projections(), first, varying)
 
     def step_rows(self, *, varying: bool) -> Float[Array, "rows pairs"]:
         """M and F of each oscillator, or the parameters that determine them."""

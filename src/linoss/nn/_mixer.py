@@ -4,6 +4,7 @@ To add a mixer, write one file with a final subclass of `AbstractMixer`.
 """
 
 import abc
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -45,6 +46,9 @@ class LinearRecurrence(NamedTuple):
     feedthrough: Float[Array, " hidden"] | Float[Array, "hidden hidden"]
     first_weight: float = 1.0
     """The weight of the first sample's force."""
+    varying: Callable[[Array, Array], tuple[Array, ...]] | None = None
+    """(previous interval, interval) -> rows of M, then of F, and the weight of the force; None if
+    they are not known for irregular samples."""
 
 
 class AbstractMixer(eqx.Module):
