@@ -28,7 +28,7 @@ def test_any_number_of_sequences_of_any_length(estimators, tmp_path):
 
 @pytest.mark.integration
 def test_irregular_times_in_both_directions(estimators, tmp_path):
-    classifier = estimators.classifier(interval=0.5, bidirectional=True, num_blocks=2)
+    classifier = estimators.classifier(interval=0.5, bidirectional=True, scheme="im", damped=False)
     write(classifier, tmp_path / "model.stablehlo")
     X, gaps = estimators.cases(3, 2), estimators.gaps(3, 2)
     found = read(tmp_path / "model.stablehlo").call(np.swapaxes(X, 1, 2), intervals=gaps)

@@ -60,7 +60,9 @@ def add_trained(parts: list[Part], answer: Part, estimator: Any, model: LinOSS, 
     moves = model.config.gaps == "move" and inputs.interval is None
     walk = _Walk(parts, forwards, label, present, whole, moves)
     if inputs.interval is not None:
-        walk = walk._replace(intervals=_intervals(walk, inputs.interval, model.config))
+        both, usual = model.config.bidirectional, inputs.interval
+        until = _interval(walk.then(backwards=True), usual) if both else None
+        walk = walk._replace(intervals=(_interval(walk, usual), until))
     elif whole is not None and model.config.bidirectional:
         walk = walk._replace(whole=_whole_or_last(walk, whole)).then(backwards=False)
     hidden = walk.part.affine(model.encoder.weight, u, model.encoder.bias)
@@ -160,22 +162,16 @@ def _whole_or_last(walk: _Walk, whole: Term) -> Term:
     return back.part.apply("either", whole, back.part.apply("not", begun > 0.0))
 
 
-def _intervals(walk: _Walk, usual: float, config: Any) -> tuple[Term, Term | None]:
-    """The time since the last sample that was there, and until the next; 1 if there is none."""
-    found: list[Term | None] = []
-    for backwards in (False, True):
-        if backwards and not config.bidirectional:
-            return found[0], None
-        there = walk.then(backwards=True) if backwards else walk
-        part, name = there.part, "until" if backwards else "since"
-        waited, seen = there.state(name, 1), there.state(f"{name}_seen", 1)
-        elapsed = part.input("interval", 1) / float(usual)
-        time = waited if backwards else waited + elapsed
-        found.append(there.chosen(seen > 0.0, time, 1.0))
-        rest = there.chosen(there.present, 0.0, time)
-        part.outputs[f"{walk.label}{name}"] = rest + elapsed if backwards else rest
-        part.outputs[f"{walk.label}{name}_seen"] = there.chosen(there.present, 1.0, seen)
-    return found[0], found[1]
+def _interval(walk: _Walk, usual: float) -> Term:
+    """The time since the last sample that was there, or until the next; 1 if there is none."""
+    part, name = walk.part, "until" if walk.part.backwards else "since"
+    waited, seen = walk.state(name, 1), walk.state(f"{name}_seen", 1)
+    elapsed = part.input("interval", 1) / float(usual)
+    time = waited if part.backwards else waited + elapsed
+    rest = walk.chosen(walk.present, 0.0, time)
+    part.outputs[f"{walk.label}{name}"] = rest + elapsed if part.backwards else rest
+    part.outputs[f"{walk.label}{name}_seen"] = walk.chosen(walk.present, 1.0, seen)
+    return walk.chosen(seen > 0.0, time, 1.0)
 
 
 def _block(walk: _Walk, block: Any, u: Term, label: str) -> tuple[_Walk, Term]:
