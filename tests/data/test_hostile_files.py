@@ -195,7 +195,7 @@ FILES = {
     "csv interleaved": (
         "a.csv",
         "case,x\n1,1\n2,1\n1,1\n",
-        ", line 4: case '1' goes on after another",
+        ", line 4: case '1' continues after another",
     ),
     "csv same time": (
         "a.csv",

@@ -327,7 +327,7 @@ class TestTimes:
             noisy[0].predict(at=at)
 
     def test_one_of_both(self, noisy):
-        with pytest.raises(ValueError, match="at was given, but horizon was given, too"):
+        with pytest.raises(ValueError, match="at was given, but horizon was also given"):
             noisy[0].predict(4, at=["2024-03-16 01:00"])
 
 

@@ -62,7 +62,7 @@ def test_uea(tmp_path, data, capsys):
         assert result.settings["training"]["schedule"] == "constant"
     missing = json.loads((tmp_path / "uea" / "missing.json").read_text())
     assert set(missing) == set(_paper.UEA) - {"SelfRegulationSCP1", "Heartbeat"}
-    assert "Left out: the data set EigenWorms is missing" in capsys.readouterr().err
+    assert "Skipped: the data set EigenWorms is missing" in capsys.readouterr().err
     assert figures(tmp_path / "uea") == {"uea-SelfRegulationSCP1-quick", "uea-Heartbeat-quick"}
     assert "are not shown: there is no `published_curves.json`" in table
     for result in results:

@@ -102,7 +102,7 @@ def sequences_of(columns: Columns, roles: Roles) -> Sequences:
     if not columns.number_names:
         raise DataError(
             f"{columns.source}: found the columns {listed(names)}, expected columns of numbers "
-            "beside the label"
+            "other than the label"
         )
     columns.refuse_infinite(_FLOAT32)
     if case_column is None:
@@ -119,9 +119,9 @@ def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | Non
     if points is None:
         raise DataError(
             f"{columns.source}: found the columns {listed(columns.number_names)}, expected a "
-            "column named case (a row a sample), or columns named by channel and time point (a row "
-            "a case), such as x_0, x_1, z_0, z_1, without gaps and as many for each channel; "
-            f"{_odd_one(columns.number_names)}"
+            "column named case (one row per sample), or columns named by channel and time point "
+            "(one row per case), such as x_0, x_1, z_0, z_1, without gaps and as many for each "
+            f"channel; {_odd_one(columns.number_names)}"
         )
     order = np.array([column for places in points.values() for column in places])
     shape = (len(columns.numbers), len(points), -1)
@@ -170,8 +170,8 @@ def _long(
         if len(backward):
             row = int(backward[0]) + 1
             raise DataError(
-                f"{columns.where(row)}: case {shown(ids[row])} goes on after another case began, "
-                "expected its rows together; sort them, or add a column named time"
+                f"{columns.where(row)}: case {shown(ids[row])} continues after another case "
+                "began, expected its rows together; sort them, or add a column named time"
             )
     else:
         order = np.lexsort((times, codes))

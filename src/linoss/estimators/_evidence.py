@@ -38,7 +38,7 @@ class Evidence:
     channels: np.ndarray
     """(outputs, channels): the evidence of each channel."""
     intercept: np.ndarray
-    """(answers,)"""
+    """(outputs,)"""
 
 
 def find_evidence(

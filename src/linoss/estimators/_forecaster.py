@@ -232,7 +232,7 @@ class LinOSSForecaster(AbstractForecaster):
     def _at(self, at: Any, data: Any, horizon: Any, level: Any, samples: Any) -> Any:
         """Forecasts at arbitrary future times."""
         if horizon is not None or self.known_:
-            why = "known_in_advance is not empty" if self.known_ else "horizon was given, too"
+            why = "known_in_advance is not empty" if self.known_ else "horizon was also given"
             raise ValueError(f"at was given, but {why}; forecast by horizon")
         context = self.context_ if data is None else last_of(self._table(data), self.past_)
         times = future_times(at, context)

@@ -39,7 +39,7 @@ class Ridge:
     coefficients: np.ndarray
     """(features, outputs), of standardised features."""
     intercept: np.ndarray
-    """(answers,)"""
+    """(outputs,)"""
     penalty: float
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
@@ -73,7 +73,7 @@ class LeftOut:
     cases: np.ndarray
     """Indices of the cases: all, or a subset of very many."""
     answers: np.ndarray
-    """(cases, answers)"""
+    """(cases, outputs)"""
 
 
 def fit_ridge(

@@ -116,7 +116,7 @@ def available(options: Options, experiment: str, scope: Scope) -> tuple[Path, li
     if not there:
         raise missing[0]
     for error in missing:
-        say(f"Left out: {error}")
+        say(f"Skipped: {error}")
     note_missing(options.out / experiment, missing)
     return data_dir, there
 

@@ -72,7 +72,7 @@ _HEADER = """\
  * {flash} bytes of constants, {ram} bytes of state.
  *
 {usage}
- * Do not compile with -ffast-math, which takes NaN for a number.
+ * Do not compile with -ffast-math, which assumes that there is no NaN.
  */
 #ifndef {guard}
 #define {guard}
@@ -95,15 +95,15 @@ typedef struct {{
 # ---- One sample ----
 
 _STEP_USAGE = """\
- *     static {name}_state state;              all 0: before the first sample
+ *     static {name}_state state;              all 0 before the first sample
  *     float answer[{name}_ANSWERS];
  *     {name}_step(&state, sample, answer);
  *
- * sample has {name}_CHANNELS numbers, NaN for those that are missing. answer is that for all
+ * sample has {name}_CHANNELS numbers, NaN for missing ones. answer is the output for all
  * samples so far.{more}"""
 
 _AHEAD = """
- * With ahead = 1 the step is one of the {horizon} to forecast: NaN in sample for what is not known.
+ * With ahead = 1 the step is one of the {horizon} to forecast: NaN in sample for unknown values.
  * Forecast from a copy of the state."""
 
 _INTERVAL = """
@@ -148,15 +148,15 @@ _FORECAST_USAGE = """\
  *     float answers[{name}_HORIZON][{name}_ANSWERS];
  *     {name}_forecast(&state, samples, steps{usage}, answers[0]);
  *
- * samples are the last steps, {name}_CHANNELS numbers each, NaN for those that are missing; at most
- * {past} steps are read.{more}
- * Of each step ahead answers have, one number for each variable: {order}."""
+ * samples are the last steps, {name}_CHANNELS numbers each, NaN for missing ones; at most
+ * {past} steps are used.{more}
+ * For each forecast step, answers has one number for each variable: {order}."""
 
 _TIMES = """
- * times has those of all steps, then of the {horizon} ahead, in the unit of the fit: {unit}."""
+ * times are those of all steps, then of the {horizon} ahead, in the unit of the fit: {unit}."""
 
 _FUTURE = """
- * future has the steps ahead, as samples; NaN for what is not known in advance."""
+ * future has the steps to forecast, as samples; NaN for values not known in advance."""
 
 _FORECAST = """\
 static inline void {name}_forecast(

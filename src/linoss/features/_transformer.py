@@ -188,13 +188,12 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         empty = [i for i, case in enumerate(values) if np.isnan(case).all()]
         if empty:
             warnings.warn(
-                f"case {empty[0]} of X has no value at all, and its features are NaN", stacklevel=4
+                f"case {empty[0]} of X has no value, and its features are NaN", stacklevel=4
             )
         if self.interval_ is None:
             if cases.times is not None:
                 raise DataError(
-                    "times are given, but fit had none, so that their unit is not known; fit with "
-                    "times"
+                    "times are given, but fit had none, so their unit is unknown; fit with times"
                 )
             return bank, values, None
         if cases.times is None:
