@@ -16,9 +16,9 @@
 - `features`: untrained oscillators: one series of a million steps and its memory, irregular against
   regular sampling, and a stream of a million samples against the batch.
 
-Times are medians of repeats that take turns. For `step` and `length` each method has a process of
-its own, whose memory is its peak above what it held before the first step; `step` is what
-`linoss reproduce efficiency` measures, with the floor beside it.
+Times are medians of repeats that take turns. For `step`, `models` and `length` each method has a
+process of its own, whose memory is its peak above what it held before the first step; `step` is
+what `linoss reproduce efficiency` measures, with the floor beside it.
 """
 
 import argparse
@@ -388,7 +388,7 @@ def report_features(sizes: list[str], repeats: int) -> None:
 
 
 def report_models(sizes: list[str], repeats: int, chosen: list[str] | None = None) -> None:
-    """Each model by itself, so that only one is in memory."""
+    """Each model and method in a process of its own, as `step` measures them."""
     print("| size | model | hidden, states, blocks | step | plain JAX | plain JAX / this |")
     print("|---|---|---|---|---|---|")
     for name in sizes:
@@ -404,17 +404,17 @@ def report_models(sizes: list[str], repeats: int, chosen: list[str] | None = Non
         for model, size in named.items():
             if chosen and model not in chosen:
                 continue
-            methods = ("linoss", "textbook") if model in ("lru", "s5") else ("linoss",)
-            runs = {method: (efficiency.training_step(method, size), ()) for method in methods}
-            found = {method: median for method, (_, median) in take_turns(runs, repeats).items()}
-            plain = found.get("textbook")
-            ratio = "" if plain is None else f"{plain / found['linoss']:.1f}"
+            methods = METHODS[:2] if model in ("lru", "s5") else METHODS[1:2]
+            measured = efficiency.compare(size, repeats, methods)
+            found = {method: one and one["step"] for method, one in measured.items()}
+            plain, own = found.get("textbook"), found["linoss"] or float("nan")
+            ratio = "" if plain is None else f"{plain / own:.1f}"
             shown = "" if plain is None else f"{1e3 * plain:.0f} ms"
             states = (
                 "–" if model in ("lstm", "gru", "ncde", "nrde", "log-ncde") else size.state_size
             )
             widths = f"{size.hidden_size}, {states}, {size.num_blocks}"
-            step = f"{1e3 * found['linoss']:.0f} ms"
+            step = f"{1e3 * own:.0f} ms"
             print(f"| {name} | {model} | {widths} | {step} | {shown} | {ratio} |", flush=True)
 
 
