@@ -3,7 +3,7 @@
 On development sets, with their official splits: a fit of `LinOSSClassifier` with each of several
 changes of its defaults, and the accuracy of one trained model, of all of them, of the untrained
 oscillators beside them, and of all together, for the test part; the score that the classifier gives
-itself; its calibration error in ten bins; and the seconds of the fit. Means over seeds.
+itself; its calibration error in ten bins; and the seconds of the fit. Means over seeds, then sets.
 
     python benchmarks/defaults.py --changes '{}' '{"patch": 1}' '{"pooling": "mean+max"}'
 
@@ -53,21 +53,36 @@ def measure(name: str, changes: dict[str, Any], seed: int, data_dir: Path | None
 
 
 def table(records: list[dict[str, Any]]) -> str:
-    """A row for each change, and for each set with the defaults."""
+    """A row for each change, and for each set with the first change and the score of the others."""
+    changes = list(dict.fromkeys(record["changes"] for record in records))
+    sets = list(dict.fromkeys(record["set"] for record in records))
 
-    def row(label: str, rows: list[dict[str, Any]]) -> str:
-        means = [np.mean([r.get(column, np.nan) for r in rows]) for column in COLUMNS]
-        texts = [
-            f"{mean:.0f}" if c == "seconds" else f"{mean:.3f}"
-            for c, mean in zip(COLUMNS, means, strict=True)
+    def mean(change: str, name: str, column: str) -> float:
+        found = [
+            r.get(column, np.nan) for r in records if (r["changes"], r["set"]) == (change, name)
         ]
-        return f"| {label} | " + " | ".join(texts) + " |"
+        return float(np.mean(found)) if found else np.nan
 
-    lines = ["| | " + " | ".join(COLUMNS) + " |", "|---" * (1 + len(COLUMNS)) + "|"]
-    for field in ("changes", "set"):
-        some = records if field == "changes" else [r for r in records if r["changes"] == "{}"]
-        for value in dict.fromkeys(record[field] for record in some):
-            lines.append(row(value, [record for record in some if record[field] == value]))
+    def row(label: str, means: list[float]) -> str:
+        return (
+            f"| {label} | " + " | ".join(f"{x:.0f}" if x > 2 else f"{x:.3f}" for x in means) + " |"
+        )
+
+    def head(columns: list[str]) -> list[str]:
+        return [
+            "",
+            f"| {len(sets)} sets | " + " | ".join(columns) + " |",
+            "|---" * (1 + len(columns)) + "|",
+        ]
+
+    lines = head(list(COLUMNS))
+    for change in changes:
+        means = [float(np.mean([mean(change, s, c) for s in sets])) for c in COLUMNS]
+        lines.append(row(change, means))
+    lines += head([*COLUMNS, *changes[1:]])
+    for name in sets:
+        first = [mean(changes[0], name, column) for column in COLUMNS]
+        lines.append(row(name, [*first, *(mean(change, name, "all") for change in changes[1:])]))
     return "\n".join(lines)
 
 
@@ -80,14 +95,19 @@ def main() -> None:
     parser.add_argument("--changes", nargs="+", type=json.loads, default=[{}], metavar="JSON")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("LINOSS_DATA"))
-    parser.add_argument("--out", type=Path, help="also write JSON lines there")
+    parser.add_argument("--out", type=Path, help="write JSON lines there, and go on after those")
     options = parser.parse_args()
     data_dir = None if options.data_dir is None else Path(options.data_dir)
     warnings.simplefilter("ignore")
     records = []
+    if options.out is not None and options.out.exists():
+        records = [json.loads(line) for line in options.out.read_text().splitlines()]
+    done = {(record["set"], record["seed"], record["changes"]) for record in records}
     for name in options.sets:
         for seed in options.seeds:
             for changes in options.changes:
+                if (name, seed, json.dumps(changes)) in done:
+                    continue
                 records.append(measure(name, changes, seed, data_dir))
                 print(records[-1], flush=True)
                 if options.out is not None:

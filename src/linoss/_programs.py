@@ -22,6 +22,8 @@ import platformdirs
 from jax.version import __version__ as jax_version
 
 VARIABLE = "LINOSS_CACHE"
+ROUGHLY = {"xla_backend_optimization_level": 0}
+"""Options of `jax.jit` for a program that runs once, or does little besides calling kernels."""
 _OFF = ("off", "no", "0", "")
 _LONGEST = 30 * 24 * 3600  # seconds
 _LARGEST = 10**9  # bytes

@@ -1,4 +1,4 @@
-"""Auto: what it compares, what it keeps and why, and that it is read back."""
+"""Auto: what it keeps and why, and that it is read back. Weights are tested with the estimators."""
 
 import inspect
 import re
@@ -6,32 +6,23 @@ import re
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.metrics import r2_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from linoss import AutoClassifier, AutoRegressor, OscillatorClassifier
+from linoss import AutoClassifier, AutoRegressor, LinOSSClassifier, OscillatorClassifier
 from linoss._declare import declared
-from linoss.data import sequences
 from linoss.estimators import load
-from linoss.estimators._auto import _as_good, _held_out
 from linoss.training import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("single_precision")
 
 BANK = {"n_oscillators": 64, "random_state": 0}
 TINY = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 2, "batch_size": 8}
-TINY |= {"scheme": "im", "damped": False}
+TINY |= {"scheme": "im", "damped": False, "n_models": 2}
 KINDS = pytest.mark.parametrize("kind", [AutoClassifier, AutoRegressor], ids=lambda k: k.__name__)
 
 
 def targets(kind, cases=48):
     return np.arange(cases) % 2 if kind is AutoClassifier else np.linspace(-1, 1, cases)
-
-
-@pytest.fixture
-def compared(waves):
-    """Fitted with a training of two updates."""
-    return AutoClassifier(**BANK, linoss_options=TINY).fit(*waves)
 
 
 # ---- Without training ----
@@ -53,13 +44,7 @@ def test_without_minutes_it_is_the_oscillators(waves):
     assert auto.left_out_score_ == alone.left_out_score_
     assert (auto.choice_.kept, auto.choice_.scores, auto.choice_.cases) == ("oscillators", {}, 0)
     assert auto.choice_.why == "Kept the oscillators: minutes is 0, so nothing was trained"
-    assert not hasattr(auto, "linoss_")
-
-
-def test_too_few_cases_to_compare(waves):
-    values, labels = waves
-    auto = AutoClassifier(**BANK, linoss_options=TINY).fit(values[:8], labels[:8])
-    assert auto.choice_.why == "Kept the oscillators: 8 cases are too few for a comparison"
+    assert list(auto.members_) == ["oscillators"]
 
 
 def test_the_score_comes_before_the_training(waves, capsys):
@@ -74,107 +59,38 @@ def test_the_score_comes_before_the_training(waves, capsys):
     assert said in seen[0]
 
 
-# ---- The comparison ----
+# ---- What is kept ----
 
 
-def test_held_out_cases_represent_all_classes():
-    labels = np.repeat([0, 1, 2, 3], [30, 12, 9, 1])
-    held_out = _held_out(labels, 0, by_class=True)
-    np.testing.assert_array_equal(np.bincount(labels[held_out], minlength=4)[:3], [10, 4, 3])
-    assert len(held_out) == len(set(held_out))
-    assert 3 not in labels[held_out]
-    many = np.arange(500) % 2
-    assert len(_held_out(many, 0, by_class=True)) == 100
-    assert not np.array_equal(_held_out(many, 0, by_class=True), _held_out(many, 1, by_class=True))
-
-
-def test_held_out_numbers_are_spread():
-    numbers = np.random.default_rng(0).normal(size=(60, 2))
-    held_out = _held_out(numbers, 0, by_class=False)
-    places = np.argsort(np.argsort(numbers[:, 0]))[held_out]
-    np.testing.assert_array_equal(np.sort(places), np.arange(1, 60, 3))
-
-
-@pytest.mark.parametrize(
-    ("scores", "best", "good"),
-    [
-        ([1, 1, 0, 0], [1, 1, 0, 0], True),
-        ([0, 1, 1, 1, 0, 0], [1, 0, 1, 1, 1, 0], True),  # 1/6 behind, by 0.31
-        ([0, 0, 0, 0], [1, 1, 1, 1], False),
-        ([0, 0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1], False),  # 0.375 behind, by 0.18
-    ],
-)
-def test_a_standard_error_is_no_difference(scores, best, good):
-    assert _as_good(np.array(scores, float), np.array(best, float)) is good
-
-
-def test_scores_are_of_cases_that_nobody_saw(compared, waves):
-    """Computed again here, from the fitted parts and a refit of the oscillators."""
-    values, labels = waves
-    held_out = _held_out(labels, 0, by_class=True)
-    rest = np.setdiff1d(np.arange(48), held_out)
-    rival = OscillatorClassifier(**BANK).fit(values[rest], labels[rest])
-    first = rival.predict_proba(values[held_out])
-    second = compared.linoss_.predict_proba(values[held_out])
-    assert compared.linoss_.inputs_.channels == 2
-    for name, shares in (("oscillators", first), ("linoss", second), ("both", first + second)):
-        right = rival.classes_[shares.argmax(axis=1)] == labels[held_out]
-        assert compared.choice_.scores[name] == np.mean(right)
-    assert compared.choice_.cases == len(held_out)
-    assert compared.choice_.kept == "oscillators"
-    assert re.match(
-        r"Kept the oscillators: accuracy 1 on 16 held-out cases, against", compared.choice_.why
+def test_what_does_not_help_is_not_kept(waves):
+    """The choice is that of the classifier that weighs both, whose oscillators answer alone."""
+    auto = AutoClassifier(**BANK, linoss_options=TINY).fit(*waves)
+    both = LinOSSClassifier(**BANK, **TINY, minutes=2.0).fit(*waves)
+    assert auto.choice_ == both.choice_
+    assert both.weights_[0] == 0
+    assert auto.choice_.kept == "oscillators"
+    assert re.fullmatch(
+        r"Kept the oscillators: accuracy 1 on 48 held-out cases, against [\d.]+ of the trained "
+        r"models and [\d.]+ of both; the trained models do not help by more than a standard error",
+        auto.choice_.why,
     )
-
-
-class Fixed:
-    """Answers from a table, where `_compared` asks a fitted estimator."""
-
-    def __init__(self, numbers):
-        self.numbers = np.asarray(numbers, float)
-
-    def predict(self, cases):
-        return self.numbers
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "kept"),
-    [
-        (0.1, 2.0, "oscillators"),
-        (2.0, 0.1, "linoss"),
-        (1.0, -1.0, "both"),  # errors that cancel
-        (float("nan"), 1.0, "linoss"),
-    ],
-)
-def test_what_is_kept(first, second, kept):
-    truth = np.linspace(-1, 1, 40)
-    sign = np.where(np.arange(40) % 4 < 2, 1, -1) * np.linspace(0.5, 1, 40)
-    auto = AutoRegressor()
-    auto.linoss_ = Fixed(truth + second * sign)
-    cases = sequences(np.ones((40, 1, 3)), y=truth)
-    choice = auto._compared(Fixed(truth + first * sign), cases)
-    assert choice.kept == kept
-    assert choice.scores["linoss"] == pytest.approx(r2_score(truth, auto.linoss_.numbers))
+    assert auto.left_out_score_ == auto.choice_.scores["oscillators"] == 1
+    alone = OscillatorClassifier(**BANK).fit(*waves)
+    np.testing.assert_array_equal(auto.predict_proba(waves[0]), alone.predict_proba(waves[0]))
 
 
 @pytest.mark.parametrize(
     ("kind", "kept"),
-    [
-        (AutoClassifier, "oscillators"),
-        (AutoClassifier, "both"),
-        (AutoRegressor, "linoss"),
-        (AutoRegressor, "both"),
-    ],
+    [(AutoClassifier, "oscillators"), (AutoClassifier, "both"), (AutoRegressor, "both")],
 )
 def test_what_was_kept_answers_and_is_read_back(tmp_path, waves, kind, kept):
-    """Whatever the comparison said, each of the three is used and written."""
+    """Without cases that were left out both count by halves."""
     values, y = waves[0], targets(kind)
-    auto = kind(**BANK, causal=True, linoss_options=TINY).fit(values, y)
-    object.__setattr__(auto.choice_, "kept", kept)
+    minutes, options = (0, None) if kept == "oscillators" else (2.0, {**TINY, "n_models": 1})
+    auto = kind(**BANK, causal=True, minutes=minutes, linoss_options=options).fit(values, y)
+    assert auto.choice_.kept == kept
+    assert list(auto.members_) == {"both": ["oscillators", "linoss"]}.get(kept, [kept])
     ask = "predict_proba" if kind is AutoClassifier else "predict"
-    answers = {name: getattr(m, ask)(values) for name, m in auto.members_.items()}
-    assert list(answers) == {"both": ["oscillators", "linoss"]}.get(kept, [kept])
-    np.testing.assert_allclose(getattr(auto, ask)(values), sum(answers.values()) / len(answers))
     auto.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert type(again) is kind
@@ -210,6 +126,17 @@ def test_a_training_that_fails_leaves_the_oscillators(waves):
     auto.fit(*waves)
     assert auto.choice_.kept == "oscillators"
     assert "the training failed: the loss of update" in auto.choice_.why
+    assert auto.score(*waves) == 1
+
+
+def test_ctrl_c_leaves_the_oscillators(waves):
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    auto = AutoClassifier(**BANK, linoss_options=TINY)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="interrupted"):
+        auto.fit(*waves, on_progress=stop)
+    assert auto.choice_.why == "Kept the oscillators: the training was interrupted"
     assert auto.score(*waves) == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linoss.estimators import AutoClassifier, Choice
+from linoss.estimators import AutoClassifier
 from linoss.export import write
 
 TOLERANCE = 1e-5
@@ -215,26 +215,19 @@ def test_untrained_oscillators_equal_the_library(estimators, oscillators, tmp_pa
         np.testing.assert_allclose(answers[-1], expected, atol=TOLERANCE)
 
 
-def test_the_average_of_both_equals_the_library(estimators, oscillators, tmp_path):
-    trained = estimators.classifier()
-    trained.classes_ = np.array(["a", "b", "c"])
-    both = AutoClassifier()
-    both.choice_ = Choice("both", "", {}, 0)
-    both.oscillators_, both.linoss_ = oscillators["both ways"], trained
-    model = session(write(both, tmp_path / "model.onnx").files[0])
-    X = estimators.cases(10, 3)
-    found = ask(model, samples=rows(X))
-    np.testing.assert_allclose(found["probabilities"], both.predict_proba(X), atol=TOLERANCE)
-
-
-def test_several_models_and_oscillators_by_their_weights(estimators, oscillators, tmp_path):
+@pytest.mark.parametrize("weights", [(0.7, 0.4), (0, 1.3)])
+def test_several_models_and_oscillators_by_their_weights(
+    estimators, oscillators, tmp_path, weights
+):
     several = estimators.classifier()
     several.classes_ = np.array(["a", "b", "c"])
     bias = several.model_.head.decoder.bias
     other = eqx.tree_at(lambda m: m.head.decoder.bias, several.model_, bias[::-1])
     several.models_ = [several.model_, other]
-    several.oscillators_, several.weights_ = oscillators["both ways"], np.array([0.7, 0.4])
-    model = session(write(several, tmp_path / "model.onnx").files[0])
+    several.oscillators_, several.weights_ = oscillators["both ways"], np.array(weights)
+    auto = AutoClassifier()
+    auto.estimator_ = several
+    model = session(write(auto, tmp_path / "model.onnx").files[0])
     X = estimators.cases(10, 3)
     found = ask(model, samples=rows(X))
     np.testing.assert_allclose(found["probabilities"], several.predict_proba(X), atol=TOLERANCE)

@@ -63,9 +63,11 @@ def explained_case(estimator: Any, member: Any, case: Any, name: str) -> Explain
 
 
 def explained_cases(estimator: Any, cases: Any) -> list[ExplainedCase]:
-    """The first case of some labels, if trained models have one output for each sequence."""
-    member = estimator.members_.get("linoss")
+    """The first case of some labels, if trained models count and have one output a sequence."""
+    member, choice = estimator.members_.get("linoss"), getattr(estimator, "choice_", None)
     if member is None or estimator.task == "forecasting" or getattr(member, "every", None):
+        return []
+    if choice is not None and choice.kept == "oscillators":
         return []
     labels = np.asarray(cases.labels).reshape(len(cases), -1)[:, 0]
     _, first = np.unique(labels, return_index=True)

@@ -294,8 +294,7 @@ def finish(
     choice = getattr(estimator, "choice_", None)
     if choice is not None:
         show_line(f"{choice.why}.")
-    own = {} if choice is not None and choice.scores else estimator.own_scores_
-    for name, value in own.items():
+    for name, value in estimator.own_scores_.items():
         note = "" if score is not None else " (there is no test part)"
         show_line(f"{name[0].upper()}{name[1:]} {number(value)}{note}")
     if score is not None:
@@ -327,7 +326,7 @@ def _outcome(estimator: Any) -> dict[str, Any]:
     if hasattr(estimator, "left_out_score_"):
         metric = "r2" if estimator.task == "regression" else "accuracy"
         found["left_out"] = {metric: estimator.left_out_score_}
-    if hasattr(estimator, "choice_"):
+    if getattr(estimator, "choice_", None) is not None:
         found["choice"] = asdict(estimator.choice_)
     trained = estimator.members_.get("linoss")
     if trained is not None:

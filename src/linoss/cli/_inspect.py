@@ -35,7 +35,7 @@ def inspect(
             raise ValueError(f"{run}: holds no trained oscillators, which --plot needs")
         save(spectrum(found), plot)
     facts: dict[str, Any] = {"estimator": type(estimator).__name__, "task": estimator.task}
-    if hasattr(estimator, "choice_"):
+    if getattr(estimator, "choice_", None) is not None:
         facts["kept"] = estimator.choice_.kept
     if untrained is not None:
         facts |= untrained_facts(untrained)

@@ -1,7 +1,7 @@
 """Estimators with the scikit-learn interface: classifiers, regressors and a forecaster."""
 
 from linoss._programs import keep_programs
-from linoss.estimators._auto import AutoClassifier, AutoRegressor, Choice
+from linoss.estimators._auto import AutoClassifier, AutoRegressor
 from linoss.estimators._backtest import Backtest
 from linoss.estimators._classifier import LinOSSClassifier
 from linoss.estimators._contributions import Contributions
@@ -10,6 +10,7 @@ from linoss.estimators._listener import NotANumberWarning
 from linoss.estimators._load import load
 from linoss.estimators._oscillators import OscillatorClassifier, OscillatorRegressor
 from linoss.estimators._regressor import LinOSSRegressor
+from linoss.estimators._stack import Choice
 
 keep_programs()
 

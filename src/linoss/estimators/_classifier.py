@@ -16,7 +16,7 @@ from linoss.data import DataError, Sequences
 from linoss.estimators._base import OnProgress, RunOptions
 from linoss.estimators._labelled import LabelledEstimator
 from linoss.estimators._oscillators import OscillatorClassifier
-from linoss.estimators._stack import FLOOR, fit_pool, is_better, logarithms, pool, pool_losses
+from linoss.estimators._stack import FLOOR, fit_pool, logarithms, pool, pool_losses
 from linoss.training import Classification
 
 
@@ -128,21 +128,19 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
     def _heard(self, cases: Sequences) -> np.ndarray:
         return self.oscillators_.predict_proba(cases)
 
-    def _weigh(
+    def _fit_weights(
         self, sources: list[np.ndarray], truth: Any, case_weights: np.ndarray | None
     ) -> np.ndarray:
-        assert isinstance(self.objective_, Classification)
-        logs, truth = list(map(logarithms, sources)), self.objective_.encode(truth)
-        weights = fit_pool(logs, truth, case_weights)
-        if len(logs) == 1:
-            return weights
-        untrained = np.array([0.0, *fit_pool(logs[1:], truth, case_weights)])
-        losses = (pool_losses(logs, truth, each) for each in (weights, untrained))
-        return weights if is_better(*losses) else untrained
+        return fit_pool(list(map(logarithms, sources)), self._places(truth), case_weights)
 
-    def _combine(self, sources: list[np.ndarray]) -> np.ndarray:
-        assert self.weights_ is not None
-        return pool(list(map(logarithms, sources)), self.weights_)
+    def _losses(self, sources: list[np.ndarray], truth: Any, weights: np.ndarray) -> np.ndarray:
+        return pool_losses(list(map(logarithms, sources)), self._places(truth), weights)
+
+    def _places(self, labels: Any) -> np.ndarray:
+        return np.searchsorted(self.classes_, labels)
+
+    def _combine(self, sources: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
+        return pool(list(map(logarithms, sources)), weights)
 
     def _quality(self, answers: np.ndarray, truth: Any) -> float:
         return float(accuracy_score(truth, self.classes_[answers.argmax(axis=1)]))

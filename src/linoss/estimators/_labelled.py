@@ -6,9 +6,10 @@ determine the ensemble weights, the calibration and the score.
 """
 
 import os
+import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ from linoss.estimators._described import understanding
 from linoss.estimators._listener import AbstractListener, Listener, Together
 from linoss.estimators._oscillators import checked_weights
 from linoss.estimators._source import Source
+from linoss.estimators._stack import Choice, is_better
 from linoss.nn import LinOSS
 from linoss.training import (
     CheckpointError,
@@ -68,6 +70,8 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
     """The fitted estimator of untrained oscillators; None without."""
     weights_: np.ndarray | None
     """Ensemble weights of the trained models and the oscillators; None for a single member."""
+    choice_: Choice | None
+    """Which members count, and the reason; None for a single member."""
     left_out_: tuple[np.ndarray, np.ndarray]
     """After `fit`: held-out cases and their predictions, if there are any."""
     left_out_score_: float | None
@@ -103,7 +107,13 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         config = TrainingConfig.from_settings(self, seed, min(map(len, rest)))
         if config.minutes is not None:
             config = replace(config, minutes=config.minutes / count)
+        begun = time.monotonic()
         self.oscillators_ = self._fit_oscillators(cases, seed)
+        if self.verbose and self.oscillators_ is not None:
+            say(
+                f"Untrained oscillators, after {duration(time.monotonic() - begun)}: leave-one-out "
+                f"{self.metric} {self.oscillators_.left_out_score_:.4g}"
+            )
         self._stacked = count > 1 or self.oscillators_ is not None or len(parts[0]) > 0
         if self.verbose:
             say(_start_line(len(cases), parts, crossed, config))
@@ -183,7 +193,10 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         """Set the ensemble weights and the score by the predictions for held-out cases."""
         both = self.oscillators_ is not None
         self.weights_, self.left_out_score_ = (np.full(2, 0.5) if both else None), None
-        self.crossed_ = crossed
+        self.crossed_, self.choice_ = crossed, None
+        if both:
+            reason = "no cases were held out for a comparison"
+            self.choice_ = Choice.because(reason, "both")
         part = np.concatenate(parts or [np.zeros(0, int)]) if crossed or not parts else parts[0]
         if not len(part):
             return
@@ -205,21 +218,46 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
             part, answers = part[there], answers[there]
             sources = [answers, untrained[place[part]].reshape(answers.shape)]
         chosen = cases.select(part)
-        self.weights_ = self._weigh(sources, chosen.labels, chosen.weights)
-        answers = answers if self.weights_ is None else self._combine(sources)
+        self.weights_ = self._fit_weights(sources, chosen.labels, chosen.weights)
+        if both:
+            self._choose(sources, chosen)
+        answers = self._weighed(sources)
         self.left_out_score_ = self._quality(answers, chosen.labels)
         self.left_out_ = part, answers
 
+    def _choose(self, sources: list[np.ndarray], cases: Sequences) -> None:
+        """Give trained models a weight only if they help by more than a standard error.
+
+        That is the standard error of the mean difference of the losses of held-out cases.
+        """
+        truth, both = cases.labels, self.weights_
+        assert both is not None
+        alone = self._fit_weights(sources[1:], truth, cases.weights)
+        untrained = np.array([0.0, 1.0 if alone is None else alone[0]])
+        if not np.isfinite(sources[0]).all():
+            reason = "predictions of the trained models are not finite"
+            self.weights_, self.choice_ = untrained, Choice.because(reason, "oscillators")
+            return
+        scores = {"oscillators": sources[1], "linoss": sources[0], "both": self._weighed(sources)}
+        scores = {name: self._quality(answers, truth) for name, answers in scores.items()}
+        better = is_better(*(self._losses(sources, truth, each) for each in (both, untrained)))
+        self.weights_ = both if better else untrained
+        self.choice_ = Choice.by_weights(self.weights_, scores, len(cases), self.metric)
+
     # ---- Predictions ----
 
-    def _weigh(
+    def _fit_weights(
         self, sources: list[np.ndarray], truth: Any, case_weights: np.ndarray | None
     ) -> np.ndarray | None:
         """Fit the ensemble weights to predictions for held-out cases; None for a single member."""
         raise NotImplementedError
 
-    def _combine(self, sources: list[np.ndarray]) -> np.ndarray:
-        """Combine the predictions of all members, by `weights_`."""
+    def _losses(self, sources: list[np.ndarray], truth: Any, weights: np.ndarray) -> np.ndarray:
+        """The loss of each case, by ensemble weights."""
+        raise NotImplementedError
+
+    def _combine(self, sources: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
+        """Combine the predictions of members by ensemble weights."""
         raise NotImplementedError
 
     def _quality(self, answers: Any, truth: Any) -> float:
@@ -238,11 +276,25 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
             return [self.objective_.decode(answers) for answers in found]
         return self.objective_.decode(found)
 
+    @property
+    def _asked(self) -> list[LinOSS]:
+        """The trained models, unless their weight is 0."""
+        counts = self.oscillators_ is None or self.weights_ is None or self.weights_[0] > 0
+        return self.models_ if counts else []
+
+    def _weighed(self, sources: list[Any]) -> Any:
+        """Combine the predictions of all members; the first may be omitted if its weight is 0."""
+        if self.weights_ is None:
+            return sources[0]
+        weights = self.weights_[-len(sources) :]
+        counting = [source for source, weight in zip(sources, weights, strict=True) if weight > 0]
+        return self._combine(counting, weights[weights > 0])
+
     def _together(self, found: list[np.ndarray]) -> np.ndarray:
-        """Combine the predictions of all models, followed by that of the oscillators."""
-        count = len(self.models_)
-        trained = np.mean(found[:count], axis=0) if count > 1 else found[0]
-        return trained if self.weights_ is None else self._combine([trained, *found[count:]])
+        """Combine the predictions of all models that count, followed by that of the oscillators."""
+        trained, untrained = found[: len(self._asked)], found[len(self._asked) :]
+        mean = [np.mean(trained, axis=0)] if trained[1:] else trained
+        return self._weighed([*mean, *untrained])
 
     def _answers(self, X: Any, times: Any) -> Any:
         """Predict, in the units and shape of the targets."""
@@ -265,9 +317,9 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
                 "treats these as the mean of their channel. Include such cases in fit",
                 stacklevel=3,
             )
-        found = [self._decoded(model, cases) for model in self.models_]
+        found = [self._decoded(model, cases) for model in self._asked]
         if self.oscillators_ is not None:
-            found.append(self._heard(cases).reshape(found[0].shape))
+            found.append(self._heard(cases).reshape(len(cases), -1))
         if isinstance(found[0], list):
             answers = [self._together(list(several)) for several in zip(*found, strict=True)]
         else:
@@ -311,7 +363,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
                 "which a stream cannot do; fit with causal=True, or with n_oscillators=None"
             )
         untrained = [] if self.oscillators_ is None else [self.oscillators_.stream()]
-        trained = [Listener(self.inputs_, self.objective_, model) for model in self.models_]
+        trained = [Listener(self.inputs_, self.objective_, model) for model in self._asked]
         return Together([*trained, *untrained], self._together)
 
     def explain(self, X: Any, *, times: Any = None) -> Contributions:
@@ -369,12 +421,13 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         """Write the files of the further members to the directory of the first model."""
         if not self._stacked:
             return
-        if self.oscillators_ is not None and not holds_files(folder / _OSCILLATORS):
-            self.oscillators_.save(folder / _OSCILLATORS)
+        if self.oscillators_ is not None:
+            self.oscillators_.save(folder / _OSCILLATORS, overwrite=True)
         record = {
             "models": len(self.models_),
             "oscillators": self.oscillators_ is not None,
             "weights": None if self.weights_ is None else self.weights_.tolist(),
+            "choice": None if self.choice_ is None else asdict(self.choice_),
             "score": self.left_out_score_,
             "crossed": self.crossed_,
             "steps": self.n_steps_,
@@ -393,7 +446,7 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         """Load an estimator of `save` or `fit(..., directory=...)`."""
         estimator, folder = super().load(directory), Path(directory)
         estimator.models_, estimator.oscillators_ = [estimator.model_], None
-        estimator.weights_ = estimator.left_out_score_ = None
+        estimator.weights_ = estimator.left_out_score_ = estimator.choice_ = None
         estimator.crossed_ = False
         if not estimator._stacked:
             return estimator
@@ -408,7 +461,8 @@ class LabelledEstimator(LabelledSettings, SequenceEstimator):
         record, _ = load_arrays(folder / _STACK)
         with understanding(folder / _STACK):
             count, sources = int(record["models"]), 1 + bool(record["oscillators"])
-            weights, score = record["weights"], record["score"]
+            weights, score, choice = record["weights"], record["score"], record["choice"]
+            estimator.choice_ = None if choice is None else Choice(**choice)
             estimator.left_out_score_ = None if score is None else float(score)
             estimator.crossed_, estimator.n_steps_ = bool(record["crossed"]), int(record["steps"])
             if weights is not None or sources > 1:

@@ -13,7 +13,7 @@ from linoss.data import DataError, Sequences
 from linoss.estimators._base import OnProgress, RunOptions
 from linoss.estimators._labelled import LabelledEstimator
 from linoss.estimators._oscillators import OscillatorRegressor
-from linoss.estimators._stack import fit_mean, is_better, mean_losses
+from linoss.estimators._stack import fit_mean, mean_losses
 from linoss.training import Regression
 
 
@@ -92,19 +92,18 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, LabelledEstimator):
     def _heard(self, cases: Sequences) -> np.ndarray:
         return self.oscillators_.predict(cases)
 
-    def _weigh(
+    def _fit_weights(
         self, sources: list[np.ndarray], truth: Any, case_weights: np.ndarray | None
     ) -> np.ndarray | None:
         if len(sources) == 1:
             return None
-        truth = truth.reshape(sources[0].shape)
-        weights, untrained = fit_mean(sources, truth, case_weights), np.array([0.0, 1.0])
-        losses = (mean_losses(sources, truth, each) for each in (weights, untrained))
-        return weights if is_better(*losses) else untrained
+        return fit_mean(sources, truth.reshape(sources[0].shape), case_weights)
 
-    def _combine(self, sources: list[np.ndarray]) -> np.ndarray:
-        assert self.weights_ is not None
-        return np.tensordot(self.weights_, np.asarray(sources), 1)
+    def _losses(self, sources: list[np.ndarray], truth: Any, weights: np.ndarray) -> np.ndarray:
+        return mean_losses(sources, truth.reshape(sources[0].shape), weights)
+
+    def _combine(self, sources: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
+        return np.tensordot(weights, np.asarray(sources), 1)
 
     def _quality(self, answers: Any, truth: Any) -> float:
         """R² over all known targets."""

@@ -1,5 +1,6 @@
 """Ensemble weights, fitted to predictions for held-out cases."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,45 @@ from scipy.special import log_softmax, softmax
 FLOOR = 1e-3
 """Added to probabilities before their logarithm, so that the loss of a confident error is
 finite."""
+
+_LEAST = 1e-3  # weight in a pool
+_NAMES = {"oscillators": "the oscillators", "linoss": "the trained models", "both": "both"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The members of an ensemble that count, and the reason."""
+
+    kept: str
+    """`"oscillators"`, `"linoss"` for the trained models, or `"both"`."""
+    why: str
+    """The reason, as a sentence."""
+    scores: dict[str, float]
+    """Accuracy or R² of each on held-out cases; empty without a comparison."""
+    cases: int
+    """Number of held-out cases."""
+
+    @classmethod
+    def because(
+        cls, reason: str, kept: str, scores: dict[str, float] | None = None, cases: int = 0
+    ) -> "Choice":
+        """The choice for a reason."""
+        return cls(kept, f"Kept {_NAMES[kept]}: {reason}", scores or {}, cases)
+
+    @classmethod
+    def by_weights(
+        cls, weights: np.ndarray, scores: dict[str, float], cases: int, metric: str
+    ) -> "Choice":
+        """The choice that follows from the weights of the trained models and the oscillators."""
+        trained, untrained = weights
+        kept = "oscillators" if trained == 0 else "linoss" if untrained <= _LEAST else "both"
+        others = [f"{score:.4g} of {_NAMES[of]}" for of, score in scores.items() if of != kept]
+        reason = (
+            f"{metric} {scores[kept]:.4g} on {cases} held-out cases, against "
+            f"{' and '.join(others)}; the trained models "
+            f"{'do not help' if trained == 0 else 'help'} by more than a standard error"
+        )
+        return cls.because(reason, kept, scores, cases)
 
 
 def logarithms(probabilities: np.ndarray) -> np.ndarray:
@@ -41,7 +81,7 @@ def fit_pool(logs: Any, truth: np.ndarray, case_weights: np.ndarray | None = Non
         gap = counts[:, None] * np.exp(said) - target
         return -float(np.sum(target * said)) / n, np.einsum("snc,nc->s", logs, gap) / n
 
-    bounds = [(1e-3, 1e3)] * sources
+    bounds = [(_LEAST, 1e3)] * sources
     found: Any = minimize(loss, np.full(sources, 1 / sources), jac=True, bounds=bounds)
     return found.x
 

@@ -14,27 +14,29 @@ from linoss.export._untrained import add_untrained
 from linoss.export._windows import window_of
 
 
-def _together(parts: list[Part], answer: Part, estimator: Any, prefix: str = "") -> Term:
-    """Add the members of an ensemble; returns the combined output."""
-    members, found = estimator.members_, {}
+def _together(parts: list[Part], answer: Part, estimator: Any) -> Term:
+    """Add the members of an ensemble that have a weight; returns the combined output."""
+    members, found = dict(estimator.members_), {}
+    weights = getattr(estimator, "weights_", None)
+    if weights is not None and len(members) > 1 and weights[0] == 0:
+        del members["linoss"]
     for name, member in members.items():
-        label = f"{prefix}{name}_" if len(members) > 1 else prefix
+        label = f"{name}_" if len(members) > 1 else ""
         if name == "oscillators":
             found[name] = add_untrained(parts, answer, member, label)
-        elif member is not estimator:
-            found[name] = _together(parts, answer, member, label)
         else:
             models = getattr(member, "models_", [member.model_])
             labels = [f"{label}model{k}_" if len(models) > 1 else label for k in range(len(models))]
             each = zip(models, labels, strict=True)
             found[name] = _mean([add_trained(parts, answer, member, *one) for one in each])
-    weights = getattr(estimator, "weights_", None)
     if weights is None:
         return _mean(list(found.values()))
     sources = [found[name] for name in ("linoss", "oscillators") if name in found]
     if estimator.task == "classification":
         sources = [answer.apply("log", source + estimator.floor) for source in sources]
-    total = _sum([s * float(weight) for s, weight in zip(sources, weights, strict=True)])
+    total = _sum(
+        [s * float(weight) for s, weight in zip(sources, weights[-len(sources) :], strict=True)]
+    )
     return answer.softmax(total) if estimator.task == "classification" else total
 
 
@@ -83,7 +85,7 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any =
             f"static is {list(static)!r}, expected none: forecasters with static features are not "
             "exported"
         )
-    estimator = _of_one_series(estimator, series)
+    estimator = _of_one_series(getattr(estimator, "estimator_", estimator), series)
     members = estimator.members_
     parts, answer = [Part("p0")], Part("a")
     with jax.enable_x64(False):

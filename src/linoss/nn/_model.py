@@ -1,5 +1,6 @@
 """The full model of Algorithm 1: encoder, blocks, head."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +11,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from linoss import _checks
+from linoss import _checks, _programs
 from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Memory
@@ -290,12 +291,16 @@ def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, Abst
         blocks = (MIXERS[config.mixer].make(config, key=blocks_key),)
     else:
         keys = jax.random.split(blocks_key, config.num_blocks)
-        blocks = tuple(_make_block(config, block_key) for block_key in keys)
+        alike = eqx.filter_vmap(partial(_make_block, config))(keys)  # compiled once for all
+        blocks = tuple(
+            jax.tree.map(lambda x, i=i: x[i] if eqx.is_array(x) else x, alike)
+            for i in range(config.num_blocks)
+        )
     return encoder, blocks, _make_head(config, head_key)
 
 
-_QUICKLY: Any = {"compiler_options": {"xla_backend_optimization_level": 0}}
-_make_parts_at_once = eqx.filter_jit(_make_parts, **_QUICKLY)
+_ROUGHLY: Any = {"compiler_options": _programs.ROUGHLY}
+_make_parts_at_once = eqx.filter_jit(_make_parts, **_ROUGHLY)
 """`_make_parts` as one program, compiled with little optimisation because it runs once."""
 
 

@@ -13,7 +13,7 @@ from linoss.training._batches import evaluation_batches
 from linoss.training._devices import Devices
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Objective
-from linoss.training._step import answer
+from linoss.training._step import answer, answer_quickly
 
 
 def predict(
@@ -117,6 +117,7 @@ def _batches(
     if batch_size is not None:
         _checks.positive_integer("batch_size", batch_size)
     engine, dtype = resolve_engine("auto"), model.encoder.weight.dtype
+    ask = answer_quickly() if engine == "native" else answer
 
     def pad(length: int) -> int:
         return devices.padded(inputs.padded_length(length), model.config)
@@ -133,7 +134,7 @@ def _batches(
             if (wants_mask == masked).any():
                 arguments = inputs(batch, masked=masked, dtype=dtype)
                 arguments = devices.place_arguments(arguments, rows, count)
-                answers = np.asarray(answer(model, arguments, engine=engine, mesh=devices.mesh))
+                answers = np.asarray(ask(model, arguments, engine=engine, mesh=devices.mesh))
                 if found is None:
                     found = answers
                 else:
