@@ -2,6 +2,8 @@
 
 import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -83,3 +85,17 @@ def test_ctrl_c_before_training_leaves_nothing(tmp_path, linoss_command, data, m
     assert result.exit_code == 130
     assert "Interrupted before training began" in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_while_the_command_is_imported_leaves_no_stack_trace():
+    code = """
+import sys
+class Pressed:
+    def find_spec(self, name, *rest):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Pressed())
+import linoss.cli
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")

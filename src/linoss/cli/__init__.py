@@ -1,5 +1,10 @@
 """The command line: `linoss fit`, `evaluate`, `predict`, `forecast`, and more."""
 
-from linoss.cli._app import app, main
+import sys
+
+try:
+    from linoss.cli._app import app, main
+except KeyboardInterrupt:  # Ctrl-C before there is a command
+    sys.exit(130)
 
 __all__ = ["app", "main"]
