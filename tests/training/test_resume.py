@@ -377,7 +377,7 @@ def test_damage_is_noticed_and_the_file_named(finished, problem, name, damage):
 @pytest.mark.parametrize("name", ["config.json", "history.jsonl", "state.safetensors"])
 def test_a_missing_file_is_named(finished, problem, name):
     (finished / name).unlink()
-    with pytest.raises(CheckpointError, match=f"{name}: not there"):
+    with pytest.raises(CheckpointError, match=f"{name}: does not exist"):
         run(problem, finished, resume=True)
 
 
