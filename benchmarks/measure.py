@@ -406,7 +406,9 @@ def report_models(sizes: list[str], repeats: int, chosen: list[str] | None = Non
                 continue
             methods = METHODS[:2] if model in ("lru", "s5") else METHODS[1:2]
             measured = efficiency.compare(size, repeats, methods)
-            found = {method: one and one["step"] for method, one in measured.items()}
+            found: dict[str, float | None] = {
+                method: one["step"] if one else None for method, one in measured.items()
+            }
             plain, own = found.get("textbook"), found["linoss"] or float("nan")
             ratio = "" if plain is None else f"{plain / own:.1f}"
             shown = "" if plain is None else f"{1e3 * plain:.0f} ms"

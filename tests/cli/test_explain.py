@@ -28,8 +28,8 @@ def test_pictures_and_sums(run, data, tmp_path, good_json):
 
 def test_a_case_of_each_answer_by_default(run, data, tmp_path, good):
     printed = good(f"explain {run} {data} --out {tmp_path}/why")
-    assert "answer low" in printed
-    assert "answer high" in printed
+    assert "prediction low" in printed
+    assert "prediction high" in printed
 
 
 def test_a_case_that_is_not_there_is_refused(run, data, tmp_path, failing):

@@ -148,7 +148,7 @@ def settings(**changes):
 def timed(irregular):
     """A classifier of them, fitted once, in the precision of the tests."""
     values, times = irregular
-    classifier = LinOSSClassifier(**settings(time_channel=True))
+    classifier = LinOSSClassifier(**settings(time_channel=True, n_oscillators=None))
     return functools.cache(lambda: classifier.fit(values, np.arange(10) % 2, times=times))
 
 

@@ -195,7 +195,7 @@ def _decided(
                 "pass the directory of the run with --out"
             )
         model = model or options.chosen_model(task, [*parameters, *machines])
-        own = {} if model == "oscillators" else {"verbose": 1}
+        own: dict[str, Any] = {} if model == "oscillators" else {"verbose": 1}
         if parameters.get("mixer", "linoss") != "linoss" and task != "forecasting":
             own["n_oscillators"] = None  # a baseline has no oscillators in its ensemble
         parameters = {**options.RUN_DEFAULTS, **own, **parameters}

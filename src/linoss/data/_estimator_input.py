@@ -82,7 +82,8 @@ def _check_labels(y: Any) -> None:
     """Raise for labels that are None, with the number of the case, and for texts among numbers."""
     labels: Any = y
     if hasattr(y, "notna"):
-        labels = np.where(np.asarray(y.notna()), np.asarray(y, dtype=object), None)
+        labels = np.array(y, dtype=object)
+        labels[~np.asarray(y.notna())] = None
     if not isinstance(labels, list | tuple) and np.asarray(labels).dtype.kind != "O":
         return
     missing = [i for i, label in enumerate(() if y is None else labels) if label is None]

@@ -245,8 +245,8 @@ class AutoClassifier(ClassifierMixin, AutoClassifierSettings, AutoEstimator):
     >>> classifier = AutoClassifier(n_oscillators=256, linoss_options=small, random_state=0)
     >>> classifier.fit(waves[:40], labels[:40]).score(waves[40:], labels[40:])
     1.0
-    >>> classifier.choice_.kept
-    'oscillators'
+    >>> classifier.choice_.scores["oscillators"]  # on held-out cases
+    1.0
 
     ```
     """

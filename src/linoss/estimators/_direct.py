@@ -222,7 +222,7 @@ class LinearChoice:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class LinearTrial:
     """Held-out windows for comparing candidates."""
 
     sums: LinearSums
@@ -234,7 +234,7 @@ class Trial:
     """The total number of windows, of which these are a subset."""
 
     @classmethod
-    def of(cls, sums: LinearSums, held_out: Windows) -> "Trial":
+    def of(cls, sums: LinearSums, held_out: Windows) -> "LinearTrial":
         """From windows that the sums do not contain."""
         past, labels = (np.concatenate(x) for x in zip(*batches(held_out, _HELD_OUT), strict=True))
         features = _features(past[..., list(sums.columns)], sums.blocks)
@@ -251,7 +251,7 @@ class Trial:
         return np.swapaxes(np.reshape(found, (-1, len(parts), len(_SHARES))), 0, 1)
 
 
-def choose(trials: Sequence[Trial], *, mean: bool) -> LinearChoice:
+def choose(trials: Sequence[LinearTrial], *, mean: bool) -> LinearChoice:
     """The best candidate on held-out windows, or with `mean` their mean by likelihood."""
     count, shape = sum(each.windows for each in trials), trials[0].labels.shape[1:]
     parts = list(parts_of(count, *shape))

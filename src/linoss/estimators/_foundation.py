@@ -15,7 +15,7 @@ from linoss.estimators._direct import (
     Direct,
     LinearChoice,
     LinearSums,
-    Trial,
+    LinearTrial,
     lag_blocks,
     sums_of,
 )
@@ -47,9 +47,9 @@ class Foundation:
 
     # ---- Fitting ----
 
-    def trial(self, training: Table, held_out: Table) -> Trial:
+    def trial(self, training: Table, held_out: Table) -> LinearTrial:
         """Candidates of the linear forecast, fitted to a training part, with held-out windows."""
-        return Trial.of(self.sums(training), self.windows(held_out))
+        return LinearTrial.of(self.sums(training), self.windows(held_out))
 
     def sums(self, data: Table) -> LinearSums:
         """The sums of products that linear forecasts are fitted to."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from linoss.data import Table
 from linoss.estimators._adjustment import refuse_logarithm
-from linoss.estimators._direct import Trial, choose, relative_errors
+from linoss.estimators._direct import LinearTrial, choose, relative_errors
 from linoss.estimators._foundation import Foundation, FoundationOptions, cut, positive
 from linoss.estimators._known import known_mean
 from linoss.estimators._seasons import Clock
@@ -75,7 +75,7 @@ class Founded:
 
 def _best(
     several: list[Parts], make: Make, candidates: list[FoundationOptions], *, mean: bool
-) -> tuple[FoundationOptions, list[Trial]]:
+) -> tuple[FoundationOptions, list[LinearTrial]]:
     """The best candidate, and its trials on each of the held-out parts."""
     if len(candidates) > 1:
         some = [(_some(training), _some(held_out)) for training, held_out in several]
@@ -121,7 +121,7 @@ def _errors_of(
     return means
 
 
-def _far(trials: list[Trial], place: int) -> list[Trial]:
+def _far(trials: list[LinearTrial], place: int) -> list[LinearTrial]:
     """The trials that are not adjacent to one."""
     far = [each for i, each in enumerate(trials) if abs(i - place) > 1]
     return far or [each for i, each in enumerate(trials) if i != place] or trials

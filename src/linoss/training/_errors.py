@@ -44,7 +44,7 @@ class CheckpointError(ValueError):
     ...     load_model("no/such/directory")
     ... except CheckpointError as error:
     ...     print(error)
-    no/such/directory/config.json: not there, expected a directory that save_model or train wrote
+    no/such/directory/config.json: does not exist, expected a directory of save_model or train
 
     ```
     """

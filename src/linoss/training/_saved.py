@@ -121,7 +121,7 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     ...     load_model("no/such/directory")
     ... except CheckpointError as error:
     ...     print(error)
-    no/such/directory/config.json: not there, expected a directory that save_model or train wrote
+    no/such/directory/config.json: does not exist, expected a directory of save_model or train
 
     ```
     """
@@ -239,7 +239,7 @@ def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
     ...     read_extra("no/such/directory")
     ... except CheckpointError as error:
     ...     print(error)
-    no/such/directory/config.json: not there, expected a directory that save_model or train wrote
+    no/such/directory/config.json: does not exist, expected a directory of save_model or train
 
     ```
     """
@@ -259,7 +259,7 @@ def read_training(directory: str | os.PathLike[str]) -> TrainingConfig | None:
     ...     read_training("no/such/directory")
     ... except CheckpointError as error:
     ...     print(error)
-    no/such/directory/config.json: not there, expected a directory that save_model or train wrote
+    no/such/directory/config.json: does not exist, expected a directory of save_model or train
 
     ```
     """
