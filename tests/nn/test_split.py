@@ -112,11 +112,11 @@ def test_so_are_those_of_every_kind(options, names, shape):
     assert_same(make(num_blocks=1, **options), some(*names), shape)
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 @pytest.mark.parametrize(
     # Sequential scans over a split axis of time: tests/scan/test_time_axis.py.
     "engine",
-    ["associative", pytest.param("sequential", marks=pytest.mark.slow)],
+    ["associative", "sequential"],
 )
 def test_engines(engine, monkeypatch):
     monkeypatch.setenv("LINOSS_ENGINE", engine)

@@ -19,10 +19,13 @@ for _face in FACES:
 ELSEWHERE = "test_doctest_examples"  # with all examples, in tests/test_examples.py
 LONG = (
     "test_hierarchical_with_exogenous",
+    "test_predict_interval",  # below, against the estimator inside
+    "test_predict_time_index",
     "test_predict_time_index_with_X",
     "test_unequal_length_hierarchical_fit_predict",
     "test_update_predict_predicted_index",
     "test_update_predict_single",
+    "test_update_with_exogenous_variables",
 )
 
 
