@@ -195,6 +195,9 @@ Steps = Annotated[
         none="from epochs, or 20 sqrt(n), at least 100, for n cases",
     ),
 ]
+Updates = Annotated[
+    int, _training("Maximum number of updates; 0 keeps the initial weights.", within="[0, inf)")
+]
 Epochs = Annotated[
     int | float,
     _training(

@@ -56,8 +56,13 @@ class AbstractForecaster(ForecasterSettings, SequenceEstimator):
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield batches of windows, with quantiles relative to the base forecast."""
         assert isinstance(self.objective_, Forecasting)
+        used = self.calibration_ is None or self.calibration_.uses_model
+        shape = (self.horizon, len(self._targets), len(self._levels))
         for start in range(0, len(chosen), _AT_ONCE):
             some = chosen[start : start + _AT_ONCE]
+            if not used:
+                yield some, np.zeros((len(some), *shape))
+                continue
             with jax.enable_x64(False):
                 answers = predict(self.model_, self.inputs_, windows.some(some))
             yield some, self.objective_.quantiles(np.asarray(answers))

@@ -73,9 +73,12 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         validation_set: Cases | None,
         seed: int,
         run: RunOptions,
+        *,
+        used: bool = True,
     ) -> None:
-        """Train one model and set the fitted attributes."""
+        """Train one model and set the fitted attributes; no updates if it is not `used`."""
         config = TrainingConfig.from_settings(self, seed, len(training_set))
+        config = config if used else replace(config, steps=0, warmup=0)
         try:
             with self._shown(objective, run) as run:
                 result = self._run(inputs, objective, training_set, validation_set, config, run)

@@ -132,6 +132,11 @@ class Calibration:
         scaled = widths * self.factors + self.offsets
         return scaled[..., place], scaled[..., len(self.levels) - 1 - place]
 
+    @property
+    def uses_model(self) -> bool:
+        """Whether forecasts or intervals depend on the model."""
+        return bool(np.any(self.share) or np.any(self.factors))
+
     def forecast(self, quantiles: np.ndarray) -> np.ndarray:
         """Medians (..., horizon, targets) of the model's quantiles."""
         return self.share * quantiles[..., len(self.levels) // 2]

@@ -121,7 +121,8 @@ class LinOSSForecaster(AbstractForecaster):
         held_out = None if parts[1] is None else _thinned(before.windows(parts[1]))
         self._levels = objective.levels
         run = RunOptions(directory, resume, on_progress)
-        self._train(inputs, objective, windows, held_out, drawn_seed(self.random_state), run)
+        seed, used = drawn_seed(self.random_state), founded.errors is None
+        self._train(inputs, objective, windows, held_out, seed, run, used=used)
         if jax.process_index() == 0:
             self._calibrate(founded)
             if directory is not None:
@@ -161,7 +162,7 @@ class LinOSSForecaster(AbstractForecaster):
     def _calibrate(self, founded: Founded) -> None:
         """Calibrate on held-out windows, with the closed-form part fitted without them.
 
-        Short series have too few of them to assess the trained model, which is not used.
+        Short series have too few of them to assess a trained model, which is not used.
         """
         before, (_, held_out) = founded.before, founded.parts
         if founded.errors is not None:

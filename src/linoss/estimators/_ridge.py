@@ -101,12 +101,12 @@ def fit_ridge(
         if i in found or not 0 <= i < len(PENALTIES):
             return
         try:
-            coefficients, errors = system.solve(PENALTIES[i])
+            solution, errors = system.solve(PENALTIES[i])
         except LinAlgError:  # penalty below the rounding error of the matrix
             return
         rows = system.cases
         loss = np.sum(w[rows, None] * (errors / np.where(spread > 0, spread, 1)) ** 2)
-        found[i] = float(loss), coefficients, answers[rows] - errors
+        found[i] = float(loss), solution, answers[rows] - errors
 
     for i in range(0, len(PENALTIES), _COARSE):
         try_penalty(i)
@@ -114,11 +114,12 @@ def fit_ridge(
     try_penalty(best - 1)
     try_penalty(best + 1)
     best = min(found, key=lambda i: found[i][0])
-    _, coefficients, left_out = found[best]
+    _, solution, left_out = found[best]
     rows, w = system.cases, w[system.cases, None]
     left_out += w * (answers[rows] - intercept) / (n - w)
     nothing = np.abs(left_out - intercept) < 1e-6 * spread  # but rounding, which knows the answer
     left_out = np.where(nothing, intercept, left_out)
+    coefficients = system.coefficients(solution)
     ridge = Ridge(mean, scale, coefficients, intercept, float(PENALTIES[best]))
     return ridge, LeftOut(system.cases, left_out)
 
@@ -152,8 +153,10 @@ class _Dual:
         inverse = _triangular_inverse(factor)
         w, diagonal = self._w, np.einsum("ij,ij->j", inverse, inverse)
         diagonal -= w / (len(w) * (1 + penalty))
-        errors = c / (np.sqrt(w) * np.maximum(diagonal, 1e-12))[:, None]
-        return self._z.T @ c.astype(np.float32) / np.float32(self._z.shape[1]), errors
+        return c, c / (np.sqrt(w) * np.maximum(diagonal, 1e-12))[:, None]
+
+    def coefficients(self, c: np.ndarray) -> np.ndarray:
+        return self._z.T @ c.astype(np.float32) / np.float32(self._z.shape[1])
 
 
 class _Primal:
@@ -174,7 +177,10 @@ class _Primal:
         leverage = np.einsum("ij,ij->j", roots, roots) / len(roots) + w / len(self._w)
         errors = self._target - self._z @ found
         errors /= (np.sqrt(w) * np.maximum(1 - leverage, 1e-12))[:, None]
-        return found.astype(np.float32), errors
+        return found, errors
+
+    def coefficients(self, found: np.ndarray) -> np.ndarray:
+        return found.astype(np.float32)
 
 
 def _in_precision(gram: np.ndarray) -> np.ndarray:

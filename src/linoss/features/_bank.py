@@ -132,20 +132,21 @@ def draw(
     else:
         found, drive = kinds_of_drive, np.arange(groups)
         mixture = np.stack([_mixture(random, len(mean)) for _ in range(groups)])
-    by_drive = np.argsort(drive.ravel(), kind="stable")
-    bank = Bank(
-        frequency=frequency,
-        quality=quality,
+    # Those with the same input, kind and speed in the same groups, which are fast or precise.
+    drives = np.repeat(drive.ravel(), LANES)
+    sort = np.lexsort((frequency[0], lanes, drives))
+    return Bank(
+        frequency=frequency[:, sort],
+        quality=quality[:, sort],
         phase=random.uniform(0, 2 * np.pi, (2, n)),
         threshold=np.zeros(n),
-        drive=drive.ravel().astype(np.int32),
+        drive=drives[sort][::LANES].astype(np.int32),
         order=found[:, 0],
         backwards=found[:, 1] > 0,
         mixture=mixture,
         mean=mean,
         scale=scale,
     )
-    return bank.part(by_drive)
 
 
 def _mixture(random: np.random.Generator, channels: int) -> np.ndarray:

@@ -27,7 +27,7 @@ from linoss import _kernels
 from linoss.features._bank import LANES, Bank, moves
 
 STATISTICS = ("share", "longest", "stretches", "lateness")
-_PRECISE = 0.01  # cycles per interval; slower oscillators use double precision
+_PRECISE = 1e-3  # cycles per interval; slower oscillators use double precision
 _PIECE = 1024  # samples that JAX processes at a time
 _MOST_PARTS = 8  # steps of an interval; the same as in the kernel
 

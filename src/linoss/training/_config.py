@@ -26,7 +26,7 @@ class TrainingConfig:
     ```
     """
 
-    steps: settings.Steps = 1000
+    steps: settings.Updates = 1000
     batch_size: settings.BatchSize = 32
     learning_rate: settings.LearningRate = 1e-3
     warmup: settings.Warmup = 0
@@ -41,7 +41,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.warmup >= self.steps:
+        if self.warmup >= max(self.steps, 1):
             raise ValueError(
                 f"warmup is {self.warmup}, expected an integer below steps, {self.steps}"
             )

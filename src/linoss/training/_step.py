@@ -194,7 +194,7 @@ class LearningRates:
 def _schedule(peak: float, warmup: int, steps: int, kind: str) -> Any:
     """The learning rate as a function of updates, as one compiled program."""
     if kind == "cosine":
-        schedule = optax.cosine_decay_schedule(peak, steps - warmup)
+        schedule = optax.cosine_decay_schedule(peak, max(steps - warmup, 1))
     else:
         schedule = optax.constant_schedule(peak)
     if warmup:
