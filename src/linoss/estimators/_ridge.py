@@ -127,11 +127,18 @@ def fit_ridge(
 def _standardise(
     features: np.ndarray, w: np.ndarray, importance: np.ndarray | float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Standardise in place; return mean and importance / deviation of each feature."""
-    w = w.astype(np.float32) / np.float32(len(w))
+    """Standardise in place; return mean and importance / deviation of each feature.
+
+    No case is farther from the mean than sqrt(n) deviations, as without weights: a feature that
+    differs only in cases of small weight would multiply their influence.
+    """
+    w, equal = w.astype(np.float32) / np.float32(len(w)), bool((w == w[0]).all())
     mean = w @ features
     features -= mean
     deviation = np.sqrt(np.einsum("i,ij,ij->j", w, features, features))
+    if not equal:
+        farthest = np.abs(features[w > 0]).max(axis=0)
+        deviation = np.maximum(deviation, farthest / np.sqrt(np.float32(len(w))))
     changes = deviation > 1e-7 + 1e-5 * np.abs(mean)  # by more than rounding error
     scale = np.where(changes, importance / np.where(changes, deviation, 1), 0)
     scale = scale.astype(np.float32)
