@@ -190,13 +190,10 @@ Gaps = Annotated[
 Steps = Annotated[
     int,
     _training(
-        "Maximum number of updates.",
-        within=_COUNT,
+        "Maximum number of updates; 0 keeps the initial weights.",
+        within="[0, inf)",
         none="from epochs, or 20 sqrt(n), at least 100, for n cases",
     ),
-]
-Updates = Annotated[
-    int, _training("Maximum number of updates; 0 keeps the initial weights.", within="[0, inf)")
 ]
 Epochs = Annotated[
     int | float,

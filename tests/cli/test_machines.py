@@ -22,7 +22,7 @@ def test_devices_and_others_when_a_run_goes_on(tmp_path, data, small, good_json)
     assert good_json(f"fit {data} --out {tmp_path / 'b'} --resume --devices 4")["steps"] == 4
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # training/test_distributed.py joins processes, too
 def test_several_processes(tmp_path, data, small, process, free_port):
     line = f"fit {data} --task classification --out {tmp_path / 'run'} {small} --steps 4 --json"
     line += f" --coordinator localhost:{free_port} --num-processes 2"

@@ -181,8 +181,8 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, waves):
         ({"linoss_options": {"colour": 3}}, "linoss_options has 'colour', expected settings of"),
         ({"linoss_options": {"minutes": 3}}, "linoss_options has 'minutes', expected settings of"),
         (
-            {"linoss_options": {"steps": 0}},
-            "steps is 0, expected None or an integer >= 1",
+            {"linoss_options": {"steps": -1}},
+            "steps is -1, expected None or an integer >= 0",
         ),
     ],
 )

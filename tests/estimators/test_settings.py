@@ -92,7 +92,7 @@ WRONG = {
     "memory": (-1, 2.5, "1 GB", None),
     "time_channel": (*FLAG, None),
     "model_options": ("pooling", ["pooling"], 3),
-    "steps": COUNTS,
+    "steps": ["-1", -1, 1.5, True],
     "batch_size": COUNTS,
     "learning_rate": (*POSITIVE, None),
     "warmup": (-1, 2.5, "long"),

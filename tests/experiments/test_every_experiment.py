@@ -105,7 +105,7 @@ def test_the_test_metric_is_that_of_the_saved_weights(tmp_path, data):
     assert result.outcome["validation"] == best
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # test_uea_search.py has all of its parts
 def test_uea_search(tmp_path, data):
     table = reproduce(
         "uea-search", out=tmp_path, data_dir=data, data_sets=["Heartbeat"], models=["im"],

@@ -65,12 +65,15 @@ CLASSIFIERS = {
     "lru": {"mixer": "lru"},
     "s5": {"mixer": "s5"},
 }  # fmt: skip
+slow = pytest.mark.slow  # their parts are in others, too
+TIERS = {"layer norm, largest": slow, "patches both ways": slow, "s5": slow}
+TIERS["missing values, time"] = []
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(options, id=name, marks=[] if name == "missing values, time" else integration)
+        pytest.param(options, id=name, marks=TIERS.get(name, integration))
         for name, options in CLASSIFIERS.items()
     ],
 )

@@ -83,6 +83,9 @@ MORE = [
     ({"scheme": "imex", "norm": "running", **EVERY}, (), (1, 4)),
     ({"scheme": "im", "bidirectional": True, **LAST}, (), (2, 4)),
     ({"scheme": "verlet", "norm": "layer", **EVERY}, MASKED, (2, 4)),
+    ({"scheme": "imex", "norm": "layer", **LAST}, MASKED, (4, 1)),
+    ({"scheme": "exact", **EVERY}, (), (2, 4)),
+    ({"scheme": "im", "pooling": "last+max+attention"}, MASKED, (2, 4)),
 ]
 
 
@@ -94,15 +97,12 @@ def test_losses_and_gradients_are_those_of_one_device():
 @pytest.mark.parametrize(
     ("options", "names", "shape"),
     [
-        ({"scheme": "imex", "norm": "layer", **LAST}, MASKED, (4, 1)),
         (
             {"scheme": "im", "damped": True, "norm": "running", "bidirectional": True},
             IRREGULAR,
             (1, 8),
         ),
         ({"scheme": "verlet", **FORECAST}, (), (1, 4)),
-        ({"scheme": "exact", **EVERY}, (), (2, 4)),
-        ({"scheme": "im", "pooling": "last+max+attention"}, MASKED, (2, 4)),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE),
     ],
     ids=str,
@@ -155,8 +155,8 @@ def collectives(model, time, mesh):
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"bidirectional": True}, marks=pytest.mark.integration),
         pytest.param(FORECAST, marks=pytest.mark.integration),
+        pytest.param({"bidirectional": True}, marks=pytest.mark.slow),
         pytest.param(EVERY, marks=pytest.mark.slow),  # its head says less than the others
     ],
 )

@@ -18,7 +18,10 @@ SCRIPT = Path(__file__).parent / "measured_step.py"
 @pytest.mark.integration
 @pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/self")
-@pytest.mark.parametrize(("devices", "keep"), [((1, 1), 5 * 10**8), ((2, 4), 0)])
+@pytest.mark.parametrize(
+    ("devices", "keep"),
+    [pytest.param((1, 1), 5 * 10**8, marks=pytest.mark.slow), ((2, 4), 0)],
+)
 def test_peak_of_a_step(make_config, devices, keep):
     wide = {"hidden_size": 64, "state_size": 32} if keep else {}
     config, length, batch = make_config(**wide), 65_536, 8

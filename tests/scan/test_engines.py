@@ -71,7 +71,7 @@ MORE_CASES += [("chunked", n, True) for n in (2, 63, 1023, 1024)]
 MORE_CASES += [(engine, 2999, False) for engine in ENGINES[:2]]
 MORE_CASES += [("associative", n, double) for n, double in ((1, True), (255, True), (257, False))]
 MORE_CASES += [("toeplitz", n, True) for n in (1, 64, 65, 4032)]
-CASES += [pytest.param(*case, marks=pytest.mark.integration) for case in MORE_CASES]
+CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in MORE_CASES]
 
 
 @pytest.mark.parametrize(("engine", "time", "double"), CASES)
@@ -103,9 +103,10 @@ def long_run(make_bank, draw, reference):
 
 
 LONG = [(engine, 49_999, False) for engine in (*ENGINES, "auto")]
-LONG += [("sequential", 49_999, True), ("chunked", 49_920, False)]  # whole segments and chunks
-LONG += [("toeplitz", 49_999, True)]
-LONG[2] = pytest.param(*LONG[2], marks=pytest.mark.slow)  # associative, which compiles long
+LONG += [("chunked", 49_920, False)]  # whole segments and chunks
+MORE_LONG = [("sequential", 49_999, True), ("toeplitz", 49_999, True)]
+MORE_LONG += [LONG.pop(2)]  # associative, which compiles long
+LONG += [pytest.param(*case, marks=pytest.mark.slow) for case in MORE_LONG]
 
 
 @pytest.mark.integration

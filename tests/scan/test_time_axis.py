@@ -61,7 +61,7 @@ def split_scan(scheme, given, *, reverse, engine):
         ("verlet", "sequential", "from rest", False),
         ("verlet", "sequential", "irregular", False),
         pytest.param("verlet", "toeplitz", "masked", True, marks=pytest.mark.integration),
-        pytest.param("imex", "sequential", "irregular", False, marks=pytest.mark.integration),
+        pytest.param("imex", "sequential", "irregular", False, marks=pytest.mark.slow),
         pytest.param("exact", "sequential", "irregular", False, marks=pytest.mark.slow),
     ],
 )

@@ -11,11 +11,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "search.md"
 PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # test_workers.py has several workers, too
 @pytest.mark.parametrize(
     ("program", "printed"),
     [
-        pytest.param(PROGRAMS[0], "'schedule': ", id="study", marks=pytest.mark.slow),
+        pytest.param(PROGRAMS[0], "'schedule': ", id="study"),
         pytest.param(PROGRAMS[1], "{'learning_rate': 0.03} 1.0", id="cluster"),
     ],
 )

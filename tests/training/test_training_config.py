@@ -25,7 +25,7 @@ def test_numbers_of_numpy_can_be_written():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("steps", 0),
+        ("steps", -1),
         ("steps", 2.5),
         ("batch_size", True),
         ("learning_rate", 0.0),

@@ -306,6 +306,11 @@ def finish(
             f"Training {name} {number(value)}, on training cases; expect lower scores for new "
             "ones. Use --validation-fraction 0.2, or linoss evaluate with other data"
         )
+    elif estimator.task == "forecasting" and estimator.n_steps_ == 0:
+        show_line(
+            "The series are short: no model is trained, and forecasts are made of trend, seasons "
+            "and linear forecasts"
+        )
     elif not estimator.own_scores_:
         show_line(
             "No score: nothing was held out. Use --validation-fraction 0.2, or linoss evaluate "

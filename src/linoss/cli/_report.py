@@ -144,7 +144,8 @@ def _subtitle(estimator: Any) -> str:
         blocks = "1 block" if config.num_blocks == 1 else f"{config.num_blocks} blocks"
         of = f"{config.state_size} oscillators, scheme {config.scheme}"
         of = of if config.mixer == "linoss" else config.mixer
-        parts.append(f"{blocks} of {of}, {trained.n_steps_} training steps")
+        steps = f"{trained.n_steps_} training steps" if trained.n_steps_ else "not trained"
+        parts.append(f"{blocks} of {of}, {steps}")
     return _text("; and ".join(parts))
 
 

@@ -27,13 +27,13 @@ def load(directory: str | os.PathLike[str]) -> Estimator:
 
     ```python
     >>> import numpy as np, tempfile
-    >>> from linoss import LinOSSRegressor
+    >>> from linoss import OscillatorRegressor
     >>> from linoss.estimators import load
     >>> folder = tempfile.mkdtemp()
-    >>> regressor = LinOSSRegressor(steps=5, hidden_size=8, state_size=8, random_state=0)
+    >>> regressor = OscillatorRegressor(n_oscillators=64, random_state=0)
     >>> regressor.fit(np.random.default_rng(0).normal(size=(20, 30)), np.arange(20.0)).save(folder)
-    >>> load(folder).steps
-    5
+    >>> load(folder).n_oscillators
+    64
 
     ```
     """

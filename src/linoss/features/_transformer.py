@@ -46,7 +46,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
     >>> features.fit_transform(waves).shape
     (10, 256)
     >>> features.get_feature_names_out()[0]
-    'share, 0.032 cycles, quality 1.86, series of -1, oscillator 0'
+    'share, 0.00514 cycles, quality 5.81, series of -1, oscillator 0'
 
     ```
     """

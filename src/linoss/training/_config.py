@@ -26,7 +26,7 @@ class TrainingConfig:
     ```
     """
 
-    steps: settings.Updates = 1000
+    steps: settings.Steps = 1000
     batch_size: settings.BatchSize = 32
     learning_rate: settings.LearningRate = 1e-3
     warmup: settings.Warmup = 0

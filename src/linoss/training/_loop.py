@@ -101,6 +101,8 @@ class Loop:
                 saved = looked = time.monotonic()
                 self._report(first)
             if self.place >= config.steps or self._gains_nothing():
+                if config.steps == 0:
+                    self.save()
                 self._warn_if_useless()
                 return self.result(self.state)
             before = self.state.carry
@@ -238,7 +240,7 @@ class Loop:
         """Write a checkpoint between evaluations, unless a loss since the last one was not
         finite."""
         state = self.state
-        if self.files is not None and int(state.carry.bad_step) < 0:
+        if self.files is not None and state.step > 0 and int(state.carry.bad_step) < 0:
             self.state = replace(state, seconds=time.monotonic() - self.clock)
             self.save()
 

@@ -119,7 +119,8 @@ class RunDirectory:
         _check_same(config, before, description)
         state, digest = self._read_state(fresh)
         history = self._cut_history(state.records, digest)
-        self._write_weights(state)
+        if state.step > 0:
+            self._write_weights(state)
         if longer:
             write_json(config, "linoss", description)
         return state, history
@@ -135,8 +136,6 @@ class RunDirectory:
 
     def _write_weights(self, state: RunState) -> None:
         """Write the weights of the state, unless the file already has them."""
-        if state.step == 0:
-            return
         content = weights_bytes(state.model, step=state.best_step or state.step)
         path = self.folder / WEIGHTS
         if not path.is_file() or path.read_bytes() != content:
