@@ -107,6 +107,15 @@ def test_series_of_unequal_length(small, long, tmp_path):
     assert np.isfinite(forecast.y).all()
 
 
+def test_short_series_train_no_model(small, tide, tmp_path):
+    """They have too few windows to tell whether it helps."""
+    forecaster = LinOSSForecaster(**OPTIONS, **small).fit(tide[:80], directory=tmp_path / "run")
+    assert forecaster.n_steps_ == 0
+    assert not forecaster.calibration_.uses_model
+    found = load(tmp_path / "run").predict(level=80)
+    assert np.array_equal(found, forecaster.predict(level=80))
+
+
 @pytest.mark.integration
 def test_missing_values(small, tide):
     holes = np.where(np.random.default_rng(0).random(tide.shape) < 0.1, np.nan, tide)

@@ -18,6 +18,7 @@ from linoss.training import (
     TrainingError,
     Windows,
     evaluate,
+    load_model,
     predict,
     train,
 )
@@ -45,6 +46,14 @@ def test_classes_are_learned(make_problem, lengths, missing):
     assert result.history[-1]["loss"] < 0.1
     found = evaluate(result.model, problem.inputs, problem.objective, problem.validation_set)
     assert found == 1.0
+
+
+def test_without_updates_the_first_weights_are_saved(make_problem, assert_same_trees, tmp_path):
+    problem = make_problem()
+    result = run(problem, steps=0, directory=tmp_path)
+    assert result.steps == 0
+    assert result.history == []
+    assert_same_trees(load_model(tmp_path).model, problem.model)
 
 
 def test_numbers_at_every_kth_step_are_learned(make_model):
