@@ -114,7 +114,7 @@ def test_it_takes_the_options_of_fit():
 
 @pytest.mark.integration
 def test_forecasts(tmp_path, load, small_forecaster, good_json):
-    settings = f"--horizon 6 --past 24 --known hour {small_forecaster} --steps 2 --trials 1"
+    settings = f"--horizon 6 --past 24 --no-base {small_forecaster} --steps 2 --trials 1"
     ranges = "--range learning_rate=0.001,0.01 --grid ranges"
     line = f"search {load} --task forecasting --out {tmp_path / 'out'} {settings} {ranges}"
     found = good_json(line)

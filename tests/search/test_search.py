@@ -158,7 +158,7 @@ def test_bad_trials_are_pruned(tmp_path, waves):
 
 def test_errors_are_made_small(tmp_path):
     series = np.sin(np.arange(80) / 3)[:, None]
-    made = small(LinOSSForecaster, steps=2, horizon=3, past=9)
+    made = small(LinOSSForecaster, steps=2, horizon=3, past=9, base=False)
     found = search(made, series, out=tmp_path, space=RATES, trials=2)
     assert found.metric == "mae"
     assert found.best.value == min(trial.value for trial in found.trials)
@@ -176,6 +176,16 @@ def test_callers_hear_of_each_trial(tmp_path, waves):
 
 
 # ---- Refused ----
+
+
+def test_nothing_is_trained(tmp_path):
+    with pytest.raises(ValueError, match="they train no model"):
+        search(
+            small(LinOSSForecaster, steps=2, horizon=3, past=9),
+            np.sin(np.arange(80) / 3)[:, None],
+            out=tmp_path,
+            space=RATES,
+        )
 
 
 def test_nothing_held_out(tmp_path, waves):

@@ -170,6 +170,11 @@ class _Trainer:
             if record["metric"] is not None:
                 claim.report(record["step"], record["metric"], judge=False)
         best = estimator.best_metric_
+        if estimator.n_steps_ == 0:
+            raise ValueError(
+                "trials cannot be compared: they train no model, because steps is 0, or because "
+                "the series to forecast are short; use longer series, or base=False"
+            )
         if best is None or not math.isfinite(best):
             raise ValueError(
                 "trials cannot be compared: nothing is held out; set validation_fraction to a "
