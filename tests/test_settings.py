@@ -197,7 +197,7 @@ def test_there_is_a_model_of_every_choice(name, choice):
         return LinOSS(config, key=key)(np.ones((2, 5, 2)))
 
     found = eqx.filter_eval_shape(answers, jax.random.key(0))
-    assert found.shape[0] == 2
+    assert (found.shape[0], found.shape[-1]) == (2, 3)
 
 
 def test_names_are_those_of_the_registries():

@@ -96,3 +96,13 @@ def test_where_features_tell_nothing_left_out_answers_are_even():
     answers = np.where(np.arange(60) % 2, 1.0, -1.0)[:, None]
     _, left_out = fit_ridge(features, answers)
     assert 0.3 < np.mean((left_out.answers > 0) == (answers > 0)) < 0.7
+
+
+def test_a_feature_that_differs_only_in_cases_of_small_weight_counts_little():
+    random = np.random.default_rng(0)
+    features = np.zeros((40, 64), np.float32)
+    features[20:] = random.normal(0.5, 1, (20, 64))
+    answers = np.repeat([-1.0, 1.0], 20)[:, None]
+    weights = np.repeat([1e3, 1e-4], 20)
+    ridge, _ = fit_ridge(features.copy(), answers, weights)
+    assert (ridge(features) < 0).all()

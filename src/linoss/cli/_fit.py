@@ -308,8 +308,8 @@ def finish(
         )
     elif estimator.task == "forecasting" and estimator.n_steps_ == 0:
         show_line(
-            "The series are short: no model is trained, and forecasts are made of trend, seasons "
-            "and linear forecasts"
+            "No model is trained, because the series are short or --steps is 0: forecasts are made "
+            "of trend, seasons and linear forecasts"
         )
     elif not estimator.own_scores_:
         show_line(

@@ -247,6 +247,7 @@ class SequenceEstimator(SequenceSettings, BaseEstimator):
         with understanding(directory):
             estimator.model_, estimator.inputs_ = saved.model, saved.inputs
             estimator.objective_, estimator.history_ = saved.objective, saved.history
+            estimator.n_steps_ = saved.history[-1]["step"] if saved.history else 0
             estimator._restore(saved.extra["fitted"], saved.arrays)
         return estimator
 

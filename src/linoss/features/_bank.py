@@ -132,7 +132,7 @@ def draw(
     else:
         found, drive = kinds_of_drive, np.arange(groups)
         mixture = np.stack([_mixture(random, len(mean)) for _ in range(groups)])
-    # Those with the same input, kind and speed in the same groups, which are fast or precise.
+    # Slow oscillators share groups: a group with one of them is computed in double precision.
     drives = np.repeat(drive.ravel(), LANES)
     sort = np.lexsort((frequency[0], lanes, drives))
     return Bank(
