@@ -19,6 +19,7 @@ from linoss.experiments._protocol import Options
 from linoss.training import evaluate, train
 
 PRECISIONS = ("float32", "bfloat16")
+SIZES = ("hidden_size", "state_size", "num_blocks")
 
 
 def problem_of(what: str, seed: int, steps: int) -> tuple[Any, Any]:
@@ -33,7 +34,9 @@ def problem_of(what: str, seed: int, steps: int) -> tuple[Any, Any]:
     return run, uea.make_problem(_data_sets.data_directory(None), run)
 
 
-def curve(what: str, seed: int, steps: int, precision: str) -> tuple[np.ndarray, float]:
+def curve(
+    what: str, seed: int, steps: int, precision: str, sizes: dict[str, int]
+) -> tuple[np.ndarray, float]:
     """Loss and validation metric at each tenth, and the metric on the test part of the
     weights that do best on validation."""
     run, problem = problem_of(what, seed, steps)
@@ -41,7 +44,7 @@ def curve(what: str, seed: int, steps: int, precision: str) -> tuple[np.ndarray,
         in_size=problem.inputs.in_size,
         out_size=problem.objective.out_size,
         precision=precision,
-        **{**problem.settings, **run.model_settings},
+        **{**problem.settings, **run.model_settings, **sizes},
     )
     model = linoss.LinOSS(config, key=jax.random.split(jax.random.key(seed), 4)[1])
     training = dataclasses.replace(run.training, evaluate_every=max(steps // 10, 1), patience=None)
@@ -58,11 +61,19 @@ def main() -> None:
     parser.add_argument("what", choices=["scp1", "harmonic-motion"])
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS[:3]))
     parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs=3,
+        metavar=SIZES,
+        help="sizes of the model, by default the published ones",
+    )
     options = parser.parse_args()
+    sizes = dict(zip(SIZES, options.sizes or (), strict=False))
     curves: dict[str, list[np.ndarray]] = {precision: [] for precision in PRECISIONS}
     for seed in options.seeds:
         for precision in PRECISIONS:
-            found, test = curve(options.what, seed, options.steps, precision)
+            found, test = curve(options.what, seed, options.steps, precision, sizes)
             curves[precision].append(found)
             print(f"seed {seed}, {precision}: test {test:.4g}", flush=True)
     print("\n| step | " + " | ".join(f"loss, {p} | validation, {p}" for p in PRECISIONS) + " |")

@@ -223,6 +223,16 @@ def test_saving_again(tmp_path, monkeypatch):
         second.save(tmp_path / "model")
 
 
-def test_labels_of_one_class():
-    with pytest.raises(ValueError, match="y has one class, 'a', expected at least two"):
-        LinOSSClassifier(steps=1).fit(np.zeros((6, 10)), np.array(["a"] * 6))
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (["a"] * 6, "y has one class, 'a', expected at least two"),
+        ([1, 2, 2.5, 1, 2, 1], r"fractions, such as 2\.5, expected classes; .*--task regression"),
+        ([1, 2], "inconsistent numbers of samples"),
+        (None, "requires y to be passed"),
+    ],
+)
+@pytest.mark.parametrize("classifier", [LinOSSClassifier(steps=1), OscillatorClassifier()])
+def test_labels_that_are_no_classes(classifier, y, message):
+    with pytest.raises(ValueError, match=message):
+        classifier.fit(np.zeros((6, 10)), y)

@@ -253,20 +253,6 @@ def test_a_case_without_any_value(fitted):
     np.testing.assert_allclose(shares[2], 1 / 3, atol=0.05)  # as before anything is known
 
 
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        (None, "requires y to be passed"),
-        (np.zeros(48, int), "y has one class, 0, expected at least two"),
-        (np.zeros(47, int), "inconsistent numbers of samples"),
-    ],
-)
-def test_bad_labels(y, message):
-    X, _, _ = waves()
-    with pytest.raises(ValueError, match=message):
-        OscillatorClassifier(**SMALL).fit(X, y)
-
-
 def test_evidence_sums_to_the_decision_and_finds_its_place():
     random = np.random.default_rng(0)
     X, y = random.normal(size=(60, 3, 120)), np.arange(60) % 3

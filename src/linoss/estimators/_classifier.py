@@ -7,16 +7,15 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
 from linoss._declare import check_settings, documented
 from linoss._settings import ClassifierSettings
-from linoss.data import DataError, Sequences
+from linoss.data import Sequences
 from linoss.estimators._base import OnProgress, RunOptions
 from linoss.estimators._labelled import LabelledEstimator
 from linoss.estimators._oscillators import OscillatorClassifier
 from linoss.estimators._stack import FLOOR, fit_pool, logarithms, pool, pool_losses
+from linoss.estimators._truth import class_labels, classes_of, labelled_cases
 from linoss.training import Classification
 
 
@@ -93,23 +92,10 @@ class LinOSSClassifier(ClassifierMixin, ClassifierSettings, LabelledEstimator):
         Raises `ValueError`, which names the invalid setting or argument.
         """
         check_settings(self)
-        cases, y = self._sequences(X, y, times, reset=True)
-        y = cases.labels if y is None else y
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        if len(y) != len(cases):
-            raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
-        cases = self._cases(X, cases, y, sample_weight)
+        cases, y = labelled_cases(self, X, y, times)
+        cases = self._cases(X, cases, class_labels(y), sample_weight)
         labels = np.asarray(cases.labels)
-        self.classes_, groups = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y has one class, {self.classes_.tolist()[0]!r}, expected at least two"
-            )
+        self.classes_, groups = classes_of(labels)
         objective = Classification(
             classes=tuple(self.classes_.tolist()),
             class_weights=self._class_weights(labels),

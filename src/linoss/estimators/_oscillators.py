@@ -8,19 +8,19 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from linoss import _checks
 from linoss._declare import check_settings, documented
 from linoss._settings import ModelName, OscillatorClassifierSettings, OscillatorSettings
-from linoss.data import DataError, Sequences, as_sequences
+from linoss.data import Sequences, as_sequences
 from linoss.estimators._described import describe, described, saved_into, understanding
 from linoss.estimators._evidence import Evidence, find_evidence
 from linoss.estimators._listener import FunctionListener
 from linoss.estimators._ridge import Ridge, fit_ridge
 from linoss.estimators._stack import fit_pool, pool
+from linoss.estimators._truth import class_labels, classes_of, labelled_cases
 from linoss.features import STATISTICS, OscillatorFeatures
 from linoss.training import Scaling, load_arrays, save_arrays
 
@@ -29,20 +29,6 @@ Kind = TypeVar("Kind", bound="OscillatorEstimator")
 _RIDGE = ("mean", "scale", "coefficients", "intercept")
 _IMPORTANCE = {"lateness": 0.5}  # the beginning of many recordings is arbitrary
 _AT_ONCE = 512  # cases whose features are converted to double precision at a time
-
-
-def labelled_cases(
-    estimator: BaseEstimator, X: Any, y: Any, times: Any, **checks: Any
-) -> tuple[Sequences, Any]:
-    """The training sequences, and their labels, one for each."""
-    cases, y = as_sequences(estimator, X, y, times, reset=True, **checks)
-    y = cases.labels if y is None else y
-    if y is None:
-        name = type(estimator).__name__
-        raise ValueError(f"{name} requires y to be passed, but the target y is None")
-    if len(y) != len(cases):
-        raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
-    return cases, y
 
 
 def checked_weights(X: Any, sample_weight: Any) -> np.ndarray:
@@ -296,14 +282,8 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Oscill
         """
         check_settings(self)
         cases, y = labelled_cases(self, X, y, times)
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        cases, y, weights = self._weighted(X, cases, y, sample_weight)
-        self.classes_, place = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y has one class, {self.classes_.tolist()[0]!r}, expected at least two"
-            )
+        cases, y, weights = self._weighted(X, cases, class_labels(y), sample_weight)
+        self.classes_, place = classes_of(y)
         if self.class_weight is not None:
             balance = compute_sample_weight(self.class_weight, y)
             weights = balance if weights is None else weights * balance

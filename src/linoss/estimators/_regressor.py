@@ -9,11 +9,12 @@ from sklearn.metrics import r2_score
 
 from linoss._declare import check_settings, documented
 from linoss._settings import RegressorSettings
-from linoss.data import DataError, Sequences
+from linoss.data import Sequences
 from linoss.estimators._base import OnProgress, RunOptions
 from linoss.estimators._labelled import LabelledEstimator
 from linoss.estimators._oscillators import OscillatorRegressor
 from linoss.estimators._stack import fit_mean, mean_losses
+from linoss.estimators._truth import labels_of
 from linoss.training import Regression
 
 
@@ -71,14 +72,7 @@ class LinOSSRegressor(RegressorMixin, RegressorSettings, LabelledEstimator):
         checks = {"multi_output": True, "y_numeric": True} if self.every is None else {}
         targets = None if self.every is not None or isinstance(X, Sequences) else y
         cases, checked = self._sequences(X, targets, times, reset=True, **checks)
-        y = y if checked is None else checked
-        y = cases.labels if y is None else y
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-        if len(y) != len(cases):
-            raise DataError(f"y has {len(y)} targets, expected {len(cases)}, one for each case")
+        y = labels_of(self, cases, y if checked is None else checked)
         y = np.asarray(y, np.float64) if self.every is None else list(y)
         self.one_number_ = np.ndim(y[0]) == (0 if self.every is None else 1)
         cases = self._cases(X, cases, y, sample_weight)

@@ -297,7 +297,7 @@ def refuse_files(folder: Path) -> None:
     for name in held:
         raise CheckpointError(
             f"{folder / name}: already exists and is not overwritten; choose another "
-            "directory, or continue a run with resume=True or --resume"
+            "directory, save with overwrite=True, or continue a run with resume=True or --resume"
         )
 
 
