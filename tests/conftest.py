@@ -15,6 +15,7 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "d" / "programs"
 WEEK = 7 * 24 * 3600
+TRAINING_ROOMS = ("aeon", "cli", "experiments", "export", "search", "sktime")
 LARGE, MORE, MANY = 1e9, 1.5e8, 30_000
 
 # Compile quickly rather than well, and once for all workers, child processes and runs.
@@ -55,10 +56,14 @@ with jaxtyping.install_import_hook("linoss", "beartype.beartype"):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """What is slow is left out of the daily tests, too."""
+    """The daily tests leave out slow ones, rooms that train, and all but one of `several` cases."""
+    daily = set()
     for item in items:
-        if item.get_closest_marker("slow"):
+        slow, several = item.get_closest_marker("slow"), item.get_closest_marker("several")
+        if slow or item.path.parent.name in TRAINING_ROOMS or (several and item.function in daily):
             item.add_marker(pytest.mark.integration)
+        elif several:
+            daily.add(item.function)
 
 
 def pytest_collection_finish():

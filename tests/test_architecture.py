@@ -54,6 +54,7 @@ def test_scan():
     check("`linoss.oscillator_scan(", lambda: linoss.oscillator_scan(step, jnp.ones((7, 1))))
 
 
+@pytest.mark.integration
 def test_forward_pass():
     config = linoss.LinOSSConfig(in_size=2, out_size=2, hidden_size=4, state_size=4, num_blocks=2)
     model = linoss.LinOSS(config, key=jax.random.key(0))

@@ -47,6 +47,7 @@ def test_tutorials_run_and_make_their_pictures(page, tmp_path):
     assert all((page.parent / picture).exists() for picture in pictures)
 
 
+@pytest.mark.integration
 def test_the_page_of_results_is_made_of_its_files(tmp_path):
     """All of it but what compares with published curves, which are not among these files."""
     write_page(ROOT / "docs" / "results" / "runs", tmp_path / "results.md", tmp_path)

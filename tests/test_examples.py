@@ -14,17 +14,9 @@ MODULES = sorted(
     if not module.name.endswith("__main__")
 )
 
-TRAIN = ("linoss.aeon", "linoss.sktime", "linoss.estimators", "linoss.export", "linoss.search")
-"""Rooms whose examples train models."""
 
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.integration] if name.startswith(TRAIN) else [])
-        for name in MODULES
-    ],
-)
+@pytest.mark.integration
+@pytest.mark.parametrize("name", MODULES)
 @pytest.mark.usefixtures("single_precision")
 def test_module_examples(name):
     module = importlib.import_module(name)

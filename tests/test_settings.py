@@ -185,6 +185,7 @@ CHOICES = [
 ]
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(("name", "choice"), CHOICES)
 def test_there_is_a_model_of_every_choice(name, choice):
     sizes = {"in_size": 2, "out_size": 3, "hidden_size": 4, "state_size": 3, "num_blocks": 1}

@@ -19,7 +19,6 @@ for _face in FACES:
         _face.small = {**_face.small, "scheme": "im", "damped": False}
 
 
-@pytest.mark.integration
 @parametrize_with_checks(FACES)
 def test_aeons_own_checks(check):
     check()
@@ -43,13 +42,7 @@ def uneven():
     return cases, np.array(["a", "b"] * 3), random.normal(size=6)
 
 
-@pytest.mark.parametrize(
-    "face",
-    [
-        pytest.param(face, marks=[pytest.mark.integration] if "LinOSS" in face.__name__ else [])
-        for face in FACES
-    ],
-)
+@pytest.mark.parametrize("face", FACES)
 def test_answers_are_those_of_the_estimator_inside(face, uneven):
     cases, labels, numbers = uneven
     y = labels if "Classifier" in face.__name__ else numbers

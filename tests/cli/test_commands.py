@@ -54,7 +54,6 @@ def test_help_has_an_example(good, command):
     assert any(f"{line} ".startswith(f"linoss {command} ") for line in examples(good, command))
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("few_bells")
 def test_every_example_of_help_runs(place, good, failing, monkeypatch, small_forecaster):
     monkeypatch.chdir(place)
@@ -94,7 +93,6 @@ def test_wrong_use(failing, line):
     assert "Usage: linoss" in failing(line, code=2)
 
 
-@pytest.mark.integration
 def test_help_does_not_wait_for_what_it_does_not_need():
     slow = ["numpy", "jax", "sklearn", "matplotlib", "aeon", "optuna"]
     code = (
@@ -106,7 +104,6 @@ def test_help_does_not_wait_for_what_it_does_not_need():
     assert found.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.integration
 def test_a_process_fails_with_one_line_and_its_code(tmp_path, process):
     child = process(f"evaluate {tmp_path} {tmp_path}")
     stdout, stderr = child.communicate()
@@ -133,7 +130,6 @@ def test_out_of_memory(failing, monkeypatch, run, error):
     assert "out of memory; try smaller batches" in failing(f"inspect {run}")
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("streams", "code", "said"),
     [

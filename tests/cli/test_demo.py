@@ -27,7 +27,6 @@ def test_the_same_seed_gives_the_same_bells():
     assert not np.array_equal(bells(3, 5)[0], bells(4, 5)[0])
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("few_bells")
 def test_it_shows_series_and_the_learning_curve_and_keeps_a_run(tmp_path, linoss_command, failing):
     result = linoss_command(f"demo --steps 2 --out {tmp_path / 'run'}", width=60)
@@ -42,7 +41,6 @@ def test_it_shows_series_and_the_learning_curve_and_keeps_a_run(tmp_path, linoss
     assert "already holds a run" in failing(f"demo --out {tmp_path / 'run'}")
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("few_bells")
 def test_json_without_a_run(good_json):
     found = good_json("demo --steps 2")

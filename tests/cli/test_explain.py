@@ -3,12 +3,9 @@
 import json
 
 import numpy as np
-import pytest
 
 from linoss.data import read
 from linoss.estimators import load as load_estimator
-
-pytestmark = pytest.mark.integration
 
 
 def test_pictures_and_sums(run, data, tmp_path, good_json):

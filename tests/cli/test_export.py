@@ -2,11 +2,8 @@
 
 import numpy as np
 import onnxruntime
-import pytest
 
 from linoss.estimators import load as load_estimator
-
-pytestmark = pytest.mark.integration
 
 
 def test_onnx_answers_as_the_run_does(run, waves, tmp_path, good_json):

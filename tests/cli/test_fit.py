@@ -25,7 +25,6 @@ def test_a_run_holds_a_model_a_history_and_a_report(run):
     }
 
 
-@pytest.mark.integration
 def test_it_learns_and_scores_the_test_part(tmp_path, data, small, good_json):
     options = f"{small} --steps 60 --learning-rate 0.02"
     found = good_json(f"fit {data} --task classification --out {tmp_path / 'run'} {options}")
@@ -297,7 +296,6 @@ def test_a_run_with_a_setting_that_no_estimator_has():
         options.record("linoss", "classification", {"steps": 3, "momentum": 0.9})
 
 
-@pytest.mark.integration
 def test_a_model_to_compare_with_is_trained_like_linoss(tmp_path, data, good_json, good):
     out = tmp_path / "run"
     sizes = "--hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8 --steps 2 --n-models 1"
@@ -337,7 +335,6 @@ def test_options_of_other_models_are_usage_errors(tmp_path, data, failing, line,
     assert words in " ".join(told.replace("│", " ").split())
 
 
-@pytest.mark.integration
 def test_from_another_run(tmp_path, data, run, small, linoss_command, failing):
     """With the sizes of that run, and other classes."""
     from linoss.estimators import load

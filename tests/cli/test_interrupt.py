@@ -40,7 +40,6 @@ def until(process, condition):
         time.sleep(0.01)
 
 
-@pytest.mark.integration
 def test_ctrl_c_and_resume(tmp_path, long_data, line, process, good_json, finished):
     out = tmp_path / "run"
     child = process(f"{line} --out {out}")

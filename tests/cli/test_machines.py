@@ -13,7 +13,6 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@pytest.mark.integration
 def test_devices_and_others_when_a_run_goes_on(tmp_path, data, small, good_json):
     one = good_json(f"fit {data} --task classification --out {tmp_path / 'a'} {small} --steps 4")
     line = f"fit {data} --task classification --out {tmp_path / 'b'} {small} --steps 4"

@@ -209,7 +209,6 @@ def test_a_report_of_what_was_trained(waves):
     assert "Kept both: no cases were held out for a comparison." in text
 
 
-@pytest.mark.integration
 def test_auto_trains_and_compares(tmp_path, data, linoss_command, good_json):
     out = tmp_path / "run"
     line = f"fit {data} --task classification --out {out} --n-oscillators 64 --minutes 0.05"

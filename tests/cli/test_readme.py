@@ -8,13 +8,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 COMMANDS = re.findall(r"^\$ (.*)$", README, re.MULTILINE)
 
 
-@pytest.mark.integration
 def test_from_a_file_to_answers(tmp_path):
     """On a few recordings of waves, briefly; what waits for more samples reads to the end."""
     random = np.random.default_rng(0)

@@ -112,7 +112,6 @@ def test_it_takes_the_options_of_fit():
     assert theirs - mine == {"resume", "start", "watch", *several, *options.MACHINES}
 
 
-@pytest.mark.integration
 def test_forecasts(tmp_path, load, small_forecaster, good_json):
     settings = f"--horizon 6 --past 24 --no-base {small_forecaster} --steps 2 --trials 1"
     ranges = "--range learning_rate=0.001,0.01 --grid ranges"
@@ -207,7 +206,6 @@ def test_a_storage_that_cannot_be_reached_is_one_line(tmp_path, line, failing):
     assert "sesame" not in message
 
 
-@pytest.mark.integration
 def test_trials_that_all_fail(tmp_path, data, small, failing):
     wild = "--norm none --clip-norm none --warmup 0 --steps 20 --dropout 0"
     ranges = "--range learning_rate=1e29,1e30"
@@ -243,7 +241,6 @@ def test_classes_are_no_numbers(tmp_path, data, failing):
     assert "a label is 'low', expected numbers for --task regression" in message
 
 
-@pytest.mark.integration
 def test_numbers_and_usual_ranges_without_what_is_given(tmp_path, numbers, small, good_json):
     options = f"{small} --dropout 0 --steps 2 --trials 1 --out {tmp_path / 'out'}"
     found = good_json(f"search {numbers} --task regression {options}")

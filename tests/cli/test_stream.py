@@ -177,7 +177,6 @@ def test_samples_that_came_together_are_answered_as_one_by_one(irregular, timed)
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.integration
 def test_an_answer_at_every_kth_step(irregular):
     values, _ = irregular
     targets = np.nan_to_num(values[:, 0, 2::3])
@@ -188,7 +187,6 @@ def test_an_answer_at_every_kth_step(irregular):
     )
 
 
-@pytest.mark.integration
 def test_times_in_a_stream(tmp_path, irregular, small, good, failing):
     values, times = irregular
     rows = ["case,time,label,a,b"]
@@ -274,7 +272,6 @@ def memory_of(child):
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
-@pytest.mark.integration
 def test_each_answer_comes_at_once_memory_stays_and_whoever_reads_may_go(run, process):
     child = process(f"stream {run}")
     held = {}

@@ -113,6 +113,7 @@ def test_one_long_class_among_many(tmp_path):
     assert peak_of(tmp_path / "a.csv", "the label has 100000 characters") < 20 * MEGABYTE
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("kind", ["wide.csv", "long.csv", "a.parquet"])
 def test_one_class_of_a_long_name_among_many(tmp_path, kind):
     path, count, name = tmp_path / kind, 12_500, "b" * 999
@@ -130,6 +131,7 @@ def test_one_class_of_a_long_name_among_many(tmp_path, kind):
     assert peak_of(path) < 40 * MEGABYTE  # as wide as the longest, they would take 50
 
 
+@pytest.mark.integration
 def test_one_class_of_a_long_name_among_many_for_aeon(tmp_path):
     name = "b" * 999
     head = f"@univariate true\n@classLabel true a {name}\n@data\n"
@@ -137,6 +139,7 @@ def test_one_class_of_a_long_name_among_many_for_aeon(tmp_path):
     assert peak_of(tmp_path / "a.ts", "a label has 999 characters, and") < 80 * MEGABYTE
 
 
+@pytest.mark.integration
 def test_names_in_memory():
     tracemalloc.start()
     cases = sequences(np.zeros((12_500, 1)), y=["a"] * 12_499 + ["b" * 999])

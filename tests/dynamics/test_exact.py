@@ -99,6 +99,7 @@ def test_matrix_in_single_precision(points, single, steps_from_equations):
     assert (error.max(-1) / (1 + h * np.sqrt(A))).max() < 20 * EPS
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_derivatives_are_finite_everywhere(table, precision):
     _, found = table(precision)["points"]

@@ -186,6 +186,7 @@ def test_unbounded_schemes_are_not_clamped(scheme):
     np.testing.assert_array_equal(pushed(bank(3, scheme=scheme)).stiffness, np.full(3, 1e6))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_gradients_are_finite(scheme, precision):
@@ -224,6 +225,7 @@ def test_copies_share_their_parameters():
     np.testing.assert_array_equal(two, np.concatenate([one, one]))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_intervals_are_in_units_of_the_timestep(scheme):
     oscillators = bank(3, scheme=scheme, timestep=0.4)
@@ -234,6 +236,7 @@ def test_intervals_are_in_units_of_the_timestep(scheme):
     np.testing.assert_allclose(found, linoss.oscillator_scan(step, force)[0], rtol=1e-12)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("scheme", ["imex", "verlet"])
 def test_long_steps_of_schemes_with_a_bound_are_cut(scheme, steps_from_equations):
     """At half of the bound, where steps of changing length excite each other little."""

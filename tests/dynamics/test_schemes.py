@@ -87,6 +87,7 @@ def test_each_oscillator_has_its_own_timestep(scheme, steps_from_equations):
     assert step.state_size == len(STIFFNESS)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
 def test_step_for_one_force_is_one_step_of_the_scan(scheme, steps_from_equations):
     """Shape (time, 1) or (time, m) with one h throughout is the step with that h."""
@@ -105,6 +106,7 @@ def test_step_for_one_force_is_one_step_of_the_scan(scheme, steps_from_equations
         np.testing.assert_allclose(final, state, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
 def test_timestep_per_sample(scheme, steps_from_equations):
     rng = np.random.default_rng(1)
@@ -245,6 +247,7 @@ def test_lists_and_numpy_arrays_are_welcome(scheme):
     )
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("scheme", ["im", "imex", "verlet", "exact"])
 def test_gradients_of_a_step_match_finite_differences(scheme, steps_from_equations):
     """The slope of the reference step, against JAX's derivative of the library's."""

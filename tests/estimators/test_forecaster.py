@@ -8,6 +8,7 @@ import linoss.data
 from linoss import LinOSSForecaster
 from linoss.estimators import load
 
+pytestmark = pytest.mark.integration
 OPTIONS = {"horizon": 8, "past": 32}
 
 
@@ -78,7 +79,6 @@ def test_a_wide_frame(small, wide, tmp_path):
     assert forecast.index.tolist() == after.tolist()
 
 
-@pytest.mark.integration
 def test_a_long_frame_with_known_variables(small, long):
     forecaster = LinOSSForecaster(**OPTIONS, **small, known_in_advance=["hour"]).fit(long)
     after = pandas.date_range(long.ds.max(), periods=13, freq="h")[1:]
@@ -96,7 +96,6 @@ def test_a_long_frame_with_known_variables(small, long):
     assert not np.allclose(other.y, forecast.y)
 
 
-@pytest.mark.integration
 def test_series_of_unequal_length(small, long, tmp_path):
     short = pandas.concat([long[long.unique_id == "tide"], long[long.unique_id == "wind"][-20:]])
     forecaster = LinOSSForecaster(**OPTIONS, **small)
@@ -117,7 +116,6 @@ def test_short_series_train_no_model(small, tide, tmp_path):
     assert np.array_equal(restored.predict(level=80), forecaster.predict(level=80))
 
 
-@pytest.mark.integration
 def test_missing_values(small, tide):
     holes = np.where(np.random.default_rng(0).random(tide.shape) < 0.1, np.nan, tide)
     forecaster = LinOSSForecaster(**OPTIONS, **small).fit(holes)
@@ -156,7 +154,6 @@ class TestErrors:
             fitted.predict(0)
 
 
-@pytest.mark.integration
 def test_columns_of_an_array_may_be_known_in_advance(tide):
     small = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 2, "scheme": "im"}
     forecaster = LinOSSForecaster(horizon=4, past=8, known_in_advance=[1], **small).fit(tide)
@@ -247,7 +244,6 @@ class TestIntervals:
             LinOSSForecaster(**OPTIONS, **small, levels=levels).fit(tide)
 
 
-@pytest.mark.integration
 class TestSeriesOfAllKinds:
     """What is forecast of series that say little."""
 
@@ -267,7 +263,6 @@ class TestSeriesOfAllKinds:
             forecaster.predict(level=80)
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("normalize", ["level", "deviation", "difference"])
 def test_series_that_wander_are_followed(small, normalize):
     """A shift of all that is read shifts the forecast and its interval."""
@@ -279,7 +274,6 @@ def test_series_that_wander_are_followed(small, normalize):
     assert np.abs(plain[0, 0, 0] - walk[99]) < 5
 
 
-@pytest.mark.integration
 def test_logarithms_make_growth_a_line(small):
     months = pandas.date_range("2000-01-01", periods=144, freq="MS")
     sales = 100 * np.exp(0.01 * np.arange(144)) * (1.5 + np.sin(2 * np.pi * np.arange(144) / 12))

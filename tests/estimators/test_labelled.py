@@ -210,6 +210,7 @@ class TestErrors:
             load(tmp_path / "saved")
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("length", [40, 38])
 def test_patches(small, noisy, length):
     """The model reads k samples as one: as one that was given them as channels."""

@@ -27,7 +27,6 @@ def run(monkeypatch, capsys):
     return run
 
 
-@pytest.mark.integration
 def test_options_reach_the_experiment(tmp_path, write_archive, run):
     write_archive(tmp_path / "data", "Heartbeat")
     code, table, _ = run(
@@ -153,7 +152,6 @@ def test_results_are_kept_in_a_directory_of_that_name_by_default(tmp_path, run, 
     assert len(read_results(tmp_path / "results")) == 2
 
 
-@pytest.mark.integration
 def test_a_process_says_it_in_one_line(tmp_path):
     environment = {**os.environ, "LINOSS_DATA": str(tmp_path)}
     result = subprocess.run(

@@ -41,7 +41,6 @@ CURVES = [
 ]  # fmt: skip
 
 
-@pytest.mark.integration
 def test_uea(tmp_path, data, capsys):
     table = reproduce(
         "uea", out=tmp_path, data_dir=data, seeds=[2345, 3456], models=["im", "damped"],
@@ -119,7 +118,6 @@ def test_uea_search(tmp_path, data):
     assert "| Heartbeat | LinOSS-IM | paper |" in table
 
 
-@pytest.mark.integration
 def test_ppg(tmp_path, data):
     table = reproduce("ppg", out=tmp_path, data_dir=data, models=["im"]).read_text()
     assert "| LinOSS-IM | paper | 6.40 ± 0.23 |" in table
@@ -131,7 +129,6 @@ def test_ppg(tmp_path, data):
     assert figures(tmp_path / "ppg") == {"ppg-paper"}
 
 
-@pytest.mark.integration
 def test_weather(tmp_path, data):
     table = reproduce("weather", out=tmp_path, data_dir=data).read_text()
     assert "| LinOSS-IM | paper | 0.528 |" in table
@@ -144,7 +141,6 @@ def test_weather(tmp_path, data):
     assert figures(tmp_path / "weather") == {"weather-paper"}
 
 
-@pytest.mark.integration
 def test_harmonic_motion(tmp_path):
     table = reproduce("harmonic-motion", out=tmp_path, max_steps=2).read_text()
     for name in ("LinOSS-IM", "LinOSS-IMEX", "LinOSS-VV"):
@@ -159,7 +155,6 @@ def test_harmonic_motion(tmp_path):
     assert figures(tmp_path / "harmonic-motion") == names
 
 
-@pytest.mark.integration
 def test_parameterization(tmp_path, data):
     table = reproduce("parameterization", out=tmp_path, data_dir=data, seeds=[2345]).read_text()
     assert "| LinOSS-IM | squared-normal | paper | 87.3 ± 1.7 |" in table
@@ -170,7 +165,6 @@ def test_parameterization(tmp_path, data):
     assert len(results) == 3 * 2  # on both sets that are there
 
 
-@pytest.mark.integration
 def test_timestep(tmp_path, data):
     table = reproduce("timestep", out=tmp_path, data_dir=data, seeds=[2345, 3456]).read_text()
     assert "| set | model | protocol | Δt = 0.01 | Δt = 1 |" in table
@@ -179,7 +173,6 @@ def test_timestep(tmp_path, data):
     assert "timestep-paper" in figures(tmp_path / "timestep")
 
 
-@pytest.mark.integration
 def test_efficiency(tmp_path, monkeypatch):
     size = efficiency.MeasuredSize(
         batch_size=2, length=6, in_size=2, out_size=2, hidden_size=4, state_size=4, num_blocks=1,
@@ -223,7 +216,6 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.integration
 def test_the_page_has_what_was_run_and_says_what_was_not(tmp_path, data):
     reproduce("parameters", out=tmp_path / "runs")
     reproduce("uea", out=tmp_path / "runs", data_dir=data, seeds=[2345], models=["im"])

@@ -22,7 +22,6 @@ def test_the_data_solve_the_equation():
         np.testing.assert_allclose(motion[:, 0], solution.y[0], atol=1e-6)
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
 def test_training_lowers_the_error(tmp_path, monkeypatch):
     monkeypatch.setattr(harmonic_motion, "CASES", (64, 16, 16))

@@ -74,7 +74,6 @@ def again(tmp_path, write_archive, small):
     return run
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
 class TestAgain:
     """What already exists is not overwritten, and not mixed with something else."""
@@ -138,7 +137,6 @@ def test_a_test_metric_that_is_not_finite_is_a_result(again, tmp_path, monkeypat
     assert "failed: the test accuracy is inf" in capsys.readouterr().err
 
 
-@pytest.mark.integration
 def test_ctrl_c_ends_all_processes(tmp_path, start):
     script = Path(__file__).with_name("interrupted_together.py")
     process = start(script, tmp_path, stderr=subprocess.PIPE, text=True)

@@ -47,7 +47,6 @@ def trained(monkeypatch):
 FIRST, SECOND = "rate0.01-hidden4-state4-blocks1-time", "rate0.001-hidden4-state4-blocks1"
 
 
-@pytest.mark.integration
 def test_what_was_stopped_goes_on(again, trained, tmp_path, capsys):
     trained["stops"].append(SECOND)
     with pytest.raises(KeyboardInterrupt):
@@ -65,7 +64,6 @@ def test_what_was_stopped_goes_on(again, trained, tmp_path, capsys):
     assert "2/2 trials" in said
 
 
-@pytest.mark.integration
 def test_results_count_without_their_study(again, trained, tmp_path):
     again()
     (study,) = (tmp_path / "out").rglob("study-2345.db")
@@ -74,7 +72,6 @@ def test_results_count_without_their_study(again, trained, tmp_path):
     assert len(trained["names"]) == 2
 
 
-@pytest.mark.integration
 def test_a_point_that_fails_is_no_end(again, trained, tmp_path):
     trained["fails"].append(FIRST)
     table = again().read_text()

@@ -56,7 +56,7 @@ def heard(estimator, samples, times=None):
         {"missing": 0.2, "time_channel": True, "num_blocks": 2},
         {"missing": 0.2, "time_channel": True, "patch": 5, "pooling": "mean+attention"},
         pytest.param({"norm": "layer"}, marks=pytest.mark.slow),
-        pytest.param({"mixer": "s5"}, marks=pytest.mark.integration),
+        {"mixer": "s5"},
     ],
     ids=["missing values", "patches", "layer norm", "s5"],
 )

@@ -12,7 +12,6 @@ from linoss.estimators import AutoClassifier
 from linoss.export import write
 
 TOLERANCE = 1e-5
-integration = pytest.mark.integration
 
 
 def session(path):
@@ -65,15 +64,13 @@ CLASSIFIERS = {
     "lru": {"mixer": "lru"},
     "s5": {"mixer": "s5"},
 }  # fmt: skip
-slow = pytest.mark.slow  # their parts are in others, too
-TIERS = {"layer norm, largest": slow, "patches both ways": slow, "s5": slow}
-TIERS["missing values, time"] = []
+SLOW = ("layer norm, largest", "patches both ways", "s5")  # their parts are in others, too
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(options, id=name, marks=TIERS.get(name, integration))
+        pytest.param(options, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
         for name, options in CLASSIFIERS.items()
     ],
 )
@@ -103,8 +100,8 @@ def test_classification_equals_the_library(estimators, tmp_path, options):
     "options",
     [
         {"scheme": "verlet", "damped": False, "time_channel": True, "bidirectional": True},
-        pytest.param({"scheme": "exact"}, marks=integration),
-        pytest.param({"scheme": "imex", "time_channel": True}, marks=integration),
+        {"scheme": "exact"},
+        {"scheme": "imex", "time_channel": True},
     ],
     ids=["verlet, both directions", "exact", "imex"],
 )
@@ -128,7 +125,7 @@ def test_samples_after_the_end_are_padding(estimators, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("every", [None, pytest.param(8, marks=integration)])
+@pytest.mark.parametrize("every", [None, 8])
 def test_regression_equals_the_library(estimators, tmp_path, every):
     options = {} if every is None else {"model_options": {"squash": True}}
     regressor = estimators.regressor(every, **options)
@@ -145,7 +142,7 @@ def test_regression_equals_the_library(estimators, tmp_path, every):
     np.testing.assert_allclose(last / scale, expected / scale, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("known", [(), pytest.param((1,), marks=integration)])
+@pytest.mark.parametrize("known", [(), (1,)])
 def test_forecasts_equal_the_library(estimators, tmp_path, known):
     forecaster = estimators.forecaster(known, time_channel=bool(known))
     whole, step = map(session, write(forecaster, tmp_path / "model.onnx").files)
@@ -179,9 +176,9 @@ ENDS = ("forecast", "lo_80", "hi_80", "lo_95", "hi_95")
     "options",
     [
         {"known": (1,)},
-        pytest.param({"normalize": "none", "logarithm": True}, marks=integration),
-        pytest.param({"normalize": "deviation", "trend": False}, marks=integration),
-        pytest.param({"normalize": "difference"}, marks=integration),
+        {"normalize": "none", "logarithm": True},
+        {"normalize": "deviation", "trend": False},
+        {"normalize": "difference"},
     ],
     ids=["known variables", "logarithm", "deviation", "difference"],
 )

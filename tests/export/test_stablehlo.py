@@ -5,7 +5,6 @@ import re
 import jax
 import jax.export
 import numpy as np
-import pytest
 
 from linoss.export import write
 
@@ -26,7 +25,6 @@ def test_any_number_of_sequences_of_any_length(estimators, tmp_path):
         np.testing.assert_allclose(found, classifier.predict_proba(X), atol=1e-5)
 
 
-@pytest.mark.integration
 def test_irregular_times_in_both_directions(estimators, tmp_path):
     classifier = estimators.classifier(interval=0.5, bidirectional=True, scheme="im", damped=False)
     write(classifier, tmp_path / "model.stablehlo")
@@ -36,7 +34,6 @@ def test_irregular_times_in_both_directions(estimators, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.integration
 def test_forecasts(estimators, tmp_path):
     forecaster = estimators.forecaster((1,))
     write(forecaster, tmp_path / "model.stablehlo")
@@ -48,7 +45,6 @@ def test_forecasts(estimators, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.integration
 def test_forecasts_on_their_base(estimators, tmp_path):
     forecaster = estimators.forecaster_on_base((1,))
     write(forecaster, tmp_path / "model.stablehlo")
@@ -62,7 +58,6 @@ def test_forecasts_on_their_base(estimators, tmp_path):
         np.testing.assert_allclose(np.stack(ends, axis=-1), expected, rtol=1e-5)
 
 
-@pytest.mark.integration
 def test_untrained_oscillators(estimators, oscillators, tmp_path):
     write(oscillators["both ways"], tmp_path / "model.stablehlo")
     X = estimators.cases(9, 6, 24)

@@ -136,6 +136,7 @@ def test_a_step_solves_the_differential_equation(make_bank):
     np.testing.assert_allclose(l_ * start + p * before + q * now, solved.y[:, -1], rtol=1e-7)
 
 
+@pytest.mark.integration
 @needs_kernels
 @settings(max_examples=settings.default.max_examples // 5)
 @given(data=st.data())

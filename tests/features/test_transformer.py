@@ -145,6 +145,7 @@ def test_bad_settings(waves, settings, message):
         OscillatorFeatures(**settings).fit(waves)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(("cases", "size"), [(8, 8192), (20000, 3360)])
 def test_oscillators_of_many_cases_fit_in_a_gigabyte(cases, size):
     features = OscillatorFeatures(random_state=0).fit(np.tile([0.0, 1.0, 3.0], (cases, 1)))

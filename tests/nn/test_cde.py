@@ -104,6 +104,7 @@ def walk(seed=0, time=15):
     return np.random.default_rng(seed).normal(size=(2, time, C)).cumsum(1) / 3
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("mixer", "options"),
     [("nrde", {}), ("log-ncde", {}), ("log-ncde", {"signature_depth": 1})],
@@ -118,6 +119,7 @@ def test_windows_and_log_signatures(mixer, options):
     np.testing.assert_allclose(found[1], windowed(model, u[1, :11]), rtol=1e-6)
 
 
+@pytest.mark.integration
 def test_a_spline_through_irregular_and_missing_samples():
     model, u = make("ncde"), walk()
     mask = np.ones((2, 15), bool)

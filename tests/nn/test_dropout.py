@@ -119,6 +119,7 @@ def test_places_in_a_block_and_blocks_are_independent():
             assert_uncorrelated(masks[i], masks[j])
 
 
+@pytest.mark.integration
 def test_mask_depends_on_the_flat_position_only():
     flat = kept(words_of(0), 0.3, (240, 1)).ravel()
     for shape in ((24, 10), (4, 6, 10), (2, 2, 6, 10)):
@@ -154,6 +155,7 @@ def drop_by_hand(words, rate, like):
     return np.where(keep.reshape(like.shape), like / (1 - rate), 0)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("norm", ["running", "batch"])
 def test_training_is_the_loop_with_masks_and_statistics_by_hand(make_model, block_loop, draw, norm):
     """One series, so that the batch's statistics are its own."""

@@ -96,6 +96,7 @@ def other_pairs(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("options", "masked", "varying"),
     [
@@ -118,6 +119,7 @@ def test_equals_the_plain_block(new_block, options, masked, varying):
     compare(block, batch=3, time=150, masked=masked, varying=varying, gaps=gaps)
 
 
+@pytest.mark.integration
 def test_pairs_of_states_equal_the_plain_block():
     """Modes that fill vectors and that do not, in both directions, with samples missing."""
     keys = jax.random.split(jax.random.key(0), 3)
@@ -159,6 +161,7 @@ def test_drawn_sizes(
         compare(block, batch, time, masked=masked, varying=varying)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("name", linoss.dynamics.SCHEMES)
 def test_steps_that_vary_have_the_formulas_of_the_scheme(name):
     """Positions and gradients of a kernel, against the scheme in double precision: free particles,
@@ -221,6 +224,7 @@ def gradients_of_model(model, engine, u, lengths, labels):
 LAST, EVERY = {"pooling": "last"}, {"task": "regression", "every": 10}
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("norm", "padded", "head"),
     [
@@ -440,6 +444,7 @@ def test_what_is_not_covered_runs_as_the_plain_block(new_block, monkeypatch, cas
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.several
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("both", [False, True], ids=["block", "mixer"])
 def test_a_wrong_buffer_is_an_error_from_python(new_block, both):

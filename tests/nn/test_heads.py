@@ -12,6 +12,7 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.several
 def test_each_head_is_the_loop(make_model, model_loop, draw, head):
     model, u = make_model(**head), draw(2, T, 2)
     found = model(u)
@@ -65,6 +66,7 @@ def test_squash_is_a_tanh(make_model, draw):
     assert_close(squashed(u), np.tanh(plain(u)))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(("known", "irregular"), [(False, True), (True, False)])
 def test_forecast_is_the_end_of_a_sequence_extended_by_hand(
     make_model, draw, draw_intervals, known, irregular
@@ -110,6 +112,7 @@ def test_a_forecast_sees_covariates_of_its_own_step_and_before_only(make_model, 
     assert np.all(np.any(before[:, 1:] != after[:, 1:], axis=-1))
 
 
+@pytest.mark.several
 def test_training_without_dropout_and_norm_gives_the_same_answers(
     make_model, model_loop, draw, head
 ):

@@ -31,6 +31,7 @@ def test_what_saves_most_is_kept_first(memory, changes, expected):
     assert kept_products(memory, **{**SIZES, **changes}) == expected
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
 @pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built")
 def test_results_do_not_depend_on_memory():

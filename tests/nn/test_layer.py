@@ -90,6 +90,7 @@ def test_reverse_steps_over_the_interval_to_the_next_sample(
     assert_close(found, layer_loop(layer, u[::-1], between)[::-1])
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     ("scheme", "irregular"), [("im", True), ("verlet", False), ("verlet", True)]
@@ -120,6 +121,7 @@ def test_each_series_of_a_batch_on_its_own(layer_loop, draw, draw_intervals):
         assert_close(found[i], layer_loop(layer, u[i], intervals[i]))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(("scheme", "irregular"), [("im", False), ("verlet", True)])
 def test_two_pieces_are_the_whole(draw, draw_intervals, scheme, irregular):
     layer, u = make_layer(scheme=scheme), draw(2, T, HIDDEN)
@@ -142,6 +144,7 @@ def test_complex_state_counts_once_in_the_weights():
     assert layer.output_weight.shape == (HIDDEN, 2 * STATE)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("complex_projections", [True, False])
 def test_weights_start_uniform_within_their_bounds(complex_projections):
     layer = LinOSSLayer(

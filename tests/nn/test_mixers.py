@@ -123,6 +123,7 @@ def test_every_name_has_a_mixer():
     assert set(LOOPS) == set(OTHERS)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_layer_is_its_equations(name, draw, draw_intervals):
     """With samples missing, forwards and backwards, at irregular times where it has a meaning."""
@@ -143,6 +144,7 @@ def test_a_layer_is_its_equations(name, draw, draw_intervals):
         close(back[i, there[::-1]], backwards)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("name", OTHERS)
 def test_time_passes_at_missing_samples_where_a_layer_has_a_step_without_input(name, draw):
     layer, u = make_layer(name), jnp.asarray(draw(2, T, H))
@@ -164,6 +166,7 @@ def close(found, expected, rtol=1e-9):
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-10)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("name", OTHERS)
 def test_piece_by_piece_is_the_whole(name, draw, draw_intervals):
     layer, u = make_layer(name), jnp.asarray(draw(2, 12, H))
@@ -198,6 +201,7 @@ def gradients(layer, u, samples, *, reverse=False):
     return jax.jit(jax.grad(value, argnums=(0, 1)))(weights, u)
 
 
+@pytest.mark.several
 @native
 @pytest.mark.parametrize(
     ("name", "hidden"),
@@ -216,6 +220,7 @@ def test_gradients_of_the_diagonal_kernel(name, hidden, draw, draw_intervals):
         close(second, first, 1e-7)
 
 
+@pytest.mark.several
 @native
 @pytest.mark.usefixtures("single_precision")
 @pytest.mark.parametrize(("name", "hidden"), [("s6", 19), ("mamba", 16)])
@@ -232,6 +237,7 @@ def test_gradients_of_the_selective_kernel(name, hidden, draw):
         np.testing.assert_allclose(leaf, other, rtol=1e-4, atol=2e-5 * scale)
 
 
+@pytest.mark.integration
 @native
 @pytest.mark.usefixtures("single_precision")
 def test_a_native_pass_after_the_mixer_is_the_plain_block(make_model, draw):
@@ -255,6 +261,7 @@ def test_a_native_pass_after_the_mixer_is_the_plain_block(make_model, draw):
         np.testing.assert_allclose(leaf, other, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.integration
 def test_time_split_over_devices(draw):
     """States of diagonal layers go from shard to shard; the others say that theirs do not."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ("batch", "time"))
@@ -297,6 +304,7 @@ def test_settings_of_other_mixers_are_refused(settings, words):
         linoss.LinOSSConfig(in_size=2, out_size=3, **settings)
 
 
+@pytest.mark.several
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", [name for name in OTHERS if not MIXERS[name].irregular])
 def test_models_without_time_refuse_irregular_times(make_model, draw, name):

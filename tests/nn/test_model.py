@@ -17,6 +17,7 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("scheme", ["im", "verlet"])
 def test_algorithm_1(make_model, model_loop, draw, scheme):
     model, u = make_model(LinOSSConfig.algorithm1, scheme=scheme, num_blocks=2), draw(2, T, 2)
@@ -43,6 +44,7 @@ def test_published_model_in_evaluation(make_model, model_loop, draw, scheme, eve
         assert_close(found[i], model_loop(model, u[i]))
 
 
+@pytest.mark.integration
 def test_damped_bidirectional_model_on_irregular_samples(
     make_model, model_loop, draw, draw_intervals
 ):
@@ -66,6 +68,7 @@ def test_any_leading_axes(make_model, model_loop, draw):
         assert_close(found[i], model_loop(model, u[i]))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("engine", ["sequential", "associative", "chunked"])
 def test_every_engine_is_the_loop(make_model, model_loop, draw, draw_intervals, engine):
     model, u, intervals = make_model(scheme="imex"), draw(2, T, 2), draw_intervals(2, T)
@@ -87,6 +90,7 @@ def test_blocks_start_with_different_weights(make_model):
     assert not np.allclose(first.glu.weight, second.glu.weight)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("engine", linoss.engines())
 def test_an_empty_batch_has_no_answers(single_precision, engine):
     config = LinOSSConfig(in_size=2, out_size=3, hidden_size=8, state_size=4, num_blocks=1)
@@ -115,6 +119,7 @@ def test_vmap_over_series_and_over_models(make_model, draw):
     assert_close(ensemble, jnp.stack([model(u) for model in models]))
 
 
+@pytest.mark.integration
 def test_gradient_of_training_is_that_of_finite_differences(make_model, draw):
     options = {"damped": True, "scheme": "imex", "bias": True, "bidirectional": True}
     model = make_model(dropout=0.3, num_blocks=2, **options)
@@ -183,12 +188,14 @@ def arrays_of(model):
     return jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
 
 
+@pytest.mark.integration
 def test_parameters_in_double_precision(make_model, draw):
     model = make_model(damped=True, bias=True)
     assert {x.dtype for x in arrays_of(model)} == {jnp.dtype("float64")}
     assert model(draw(T, 2)).dtype == jnp.float64
 
 
+@pytest.mark.integration
 def test_parameters_in_single_precision(single_precision, make_model, draw):
     model = make_model(damped=True, bias=True)
     assert {x.dtype for x in arrays_of(model)} == {jnp.dtype("float32")}
@@ -208,6 +215,7 @@ def test_single_precision_is_close_to_double(make_model, draw, draw_intervals):
     np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.several
 def test_nan_that_is_not_masked_gives_nan(make_model, draw, reader):
     model, u, mask = make_model(**reader), draw(2, T, 2), np.ones((2, T), bool)
     u[1, 4, 0] = np.nan
@@ -226,6 +234,7 @@ def test_infinite_and_huge_samples_do_not_pass_for_numbers(make_model, draw):
     assert np.all(np.isfinite(answers[1]))
 
 
+@pytest.mark.integration
 def test_training_with_padding_and_missing_samples_moves_every_weight(
     make_model, draw, draw_intervals
 ):

@@ -43,6 +43,7 @@ def test_every_head(make_model, model_loop, draw, reader):
     assert_one_by_one(model, model_loop, u, model(padded(u), lengths=LENGTHS))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("scheme", "norm"), [("imex", None), ("verlet", "layer"), ("exact", "batch")]
 )
@@ -66,6 +67,7 @@ def missing(seed=2):
     return mask
 
 
+@pytest.mark.several
 def test_missing_samples_in_addition(make_model, model_loop, draw, draw_intervals, reader):
     settings = {**reader, "every": 1} if "every" in reader else reader
     model = make_model(bidirectional="task" in reader, scheme="verlet", **settings)
@@ -79,6 +81,7 @@ def test_missing_samples_in_addition(make_model, model_loop, draw, draw_interval
 GAPS = {"scheme": "verlet", "bidirectional": True, "bias": True}
 
 
+@pytest.mark.several
 def test_oscillators_move_on_without_force_where_samples_are_missing(
     make_model, model_loop, draw, reader
 ):
@@ -99,6 +102,7 @@ def test_or_stand_still(make_model, model_loop, draw, scheme):
     assert_one_by_one(model, model_loop, u, found, mask=mask)
 
 
+@pytest.mark.integration
 def test_gradients_where_samples_are_missing_are_those_of_the_loop(make_model, model_loop, draw):
     """Along a drawn direction, by differences of the loop; by every engine."""
     model, mask = make_model(**GAPS, **MEAN), missing()

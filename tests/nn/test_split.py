@@ -89,6 +89,7 @@ MORE = [
 ]
 
 
+@pytest.mark.integration
 def test_losses_and_gradients_are_those_of_one_device():
     assert_same(make(), some(*MASKED), (2, 4))
 

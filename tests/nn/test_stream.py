@@ -15,6 +15,7 @@ def make_model(**changes):
     return linoss.LinOSS(config, key=jax.random.key(0))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("scheme", ["im", "verlet"])
 def test_gives_what_step_gives(scheme):
     model = make_model(scheme=scheme)
@@ -32,6 +33,7 @@ needs_kernels = pytest.mark.skipif(
 )
 
 
+@pytest.mark.several
 @needs_kernels
 @pytest.mark.parametrize(
     ("changes", "batch"),
@@ -98,6 +100,7 @@ def test_what_left_the_numbers_stays_in_its_stream(single_precision):
         assert (spoilt.recover() > 0) == (n == 2)
 
 
+@pytest.mark.integration
 def test_missing_samples_and_intervals_without_kernels():
     sample = jnp.ones(2)
     for gaps in ("move", "stand"):

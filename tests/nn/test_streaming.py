@@ -98,6 +98,7 @@ def test_each_running_answer_is_that_of_the_series_so_far(
             assert_close(answers[i, end - 1], model_loop(model, u[i, kept], steps))
 
 
+@pytest.mark.integration
 @given(sizes=st.lists(st.sampled_from([1, 2, 5]), min_size=12, max_size=12))
 @settings(max_examples=settings.default.max_examples // 2)  # few sizes, compiled once
 def test_drawn_pieces(make_model, draw, draw_intervals, sizes):
@@ -138,6 +139,7 @@ def test_batch_axes(make_model, draw):
     assert_close(second[..., -1, :], model(u))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(("scheme", "known"), [("im", False), ("verlet", True)])
 def test_forecast_from_a_state_is_that_of_the_whole(
     make_model, draw, draw_intervals, scheme, known
@@ -163,6 +165,7 @@ def test_every_engine_runs_pieces(make_model, draw):
         assert_close(model.run(state, u, engine=engine)[0], expected)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("pooling", ["mean", "last", "max+attention"])
 def test_a_series_without_a_sample_gives_the_same_either_way(make_model, draw, pooling):
     model, u, mask = make_model(pooling=pooling), draw(2, T, 2), np.ones((2, T), bool)

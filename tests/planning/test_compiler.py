@@ -70,6 +70,7 @@ def test_what_a_split_of_time_adds_to_products(step, make_config):
     assert added == pytest.approx(found["flops"], rel=CLOSE)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("devices", [(1, 1), pytest.param((2, 4), marks=pytest.mark.slow)])
 def test_the_plain_block(step, make_config, bytes_sent, devices):
     """Whose blocks are a loop, the body of which the compiler counts once, and whose recurrence is

@@ -13,6 +13,7 @@ from linoss.planning._sizes import TILE, Sizes
 HUGE = {"length": 10**8, "batch": 64}
 
 
+@pytest.mark.integration
 def test_parameters_are_those_of_the_model(make_config):
     """Every choice of each setting: the numbers of parts add up."""
     choices = {

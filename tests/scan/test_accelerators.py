@@ -31,6 +31,7 @@ def gradient(*, masked=False, timestep=0.3):
     return jax.jit(jax.value_and_grad(loss, argnums=(0, 1))), shapes
 
 
+@pytest.mark.several
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 @pytest.mark.parametrize("masked", [False, True])

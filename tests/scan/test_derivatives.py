@@ -53,6 +53,7 @@ def test_adjoint_passes_jax_check(engine, problem):
     check_grads(jax.jit(scan), arguments, order=1, modes=["rev"], eps=1e-6, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.several
 @by_every_engine
 @pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 def test_jaxs_own_gradients_are_the_adjoints(
@@ -88,6 +89,7 @@ def test_jvp_is_finite_differences(engine, problem):
         np.testing.assert_allclose(slope, (there - back) / 2e-6, rtol=0, atol=1e-7 * scale)
 
 
+@pytest.mark.several
 @by_every_engine
 def test_hessian_is_the_finite_difference_of_gradients(engine, draw):
     force, _, cotangents = draw((), 6, 2)

@@ -32,6 +32,7 @@ def shapes(draw):
     return leading, draw(st.integers(1, 3000)), draw(st.integers(1, 40))
 
 
+@pytest.mark.integration
 @settings(max_examples=FEW)
 @given(
     shape=shapes(),
@@ -74,6 +75,7 @@ MORE_CASES += [("toeplitz", n, True) for n in (1, 64, 65, 4032)]
 CASES += [pytest.param(*case, marks=pytest.mark.slow) for case in MORE_CASES]
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(("engine", "time", "double"), CASES)
 def test_engine_is_the_loop_for_every_length(
     engine, time, double, make_bank, draw, scan, reference, assert_same
@@ -304,6 +306,7 @@ def test_reverse_is_flipping(engine, time, start_given, mask_given, masked, scan
     assert_same(found, expected, TOLERANCE[True])
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("scheme", ["imex", "verlet"])
 @settings(max_examples=FEW)
 @given(data=st.data(), mask_given=st.booleans())

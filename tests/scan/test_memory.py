@@ -57,12 +57,14 @@ def test_walk_sees_into_loops_and_calls():
     assert max(array.size for array in arrays) >= 4 * TIME * WIDTH
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("engine", ["sequential", "chunked", "associative", "toeplitz", "auto"])
 def test_constant_steps_fill_no_array_of_matrices(engine, single_precision):
     chunk = BATCH * 64 * WIDTH  # the last one may be filled up
     assert max(array.size for array in arrays_of(engine)) <= SEQUENCE + chunk
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("engine", "masked", "width"),
     [
@@ -80,6 +82,7 @@ def test_varying_steps_fill_no_array_of_matrices(engine, masked, width, single_p
     assert max(array.size for array in arrays) <= SEQUENCE
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("masked", [False, True])
 def test_associative_varying_steps_are_made_a_segment_at_a_time(masked, single_precision):
     timestep = np.full((BATCH, TIME, WIDTH), 0.3, np.float32)
@@ -89,6 +92,7 @@ def test_associative_varying_steps_are_made_a_segment_at_a_time(masked, single_p
     assert max(sizes - {SEQUENCE}) <= BATCH * 1024 * WIDTH
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("engine", ["sequential", "chunked"])
 @pytest.mark.parametrize("varying", [False, True])
 def test_the_backward_pass_holds_few_sequences(engine, varying, single_precision):

@@ -49,6 +49,7 @@ def compare(scheme, batch, time, m, *, varying=False, masked=False, reverse=Fals
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.max(np.abs(b), initial=1e-3))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("scheme", "varying"),
     [
@@ -63,12 +64,14 @@ def test_schemes_in_double_precision(scheme, varying):
     compare(scheme, 2, 300, 5, varying=varying, masked=True, tolerance=1e-11)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("options", [{}, {"varying": True, "masked": True}, {"reverse": True}])
 @pytest.mark.usefixtures("single_precision")
 def test_single_precision(options):
     compare("imex", 3, 2100, 70, tolerance=1e-5, **options)
 
 
+@pytest.mark.integration
 @settings(max_examples=settings.default.max_examples // 25)
 @given(batch=st.integers(1, 4), time=st.integers(1, 400), m=st.integers(1, 300))
 @example(batch=1, time=1, m=1)
@@ -217,6 +220,7 @@ def test_without_kernels_everything_else_works(usual):
     assert instruction_set == "None"
 
 
+@pytest.mark.integration
 def test_the_failure_of_a_build_is_read_from_the_metadata(tmp_path):
     assert _kernels.build_failure() is None
     program = (

@@ -18,6 +18,7 @@ def advance(weights, u, mask, state):
     return linoss.oscillator_scan(TRANSITION, force, **options)[1]
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("time", "masked"), [(1, False), (1023, True), (1024, False), (2500, True)]
 )

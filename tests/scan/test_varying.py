@@ -121,6 +121,7 @@ def uneven(*shape, seed=0):
     return np.random.default_rng(seed).uniform(0.1, 0.8, shape)
 
 
+@pytest.mark.several
 @by_schemes_and_engines
 def test_every_sample_takes_its_own_step(scheme, engine, time, draw, scan, reference, assert_same):
     timestep, (force, start, cotangents) = uneven(time, 3), draw((), time, 3)
@@ -130,6 +131,7 @@ def test_every_sample_takes_its_own_step(scheme, engine, time, draw, scan, refer
     assert_same(found, reference(*steps, force, start, cotangents, weight), 1e-11)
 
 
+@pytest.mark.several
 @by_schemes_and_engines
 def test_gradients_of_parameters_and_timesteps_are_finite_differences(
     scheme, engine, time, draw, scan, states_by_loop, difference
@@ -155,6 +157,7 @@ def test_gradients_of_parameters_and_timesteps_are_finite_differences(
         np.testing.assert_allclose(np.sum(slope * direction), expected, atol=1e-6 * scale)
 
 
+@pytest.mark.several
 @by_schemes_and_engines
 def test_the_same_timestep_for_all_samples_is_a_constant_transition(
     scheme, engine, time, draw, scan, assert_same
@@ -165,6 +168,7 @@ def test_the_same_timestep_for_all_samples_is_a_constant_transition(
     assert_same(found, scan(discretize(scheme, 0.3), force, cotangents, **options), 1e-11)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("engine", ENGINES)
 def test_single_precision_errs_by_the_rounding_of_the_steps_only(
     engine, single_precision, draw, scan, reference, assert_same
@@ -178,6 +182,7 @@ def test_single_precision_errs_by_the_rounding_of_the_steps_only(
     assert_same(found, expected, 1e-5)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("engine", "time", "shape"), [("sequential", 600, (3,)), ("chunked", 600, (2, 1))], ids=str
 )
@@ -191,6 +196,7 @@ def test_timesteps_are_shared_along_leading_axes(engine, time, shape, draw):
         np.testing.assert_allclose(final[i, j], expected[1], rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.several
 @by_every_engine
 def test_gradient_of_shared_timesteps_adds_up_over_the_batch(engine, time, draw, scan):
     timestep, (force, start, cotangents) = uneven(time, 1), draw((2,), time, 3)
@@ -219,6 +225,7 @@ def test_a_masked_sample_is_no_sample(engine, time, draw):
     np.testing.assert_allclose(final, expected[1], rtol=0, atol=1e-11 * scale)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("engine", "time"), [("sequential", 13), ("chunked", 600), ("associative", 13)]
 )
@@ -238,6 +245,7 @@ def test_verlet_weighs_a_force_after_a_gap_by_the_last_sample_that_is_there(
     assert_same(found, expected, 1e-11)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("scheme", ["im", "imex", "exact"])  # Verlet's pieces are the layer's
 def test_pieces_with_carried_state_are_the_whole(scheme, draw):
     timestep, (force, _, _) = uneven(600, 1), draw((2,), 600, 3)

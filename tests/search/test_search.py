@@ -103,7 +103,6 @@ def interrupted(monkeypatch):
     return left
 
 
-@pytest.mark.integration
 def test_what_was_stopped_goes_on_to_the_same_weights(found, place, tmp_path, waves, interrupted):
     interrupted.append("once")
     out = tmp_path / "out"
@@ -142,7 +141,6 @@ def test_the_papers_grid_without_what_is_fixed(tmp_path, waves):
     assert set(found.space) == {"learning_rate", "time_channel"}
 
 
-@pytest.mark.integration
 def test_bad_trials_are_pruned(tmp_path, waves):
     """A rate of almost nothing learns nothing, which shows early."""
     rates = [1e-2, 1.1e-2, 1.2e-2, 1.3e-2, 1.4e-2, *(1e-9 * i for i in range(1, 8))]

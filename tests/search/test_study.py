@@ -165,7 +165,6 @@ def test_a_worker_that_died_before_its_trial_ran_leaves_it(join, monkeypatch):
     assert (trial.state, trial.attempts) == ("complete", 1)
 
 
-@pytest.mark.integration
 def test_signs_of_life_keep_a_trial(join):
     study, other = join(silence=4), join(silence=4)
     claim = study.claim(1)

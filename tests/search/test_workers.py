@@ -50,7 +50,6 @@ def kill_in_a_trial(victim, looking):
         time.sleep(0.1)
 
 
-@pytest.mark.integration
 def test_one_of_three_is_killed(tmp_path, data, small, worker, postgresql):
     out = tmp_path / "out"
     line = (

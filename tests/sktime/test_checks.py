@@ -39,7 +39,6 @@ def checks():
             yield pytest.param(estimator, check, marks=marks, id=f"{name}-{check}")
 
 
-@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore:Forecasters' predict_proba requires skpro")
 @pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_sktimes_own_checks(estimator, check):
@@ -82,7 +81,6 @@ def fitted(series):
     return face(**face.small, random_state=1).fit(y[:40], X=X[:40])
 
 
-@pytest.mark.integration
 def test_forecast_and_intervals_are_those_of_the_one_inside(series, fitted):
     y, X = series
     inside = linoss.LinOSSForecaster(**{**fitted.get_params(), "known_in_advance": [2]})
@@ -105,7 +103,6 @@ def test_forecast_and_intervals_are_those_of_the_one_inside(series, fitted):
     np.testing.assert_allclose(quantiles["b"][0.75], expected[:, 1, 2], rtol=1e-6)
 
 
-@pytest.mark.integration
 def test_new_data_without_training(series, fitted):
     y, X = series
     moved = fitted.clone().fit(y[:40], X=X[:40])

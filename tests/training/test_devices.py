@@ -78,6 +78,7 @@ def test_a_run_goes_on_with_other_devices(tmp_path, make_problem):
     assert_same_curve(expected, resumed)
 
 
+@pytest.mark.integration
 def test_evaluate_on_a_mesh(make_problem):
     problem = make_problem((10, 40), 0.2)
     arguments = (problem.model, problem.inputs, problem.objective, problem.validation_set)

@@ -25,6 +25,7 @@ def problem():
     return model, inputs, cases
 
 
+@pytest.mark.integration
 def test_they_are_the_integral(problem):
     model, inputs, cases = problem
     found = integrated_gradients(model, inputs, cases.select([0]), tolerance=1e-9)

@@ -193,6 +193,7 @@ def test_bad_objectives_are_refused(make, message):
         make()
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("objective", "model", "labels", "message"),
     [

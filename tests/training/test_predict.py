@@ -38,6 +38,7 @@ def used(model):
     return model.with_norms(tuple(stir(block.norm) for block in model.blocks))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("settings", "missing"),
     [

@@ -54,6 +54,7 @@ def assert_close(found, expected):
         np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.integration
 def test_adam(make_problem, gradient_of_all):
     problem = make_problem()
     weights, gradient = gradient_of_all
@@ -116,6 +117,7 @@ def test_a_second_run_compiles_nothing(make_problem):
     assert (update._cache_size(), answer._cache_size()) == compiled
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
 def test_few_programs_for_many_lengths(make_problem):
     problem = make_problem(lengths=(12, 40), hidden_size=3)

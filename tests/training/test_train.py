@@ -36,6 +36,7 @@ def run(problem, **changes):
     return train(**{**vars(problem), "config": config, **arguments})
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("lengths", "missing"), [((30, 30), 0.0), ((20, 30), 0.1)], ids=["equal", "unequal, missing"]
 )

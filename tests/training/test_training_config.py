@@ -86,6 +86,7 @@ def test_rates_do_not_depend_on_where_one_begins():
     assert [there(i) for i in steps] == [back(i) for i in reversed(steps)][::-1]
 
 
+@pytest.mark.several
 @pytest.mark.parametrize("norm", ["layer", "batch"])
 def test_matrices_decay_and_nothing_else(make_model, norm):
     model = make_model(norm=norm, damped=True, scheme="imex", bias=True)
