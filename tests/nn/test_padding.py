@@ -161,6 +161,7 @@ def test_full_lengths_are_none(make_model, draw):
     np.testing.assert_allclose(model(u, lengths=np.full(3, T)), model(u), rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "settings",
     [

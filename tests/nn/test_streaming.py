@@ -63,6 +63,7 @@ def assert_close(found, expected):
 DAILY = ("published", "verlet, both", "exact, damped", "every")
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     "case",
     [

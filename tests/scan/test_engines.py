@@ -151,6 +151,7 @@ def test_empty_batch_stays_empty(engine, time, leading, make_transition, draw, s
     assert not np.any(found.d_forcing)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("engine", "time", "dtype"),
     [
@@ -196,6 +197,7 @@ def skip_masked(transition, mask):
     return matrix, np.where(missing, 0.0, transition.forcing)
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("engine", "time"),
     [
@@ -228,6 +230,7 @@ def test_missing_forces_may_be_anything(engine, time, masked, scan, assert_same)
     assert not np.any(np.asarray(found.d_force)[~np.asarray(mask)])
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("engine", "time", "scheme", "at_rest"),
     [
@@ -280,6 +283,7 @@ def test_an_unmasked_nan_reaches_its_own_future_only(engine, time, make_bank, dr
     np.testing.assert_array_equal(np.isnan(final[..., 1]), np.isnan(clean[:, -1]))
 
 
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("engine", "time", "start_given", "mask_given"),
     [

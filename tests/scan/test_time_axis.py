@@ -54,6 +54,7 @@ def split_scan(scheme, given, *, reverse, engine):
 
 
 # Verlet weighs a force by what came before, on another device; the others make steps only.
+@pytest.mark.several
 @pytest.mark.parametrize(
     ("scheme", "engine", "kind", "reverse"),
     [
