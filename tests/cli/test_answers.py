@@ -68,14 +68,19 @@ def test_errors_of_numbers(regressor, numbers, good_json, good):
     assert "RMSE" in good(f"evaluate {regressor} {numbers}")
 
 
-def test_errors_of_forecasts(forecaster, load, good_json, good):
+def test_errors_of_forecasts(forecaster, load, good_json, good, tmp_path):
     estimator, table = load_estimator(forecaster), linoss.data.read_table(load)
     found = good_json(f"evaluate {forecaster} {load}")
     assert found["mae"] == pytest.approx(estimator.errors_by_variable(table))
     assert np.mean(list(found["mae"].values())) == pytest.approx(estimator.score(table))
     found = good_json(f"evaluate {forecaster} {load} --stride 7")
     assert found["mean_scaled_mae"] == pytest.approx(estimator.score(table, scaled=True, stride=7))
-    assert "MAE, in its unit" in good(f"evaluate {forecaster} {load} --stride 50")
+    page = tmp_path / "page.html"
+    assert "MAE, in its unit" in good(f"evaluate {forecaster} {load} --stride 50 --report {page}")
+    found, written = estimator.backtest(table, windows=200), page.read_text(encoding="utf-8")
+    lower = 1 - found.error("mase") / found.error("mase", "seasonal naive")
+    assert f"{abs(lower):.0%} {'lower' if lower > 0 else 'higher'} than that of" in written
+    assert "<h2>Errors by horizon" in written
 
 
 def test_intervals_and_sample_paths(forecaster, future, good, failing):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from linoss.cli._forecast_scores import score_table
+from linoss.cli._forecast_scores import Forecast, score_table, with_backtest
 from linoss.cli._options import Json, roles_of
 from linoss.cli._output import number, show_json, show_line, show_table
 from linoss.cli._run_settings import load_run, read_column_names
@@ -46,7 +46,10 @@ def evaluate(
     ] = False,
     report: Annotated[
         Path | None,
-        typer.Option(help="Write a page with the confusion matrix, recall and the worst errors."),
+        typer.Option(
+            help="Write a page: confusion matrix, recall and the worst errors, or forecasts, "
+            "their errors and the coverage of intervals."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -59,9 +62,12 @@ def evaluate(
     check_there(data)
     estimator = load_run(run)
     score: Score
+    forecasts: list[Forecast] = []
     if estimator.task == "forecasting":
         table = read_test_table(data, estimator.static)
         score, cases = score_table(estimator, table, stride=stride, scaled=scaled), table
+        if report is not None:
+            score, forecasts = with_backtest(estimator, table, score)
     else:
         roles = {**read_column_names(run).roles, **roles_of(label, id, drop)}
         cases = read_test_cases(data, roles)
@@ -70,7 +76,8 @@ def evaluate(
         from linoss.cli._data_report import About
         from linoss.cli._report import write_evaluation
 
-        write_evaluation(report, estimator, About(data, cases, score, answered=cases))
+        about = About(data, cases, score, answered=cases)
+        write_evaluation(report, estimator, about, forecasts)
     if json:
         show_json(score.record() | ({} if report is None else {"report": str(report)}))
         return

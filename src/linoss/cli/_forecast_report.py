@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from linoss.cli._forecast_scores import Forecast, backtest_of, backtest_rows
 from linoss.cli._html import table
 from linoss.cli._output import number
-from linoss.cli._pictures import _INK, _LINES, _RC, _short, svg
+from linoss.cli._pictures import _INK, _LINES, _RC, _short, legend_below, svg
 
 _CYCLES = 4  # horizons of past in a figure
 _WORST = 3
@@ -63,8 +63,7 @@ def forecast_plot(forecasts: Sequence[Forecast]) -> Figure:
             panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator))
         else:
             panels[-1].set_xlabel("steps from the last one that was read")
-        handles, names = panels[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=5)
+        legend_below(figure, panels[0])
     return figure
 
 
@@ -84,7 +83,7 @@ def _errors(where: str, found: Any) -> str:
 def _by_horizon(found: Any) -> str:
     """MASE of all forecasts, and coverage, over the forecast horizon."""
     with rc_context(_RC):
-        figure = Figure(figsize=(8, 2.9), layout="constrained")
+        figure = Figure(figsize=(8, 3.2), layout="constrained")
         panels = figure.subplots(1, 2 if found.intervals else 1, squeeze=False)[0]
         ahead = np.arange(1, found.horizon + 1)
         mark = "o" if found.horizon <= 40 else ""
@@ -96,13 +95,14 @@ def _by_horizon(found: Any) -> str:
             panels[0].plot(ahead, errors, label=name, marker=mark if width == 2 else "", **look)
         panels[0].set(title="MASE, the mean over variables", xlabel="steps ahead")
         panels[0].set_ylim(bottom=0)
-        panels[0].legend(fontsize=8)
+        legend_below(figure, panels[0])
         for i, level in enumerate(found.intervals):
             color = _LINES[i]
             covered = 100 * _over_variables(found.coverage(level))
             panels[1].plot(ahead, covered, color=color, marker=mark, markersize=3)
             panels[1].axhline(level, color=color, linestyle="--", linewidth=0.8)
-            panels[1].set(title="Coverage of 80 and 95 % intervals", xlabel="steps ahead")
+            levels = " and ".join(f"{each:g}" for each in found.intervals)
+            panels[1].set(title=f"Coverage of {levels} % intervals", xlabel="steps ahead")
             panels[1].set_ylim(0, 103)
     return svg(figure, "Errors by horizon")
 

@@ -68,9 +68,16 @@ def score_forecasts(
     """The score on the test part, if there is one, and forecasts to show."""
     if test is None:
         return None, last_forecasts(estimator, training)
+    return with_backtest(estimator, test, score_table(estimator, test))
+
+
+def with_backtest(
+    estimator: Any, test: Any, score: ForecastScore
+) -> tuple[ForecastScore, list["Forecast"]]:
+    """The score with a backtest, and forecasts to show."""
     windows = _TEST_NUMBERS // (estimator.horizon * estimator.n_outputs_ * len(test.series))
     found = estimator.backtest(test, windows=max(1, min(_TEST_WINDOWS, windows)))
-    return replace(score_table(estimator, test), backtest=found), last_forecasts(estimator, test)
+    return replace(score, backtest=found), last_forecasts(estimator, test)
 
 
 @dataclass(frozen=True, eq=False)

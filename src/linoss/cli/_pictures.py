@@ -213,9 +213,14 @@ def spectrum(banks: Sequence[BlockSpectrum]) -> Figure:
         plane.set_xticks([-1, -0.5, 0, 0.5, 1])
         plane.set_yticks([-1, -0.5, 0, 0.5, 1])
         _draw_times(times, banks, dots)
-        handles, names = plane.get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=min(len(banks), 5))
+        legend_below(figure, plane)
     return figure
+
+
+def legend_below(figure: Figure, panel: Any) -> None:
+    """Name the lines of a panel below the figure, where they cover nothing."""
+    handles, names = panel.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 5))
 
 
 def _draw_times(axes: Any, banks: Sequence[BlockSpectrum], dots: dict[str, Any]) -> None:

@@ -108,7 +108,9 @@ def report(
     return page(f"linoss: {estimator.task}", _subtitle(estimator), sections)
 
 
-def write_evaluation(path: Path, estimator: Any, about: About) -> None:
+def write_evaluation(
+    path: Path, estimator: Any, about: About, forecasts: Sequence[Forecast] = ()
+) -> None:
     """Write a page about predictions for other data than the training data."""
     assert about.score is not None
     name, value = about.score.headline
@@ -116,6 +118,7 @@ def write_evaluation(path: Path, estimator: Any, about: About) -> None:
     head = f'<dl class="facts"><div class="main">{fact}</div></dl>'
     sections = [_section("Score", summary(estimator, about) + head)]
     sections += [*data_section(about), *answer_sections(about)]
+    sections += [_section(*each) for each in forecast_sections(estimator, about.score, forecasts)]
     sections.append(_section("Environment", _table((), environment())))
     write_text(path, page(f"linoss: {estimator.task}, evaluated", _subtitle(estimator), sections))
 
