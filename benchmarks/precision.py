@@ -69,7 +69,7 @@ def main() -> None:
         help="sizes of the model, by default the published ones",
     )
     options = parser.parse_args()
-    sizes = dict(zip(SIZES, options.sizes or (), strict=False))
+    sizes: dict[str, int] = dict(zip(SIZES, options.sizes or (), strict=False))
     curves: dict[str, list[np.ndarray]] = {precision: [] for precision in PRECISIONS}
     for seed in options.seeds:
         for precision in PRECISIONS:

@@ -13,7 +13,8 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "d" / "programs"
+PROJECT = Path(__file__).parents[1]
+PROGRAMS = PROJECT / ".pytest_cache" / "d" / "programs"
 WEEK = 7 * 24 * 3600
 TRAINING_ROOMS = ("aeon", "cli", "experiments", "export", "search", "sktime")
 LARGE, MORE, MANY = 1e9, 1.5e8, 30_000
@@ -56,7 +57,11 @@ with jaxtyping.install_import_hook("linoss", "beartype.beartype"):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """The daily tests leave out slow ones, rooms that train, and all but one of `several` cases."""
+    """The daily tests leave out slow ones, rooms that train, and all but one of `several` cases.
+
+    Tests of the whole project come first: a worker that begins them last keeps the others waiting.
+    """
+    items.sort(key=lambda item: item.path.parent != PROJECT / "tests")
     daily = set()
     for item in items:
         slow, several = item.get_closest_marker("slow"), item.get_closest_marker("several")

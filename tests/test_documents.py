@@ -41,7 +41,13 @@ def test_python_blocks_run(page):
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
-@pytest.mark.parametrize("page", tutorials.PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem == "million"))
+        for page in tutorials.PAGES
+    ],
+)
 def test_tutorials_run_and_make_their_pictures(page, tmp_path):
     pictures = tutorials.run(page, tmp_path)
     assert all((page.parent / picture).exists() for picture in pictures)

@@ -151,7 +151,7 @@ def test_numbers_are_no_classes(tmp_path, waves, small, failing):
     message = failing(
         f"fit {tmp_path / 'numbers.npz'} --task classification --out {tmp_path / 'run'} {small}"
     )
-    assert "continuous" in message
+    assert "numbers with fractions, such as 0.1, expected classes" in message
 
 
 def test_a_run_is_not_overwritten(run, data, failing):
