@@ -34,16 +34,8 @@ class AbstractRecurrent(AbstractPlainMixer):
 
     name: eqx.AbstractClassVar[str]
     """The name in the settings."""
-
-    @property
-    @abc.abstractmethod
-    def input_weight(self) -> Float[Array, "gates hidden"]:
-        """W."""
-
-    @property
-    @abc.abstractmethod
-    def bias(self) -> Float[Array, " gates"]:
-        """b."""
+    cell: eqx.AbstractVar[Any]
+    """A cell of Equinox."""
 
     @abc.abstractmethod
     def advance(self, gates: Float[Array, "*batch gates"], state: Any) -> Any:
@@ -56,7 +48,7 @@ class AbstractRecurrent(AbstractPlainMixer):
     @property
     def hidden_size(self) -> int:
         """Number of channels in and out."""
-        return self.input_weight.shape[-1]
+        return self.cell.hidden_size
 
     def mix(
         self,
@@ -69,8 +61,8 @@ class AbstractRecurrent(AbstractPlainMixer):
         """h of every sample, and the state after the last one."""
         refuse_split_time(samples, self.name)
         refuse_intervals(samples, self.name)
-        gates = u @ self.input_weight.T
-        gates = jnp.moveaxis(gates + align(self.bias, gates), -2, 0)
+        gates = u @ self.cell.weight_ih.T
+        gates = jnp.moveaxis(gates + align(self.cell.bias, gates), -2, 0)
         mask = None if samples.mask is None else jnp.moveaxis(samples.mask[..., None], -2, 0)
 
         def run(state: Any, sample: Any) -> tuple[Any, Array]:
@@ -95,20 +87,9 @@ class LSTMLayer(AbstractRecurrent):
         check_value("hidden_size", hidden_size, settings.HiddenSize)
         self.cell = eqx.nn.LSTMCell(hidden_size, hidden_size, key=key)
 
-    @property
-    def input_weight(self) -> Float[Array, "gates hidden"]:
-        """That of the cell."""
-        return self.cell.weight_ih
-
-    @property
-    def bias(self) -> Float[Array, " gates"]:
-        """That of the cell."""
-        assert self.cell.bias is not None
-        return self.cell.bias
-
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
         """h and c, zeros."""
-        zeros = jnp.zeros((*batch_shape, self.hidden_size), self.input_weight.dtype)
+        zeros = jnp.zeros((*batch_shape, self.hidden_size), self.cell.weight_ih.dtype)
         return zeros, zeros
 
     def advance(self, gates: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -133,20 +114,9 @@ class GRULayer(AbstractRecurrent):
         check_value("hidden_size", hidden_size, settings.HiddenSize)
         self.cell = eqx.nn.GRUCell(hidden_size, hidden_size, key=key)
 
-    @property
-    def input_weight(self) -> Float[Array, "gates hidden"]:
-        """That of the cell."""
-        return self.cell.weight_ih
-
-    @property
-    def bias(self) -> Float[Array, " gates"]:
-        """That of the cell, without the bias b' that is added to g'."""
-        assert self.cell.bias is not None
-        return self.cell.bias
-
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> Array:
         """h, zeros."""
-        return jnp.zeros((*batch_shape, self.hidden_size), self.input_weight.dtype)
+        return jnp.zeros((*batch_shape, self.hidden_size), self.cell.weight_ih.dtype)
 
     def advance(self, gates: Array, state: Array) -> Array:
         """One step."""

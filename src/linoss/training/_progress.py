@@ -1,8 +1,8 @@
 """The progress of a training, and a progress line."""
 
+import abc
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TextIO
+from typing import Self, TextIO
 
 from linoss._stderr import LiveLine, duration
 
@@ -60,7 +60,21 @@ class Progress:
         return "  ".join(parts)
 
 
-class ProgressLine:
+class AbstractClosing(abc.ABC):
+    """A context manager that closes at its end."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Flush and close."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ProgressLine(AbstractClosing):
     """A progress line on stderr, for `on_progress`; without a terminal, at most 20 lines.
 
     ```python
@@ -77,15 +91,8 @@ class ProgressLine:
         self._metric, self._line = metric, LiveLine(stream)
         self._next = 1.0
 
-    def __enter__(self) -> "ProgressLine":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the line."""
         self._line.close()
 
     def __call__(self, progress: Progress) -> None:

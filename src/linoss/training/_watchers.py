@@ -8,12 +8,11 @@ import math
 import os
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 from linoss._extras import optional
 from linoss._files import make_directory
-from linoss.training._progress import Progress
+from linoss.training._progress import AbstractClosing, Progress
 
 
 class Watcher(Protocol):
@@ -45,7 +44,7 @@ def together(*watchers: Watcher) -> Watcher:
     return tell
 
 
-class JsonLines:
+class JsonLines(AbstractClosing):
     """Appends a JSON line to a file at each call.
 
     ```python
@@ -66,17 +65,6 @@ class JsonLines:
         make_directory(path.parent)
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
 
-    def __enter__(self) -> "JsonLines":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def __call__(self, progress: Progress) -> None:
         """Append a line. Numbers that are not finite become null."""
         self._file.write(json.dumps(_numbers(progress)) + "\n")
@@ -87,7 +75,7 @@ class JsonLines:
         self._file.close()
 
 
-class TensorBoard:
+class TensorBoard(AbstractClosing):
     """Writes TensorBoard event files to a directory; needs the extra `watch`.
 
     ```python
@@ -106,17 +94,6 @@ class TensorBoard:
     def __init__(self, directory: str | os.PathLike[str]):
         board = optional("tensorboardX", "TensorBoard", "watch")
         self._writer = board.SummaryWriter(os.fspath(directory))
-
-    def __enter__(self) -> "TensorBoard":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __call__(self, progress: Progress) -> None:
         """Write each known number under its name, separately for each model."""
