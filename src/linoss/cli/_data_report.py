@@ -89,9 +89,11 @@ def _forecast_summary(estimator: Any, score: Any) -> str:
         words += f" have an error {compared} than that of the value {found.season} steps before"
     else:
         words += f" have a mean absolute scaled error of {number(ours)}"
+    shares = {level: found.coverage(level) for level in found.intervals}
     covered = [
-        f"{np.nanmean(found.coverage(level)):.1%} are within intervals of {level:g} %"
-        for level in found.intervals
+        f"{np.nanmean(share):.1%} of the values are within intervals of {level:g} %"
+        for level, share in shares.items()
+        if np.isfinite(share).any()
     ]
     return "; ".join([words, *covered]) + "."
 
