@@ -13,8 +13,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-PROJECT = Path(__file__).parents[1]
-PROGRAMS = PROJECT / ".pytest_cache" / "d" / "programs"
+PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "d" / "programs"
 WEEK = 7 * 24 * 3600
 TRAINING_ROOMS = ("aeon", "cli", "experiments", "export", "search", "sktime")
 LARGE, MORE, MANY = 1e9, 1.5e8, 30_000
@@ -61,7 +60,7 @@ def pytest_collection_modifyitems(items):
 
     Tests of the whole project come first: a worker that begins them last keeps the others waiting.
     """
-    items.sort(key=lambda item: item.path.parent != PROJECT / "tests")
+    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
     daily = set()
     for item in items:
         slow, several = item.get_closest_marker("slow"), item.get_closest_marker("several")

@@ -10,7 +10,7 @@ import numpy as np
 
 from linoss._stderr import duration
 from linoss.cli import _pictures as pictures
-from linoss.cli._forecast_scores import backtest_of
+from linoss.cli._forecast_report import forecast_summary
 from linoss.cli._html import section, table, text
 from linoss.cli._output import number
 from linoss.cli._scores import CLASS_COLUMNS, ClassScore, NumberScore, Score
@@ -70,32 +70,10 @@ def summary(estimator: Any, about: About) -> str:
             f"they explain {score.r2:.1%} of the variance (predicting the mean explains 0%)."
         )
     else:
-        words = _forecast_summary(estimator, score)
+        words = forecast_summary(estimator, score)
     if about.kind == "training":
         words += " The model was trained on these cases: expect lower scores for new ones."
     return f"<p>{text(words)}</p>" if words else ""
-
-
-def _forecast_summary(estimator: Any, score: Any) -> str:
-    """How far forecasts are ahead of repeating the last season, and what intervals contain."""
-    _, found = backtest_of(estimator, score)
-    if found is None:
-        return ""
-    ours, simple = (found.error("mase", of) for of in ("forecast", "seasonal naive"))
-    part = "of the test part" if score is not None else "of the held-out end"
-    words = f"Forecasts of {len(found.truth)} windows {part} of the data"
-    if simple > 0:
-        compared = f"{abs(1 - ours / simple):.0%} {'lower' if ours < simple else 'higher'}"
-        words += f" have an error {compared} than that of the value {found.season} steps before"
-    else:
-        words += f" have a mean absolute scaled error of {number(ours)}"
-    shares = {level: found.coverage(level) for level in found.intervals}
-    covered = [
-        f"{np.nanmean(share):.1%} of the values are within intervals of {level:g} %"
-        for level, share in shares.items()
-        if np.isfinite(share).any()
-    ]
-    return "; ".join([words, *covered]) + "."
 
 
 # ---- Data ----

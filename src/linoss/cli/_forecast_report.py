@@ -39,6 +39,26 @@ def forecast_sections(
         yield "Variables known in advance", _effects(estimator.known_effects())
 
 
+def forecast_summary(estimator: Any, score: Any) -> str:
+    """How far forecasts are ahead of repeating the last season, and what intervals contain."""
+    where, found = backtest_of(estimator, score)
+    if found is None:
+        return ""
+    ours, simple = (found.error("mase", of) for of in ("forecast", "seasonal naive"))
+    if simple > 0:
+        compared = f"{abs(1 - ours / simple):.0%} {'lower' if ours < simple else 'higher'}"
+        words = f"the error is {compared} than that of the value {found.season} steps before"
+    else:
+        words = f"the mean absolute scaled error is {number(ours)}"
+    shares = {level: found.coverage(level) for level in found.intervals}
+    covered = [
+        f"{np.nanmean(share):.1%} of the values are within intervals of {level:g} %"
+        for level, share in shares.items()
+        if np.isfinite(share).any()
+    ]
+    return f"{where}: {'; '.join([words, *covered])}."
+
+
 def forecast_plot(forecasts: Sequence[Forecast]) -> Figure:
     """For each variable the end of its past, the observed values, the forecast and its
     intervals."""
