@@ -13,8 +13,9 @@ namespace linoss::block {
 namespace {
 
 void prepare(const Sizes& s, float* packed) {
-  if (!s.half) return;
   const Packed p(s, packed);
+  find_step(s, p);
+  if (!s.half) return;
   const int64_t H = p.H, P = p.P;
   auto round = [](int64_t rows, int64_t columns, float* weight) {
     pair_rows(rows, columns, weight, reinterpret_cast<uint32_t*>(weight));
@@ -34,7 +35,8 @@ void affine(int64_t in, int64_t out, const float* x, const float* weight_t, cons
 namespace LINOSS_ISA {
 extern const Table kernels = {drive,           oscillate,      finish,      add_moments,
                               finish_mixer,    recompute,      recompute_mixer,
-                              oscillate_back,  finish_back,    prepare,     affine};
+                              oscillate_back,  finish_back,    prepare,     pull_rule,
+                              affine};
 }
 }  // namespace linoss::block
 
@@ -64,7 +66,7 @@ struct Mixer {
   F32 scale;        // hidden: 1 / deviation, or the scale of a norm over channels
   F32 input;        // state x hidden: B
   F32 bias;         // state: b
-  F32 step;         // kStepRows or kSchemeRows x state
+  F32 step;         // kStepRows or kSchemeRows x state; see Scheme
   F32 output;       // hidden x state: C
   F32 feedthrough;  // hidden, or hidden x hidden: D
   U8 mask;          // batch x time, or empty; see kThere
@@ -98,7 +100,8 @@ struct Problem {
     const bool varying = varies(sizes.scheme);
     shapes.check("mean", m.mean, {hidden}), shapes.check("scale", m.scale, {hidden});
     shapes.check("input", m.input, {state, hidden}), shapes.check("bias", m.bias, {state});
-    shapes.check("step", m.step, {step_rows(sizes.scheme), state});
+    const int64_t rows = step_rows(varies(sizes.rule) ? sizes.rule : sizes.scheme);
+    shapes.check("step", m.step, {rows, state});
     shapes.check("output", m.output, {hidden, state});
     check_feedthrough("feedthrough", m.feedthrough, shapes);
     if (or_null(m.mask)) shapes.check("mask", m.mask, {batch, time});
@@ -108,7 +111,7 @@ struct Problem {
     pack_mixer(sizes, Packed(sizes, packed.at),
                {m.mean.typed_data(), m.scale.typed_data(), m.input.typed_data(), m.bias.typed_data(),
                 m.step.typed_data(), m.output.typed_data(), m.feedthrough.typed_data()},
-               step_rows(sizes.scheme));
+               rows);
   }
 
   static Sizes sizes_of(const F32& u, const Mixer& m, const Form& form, Shapes& shapes) {
@@ -116,6 +119,7 @@ struct Problem {
     std::tie(s.batch, s.time, s.hidden) = shapes.sizes<3>("u", u);
     std::tie(s.state, std::ignore) = shapes.sizes<2>("input", m.input);
     s.scheme = scheme_of(form.scheme);
+    if (varies(s.scheme) && !or_null(m.intervals)) std::swap(s.scheme, s.rule);
     if (s.scheme == Scheme::unknown) shapes.refuse("scheme", std::string(form.scheme));
     if (s.scheme == Scheme::pairs && s.state % kPad)
       shapes.refuse("input", std::to_string(s.state) + " rows, no multiple of " +
@@ -245,6 +249,7 @@ ffi::Error backward_tiles(Threads& threads, const Problem& p, const F32& u, cons
   };
   ffi::Error error = parallel_steps(threads, s.batch, number, p.workspace() + more, work);
   for (int64_t k = 0; d_start && k < s.batch * 2 * s.state; ++k) d_start[k] = sensitivity.at[at(k)];
+  kernels().pull_rule(s, p.packed.at, sums.total());
   d.give(p, Gradients(s, sums.total()));
   return error;
 }

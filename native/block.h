@@ -15,6 +15,7 @@ struct Sizes {
   float epsilon;
   bool dense, half;
   int64_t keep;  // the products that the forward pass stores for the backward pass, of Kept
+  Scheme rule;   // if it varies, the constant step is that of this scheme for intervals of 1
 };
 enum Kept : int64_t { kForces = 1, kOutputs = 2, kGates = 4 };
 
@@ -65,8 +66,11 @@ struct Table {
                          float* d_weights, float* sums);
   void (*finish_back)(const Sizes&, const Place&, float* d_u, float* sums);
 
-  // Weights in the layout of rounding products of this instruction set.
+  // The constant step from the rows of its rule, and weights in the layout of rounding products of
+  // this instruction set.
   void (*prepare)(const Sizes&, float* packed);
+  // Replaces the gradient of the constant step by that of the rows of its rule.
+  void (*pull_rule)(const Sizes&, const float* packed, float* sums);
 
   // y = W x + b for one sample; rows of W's transpose, b and y are padded.
   void (*affine)(int64_t in, int64_t out, const float* x, const float* weight_t, const float* bias,
@@ -80,6 +84,7 @@ struct Packed {
   int64_t H, P;
   Parts parts;
   float *mean, *scale, *feedthrough, *bias, *step, *glu_bias;  // the mean of a norm over channels: shift
+  float* rule;               // the rows of Sizes::rule
   float *input, *input_t;    // B: P x H
   float *output, *output_t;  // C: H x P
   float *dense, *dense_t;    // D: H x H, if it is a matrix
@@ -88,6 +93,7 @@ struct Packed {
   Packed(const Sizes& s, float* at) : H(padded(s.hidden)), P(padded(s.state)), parts{at} {
     mean = parts.take(H), scale = parts.take(H), feedthrough = parts.take(H);
     bias = parts.take(P), step = parts.take(kStepRows * P), glu_bias = parts.take(2 * H);
+    rule = parts.take(varies(s.rule) * kSchemeRows * P);
     input_t = parts.take(H * P), input = parts.take(P * H);
     output_t = parts.take(P * H), output = parts.take(H * P);
     glu_t = parts.take(H * 2 * H), glu = parts.take(2 * H * H);
@@ -114,7 +120,8 @@ inline void pack_both(int64_t rows, int64_t columns, const float* from, float* t
 }
 inline void pack_mixer(const Sizes& s, const Packed& p, const MixerWeights& w, int64_t step_rows) {
   take_rows(1, s.hidden, w.mean, p.mean, p.H), take_rows(1, s.hidden, w.scale, p.scale, p.H);
-  take_rows(1, s.state, w.bias, p.bias, p.P), take_rows(step_rows, s.state, w.step, p.step, p.P);
+  take_rows(1, s.state, w.bias, p.bias, p.P);
+  take_rows(step_rows, s.state, w.step, varies(s.rule) ? p.rule : p.step, p.P);
   pack_both(s.state, s.hidden, w.input, p.input, p.H, p.input_t, p.P);
   pack_both(s.hidden, s.state, w.output, p.output, p.P, p.output_t, p.H);
   if (s.dense)

@@ -52,12 +52,19 @@ struct Varying {  // one vector
   vd timestep, longest;
   typename Rule::Sample sample;
   Step step;
-  Varying(const Packed& p, int64_t j)
-      : rule(load_wide(p.step + j), load_wide(p.step + 2 * p.P + j)),
-        timestep(load_wide(p.step + p.P + j)), longest(load_wide(p.step + 3 * p.P + j)) {}
+  Varying(const float* rows, int64_t P, int64_t j)
+      : rule(load_wide(rows + j), load_wide(rows + 2 * P + j)), timestep(load_wide(rows + P + j)),
+        longest(load_wide(rows + 3 * P + j)) {}
   const Step& at(double interval) {
     sample = rule.at(lower(timestep * interval, longest));
     return step = rule.step(sample);
+  }
+  // The gradients of A and G, and of a timestep that is not limited.
+  Pull pull(double interval, const Step& d, vd* limited) const {
+    Pull found = rule.pull(sample, d);
+    const vd free = timestep * interval < longest ? found.h : vd{};
+    *limited = found.h - free, found.h = free;
+    return found;
   }
 };
 
@@ -87,11 +94,11 @@ struct VaryingSteps {
       if (kShared) both += first, k = 0;
       const Varying<Rule>& v = s.of[k];
       const double interval = s.intervals[n];
-      const Pull pull = v.rule.pull(v.sample, both);
-      const vd free = v.timestep * interval < v.longest ? pull.h : vd{};
+      vd limited;
+      const Pull pull = v.pull(interval, both, &limited);
       A[k] += pull.A, G[k] += pull.G;
-      timestep[k] += free * interval, longest[k] += pull.h - free;
-      *reinterpret_cast<vd*>(d_interval) += free * v.timestep;
+      timestep[k] += pull.h * interval, longest[k] += limited;
+      *reinterpret_cast<vd*>(d_interval) += pull.h * v.timestep;
     }
     void give(float* to, int64_t row, int64_t apart) {
       auto put = [&](float* p, vd x) { store_narrow(p, load_wide(p) + x); };
@@ -105,19 +112,32 @@ struct VaryingSteps {
 
  private:
   VaryingSteps(const Packed& p, int64_t j, int64_t, const float* intervals, std::true_type)
-      : of{{p, j}}, intervals(intervals) {}
+      : of{{p.step, p.P, j}}, intervals(intervals) {}
   VaryingSteps(const Packed& p, int64_t j, int64_t apart, const float* intervals, std::false_type)
-      : of{{p, j}, {p, j + apart}}, intervals(intervals) {}
+      : of{{p.step, p.P, j}, {p.step, p.P, j + apart}}, intervals(intervals) {}
 };
 
-// Calls work(kind), where `kind` represents the type of the steps.
+// Calls work(kind), where `kind` represents the type of the formulas of a scheme, or of the steps.
 template <typename T>
 struct Kind {
   using type = T;
 };
 template <typename Work>
+inline void with_rule(Scheme scheme, Work work) {
+  switch (scheme) {
+    case Scheme::im: return work(Kind<Im>{});
+    case Scheme::imex: return work(Kind<Imex>{});
+    case Scheme::verlet: return work(Kind<Verlet>{});
+    case Scheme::exact: return work(Kind<Exact>{});
+    case Scheme::constant:
+    case Scheme::pairs:
+    case Scheme::unknown: return;
+  }
+}
+template <typename Work>
 inline void with_steps(const Sizes& s, const Packed& p, Work work) {
-  auto varying = [&](auto rule) {
+  if (s.scheme == Scheme::constant) return work(Kind<ConstantSteps>{});
+  with_rule(s.scheme, [&](auto rule) {
     using Rule = typename decltype(rule)::type;
     const int64_t half = s.state / 2;
     bool shared = s.state % (2 * D) == 0;
@@ -125,16 +145,28 @@ inline void with_steps(const Sizes& s, const Packed& p, Work work) {
       shared = std::memcmp(p.step + r * p.P, p.step + r * p.P + half, half * sizeof(float)) == 0;
     if (shared) work(Kind<VaryingSteps<Rule, true>>{});
     else work(Kind<VaryingSteps<Rule, false>>{});
-  };
-  switch (s.scheme) {
-    case Scheme::constant: return work(Kind<ConstantSteps>{});
-    case Scheme::im: return varying(Kind<Im>{});
-    case Scheme::imex: return varying(Kind<Imex>{});
-    case Scheme::verlet: return varying(Kind<Verlet>{});
-    case Scheme::exact: return varying(Kind<Exact>{});
-    case Scheme::pairs:
-    case Scheme::unknown: return;
-  }
+  });
+}
+
+void find_step(const Sizes& s, const Packed& p) {
+  with_rule(s.rule, [&](auto rule) {
+    for (int64_t j = 0; j < p.P; j += D)
+      store_step(p.step + j, p.P, Varying<typename decltype(rule)::type>(p.rule, p.P, j).at(1));
+  });
+}
+void pull_rule(const Sizes& s, const float* packed, float* sums) {
+  const Packed p(s, const_cast<float*>(packed));
+  with_rule(s.rule, [&](auto rule) {
+    for (int64_t j = 0; j < p.P; j += D) {
+      Varying<typename decltype(rule)::type> v(p.rule, p.P, j);
+      float* d = Gradients(s, sums).step + j;
+      v.at(1);
+      vd limited;
+      const Pull pull = v.pull(1, load_step(d, p.P), &limited);
+      store_narrow(d, pull.A), store_narrow(d + p.P, pull.h), store_narrow(d + 2 * p.P, pull.G);
+      store_narrow(d + 3 * p.P, limited);
+    }
+  });
 }
 
 // Calls work(j, apart) for each pair of vectors.

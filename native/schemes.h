@@ -14,7 +14,7 @@
 namespace linoss {
 
 // What gives the steps: one constant step of kStepRows rows; a scheme with rows A, timestep, G and the
-// longest step that is taken; or, for states that are no oscillators but pairs, each with a force of its
+// longest step that is taken, for steps that vary, or, without intervals, for a constant one; or, for states that are no oscillators but pairs, each with a force of its
 // own and each read, x_j <- own x_j + other x_k + b_j, one constant step of rows own and other. The
 // partners of the first half of the states are the second half.
 enum class Scheme { constant, im, imex, verlet, exact, pairs, unknown };

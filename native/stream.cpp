@@ -43,10 +43,10 @@ class Affine {
 
 class Stream {
  public:
-  // blocks: for each block the arrays of MixerWeights in _fused.py, with rows of varying steps after
-  // those of constant ones, and of GLUWeights. states: blocks x streams x 2 x oscillators, updated by
+  // blocks: for each block the arrays of MixerWeights in _fused.py, with the rows of the scheme, and of
+  // GLUWeights. states: blocks x streams x 2 x oscillators, updated by
   // each sample. pooled: streams x hidden, and counts: streams, likewise, if the head pools; else
-  // empty. scheme: for irregular samples. moves: whether states advance without forcing when a regular
+  // empty. moves: whether states advance without forcing when a regular
   // sample is missing.
   Stream(Array encoder, Array encoder_bias, const std::vector<std::vector<Array>>& blocks,
          Array decoder, Array decoder_bias, Changing states, Changing pooled, Counts counts,
@@ -60,14 +60,15 @@ class Stream {
                                                int64_t(states.shape(3)),
                                                Scheme::constant,
                                                float(epsilon),
-                                               blocks[0][7].ndim() == 2,
+                                               blocks[0][6].ndim() == 2,
                                                half,
-                                               0},
+                                               0,
+                                               scheme_of(scheme)},
         varying_(sizes_), features_(padded(encoder_.out)), answer_(padded(decoder_.out)),
         workspace_(Tile(sizes_, nullptr).parts.size) {
-    varying_.scheme = scheme_of(scheme);
+    std::swap(varying_.scheme, varying_.rule);
     for (const auto& block : blocks)
-      for (bool varies : {false, true}) packed_.push_back(pack(block, varies));
+      for (const Sizes& s : {sizes_, varying_}) packed_.push_back(pack(block, s));
   }
 
   // Processes one sample of each stream: sample (streams x in), answer (streams x out). An interval
@@ -110,14 +111,14 @@ class Stream {
       answer[o] = squash_ ? std::tanh(answer_.at[o]) : answer_.at[o];
   }
 
-  std::unique_ptr<Memory<float>> pack(const std::vector<Array>& w, bool varies) const {
-    auto memory = std::make_unique<Memory<float>>(Packed(sizes_, nullptr).parts.size);
-    const Packed p(sizes_, memory->at);
-    pack_mixer(sizes_, p, {w[0].data(), w[1].data(), w[2].data(), w[3].data(),
-                           w[varies ? 5 : 4].data(), w[6].data(), w[7].data()},
-               varies ? kSchemeRows : kStepRows);
-    pack_glu(sizes_, p, w[8].data(), w[9].data());
-    kernels().prepare(sizes_, memory->at);
+  std::unique_ptr<Memory<float>> pack(const std::vector<Array>& w, const Sizes& s) const {
+    auto memory = std::make_unique<Memory<float>>(Packed(s, nullptr).parts.size);
+    const Packed p(s, memory->at);
+    pack_mixer(s, p, {w[0].data(), w[1].data(), w[2].data(), w[3].data(), w[4].data(), w[5].data(),
+                      w[6].data()},
+               kSchemeRows);
+    pack_glu(s, p, w[7].data(), w[8].data());
+    kernels().prepare(s, memory->at);
     return memory;
   }
 

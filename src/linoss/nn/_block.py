@@ -255,7 +255,7 @@ class Block(eqx.Module):
         for mixer, step in zip(self._mixers, steps, strict=True):
             B, bias, C, D = mixer.projections()
             weights.append(MixerWeights(mean, scale, B, bias, step, C, D))
-            scheme = mixer.native_form if samples.intervals is None else mixer.native_scheme or ""
+            scheme = _native_scheme(mixer, samples) or mixer.native_form
             rate = 0.0 if words is None else self.dropout
             epsilon, half = self.norm.epsilon_over_channels, samples.precision == "bfloat16"
             forms.append(Form(rate, epsilon, scheme, half))
@@ -333,8 +333,10 @@ class Block(eqx.Module):
         the mixers."""
         if not self._whole(**_case(samples)):
             return ()
-        varying = samples.intervals is not None
-        return tuple(mixer.step_rows(varying=varying) for mixer in self._mixers)
+        return tuple(
+            mixer.step_rows(parameters=_native_scheme(mixer, samples) is not None)
+            for mixer in self._mixers
+        )
 
 
 def _case(samples: Samples) -> dict[str, bool]:
@@ -343,6 +345,14 @@ def _case(samples: Samples) -> dict[str, bool]:
         "irregular": samples.intervals is not None,
         "time_split": samples.split.time is not None,
     }
+
+
+def _native_scheme(mixer: AbstractMixer, samples: Samples) -> str | None:
+    """The scheme by which native passes compute steps; None if they are given the step.
+
+    If time is split, the state before a shard needs the step, too.
+    """
+    return mixer.native_scheme if samples.split.time is None else None
 
 
 def _visits(

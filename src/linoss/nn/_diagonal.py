@@ -131,7 +131,7 @@ class AbstractDiagonal(AbstractPlainMixer):
         C = _filled(self.output_scale * self.output_weight, axis=1)
         return Projections(B, jnp.zeros(len(B), B.dtype), C, self.feedthrough)
 
-    def step_rows(self, *, varying: bool) -> Float[Array, "rows pairs"]:
+    def step_rows(self, *, parameters: bool) -> Float[Array, "rows pairs"]:
         """Re a for both parts, then -Im a and Im a."""
         factor, _ = self._regular_step()
         a, b = factor.real, factor.imag

@@ -36,7 +36,7 @@ class Form(NamedTuple):
     epsilon: float = 0.0
     """The epsilon of a norm over channels, see `AbstractNorm.epsilon_over_channels`."""
     scheme: str = ""
-    """The scheme of varying steps, see `Scheme.native`; empty for a constant step."""
+    """The scheme of the steps, see `Scheme.native`; empty for a constant step that is given."""
     half: bool = False
     """Whether products round their factors to bfloat16."""
     keep: Kept = Kept.NONE

@@ -172,7 +172,7 @@ class LinOSSLayer(AbstractMixer):
 
     def recurrence(self) -> LinearRecurrence:
         """M and F of each oscillator, between B and C."""
-        rows, weigh = self.step_rows(varying=False), self.oscillators.weigh
+        rows, weigh = self.step_rows(parameters=False), self.oscillators.weigh
         first = 1.0 if weigh is None else float(weigh(jnp.zeros(()), jnp.ones(())))
         steps = self.oscillators.transition(jnp.ones(1, rows.dtype), self._copies)
 
@@ -183,9 +183,9 @@ class LinOSSLayer(AbstractMixer):
 
         return LinearRecurrence(rows[:4], rows[4:], *self.projections(), first, varying)
 
-    def step_rows(self, *, varying: bool) -> Float[Array, "rows pairs"]:
+    def step_rows(self, *, parameters: bool) -> Float[Array, "rows pairs"]:
         """M and F of each oscillator, or the parameters that determine them."""
-        intervals = jnp.ones(1, self.input_weight.dtype) if varying else None
+        intervals = jnp.ones(1, self.input_weight.dtype) if parameters else None
         transition = self.oscillators.transition(intervals, self._copies)
         if isinstance(transition, Transition):
             return jnp.stack(jax.tree.leaves(transition.step))

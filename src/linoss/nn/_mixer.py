@@ -93,18 +93,17 @@ class AbstractMixer(eqx.Module):
     @property
     @abc.abstractmethod
     def native_scheme(self) -> str | None:
-        """The name of the formulas for varying steps in `native/schemes.h`; None if there are
-        none."""
+        """The name of the formulas for steps in `native/schemes.h`; None if there are none."""
 
     @abc.abstractmethod
     def projections(self) -> Projections:
         """B, b, C and D."""
 
     @abc.abstractmethod
-    def step_rows(self, *, varying: bool) -> Float[Array, "rows m"]:
-        """Rows from which native passes compute steps: zz, zy, yz, yy, fz, fy of M and F; for
-        varying steps, A, timestep, G and the longest step; for `PAIRS`, the factors of a state and
-        of its partner."""
+    def step_rows(self, *, parameters: bool) -> Float[Array, "rows m"]:
+        """Rows from which native passes compute steps: zz, zy, yz, yy, fz, fy of M and F; with
+        `parameters`, those of `native_scheme`: A, timestep, G and the longest step; for `PAIRS`,
+        the factors of a state and of its partner."""
 
     @property
     @abc.abstractmethod
@@ -157,7 +156,7 @@ class AbstractPlainMixer(AbstractMixer):
         """Raises, because there are none."""
         raise NotImplementedError(f"{type(self).__name__} has no projections")
 
-    def step_rows(self, *, varying: bool) -> Float[Array, "rows m"]:
+    def step_rows(self, *, parameters: bool) -> Float[Array, "rows m"]:
         """Raises, because there are none."""
         raise NotImplementedError(f"{type(self).__name__} has no step")
 

@@ -225,12 +225,10 @@ class _ByKernel:
 
 def _block(block: Block) -> list[np.ndarray]:
     """The arrays of a block in the layout of the kernel."""
-    weights = block.weights()
-    assert weights.recurrence is not None
-    M, F, B, bias, C, D, *_ = weights.recurrence
-    steps = (jnp.concatenate([M, F]), block.mixer.step_rows(varying=True))
+    weights, steps = block.weights(), block.mixer.step_rows(parameters=True)
+    B, bias, C, D = block.mixer.projections()
     norm, glu = (weights.mean, weights.scale), (weights.glu_weight, weights.glu_bias)
-    return _arrays(*norm, B, bias, *steps, C, D, *glu)
+    return _arrays(*norm, B, bias, steps, C, D, *glu)
 
 
 def _arrays(*arrays: Array) -> list[np.ndarray]:
