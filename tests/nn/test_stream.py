@@ -66,10 +66,7 @@ def test_the_native_stream_gives_what_run_gives(single_precision, changes, batch
         assert isinstance(found, np.ndarray)
         np.testing.assert_allclose(found, expected[..., 0, :], rtol=1e-5, atol=1e-6)
         found, expected = listen.state.blocks.oscillators, state.blocks.oscillators
-        if changes.get("scheme") == "exact":  # whose step depends on what XLA compiles it with
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-        else:
-            np.testing.assert_array_equal(found, expected, strict=True)
+        np.testing.assert_array_equal(found, expected, strict=True)
 
 
 @needs_kernels
