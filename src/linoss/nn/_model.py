@@ -1,6 +1,6 @@
 """The full model of Algorithm 1: encoder, blocks, head."""
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -60,7 +60,7 @@ class LinOSS(eqx.Module):
         - `key`: from `jax.random.key`; initialises the weights.
         """
         self.config = config
-        make = _make_parts_at_once if _checks.is_concrete(key) else _make_parts
+        make = _make_parts_at_once() if _checks.is_concrete(key) else _make_parts
         self.encoder, self.blocks, self.head = make(config, key)
 
     def __call__(
@@ -299,9 +299,11 @@ def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, Abst
     return encoder, blocks, _make_head(config, head_key)
 
 
-_ROUGHLY: Any = {"compiler_options": _programs.ROUGHLY}
-_make_parts_at_once = eqx.filter_jit(_make_parts, **_ROUGHLY)
-"""`_make_parts` as one program, compiled with little optimisation because it runs once."""
+@cache
+def _make_parts_at_once() -> Any:
+    """`_make_parts` as one program, compiled with little optimisation because it runs once."""
+    given: Any = {"compiler_options": {**_programs.quickly(), **_programs.ROUGHLY}}
+    return eqx.filter_jit(_make_parts, **given)
 
 
 def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
