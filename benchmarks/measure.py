@@ -15,6 +15,8 @@
   and S5 also by a plain JAX associative scan. For models that the table lacks, LRU's sizes.
 - `features`: untrained oscillators: one series of a million steps and its memory, irregular against
   regular sampling, and a stream of a million samples against the batch.
+- `waiting`: a default `fit` of one update: the first one ever, in a new process, and again; without
+  imports.
 
 Times are medians of repeats that take turns. For `step`, `models` and `length` each method has a
 process of its own, whose memory is its peak above what it held before the first step; `step` is
@@ -387,6 +389,34 @@ def report_features(sizes: list[str], repeats: int) -> None:
     print(f"a stream of 10^6 samples: {spent:.1f} us a sample, {gap:.1e} from the batch at its end")
 
 
+def report_waiting(sizes: list[str], repeats: int) -> None:
+    """Fits of 100 series of 200 samples, in processes with a cache of programs that begins empty."""
+    code = (
+        "import time, numpy as np\nfrom linoss import LinOSSClassifier\n"
+        "random = np.random.default_rng(0)\n"
+        "X, y = random.normal(size=(100, 200)), np.arange(100) % 2\n"
+        "for _ in range(2):\n"
+        "    start = time.perf_counter()\n"
+        "    LinOSSClassifier(steps=1, random_state=0).fit(X, y)\n"
+        "    print(time.perf_counter() - start)\n"
+    )
+    found: dict[str, list[float]] = {"first ever": [], "new process": [], "again": []}
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as programs:
+            for name in ("first ever", "new process"):
+                ran = subprocess.run(
+                    [sys.executable, "-c", code],
+                    env={**os.environ, "LINOSS_CACHE": programs},
+                    stdout=subprocess.PIPE,
+                    check=True,
+                )
+                first, again = map(float, ran.stdout.split())
+                found[name].append(first)
+                found["again"].append(again)
+    for name, values in found.items():
+        print(f"{name}: {statistics.median(values):.1f} s")
+
+
 def report_models(sizes: list[str], repeats: int, chosen: list[str] | None = None) -> None:
     """Each model and method in a process of its own, as `step` measures them."""
     print("| size | model | hidden, states, blocks | step | plain JAX | plain JAX / this |")
@@ -431,6 +461,7 @@ REPORTS = {
     "tiles": report_tiles,
     "length": report_length,
     "stream": report_stream,
+    "waiting": report_waiting,
 }
 
 
