@@ -390,7 +390,7 @@ def report_features(sizes: list[str], repeats: int) -> None:
 
 
 def report_waiting(sizes: list[str], repeats: int) -> None:
-    """Fits of 100 series of 200 samples, in processes with a cache of programs that begins empty."""
+    """Fits of 100 series of 200 samples, in processes whose cache of programs is empty at first."""
     code = (
         "import time, numpy as np\nfrom linoss import LinOSSClassifier\n"
         "random = np.random.default_rng(0)\n"
