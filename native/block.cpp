@@ -119,8 +119,8 @@ struct Problem {
     std::tie(s.batch, s.time, s.hidden) = shapes.sizes<3>("u", u);
     std::tie(s.state, std::ignore) = shapes.sizes<2>("input", m.input);
     s.scheme = scheme_of(form.scheme);
-    if (varies(s.scheme) && !or_null(m.intervals)) std::swap(s.scheme, s.rule);
     if (s.scheme == Scheme::unknown) shapes.refuse("scheme", std::string(form.scheme));
+    if (varies(s.scheme) && !or_null(m.intervals)) std::swap(s.scheme, s.rule);
     if (s.scheme == Scheme::pairs && s.state % kPad)
       shapes.refuse("input", std::to_string(s.state) + " rows, no multiple of " +
                                  std::to_string(kPad));

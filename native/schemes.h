@@ -1,5 +1,5 @@
-// Steps that vary from sample to sample, x_n = M_n x_{n-1} + F_n b_n, by the formulas of a scheme, and
-// the gradients of stiffness A, timestep h and damping G from those of M_n and F_n.
+// Steps x_n = M_n x_{n-1} + F_n b_n by the formulas of a scheme, and the gradients of stiffness A, timestep
+// h and damping G from those of M_n and F_n.
 //
 // The formulas are those of src/linoss/dynamics, where they are derived; here A, h and G are vectors
 // of doubles. A model keeps A >= G^2 / 4: overdamped oscillators are not supported here.
@@ -14,9 +14,9 @@
 namespace linoss {
 
 // What gives the steps: one constant step of kStepRows rows; a scheme with rows A, timestep, G and the
-// longest step that is taken, for steps that vary, or, without intervals, for a constant one; or, for states that are no oscillators but pairs, each with a force of its
-// own and each read, x_j <- own x_j + other x_k + b_j, one constant step of rows own and other. The
-// partners of the first half of the states are the second half.
+// longest step that is taken, whose step is constant if there are no intervals; or, for states that are no
+// oscillators but pairs, each with a force of its own and each read, x_j <- own x_j + other x_k + b_j, one
+// constant step of rows own and other. The partners of the first half of the states are the second half.
 enum class Scheme { constant, im, imex, verlet, exact, pairs, unknown };
 constexpr int kSchemeRows = 4, kPairRows = 2;
 

@@ -465,9 +465,11 @@ def test_a_wrong_buffer_is_an_error_from_python(new_block, both):
     rest = (GLUWeights(block.glu.weight, block.glu.bias), jnp.zeros(6, jnp.uint32))
     good = (jnp.zeros((2, 5, 4)), mixer, *rest, visits, jnp.zeros((2, 5, 4)), jnp.zeros((2, 6, 2)))
     call, good = (fused_mixer, (good[0], mixer, visits)) if both else (fused_block, good)
-    call(Form(scheme="im"), *good)
-    with pytest.raises(Exception, match="unknown scheme: explicit"):
-        jax.block_until_ready(call(Form(scheme="explicit"), *good))
+    regular = visits._replace(intervals=jnp.zeros((0, 0)))
+    for given in (good, tuple(regular if each is visits else each for each in good)):
+        call(Form(scheme="im"), *given)
+        with pytest.raises(Exception, match="unknown scheme: explicit"):
+            jax.block_until_ready(call(Form(scheme="explicit"), *given))
     leaves, structure = jax.tree.flatten(good)
     for i, argument in enumerate(leaves):
         for wrong in (jnp.zeros((7, 7, 7, 7), argument.dtype), argument.astype(jnp.int32)):
