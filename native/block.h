@@ -15,7 +15,7 @@ struct Sizes {
   float epsilon;
   bool dense, half;
   int64_t keep;  // the products that the forward pass stores for the backward pass, of Kept
-  Scheme rule;   // if it varies, the constant step is that of this scheme for intervals of 1
+  Scheme rule;   // if it varies, the constant step is that of this scheme, of any length
 };
 enum Kept : int64_t { kForces = 1, kOutputs = 2, kGates = 4 };
 

@@ -59,13 +59,7 @@ struct Varying {  // one vector
     sample = rule.at(lower(timestep * interval, longest));
     return step = rule.step(sample);
   }
-  // The gradients of A and G, and of a timestep that is not limited.
-  Pull pull(double interval, const Step& d, vd* limited) const {
-    Pull found = rule.pull(sample, d);
-    const vd free = timestep * interval < longest ? found.h : vd{};
-    *limited = found.h - free, found.h = free;
-    return found;
-  }
+  const Step& regular() { return step = rule.step(sample = rule.at(timestep)); }
 };
 
 template <typename Rule, bool kBoth>
@@ -94,11 +88,11 @@ struct VaryingSteps {
       if (kShared) both += first, k = 0;
       const Varying<Rule>& v = s.of[k];
       const double interval = s.intervals[n];
-      vd limited;
-      const Pull pull = v.pull(interval, both, &limited);
+      const Pull pull = v.rule.pull(v.sample, both);
+      const vd free = v.timestep * interval < v.longest ? pull.h : vd{};
       A[k] += pull.A, G[k] += pull.G;
-      timestep[k] += pull.h * interval, longest[k] += limited;
-      *reinterpret_cast<vd*>(d_interval) += pull.h * v.timestep;
+      timestep[k] += free * interval, longest[k] += pull.h - free;
+      *reinterpret_cast<vd*>(d_interval) += free * v.timestep;
     }
     void give(float* to, int64_t row, int64_t apart) {
       auto put = [&](float* p, vd x) { store_narrow(p, load_wide(p) + x); };
@@ -151,7 +145,7 @@ inline void with_steps(const Sizes& s, const Packed& p, Work work) {
 void find_step(const Sizes& s, const Packed& p) {
   with_rule(s.rule, [&](auto rule) {
     for (int64_t j = 0; j < p.P; j += D)
-      store_step(p.step + j, p.P, Varying<typename decltype(rule)::type>(p.rule, p.P, j).at(1));
+      store_step(p.step + j, p.P, Varying<typename decltype(rule)::type>(p.rule, p.P, j).regular());
   });
 }
 void pull_rule(const Sizes& s, const float* packed, float* sums) {
@@ -160,11 +154,10 @@ void pull_rule(const Sizes& s, const float* packed, float* sums) {
     for (int64_t j = 0; j < p.P; j += D) {
       Varying<typename decltype(rule)::type> v(p.rule, p.P, j);
       float* d = Gradients(s, sums).step + j;
-      v.at(1);
-      vd limited;
-      const Pull pull = v.pull(1, load_step(d, p.P), &limited);
+      v.regular();
+      const Pull pull = v.rule.pull(v.sample, load_step(d, p.P));
       store_narrow(d, pull.A), store_narrow(d + p.P, pull.h), store_narrow(d + 2 * p.P, pull.G);
-      store_narrow(d + 3 * p.P, limited);
+      store_narrow(d + 3 * p.P, vd{});
     }
   });
 }

@@ -14,9 +14,10 @@
 namespace linoss {
 
 // What gives the steps: one constant step of kStepRows rows; a scheme with rows A, timestep, G and the
-// longest step that is taken, whose step is constant if there are no intervals; or, for states that are no
-// oscillators but pairs, each with a force of its own and each read, x_j <- own x_j + other x_k + b_j, one
-// constant step of rows own and other. The partners of the first half of the states are the second half.
+// longest step that is taken, or, if there are no intervals, one constant step of any length; or, for states
+// that are no oscillators but pairs, each with a force of its own and each read, x_j <- own x_j + other x_k +
+// b_j, one constant step of rows own and other. The partners of the first half of the states are the second
+// half.
 enum class Scheme { constant, im, imex, verlet, exact, pairs, unknown };
 constexpr int kSchemeRows = 4, kPairRows = 2;
 
