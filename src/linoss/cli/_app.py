@@ -83,6 +83,13 @@ class _Commands(TyperGroup):
     """Commands that are imported when they are called: options need JAX, `linoss --help` does
     not."""
 
+    def main(self, *positional: Any, **options: Any) -> Any:
+        """Run a command. Only help is drawn by rich, which takes longer to import than typer."""
+        given = options.get("args") or sys.argv[1:]
+        if given and {"-h", "--help"}.isdisjoint(given):
+            self.rich_markup_mode = None
+        return super().main(*positional, **options)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else _imported(name), rest
