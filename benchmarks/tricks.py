@@ -1,4 +1,4 @@
-"""What tricks of training that the library does not have would bring: `python benchmarks/tricks.py`.
+"""What tricks that the library does not have bring: `python benchmarks/tricks.py`.
 
 On development sets, with their official splits: accuracy of the four models of `LinOSSClassifier`
 for the test part, without oscillators beside them, trained as the library does it, and with each
@@ -27,7 +27,7 @@ from sklearn.model_selection import StratifiedKFold
 
 import linoss.data
 from linoss import LinOSS, LinOSSClassifier
-from linoss.training import Inputs
+from linoss.training import Classification, Inputs
 
 SETS = ("ECG200", "Car", "ArrowHead", "Beef", "DistalPhalanxTW")
 BATCH, RATE, DECAY, CLIP, MIN_LOSS = 32, 3e-3, 0.01, 1.0, 1e-3  # defaults of LinOSSClassifier
@@ -102,11 +102,11 @@ def tune(model: LinOSS, values: np.ndarray, patch: int) -> LinOSS:
         stiffness = (angles / np.asarray(bank.timestep)) ** 2
         return jnp.asarray(stiffness, bank.raw_stiffness.dtype)
 
-    banks = [block.mixer.oscillators for block in model.blocks]
+    mixers: list[Any] = [block.mixer for block in model.blocks]
     return eqx.tree_at(
         lambda m: [block.mixer.oscillators.raw_stiffness for block in m.blocks],
         model,
-        [drawn(bank) for bank in banks],
+        [drawn(mixer.oscillators) for mixer in mixers],
     )
 
 
@@ -201,7 +201,7 @@ def measure(
     training, test = read(name, data_dir)
     classifier = LinOSSClassifier(steps=0, n_oscillators=None, random_state=seed)
     classifier.fit(training.cases, training.labels)
-    inputs, objective = classifier.inputs_, classifier.objective_
+    inputs, objective = classifier.inputs_, Classification.from_labels(training.labels)
     values = np.stack(linoss.data.sequences(training.cases).values)
     places = objective.encode(training.labels)
     models = classifier.models_

@@ -26,7 +26,7 @@ from typing import ClassVar
 import numpy as np
 from scipy import stats
 
-from linoss.estimators._direct import absolute_error, parts_of
+from linoss.estimators._direct import errors_of_shares, parts_of
 from linoss.estimators._known import known_mean
 
 _SHARES = np.linspace(0, 1, 11)
@@ -74,7 +74,7 @@ class Calibration:
         share = np.full((horizon, targets), float(whole))
         for rows, columns in () if whole else parts_of(count, horizon, targets):
             seen, answer = truth[:, rows][..., columns], median[:, rows][..., columns]
-            errors = np.array([absolute_error(seen, s * answer) for s in _SHARES])
+            errors = errors_of_shares(seen, answer, _SHARES)
             if np.isfinite(errors).all() and errors.min() < (1 - _WORTH) * errors[0]:
                 share[rows, columns] = _SHARES[int(np.argmin(errors))]
         errors = truth - share * median

@@ -247,7 +247,7 @@ class LinearTrial:
             answer = np.tensordot(self.features, weights, 1)
             for rows, columns in parts:
                 truth, said = (x[:, rows][..., columns] for x in (self.labels, answer))
-                found.append([absolute_error(truth, share * said) for share in _SHARES])
+                found.append(errors_of_shares(truth, said, _SHARES))
         return np.swapaxes(np.reshape(found, (-1, len(parts), len(_SHARES))), 0, 1)
 
 
@@ -286,9 +286,10 @@ def relative_errors(errors: np.ndarray) -> np.ndarray:
     return np.where(weights.any(axis=0), total / np.maximum(weights.sum(axis=0), 1), np.nan)
 
 
-def absolute_error(truth: np.ndarray, answer: np.ndarray) -> float:
-    """The mean absolute error; NaN without values."""
-    return float(known_mean(np.abs(truth - answer)))
+def errors_of_shares(truth: np.ndarray, answer: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """(shares,): the mean absolute error of each share of an answer; NaN without values."""
+    errors = np.abs(truth - np.multiply.outer(shares, answer))
+    return known_mean(errors.reshape(len(shares), -1), 1)
 
 
 def parts_of(windows: int, horizon: int, targets: int) -> Iterator[tuple[slice, slice]]:
