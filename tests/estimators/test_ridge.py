@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from linoss.estimators import _ridge
 from linoss.estimators._ridge import PENALTIES, fit_ridge
@@ -106,3 +107,18 @@ def test_a_feature_that_differs_only_in_cases_of_small_weight_counts_little():
     weights = np.repeat([1e3, 1e-4], 20)
     ridge, _ = fit_ridge(features.copy(), answers, weights)
     assert (ridge(features) < 0).all()
+
+
+@pytest.mark.parametrize(("small", "threads"), [(1e10, 1), (1e3, 2)])
+def test_one_thread_solves_a_small_problem(monkeypatch, small, threads):
+    seen = set()
+
+    def factor(*given, factor=_ridge._factor):
+        seen.update(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+        return factor(*given)
+
+    monkeypatch.setattr(_ridge, "_factor", factor)
+    monkeypatch.setattr(_ridge, "_SMALL", small)
+    with threadpool_limits(2, "blas"):
+        fit_ridge(*problem(30, 50, False))
+    assert seen == {threads}

@@ -17,15 +17,17 @@ With more cases than features the same follows from the p x p matrix (Z'Z/p + pe
 """
 
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, get_lapack_funcs
+from threadpoolctl import ThreadpoolController
 
 PENALTIES = np.logspace(-4, 2, 13)
 _COARSE = 3  # try every third penalty, then the neighbours of the best
 _EXACT = 4096  # size of the largest matrix in double precision, and most leave-one-out cases
+_SMALL = 1e10  # products of a matrix that one thread computes in a fraction of a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +86,27 @@ def fit_ridge(
 ) -> tuple[Ridge, LeftOut]:
     """Fit to features `(cases, p)`, float32, which are overwritten, and targets `(cases, k)`.
 
-    Several targets are scaled by their variance for the selection of the penalty.
+    Several targets are scaled by their variance for the selection of the penalty. Small problems
+    are solved by one thread: on a busy machine, threads wait for each other much longer than that.
     """
+    n, p = features.shape
+    threads = 1 if n * p * min(n, p) <= _SMALL else None
+    with _linear_algebra().limit(limits=threads, user_api="blas"):
+        return _fit_ridge(features, answers, weights, importance)
+
+
+@cache
+def _linear_algebra() -> ThreadpoolController:
+    """The loaded libraries, whose number of threads can be limited."""
+    return ThreadpoolController()
+
+
+def _fit_ridge(
+    features: np.ndarray,
+    answers: np.ndarray,
+    weights: np.ndarray | None,
+    importance: np.ndarray | float,
+) -> tuple[Ridge, LeftOut]:
     n, p = features.shape
     w = np.ones(n) if weights is None else weights * (n / weights.sum())
     mean, scale = _standardise(features, w, importance)
