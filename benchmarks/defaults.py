@@ -24,7 +24,6 @@ from archive import AEON, UCR, UEA, calibration_error, read
 import linoss.data
 from linoss import LinOSSClassifier
 
-FEW = ("ArrowHead", "Car", "ECG200", "Adiac", "CricketX", "FiftyWords", "Beef", "DistalPhalanxTW")
 COLUMNS = ("one model", "models", "oscillators", "all", "left out", "calibration", "seconds")
 
 
@@ -91,7 +90,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     known = (*UCR, *AEON, *UEA)
-    parser.add_argument("--sets", nargs="+", choices=known, default=FEW, metavar="SET")
+    parser.add_argument("--sets", nargs="+", choices=known, default=known, metavar="SET")
     parser.add_argument("--changes", nargs="+", type=json.loads, default=[{}], metavar="JSON")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("LINOSS_DATA"))
