@@ -1,6 +1,7 @@
 """The command `linoss` and its subcommands."""
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -83,12 +84,12 @@ class _Commands(TyperGroup):
     """Commands that are imported when they are called: options need JAX, `linoss --help` does
     not."""
 
-    def main(self, *positional: Any, **options: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, *others: Any, **options: Any) -> Any:
         """Run a command. Only help is drawn by rich, which takes longer to import than typer."""
-        given = options.get("args") or sys.argv[1:]
+        given = sys.argv[1:] if args is None else args
         if given and {"-h", "--help"}.isdisjoint(given):
             self.rich_markup_mode = None
-        return super().main(*positional, **options)
+        return super().main(args, *others, **options)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
