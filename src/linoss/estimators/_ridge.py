@@ -18,6 +18,7 @@ With more cases than features the same follows from the p x p matrix (Z'Z/p + pe
 
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ PENALTIES = np.logspace(-4, 2, 13)
 _COARSE = 3  # try every third penalty, then the neighbours of the best
 _EXACT = 4096  # size of the largest matrix in double precision, and most leave-one-out cases
 _SMALL = 1e10  # products of a matrix that one thread computes in a fraction of a second
+_LIMITED = Lock()  # the number of threads of linear algebra is one for the whole process
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +92,9 @@ def fit_ridge(
     are solved by one thread: on a busy machine, threads wait for each other much longer than that.
     """
     n, p = features.shape
-    threads = 1 if n * p * min(n, p) <= _SMALL else None
-    with _linear_algebra().limit(limits=threads, user_api="blas"):
+    if n * p * min(n, p) > _SMALL:
+        return _fit_ridge(features, answers, weights, importance)
+    with _LIMITED, _linear_algebra().limit(limits=1, user_api="blas"):
         return _fit_ridge(features, answers, weights, importance)
 
 
