@@ -153,14 +153,14 @@ def _check_sums(
     empty = sums.number == 0
     if empty.all():
         raise ValueError(f"every value of every {kind} is missing, expected some values")
-    for channel in np.flatnonzero(empty):
+    for channel in np.flatnonzero(empty).tolist():
         warnings.warn(f"{name(channel)} has no values; remove it", stacklevel=5)
-    for channel in np.flatnonzero(~empty & ~np.isfinite(deviation)):
+    for channel in np.flatnonzero(~empty & ~np.isfinite(deviation)).tolist():
         raise ValueError(
             f"{name(channel)} has values from {sums.lowest[channel]:.4g} to "
             f"{sums.highest[channel]:.4g}, expected numbers below 1e150; divide them by a constant"
         )
-    for channel in np.flatnonzero(constant & (sums.highest > sums.lowest)):
+    for channel in np.flatnonzero(constant & (sums.highest > sums.lowest)).tolist():
         lowest, highest = sums.lowest[channel], sums.highest[channel]
         warnings.warn(
             f"{name(channel)} has values from {lowest:.17g} to {highest:.17g}, whose differences "
