@@ -16,7 +16,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -190,6 +190,13 @@ def table(records: list[dict[str, Any]], models: list[str]) -> str:
     return "\n".join(lines)
 
 
+def readable(sets: Sequence[str], data_dir: Path | None) -> list[str]:
+    """The sets without those that need a directory, if there is none."""
+    if data_dir is None:
+        print("Left out without --data-dir: " + ", ".join(UEA))
+    return [name for name in sets if data_dir is not None or name not in UEA]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -205,9 +212,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write JSON lines there, and go on after those")
     options = parser.parse_args()
     data_dir = None if options.data_dir is None else Path(options.data_dir)
-    if data_dir is None:
-        print("Left out without --data-dir: " + ", ".join(UEA))
-        options.sets = [name for name in options.sets if name not in UEA]
+    options.sets = readable(options.sets, data_dir)
     warnings.simplefilter("ignore")
     for model in ("mini", "multi"):  # numba compiles once, which is not measured
         if model in options.models:

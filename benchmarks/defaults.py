@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from archive import AEON, UCR, UEA, calibration_error, read
+from archive import AEON, UCR, UEA, calibration_error, read, readable
 
 import linoss.data
 from linoss import LinOSSClassifier
@@ -102,7 +102,7 @@ def main() -> None:
     if options.out is not None and options.out.exists():
         records = [json.loads(line) for line in options.out.read_text().splitlines()]
     done = {(record["set"], record["seed"], record["changes"]) for record in records}
-    for name in options.sets:
+    for name in readable(options.sets, data_dir):
         for seed in options.seeds:
             for changes in options.changes:
                 if (name, seed, json.dumps(changes)) in done:

@@ -8,7 +8,6 @@ Needs what benchmarks/archive.py needs.
 """
 
 import argparse
-import json
 import math
 import os
 from collections.abc import Callable
@@ -30,7 +29,8 @@ from linoss import LinOSS, LinOSSClassifier
 from linoss.training import Classification, Inputs
 
 SETS = ("ECG200", "Car", "ArrowHead", "Beef", "DistalPhalanxTW")
-BATCH, RATE, DECAY, CLIP, MIN_LOSS = 32, 3e-3, 0.01, 1.0, 1e-3  # defaults of LinOSSClassifier
+# Defaults of LinOSSClassifier; updates are for each root of a case.
+UPDATES, BATCH, RATE, DECAY, CLIP, MIN_LOSS = 20, 32, 3e-3, 0.01, 1.0, 1e-3
 
 Changed = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Values (cases, time, channels), places of other cases of the batch, and their weights."""
@@ -194,9 +194,7 @@ def train(
     return share(model) if shared else model
 
 
-def measure(
-    name: str, trick: str, seed: int, updates: float, data_dir: Path | None
-) -> dict[str, Any]:
+def measure(name: str, trick: str, seed: int, data_dir: Path | None) -> dict[str, Any]:
     """The accuracy of four models trained with a trick, each without another quarter."""
     training, test = read(name, data_dir)
     classifier = LinOSSClassifier(steps=0, n_oscillators=None, random_state=seed)
@@ -208,7 +206,7 @@ def measure(
     splitter = StratifiedKFold(len(models), shuffle=True, random_state=seed)
     folds = [rest for rest, _ in splitter.split(values, places)]
     fewest = min(map(len, folds))
-    steps = max(round(updates * math.sqrt(fewest)), 100)
+    steps = max(round(UPDATES * math.sqrt(fewest)), 100)
     runs = [Run(steps, min(BATCH, fewest), len(models) * seed + k) for k in range(len(models))]
     models = [
         train(model, inputs, values[rest], places[rest], trick, run)
@@ -248,21 +246,16 @@ def main() -> None:
     )
     parser.add_argument("--sets", nargs="+", choices=(*UCR, *AEON), default=SETS, metavar="SET")
     parser.add_argument("--tricks", nargs="+", choices=TRICKS, default=TRICKS, metavar="TRICK")
-    parser.add_argument("--updates", type=float, default=20, help="times the root of the cases")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("LINOSS_DATA"))
-    parser.add_argument("--out", type=Path, help="write JSON lines there")
     options = parser.parse_args()
     data_dir = None if options.data_dir is None else Path(options.data_dir)
     records = []
     for name in options.sets:
         for seed in options.seeds:
             for trick in options.tricks:
-                records.append(measure(name, trick, seed, options.updates, data_dir))
+                records.append(measure(name, trick, seed, data_dir))
                 print(records[-1], flush=True)
-                if options.out is not None:
-                    with options.out.open("a") as file:
-                        file.write(json.dumps(records[-1]) + "\n")
     print(table(records))
 
 
