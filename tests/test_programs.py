@@ -11,8 +11,9 @@ import pytest
 
 from linoss import _programs
 from linoss._programs import VARIABLE, keep_programs
+from linoss.cli._app import _COMMANDS
 
-HEAVY = ("jax", "sklearn", "optax", "matplotlib", "scipy", "pandas")
+HEAVY = ("numpy", "jax", "sklearn", "optax", "matplotlib", "scipy", "pandas")
 LOADED = f"""
 import json, sys
 {{}}
@@ -48,7 +49,7 @@ def test_help_and_wrong_arguments_import_nothing_heavy(tmp_path):
     wrong = [
         ["--help"],
         ["fit", "--help"],
-        ["fit", "--colour", "blue"],
+        *([command, "--colour", "blue"] for command in _COMMANDS),
         ["fit", "data.csv", "--out", "run", "--task", "painting"],
         ["fit", "data.csv", "--out", "run"],
         ["fit", "data.csv", "--out", "run", "--task", "classification", "--learning-rate", "-1"],

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, Literal, TypeVar
 
-import numpy as np
+from linoss._plain import scalar
 
 MODEL, TRAINING = "Model", "Training"
 """Groups of settings: the panels of a command's `--help`."""
@@ -70,15 +70,16 @@ class Declared:
 
     def allows(self, value: Any) -> bool:
         """Whether a value has an allowed type and is in range."""
+        value = scalar(value)
         if value is None:
             return self.optional
-        if isinstance(value, bool | np.bool_):
+        if isinstance(value, bool):
             return bool in self.kinds
         if isinstance(value, str) and (self.choices or str in self.kinds):
             return value in self.choices if self.choices else True
-        if isinstance(value, int | np.integer):
+        if isinstance(value, int):
             return bool({int, float} & set(self.kinds)) and self._within(value)
-        if isinstance(value, float | np.floating):
+        if isinstance(value, float):
             return float in self.kinds and self._within(value)
         return any(self._is_instance(value, kind) for kind in self.kinds)
 
@@ -97,7 +98,7 @@ class Declared:
             return False
         if origin is not tuple:
             return True
-        whole = all(isinstance(part, int | np.integer) and self._within(part) for part in value)
+        whole = all(isinstance(scalar(n), int) and self._within(n) for n in value)
         return whole and len(value) == len(typing.get_args(kind))
 
     def check(self, value: Any) -> None:
@@ -171,11 +172,7 @@ def shared_with(record: Any, other: type) -> dict[str, Any]:
     NumPy scalars, which scikit-learn's searches draw, are converted to Python numbers.
     """
     names = declared(type(record)).keys() & declared(other).keys()
-    values = {name: getattr(record, name) for name in names}
-    return {
-        name: value.item() if isinstance(value, np.generic) else value
-        for name, value in values.items()
-    }
+    return {name: scalar(getattr(record, name)) for name in names}
 
 
 def documented(record: _Class) -> _Class:

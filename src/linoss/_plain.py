@@ -1,11 +1,26 @@
-"""Plain JSON values: conversion, comparison and checksums."""
+"""Plain JSON values: conversion, comparison and checksums.
+
+This module does not import NumPy, so that commands refuse wrong options without it.
+"""
 
 import hashlib
 import json
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
+
+def scalar(value: Any) -> Any:
+    """A NumPy scalar as a Python number; other values unchanged.
+
+    ```python
+    >>> import numpy as np
+    >>> from linoss._plain import scalar
+    >>> scalar(np.float32(0.5)), scalar("batch")
+    (0.5, 'batch')
+
+    ```
+    """
+    return value.item() if getattr(value, "shape", None) == () else value
 
 
 def plain(value: Any, *, lenient: bool = False) -> Any:
@@ -24,7 +39,7 @@ def plain(value: Any, *, lenient: bool = False) -> Any:
 
     ```
     """
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, dict):
         return {str(key): plain(entry, lenient=lenient) for key, entry in value.items()}

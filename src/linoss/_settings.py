@@ -16,15 +16,13 @@ To add a setting:
 3. Use it.
 4. Regenerate docs/settings.md: `python -m linoss.cli._settings_page > docs/settings.md`.
 
-This module imports neither JAX nor scikit-learn.
+This module imports neither JAX nor NumPy, so that commands refuse wrong options at once.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
-
-import numpy as np
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from linoss._declare import MODEL, TRAINING, Setting
 
@@ -271,8 +269,18 @@ Seed = Annotated[
     int, Setting("Seed of dropout and of the order of cases.", within="[0, 4294967296)")
 ]
 
+
+@runtime_checkable
+class RandomStateLike(Protocol):
+    """A `numpy.random.RandomState`."""
+
+    def random_sample(self, size: Any = None) -> Any:
+        """Numbers in [0, 1)."""
+        ...
+
+
 RandomState = Annotated[
-    int | np.random.RandomState,
+    int | RandomStateLike,
     _training(
         "Seed for reproducible results.",
         within="[0, 4294967296)",
@@ -551,6 +559,17 @@ class AutoClassifierSettings(AutoSettings):
 
 
 ModelName = Literal["auto", "oscillators", "linoss"]
+ExperimentName = Literal[
+    "uea",
+    "uea-search",
+    "ppg",
+    "weather",
+    "harmonic-motion",
+    "parameterization",
+    "timestep",
+    "parameters",
+    "efficiency",
+]
 SETTINGS: dict[tuple[ModelName, TaskName], type[Any]] = {
     ("auto", "classification"): AutoClassifierSettings,
     ("auto", "regression"): AutoSettings,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from linoss.cli import _demo, app
+from linoss.cli import _bells, app
 
 ALONE = "--n-models 1 --n-oscillators none"
 SMALL = "--scheme im --no-damped --hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8"
@@ -87,8 +87,8 @@ def failing(linoss_command):
 @pytest.fixture
 def few_bells(monkeypatch):
     """The demo on an eighth of its recordings, of a fifth of their length."""
-    make = _demo.bells
-    monkeypatch.setattr(_demo, "bells", lambda seed, cases: make(seed, cases // 8, 300))
+    make = _bells.bells
+    monkeypatch.setattr(_bells, "bells", lambda seed, cases: make(seed, cases // 8, 300))
 
 
 @pytest.fixture

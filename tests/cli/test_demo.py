@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from linoss.cli._bells import KINDS, bells
 from linoss.cli._braille import braille
-from linoss.cli._demo import KINDS, bells
 
 
 def test_bells_are_struck_once_and_fade():

@@ -7,7 +7,6 @@ import typer
 from linoss._files import write_text
 from linoss.cli._evaluate import Data, RunArgument
 from linoss.cli._forecast import Levels, forecaster_of
-from linoss.cli._forecast_scores import show_backtest
 from linoss.cli._options import Json
 from linoss.cli._output import csv_cell, show_json, show_line
 from linoss.cli._predict import Out
@@ -40,6 +39,8 @@ def backtest(
     """
     check_there(data)
     estimator = forecaster_of(run)
+    from linoss.cli._forecast_scores import show_backtest
+
     table = read_test_table(data, estimator.static)
     found = estimator.backtest(
         table, windows=windows, stride=stride, refit=refit, level=level or None

@@ -4,40 +4,9 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from linoss.cli._options import Json
-
-KINDS = {"glass": (11.0, 160.0), "bronze": (27.0, 160.0), "wood": (27.0, 35.0)}
-"""Three bells: the period and the decay time of their sound, in samples."""
-_NOISE = 0.6
-
-
-def bells(seed: int, cases: int, length: int = 1500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Recordings `(cases, 1, length)` of noise with one stroke of a bell; its kind and its time.
-
-    ```python
-    >>> from linoss.cli._demo import bells
-    >>> recordings, names, struck = bells(seed=0, cases=4)
-    >>> recordings.shape, names.tolist()
-    ((4, 1, 1500), ['glass', 'bronze', 'wood', 'glass'])
-
-    ```
-    """
-    draw = np.random.default_rng(seed)
-    names = np.array(list(KINDS))[np.arange(cases) % len(KINDS)]
-    period, fading = np.array([KINDS[name] for name in names]).T
-    period = period * draw.uniform(0.93, 1.07, cases)
-    struck = draw.integers(length // 10, length // 2, cases)
-    since = np.arange(length) - struck[:, None]
-    turns = since / period[:, None] + draw.uniform(size=(cases, 1))
-    sound = np.sin(2 * np.pi * turns) * np.exp(-np.maximum(since, 0) / fading[:, None])
-    loudness = draw.uniform(1.0, 2.0, (cases, 1))
-    recordings = _NOISE * draw.normal(size=(cases, length)) + loudness * np.where(
-        since >= 0, sound, 0
-    )
-    return recordings[:, None].astype(np.float32), names, struck
 
 
 def demo(
@@ -54,6 +23,7 @@ def demo(
     """
     import linoss.data
     from linoss._stderr import duration, say
+    from linoss.cli import _bells
     from linoss.cli._fit import finish
     from linoss.cli._run_settings import ColumnNames, holds_a_run, write_column_names
     from linoss.cli._scores import score_cases
@@ -61,8 +31,8 @@ def demo(
 
     if out is not None and holds_a_run(out):
         raise ValueError(f"{out}: already holds a run, which is not overwritten; choose another")
-    training = linoss.data.sequences(*bells(seed, 480)[:2])
-    recordings, names, struck = bells(seed + 1, 240)
+    training = linoss.data.sequences(*_bells.bells(seed, 480)[:2])
+    recordings, names, struck = _bells.bells(seed + 1, 240)
     test = linoss.data.sequences(recordings, names)
     classifier = LinOSSClassifier(
         hidden_size=16,
@@ -104,13 +74,12 @@ def demo(
 
         show_json({"untrained": heard, "steps": classifier.n_steps_, "test": score.record()})
     else:
-        from linoss.cli._evaluate import show_score
-
-        show_score(score)
+        score.show()
 
 
-def _show(classifier: Any, test: Any, struck: np.ndarray, count: int = 3) -> None:
+def _show(classifier: Any, test: Any, struck: Any, count: int = 3) -> None:
     """Excerpts of some test series with the model's predictions, and the learning curve."""
+    import numpy as np
     from rich.console import Console
 
     from linoss.cli._output import number
@@ -130,7 +99,7 @@ def _show(classifier: Any, test: Any, struck: np.ndarray, count: int = 3) -> Non
     _panel(console, curve, title, True)
 
 
-def _panel(console: Any, values: np.ndarray, title: str, good: bool) -> None:
+def _panel(console: Any, values: Any, title: str, good: bool) -> None:
     from rich.panel import Panel
     from rich.text import Text
 

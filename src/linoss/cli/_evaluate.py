@@ -1,15 +1,13 @@
 """`linoss evaluate`: the score of a run on labelled data."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from linoss.cli._forecast_scores import Forecast, score_table, with_backtest
 from linoss.cli._options import Json, roles_of
-from linoss.cli._output import number, show_json, show_line, show_table
+from linoss.cli._output import show_json, show_line
 from linoss.cli._run_settings import load_run, read_column_names
-from linoss.cli._scores import CLASS_COLUMNS, ClassScore, NumberScore, Score, score_cases
 from linoss.cli._sources import check_there, read_test_cases, read_test_table
 
 RunArgument = Annotated[
@@ -61,6 +59,9 @@ def evaluate(
     """
     check_there(data)
     estimator = load_run(run)
+    from linoss.cli._forecast_scores import Forecast, score_table, with_backtest
+    from linoss.cli._scores import Score, score_cases
+
     score: Score
     forecasts: list[Forecast] = []
     if estimator.task == "forecasting":
@@ -81,22 +82,6 @@ def evaluate(
     if json:
         show_json(score.record() | ({} if report is None else {"report": str(report)}))
         return
-    show_score(score)
+    score.show()
     if report is not None:
         show_line(f"See {report}")
-
-
-def show_score(score: Any) -> None:
-    """Print a score."""
-    name, value = score.headline
-    if isinstance(score, ClassScore):
-        show_line(f"{name} {value:.4f} on {int(score.cases.sum())} cases")
-        show_table(None, CLASS_COLUMNS, score.rows())
-    elif isinstance(score, NumberScore):
-        show_line(
-            f"{name} {number(value)}, R² {number(score.r2)}, RMSE {number(score.rmse)} "
-            f"on {score.cases} cases"
-        )
-    else:
-        show_line(f"{name} {number(value)} over {score.horizon} steps ahead")
-        show_table(None, ("variable", "MAE, in its unit", "scaled MAE"), score.rows())

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from linoss._files import make_directory, write_text
@@ -61,6 +60,8 @@ def explain(
 def _some(estimator: Any, cases: Any) -> list[int]:
     """The first case of each predicted class; for regression, cases from the lowest to the
     highest."""
+    import numpy as np
+
     answers = np.asarray(estimator.predict(cases))
     if hasattr(estimator, "classes_"):
         return sorted(np.unique(answers, return_index=True)[1].tolist())[:_MOST]

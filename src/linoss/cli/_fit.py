@@ -13,8 +13,6 @@ import typer
 from linoss._settings import MixerName, ModelName, TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
-from linoss.cli._evaluate import show_score
-from linoss.cli._forecast_scores import backtest_of, show_backtest
 from linoss.cli._guard import INTERRUPTED
 from linoss.cli._machines import join_machines
 from linoss.cli._output import number, show_json, show_line
@@ -27,11 +25,11 @@ from linoss.cli._run_settings import (
     read_settings,
     write_column_names,
 )
-from linoss.cli._scores import Score, own_score, score_of
 from linoss.cli._sources import check_there, read_labelled_cases, read_tables
 
 if TYPE_CHECKING:
     from linoss.cli._data_report import About
+    from linoss.cli._scores import Score
     from linoss.training import Watcher
 
 
@@ -222,6 +220,7 @@ def fitted(
     """Read, train, score and report; with several processes, only one scores and reports."""
     import linoss.estimators
     from linoss.cli._data_report import About
+    from linoss.cli._scores import score_of
 
     training, test = (
         read_tables(data, parameters.get("static", ()))
@@ -261,7 +260,7 @@ def _watchers(paths: Sequence[Path]) -> "Iterator[Watcher | None]":
 def finish(
     estimator: Any,
     out: Path,
-    score: Score | None,
+    score: "Score | None",
     forecasts: list[Any],
     about: "About",
     *,
@@ -269,7 +268,9 @@ def finish(
 ) -> None:
     """Write the report, with explanations of some training cases, and print the results."""
     from linoss.cli._evidence import average_evidence, explained_cases
+    from linoss.cli._forecast_scores import backtest_of, show_backtest
     from linoss.cli._report import write_report
+    from linoss.cli._scores import own_score
 
     if score is None and estimator.task != "forecasting":
         kind, own_answers, answered = own_score(estimator, about.cases)
@@ -299,7 +300,7 @@ def finish(
         show_line(f"{name[0].upper()}{name[1:]} {number(value)}{note}")
     if score is not None:
         show_line("Test:")
-        show_score(score)
+        score.show()
     elif about.kind == "training" and about.score is not None:
         name, value = about.score.headline
         show_line(

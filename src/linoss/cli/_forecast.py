@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from linoss._files import write_text
@@ -85,6 +84,7 @@ def forecast(
 
 def _ahead(path: Path, future: Any, context: Any, steps: int) -> Any:
     """The rows of a table for the forecast horizon, by times and series."""
+    import numpy as np
     import pandas
 
     from linoss.data import DataError

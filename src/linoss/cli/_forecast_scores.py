@@ -52,6 +52,12 @@ class ForecastScore:
         scaled = self.scaled_errors
         return [(str(n), number(e), number(scaled[n])) for n, e in self.errors.items()]
 
+    def show(self) -> None:
+        """Print it."""
+        name, value = self.headline
+        show_line(f"{name} {number(value)} over {self.horizon} steps ahead")
+        show_table(None, ("variable", "MAE, in its unit", "scaled MAE"), self.rows())
+
 
 def score_table(
     estimator: Any, table: Any, *, stride: int = 1, scaled: bool = False

@@ -9,7 +9,6 @@ from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import number, show_json, show_line, show_table
 from linoss.cli._run_settings import load_run
-from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
 
 
 def inspect(
@@ -26,6 +25,8 @@ def inspect(
     their number, periods and quality factors.
     """
     estimator = load_run(run)
+    from linoss.cli._spectrum import banks, untrained_facts
+
     trained, untrained = (estimator.members_.get(name) for name in ("linoss", "oscillators"))
     found = [] if trained is None else banks(trained.model_)
     if plot is not None:
@@ -80,7 +81,7 @@ _SHOWN = (
 _HEADER = ("", "oscillators", "period", "decay time", "no decay", "free")
 
 
-def _row(bank: BlockSpectrum) -> tuple[str, ...]:
+def _row(bank: Any) -> tuple[str, ...]:
     facts = bank.summary()
     return (
         bank.name,
@@ -98,7 +99,7 @@ def _span(quantiles: dict[str, float] | None) -> str:
     return " / ".join(number(quantiles[name], 3) for name in ("min", "median", "max"))
 
 
-def _record(bank: BlockSpectrum) -> dict[str, Any]:
+def _record(bank: Any) -> dict[str, Any]:
     return {
         **bank.summary(),
         "stiffness": bank.stiffness,

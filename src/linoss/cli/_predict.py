@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from linoss._files import write_text
@@ -54,6 +53,8 @@ def predict(
 
 
 def _table(estimator: Any, cases: Any) -> tuple[list[str], list[list[Any]]]:
+    import numpy as np
+
     ids = range(len(cases)) if cases.ids is None else cases.ids
     if hasattr(estimator, "classes_"):
         classes = estimator.classes_.tolist()
@@ -73,7 +74,7 @@ def _table(estimator: Any, cases: Any) -> tuple[list[str], list[list[Any]]]:
     return ["case", "step", *names], list(_every_answer(ids, answers, every))
 
 
-def _every_answer(ids: Any, answers: list[np.ndarray], every: int) -> Iterator[list[Any]]:
+def _every_answer(ids: Any, answers: list[Any], every: int) -> Iterator[list[Any]]:
     for case, rows in zip(ids, answers, strict=True):
         for i, row in enumerate(rows, 1):
             yield [case, i * every, *row.tolist()]

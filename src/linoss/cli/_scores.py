@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from linoss.cli._forecast_scores import Forecast, ForecastScore, score_forecasts
+from linoss.cli._output import number, show_line, show_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,12 @@ class ClassScore:
         columns = zip(self.classes, self.precision, self.recall, self.cases, strict=True)
         return [(name, *map(_share, shares), str(n)) for name, *shares, n in columns]
 
+    def show(self) -> None:
+        """Print it."""
+        name, value = self.headline
+        show_line(f"{name} {value:.4f} on {int(self.cases.sum())} cases")
+        show_table(None, CLASS_COLUMNS, self.rows())
+
 
 CLASS_COLUMNS = ("class", "precision", "recall", "cases")
 
@@ -107,6 +114,14 @@ class NumberScore:
     def record(self) -> dict[str, Any]:
         """The score for JSON."""
         return {"mae": self.headline[1], "r2": self.r2, "rmse": self.rmse, "cases": self.cases}
+
+    def show(self) -> None:
+        """Print it."""
+        name, value = self.headline
+        show_line(
+            f"{name} {number(value)}, R² {number(self.r2)}, RMSE {number(self.rmse)} "
+            f"on {self.cases} cases"
+        )
 
 
 Score = ClassScore | NumberScore | ForecastScore

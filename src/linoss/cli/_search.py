@@ -21,7 +21,6 @@ from linoss.cli._run_settings import (
     holds_a_run,
     write_column_names,
 )
-from linoss.cli._scores import Score, score_of
 from linoss.cli._sources import check_there, read_labelled_cases, read_tables
 
 _SHOWN = 10
@@ -137,11 +136,12 @@ def _searched(
     what: dict[str, Any],
     trials: int | None,
     where: dict[str, Any],
-) -> tuple[Any, Score | None]:
-    """Read the data, search, and report."""
+) -> tuple[Any, Any]:
+    """Read the data, search, and report; the result, and the score if there is a test part."""
     import linoss.estimators
     import linoss.search
     from linoss.cli._report import write_report
+    from linoss.cli._scores import score_of
     from linoss.cli._study_report import write_study_report
 
     training, test = (
@@ -174,7 +174,7 @@ def _searched(
     return result, score
 
 
-def _show(out: Path, result: Any, score: Score | None, *, json: bool) -> None:
+def _show(out: Path, result: Any, score: Any, *, json: bool) -> None:
     from linoss.cli._study_report import counts, trial_header, trial_rows
 
     if result.best is None:

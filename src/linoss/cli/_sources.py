@@ -6,11 +6,9 @@ from typing import Any
 
 
 def check_there(data: Path) -> None:
-    """Raise if a file or directory does not exist, before JAX is imported."""
+    """Raise if a file or directory does not exist, before anything else is imported."""
     if not os.path.lexists(data):
-        from linoss.data import DataError
-
-        raise DataError(f"{data}: there is no such file; check the path")
+        raise ValueError(f"{data}: there is no such file; check the path")
 
 
 def read_cases(data: Path, roles: dict[str, Any]) -> tuple[Any, Any]:

@@ -4,7 +4,6 @@ import math
 import sys
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from linoss.cli._evaluate import RunArgument
@@ -68,7 +67,7 @@ class _Answers:
             numbered = [f"prediction_{i}" for i in range(outputs)]
             self.names = ["prediction"] if outputs == 1 else numbered
 
-    def csv(self, answers: np.ndarray) -> str:
+    def csv(self, answers: Any) -> str:
         lines = []
         for row in answers.reshape(len(answers), -1).tolist():
             cells = [f"{v:.9g}" if math.isfinite(v) else "" for v in row]
@@ -77,10 +76,11 @@ class _Answers:
             lines.append(",".join(cells) + "\n")
         return "".join(lines)
 
-    def json(self, answer: np.ndarray) -> str:
+    def json(self, answer: Any) -> str:
         if self.classes is not None:
-            best = self.classes[int(np.argmax(answer))] if np.isfinite(answer).all() else None
             shares = dict(zip(self.classes, answer.tolist(), strict=True))
+            finite = all(map(math.isfinite, shares.values()))
+            best = max(shares, key=shares.__getitem__) if finite else None
             return json_line({"prediction": best, "probabilities": shares})
         if self.horizon is not None:
             return json_line({"forecast": dict(zip(self.variables, answer.T, strict=True))})

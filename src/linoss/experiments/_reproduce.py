@@ -4,27 +4,17 @@ import importlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 from linoss import _checks
 from linoss._files import write_text
+from linoss._settings import ExperimentName
 from linoss.experiments._figures import Figures
 from linoss.experiments._protocol import Options, as_path, chosen
 from linoss.experiments._published import read_published
 from linoss.experiments._results import read_results
 
-Experiment = Literal[
-    "uea",
-    "uea-search",
-    "ppg",
-    "weather",
-    "harmonic-motion",
-    "parameterization",
-    "timestep",
-    "parameters",
-    "efficiency",
-]
-EXPERIMENTS: tuple[str, ...] = Experiment.__args__
+EXPERIMENTS: tuple[str, ...] = get_args(ExperimentName)
 """The names of all experiments."""
 
 

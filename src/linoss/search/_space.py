@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from linoss._declare import Declared, declared
+from linoss._plain import scalar
 from linoss._settings import SequenceSettings
 from linoss.search._extra import extra
 
@@ -198,7 +199,7 @@ def _span(setting: Declared, low: Any, high: Any, given: Any) -> Span:
 
 def _checked(setting: Declared, value: Any) -> Any:
     """Validate a value, and convert numbers to the setting's type."""
-    value = value.item() if isinstance(value, np.generic) else value
+    value = scalar(value)
     if not setting.allows(value):
         expected = setting.expected()
         raise ValueError(f"the range of {setting.name} has {value!r}, expected {expected}")

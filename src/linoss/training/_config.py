@@ -4,10 +4,9 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-import numpy as np
-
 from linoss import _settings as settings
 from linoss._declare import check_settings, documented, shared_with
+from linoss._plain import scalar
 
 _UPDATES, _FEWEST = 20, 100  # updates for n cases: 20 sqrt(n), at least 100
 
@@ -84,10 +83,7 @@ class TrainingConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        return {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in asdict(self).items()
-        }
+        return {name: scalar(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "TrainingConfig":
