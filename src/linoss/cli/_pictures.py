@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from linoss._files import write_file
 from linoss.cli._evidence import AverageEvidence, ExplainedCase
@@ -255,7 +256,7 @@ def _plain_logarithm(axis: Any) -> None:
     subs = (1, 2, 3, 5, 7) if high < 10 * low else (1, 2, 5) if high < 200 * low else (1,)
     axis.set_major_locator(LogLocator(10, subs=subs, numticks=8))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def _beyond(times: np.ndarray) -> float:
@@ -269,7 +270,7 @@ def svg(figure: Figure, title: str) -> str:
     content = io.StringIO()
     with rc_context(_RC), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about glyphs that only the reader's fonts have
-        figure.savefig(content, format="svg", metadata={"Date": None}, transparent=True)
+        FigureCanvasSVG(figure).print_svg(content, metadata={"Date": None})  # savefig draws twice
     text = content.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     names = {_INK: "ink", _FAINT: "faint", **{c: f"line-{i}" for i, c in enumerate(_LINES)}}
