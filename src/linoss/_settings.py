@@ -204,7 +204,8 @@ Epochs = Annotated[
 MinLoss = Annotated[
     int | float,
     _training(
-        "Stop when the mean training loss since the last evaluation falls below this value.",
+        "Stop when the mean training loss between evaluations has been below this value for 40 "
+        "updates.",
         within="[0, inf)",
     ),
 ]

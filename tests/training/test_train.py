@@ -207,6 +207,16 @@ def test_patience_counts_evaluations_without_improvement(monkeypatch, make_probl
     assert (result.steps, result.best_step) == (12, 6)
 
 
+@pytest.mark.parametrize(("evaluate_every", "steps"), [(7, 42), (45, 45)])
+def test_a_small_loss_ends_it_when_statistics_of_norms_have_followed(
+    make_problem, evaluate_every, steps
+):
+    """At the first evaluation after 40 updates."""
+    result = run(make_problem(), steps=60, evaluate_every=evaluate_every, min_loss=1e9)
+    assert result.stopped_early
+    assert result.steps == steps
+
+
 def test_without_patience_it_runs_to_the_end(monkeypatch, make_problem):
     script_metrics(monkeypatch, [0.9] + [0.1] * 5)
     result = run(make_problem(), evaluate_every=2)

@@ -35,6 +35,9 @@ from linoss.training._step import (
 _LOOK_EVERY = 0.5  # seconds between transfers of the loss from the device
 _LOOK_AT_EVERY = 20  # updates between transfers with several processes
 _HUGE = 1e3  # deviations from the mean
+# Updates below min_loss before the end: running statistics of norms follow the weights by 0.9 each,
+# and those of a few updates would answer unlike the batches that were learned.
+_LEARNED = 40
 _USELESS = 5  # times the loss of a constant prediction
 
 
@@ -201,9 +204,13 @@ class Loop:
 
     def _gains_nothing(self) -> bool:
         """Whether to stop early, by `patience` or `min_loss`."""
-        patience, last = self.config.patience, self._last_record()
-        learned = last is not None and last["loss"] < self.config.min_loss
-        return learned or (patience is not None and self.state.stale >= patience)
+        config, last = self.config, self._last_record()
+        if last is None:
+            return False
+        recent = (self.history[i] for i in range(self.state.records - 1, -1, -1))
+        above = next((r["step"] for r in recent if r["loss"] >= config.min_loss), 0)
+        learned = last["step"] - above >= _LEARNED
+        return learned or (config.patience is not None and self.state.stale >= config.patience)
 
     def _record(self) -> None:
         """Evaluate, append to the history, and write a checkpoint."""
