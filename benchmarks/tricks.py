@@ -30,7 +30,7 @@ from linoss.training import Classification, Inputs
 
 SETS = ("ECG200", "Car", "ArrowHead", "Beef", "DistalPhalanxTW")
 # Defaults of LinOSSClassifier; updates are for each root of a case.
-UPDATES, BATCH, RATE, DECAY, CLIP, MIN_LOSS = 20, 32, 3e-3, 0.01, 1.0, 1e-3
+UPDATES, BATCH, RATE, DECAY, CLIP, MIN_LOSS, LEARNED = 20, 32, 3e-3, 0.01, 1.0, 1e-3, 40
 
 Changed = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Values (cases, time, channels), places of other cases of the batch, and their weights."""
@@ -172,7 +172,7 @@ def train(
     optimizer, update = make_update(run.steps, shared)
     state = optimizer.init(eqx.filter(model, eqx.is_inexact_array))
     draw, key = np.random.default_rng(run.seed), jax.random.key(run.seed)
-    order, late, losses = np.zeros(0, int), [], []
+    order, late, losses, learned = np.zeros(0, int), [], [], 0
     for step in range(run.steps):
         if len(order) < run.batch:
             order = draw.permutation(len(values))
@@ -186,8 +186,10 @@ def train(
         if trick == "weight averaging" and step >= run.steps // 2:
             late.append(eqx.filter(model, eqx.is_inexact_array))
         every = max(run.steps // 20, 1)
-        if (step + 1) % every == 0 and np.mean(losses[-every:]) < MIN_LOSS:
-            break
+        if (step + 1) % every == 0:
+            learned = learned + every if np.mean(losses[-every:]) < MIN_LOSS else 0
+            if learned >= LEARNED:
+                break
     if late:
         mean = jax.tree.map(lambda *several: sum(several) / len(several), *late)
         model = eqx.combine(mean, model)
