@@ -34,12 +34,12 @@ def plain(value: Any, *, lenient: bool = False) -> Any:
     >>> from linoss._plain import plain
     >>> plain({"sizes": (1, np.int64(2)), 3: np.ones(2)})
     {'sizes': [1, 2], '3': [1.0, 1.0]}
-    >>> plain([float("nan"), int], lenient=True)
-    [None, "<class 'int'>"]
+    >>> plain([float("nan"), int, np.int64], lenient=True)
+    [None, "<class 'int'>", "<class 'numpy.int64'>"]
 
     ```
     """
-    if hasattr(value, "tolist"):
+    if hasattr(value, "tolist") and not isinstance(value, type):  # NumPy's types have it, too
         value = value.tolist()
     if isinstance(value, dict):
         return {str(key): plain(entry, lenient=lenient) for key, entry in value.items()}

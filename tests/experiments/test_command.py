@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from typing import get_type_hints
 
 import pytest
 
 from linoss import cli
+from linoss.cli import _reproduce
 from linoss.experiments import _protocol, reproduce
 from linoss.experiments._results import read_results
 
@@ -25,6 +27,11 @@ def run(monkeypatch, capsys):
         return ended.value.code or 0, printed.out, printed.err.rstrip("\n")
 
     return run
+
+
+def test_help_names_all_models():
+    hint = get_type_hints(_reproduce.reproduce, include_extras=True)["model"]
+    assert hint.__metadata__[0].help.startswith(f"One of {', '.join(_protocol.NAMES)};")
 
 
 def test_options_reach_the_experiment(tmp_path, write_archive, run):

@@ -29,8 +29,8 @@ def reproduce(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="One of im, imex, verlet, exact, damped, damped-im, damped-exact, oscillators, "
-            "and the other mixers of linoss fit; repeatable. By default those of the paper."
+            help="One of im, imex, verlet, exact, damped, damped-im, damped-exact, lru, s5, s6, "
+            "mamba, ncde, nrde, log-ncde, oscillators; repeatable. By default those of the paper."
         ),
     ] = None,
     variant: Annotated[
