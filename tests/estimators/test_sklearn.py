@@ -71,7 +71,7 @@ def waves():
 
 @pytest.mark.parametrize("seed", [0, 28, 48])
 def test_in_a_pipeline(waves, seed):
-    """With the last two the loss is small after 12 updates, but not yet the lag of running statistics."""
+    """The last two have a small loss before running statistics have followed the weights."""
     values, labels = waves
     classifier = LinOSSClassifier(**QUICK, random_state=seed)
     pipeline = make_pipeline(FunctionTransformer(np.tanh), classifier)
