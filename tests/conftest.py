@@ -54,11 +54,6 @@ with jaxtyping.install_import_hook("linoss", "beartype.beartype"):
     import linoss.nn  # noqa: F401
 
 
-def pytest_xdist_auto_num_workers():
-    """One more worker than cores: tests wait for processes that they start."""
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """The daily tests leave out slow ones, rooms that train, and all but one of `several` cases.

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from linoss.experiments import EXPERIMENTS, NAMES, _paper, efficiency, reproduce, uea, write_page
+from linoss.experiments import EXPERIMENTS, _paper, efficiency, reproduce, uea, write_page
+from linoss.experiments._protocol import NAMES
 from linoss.experiments._results import read_results
 
 pytestmark = pytest.mark.usefixtures("small", "single_precision")
