@@ -45,7 +45,7 @@ import numpy as np
 
 import linoss
 import linoss.data
-from linoss import _kernels
+from linoss import kernels
 from linoss.experiments import _textbook, efficiency
 from linoss.planning import plan
 
@@ -110,7 +110,7 @@ def take_turns(
 
 def library(source: str) -> ctypes.CDLL:
     """A program beside this one, compiled for this machine as the kernels are."""
-    level, _, half = _kernels.native.instruction_set().partition(", ")
+    level, _, half = kernels.native.instruction_set().partition(", ")
     width = {"x86-64-v4": 16, "x86-64-v3": 8}.get(level, 4)
     here = Path(__file__).parent
     compiled = Path(tempfile.mkdtemp()) / "library.so"

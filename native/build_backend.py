@@ -1,7 +1,7 @@
 """Build backend: scikit-build-core, and a pure Python wheel if the native build fails.
 
 The last lines of the failed build become `native_build.txt` beside the wheel's metadata, where
-`linoss._kernels.build_failure` finds them, in editable installs, too.
+`linoss.kernels.build_failure` finds them, in editable installs, too.
 """
 
 import json

@@ -10,7 +10,7 @@
 //
 // CMake compiles a kernel once for each instruction set, for part 2, and once without, for part 3;
 // LINOSS_CHOOSE selects the table for the processor. To add a kernel, write its file and list it in
-// CMakeLists.txt; Python calls it with `_kernels.call(name, results, *arguments)`.
+// CMakeLists.txt; Python calls it with `kernels.call(name, results, *arguments)`.
 //
 // In part 2, and in headers that it includes, every function is in an unnamed namespace, and only C
 // functions of the standard library are used. The linker keeps one copy of an inline function with

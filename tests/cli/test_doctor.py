@@ -7,14 +7,14 @@ import jax
 import pytest
 
 import linoss
-from linoss import _kernels
+from linoss import kernels
 from linoss.nn import OUTSIDE_KERNELS
 
 
 @pytest.fixture
 def unbuilt(monkeypatch):
     """An install whose kernels were not built."""
-    monkeypatch.setattr(_kernels, "native", None)
+    monkeypatch.setattr("linoss.kernels._library.native", None)
 
 
 def test_versions_devices_and_engines(good_json):
@@ -25,7 +25,7 @@ def test_versions_devices_and_engines(good_json):
     assert found["optional"]["optuna"]["version"] == importlib.metadata.version("optuna")
     assert len(found["devices"]) == jax.device_count()
     assert tuple(found["engines"]) == linoss.engines()
-    assert found["instruction_set"] == _kernels.instruction_set()
+    assert found["instruction_set"] == kernels.instruction_set()
     assert found["cores"] >= 1
 
 
@@ -58,7 +58,7 @@ def test_variables_are_shown_but_no_password(good, good_json, monkeypatch):
     assert "sesame" not in good("doctor")
 
 
-@pytest.mark.skipif(not _kernels.usable(), reason="no kernels")
+@pytest.mark.skipif(not kernels.usable(), reason="no kernels")
 def test_what_kernels_do_not_cover_and_how_much_slower_it_is(good):
     (line,) = [line for line in good("doctor").splitlines() if "Slower than native" in line]
     for words, factor in OUTSIDE_KERNELS.items():
@@ -68,7 +68,7 @@ def test_what_kernels_do_not_cover_and_how_much_slower_it_is(good):
 @pytest.mark.usefixtures("unbuilt")
 def test_a_failed_build_shows_its_last_lines(good, good_json, monkeypatch):
     said = "kernels.cpp:3: error: expected ';'\nninja: build stopped"
-    monkeypatch.setattr(_kernels, "build_failure", lambda: said)
+    monkeypatch.setattr(kernels, "build_failure", lambda: said)
     found = good_json("doctor")
     assert found["build_failure"] == said
     assert found["instruction_set"] is None
@@ -78,5 +78,5 @@ def test_a_failed_build_shows_its_last_lines(good, good_json, monkeypatch):
 
 @pytest.mark.usefixtures("unbuilt")
 def test_no_compiler(good, monkeypatch):
-    monkeypatch.setattr(_kernels, "build_failure", lambda: None)
+    monkeypatch.setattr(kernels, "build_failure", lambda: None)
     assert "installed without a C++ compiler" in good("doctor")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
 import linoss
-from linoss import _kernels
+from linoss import kernels
 from linoss.features._bank import LANES, draw, moves
 from linoss.features._response import (
     Response,
@@ -22,7 +22,7 @@ from linoss.features._response import (
     trace,
 )
 
-needs_kernels = pytest.mark.skipif(not _kernels.usable(), reason="the kernels were not built")
+needs_kernels = pytest.mark.skipif(not kernels.usable(), reason="the kernels were not built")
 
 
 def drive_of(bank, case, intervals, group):
@@ -169,7 +169,7 @@ def test_the_kernel_equals_jax(data):
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_stream_equals_the_batch(make_bank, make_cases, monkeypatch, plain):
     if plain:
-        monkeypatch.setattr(_kernels, "usable", lambda: False)
+        monkeypatch.setattr(kernels, "usable", lambda: False)
     bank = make_bank(2, causal=True, size=48)
     (case,), (intervals,) = make_cases([80], 2, missing=0.4)
     stream = ResponseStream(bank)
@@ -259,7 +259,7 @@ def test_the_kernel_refuses_what_does_not_fit(make_bank, make_cases):
     with pytest.raises(ValueError, match="out: wrong shape"):
         bank.respond([case], [], out[:, :2].copy())
     with pytest.raises(ValueError, match="backwards"):
-        _kernels.native.FeatureStream(bank)
+        kernels.native.FeatureStream(bank)
 
 
 def test_jax_uses_its_own_precision(make_bank, make_cases):

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 import linoss
-from linoss import _kernels
+from linoss import kernels
 from linoss.planning import plan, smallest_mesh
 from linoss.planning._sizes import TILE, Sizes
 
@@ -32,9 +32,9 @@ def test_parameters_are_those_of_the_model(make_config):
         assert found == linoss.count_parameters(linoss.LinOSS(config, key=jax.random.key(0)))
 
 
-@pytest.mark.skipif(_kernels.native is None, reason="the kernels were not built")
+@pytest.mark.skipif(kernels.native is None, reason="the kernels were not built")
 def test_the_tile_is_that_of_the_kernels():
-    assert _kernels.native.tile == TILE
+    assert kernels.native.tile == TILE
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "layer"}])

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import linoss
-from linoss import _kernels
+from linoss import kernels
 
 pytestmark = pytest.mark.skipif(
     "native" not in linoss.engines(), reason="the kernels were not built"
@@ -111,7 +111,7 @@ def test_a_wrong_buffer_is_an_error_from_python():
         jnp.zeros((2, 3, 2)),
     ]
     results = [jax.ShapeDtypeStruct(shape, float) for shape in ((2, 5, 3), (2, 3, 2), (2, 1, 2, 3))]
-    call = partial(_kernels.call, "linoss_scan_forward_float64", results)
+    call = partial(kernels.call, "linoss_scan_forward_float64", results)
     jax.block_until_ready(call(*good))
     for i in (0, 1, 2, 3):
         for wrong in (jnp.zeros((7, 7, 7, 7), good[i].dtype), good[i].astype(jnp.int16)):
@@ -129,13 +129,13 @@ def test_varying_steps_with_a_mask_are_constant_ones_repeated():
     start = jnp.asarray(generator.normal(size=(batch, m, 2)))
 
     def run(steps):
-        kept_shape = (batch, _kernels.tiles(time), 2, m)
+        kept_shape = (batch, kernels.tiles(time), 2, m)
         results = [jax.ShapeDtypeStruct(s, float) for s in (force.shape, start.shape, kept_shape)]
         forward = "linoss_scan_forward_float64"
-        values = _kernels.call(forward, results, force, steps, mask, start)
+        values = kernels.call(forward, results, force, steps, mask, start)
         arguments = (force, steps, mask, values[2], jnp.cos(values[0]), jnp.cos(values[1]))
         results = [jax.ShapeDtypeStruct(x.shape, float) for x in (force, steps, start)]
-        return values, _kernels.call("linoss_scan_backward_float64", results, *arguments)
+        return values, kernels.call("linoss_scan_backward_float64", results, *arguments)
 
     expected, (d_force, d_step, d_start) = run(step)
     repeated = jnp.broadcast_to(step[:, None, None], (6, batch, time, m))
@@ -183,12 +183,12 @@ def test_the_environment_chooses_the_engine(monkeypatch):
 
 SCAN = """
 import jax, jax.numpy as jnp, linoss, numpy as np
-from linoss import _kernels
+from linoss import kernels
 step = linoss.discretize("im", np.linspace(0, 1, 7, dtype=np.float32), np.float32(1))
 force = np.random.default_rng(0).normal(size=(2, 500, 7)).astype(np.float32)
 run = jax.jit(lambda force: jnp.sum(linoss.oscillator_scan(step, force)[0]))
 native = "linoss_scan" in run.lower(force).as_text()
-print(native, float(run(force)), linoss.engines(), _kernels.instruction_set(), sep="; ")
+print(native, float(run(force)), linoss.engines(), kernels.instruction_set(), sep="; ")
 """
 
 
@@ -206,7 +206,7 @@ def test_lower_instruction_sets_compute_the_same(usual, level):
     native, found, _, instruction_set = run_python(SCAN, LINOSS_NATIVE_LEVEL=level).split("; ")
     assert native == "True"
     assert float(found) == pytest.approx(usual, rel=1e-4)
-    if _kernels.instruction_set() != "portable":
+    if kernels.instruction_set() != "portable":
         assert instruction_set == f"x86-64-v{level}"
 
 
@@ -222,11 +222,11 @@ def test_without_kernels_everything_else_works(usual):
 
 @pytest.mark.integration
 def test_the_failure_of_a_build_is_read_from_the_metadata(tmp_path):
-    assert _kernels.build_failure() is None
+    assert kernels.build_failure() is None
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "sys.modules['linoss._native'] = None\n"
-        "from linoss import _kernels; print(_kernels.build_failure())"
+        "from linoss import kernels; print(kernels.build_failure())"
     )
     folder = tmp_path / "linoss-0.1.dist-info"
     folder.mkdir()

@@ -61,7 +61,7 @@ def _examine() -> dict[str, Any]:
 
     import jax
 
-    from linoss import __version__, _kernels
+    from linoss import __version__, kernels
     from linoss._programs import keep_programs
     from linoss.scan import engines
 
@@ -75,9 +75,9 @@ def _examine() -> dict[str, Any]:
         "devices": [f"{device.platform}:{device.id}" for device in jax.devices()],
         "cores": _cores(),
         "engines": engines(),
-        "instruction_set": _kernels.instruction_set(),
+        "instruction_set": kernels.instruction_set(),
         "compiled_programs": "not kept" if keep_programs() is None else "kept",
-        "build_failure": _kernels.build_failure(),
+        "build_failure": kernels.build_failure(),
         "environment": {
             name: "(set)" if name == _SECRET else value
             for name, value in sorted(os.environ.items())

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from linoss import _kernels
+from linoss import kernels
 from linoss.features._bank import LANES, Bank, moves
 
 STATISTICS = ("share", "longest", "stretches", "lateness")
@@ -39,7 +39,7 @@ Intervals = Sequence[np.ndarray] | None
 
 def respond(bank: Bank, cases: Cases, intervals: Intervals = None) -> np.ndarray:
     """Statistics `(cases, 4, n)`; NaN for a case without any value."""
-    if not _kernels.usable():
+    if not kernels.usable():
         return np.stack([statistics for statistics, _ in _in_jax(bank, cases, intervals)])
     out = np.empty((len(cases), len(STATISTICS), bank.size), np.float32)
     native(bank).respond(list(cases), list(intervals or ()), out)
@@ -52,7 +52,7 @@ def trace(bank: Bank, cases: Cases, intervals: Intervals, every: int, samples: i
     Oscillators that read backwards begin at the last sample.
     """
     out = np.full((len(cases), samples, bank.size), np.nan, np.float32)
-    if _kernels.usable():
+    if kernels.usable():
         native(bank).trace(list(cases), list(intervals or ()), every, out)
         return out
     for row, (_, outputs) in zip(out, _in_jax(bank, cases, intervals), strict=True):
@@ -77,7 +77,7 @@ def native(bank: Bank) -> Any:
     mixed, channel = np.nonzero(bank.mixture)
     chained = bank.chained.reshape(groups, LANES)[:, 0]
     slowest = np.where(bank.chained, bank.frequency.min(axis=0), bank.frequency[0])
-    return _kernels.native.Bank(
+    return kernels.native.Bank(
         grouped(*described, bank.threshold),
         grouped(*stepped),
         (1 + chained).astype(np.uint8),
@@ -138,8 +138,8 @@ class ResponseStream:
     """The statistics of a sequence so far, in pieces. The bank must be causal."""
 
     def __init__(self, bank: Bank):
-        usable = _kernels.usable()
-        self._walk: Any = _kernels.native.FeatureStream(native(bank)) if usable else _Walk(bank)
+        usable = kernels.usable()
+        self._walk: Any = kernels.native.FeatureStream(native(bank)) if usable else _Walk(bank)
         self._shape = (len(STATISTICS), bank.size)
 
     def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> np.ndarray:

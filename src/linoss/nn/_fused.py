@@ -19,7 +19,7 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero, custom_vjp_primal_tree_values
 from jaxtyping import Float, UInt8, UInt32
 
-from linoss import _kernels
+from linoss import kernels
 from linoss._arrays import align
 from linoss._settings import PrecisionName
 from linoss.dynamics import Transition
@@ -113,10 +113,10 @@ def _run(form: Form, u: Array, *arguments: Any) -> Any:
         _shape(start.shape),
         _shape((batch, hidden)),
         _shape((2, hidden)),
-        _shape((batch, _kernels.tiles(time), 2, start.shape[1])),
+        _shape((batch, kernels.tiles(time), 2, start.shape[1])),
         _shape((batch, time, width) if width else (0, 0, 0)),
     )
-    return _kernels.call(
+    return kernels.call(
         "linoss_block_forward",
         results,
         u,
@@ -142,7 +142,7 @@ def _backward(form: Form, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         jnp.zeros(d.shape, jnp.float32) if isinstance(d, SymbolicZero) else d for d in cotangents
     )
     wanted = (u, *mixer, *glu, visits.intervals, visits.weights, extra, d_final)
-    d_u, *d_all = _kernels.call(
+    d_u, *d_all = kernels.call(
         "linoss_block_backward",
         tuple(_shape(x.shape) for x in wanted),
         *jax.tree.leaves(given),
@@ -170,15 +170,15 @@ def fused_mixer(
 
 def _mix_forward(form: Form, u: Array, mixer: MixerWeights, visits: Visits) -> tuple[Any, Any]:
     batch, time, _ = u.shape
-    results = (_shape(u.shape), _shape((batch, _kernels.tiles(time), 2, mixer.bias.size)))
-    out, kept = _kernels.call("linoss_mix_forward", results, u, *mixer, *visits, **form.attributes)
+    results = (_shape(u.shape), _shape((batch, kernels.tiles(time), 2, mixer.bias.size)))
+    out, kept = kernels.call("linoss_mix_forward", results, u, *mixer, *visits, **form.attributes)
     return out, (u, mixer, visits, kept)
 
 
 def _mix_backward(form: Form, residuals: Any, d_out: Array) -> tuple[Any, ...]:
     u, mixer, visits, kept = residuals
     results = tuple(_shape(x.shape) for x in (u, *mixer, visits.intervals, visits.weights))
-    d_u, *d_weights, d_intervals, d_forces = _kernels.call(
+    d_u, *d_weights, d_intervals, d_forces = kernels.call(
         "linoss_mix_backward", results, u, *mixer, *visits, kept, d_out, **form.attributes
     )
     d_visits = Visits(_no_gradient(visits.mask), d_intervals, d_forces)
@@ -207,14 +207,14 @@ def encode(
 
 def _encode_forward(u: Array, weight: Array, bias: Array, mask: Array) -> tuple[Any, Any]:
     results = (_shape((u.shape[0], bias.size)), _shape((2, bias.size)))
-    out, moments = _kernels.call("linoss_encode_forward", results, u, weight, bias, mask)
+    out, moments = kernels.call("linoss_encode_forward", results, u, weight, bias, mask)
     return (out, moments), (u, weight, bias, mask, moments)
 
 
 def _encode_backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     u, weight, bias, mask, moments = residuals
     d_out, d_moments = cotangents
-    d_weight, d_bias = _kernels.call(
+    d_weight, d_bias = kernels.call(
         "linoss_encode_backward",
         (_shape(weight.shape), _shape(bias.shape)),
         *(*residuals, d_out, d_moments),

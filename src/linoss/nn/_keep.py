@@ -6,8 +6,8 @@ estimated 50 multiplications: it is written to memory that is new in each update
 
 from enum import IntFlag
 
-from linoss._kernels import padded
 from linoss._settings import PrecisionName
+from linoss.kernels import padded
 
 _LEAST = {"float32": 64, "bfloat16": 128}  # multiplications that a number saves
 

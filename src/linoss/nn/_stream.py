@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from linoss import _checks, _kernels
+from linoss import _checks, kernels
 from linoss._checks import AnyArray
 from linoss.nn._block import Block
 from linoss.nn._model import LinOSS, ModelState, run_piece
@@ -180,7 +180,7 @@ class _ByKernel:
         block, decoder = model.blocks[0], model.head.on_a_stream.decoder
         assert model.encoder.bias is not None
         assert decoder.bias is not None
-        self._kernel = _kernels.native.Stream(
+        self._kernel = kernels.native.Stream(
             *_arrays(model.encoder.weight, model.encoder.bias),
             [_block(block) for block in model.blocks],
             *_arrays(decoder.weight, decoder.bias),

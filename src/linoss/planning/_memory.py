@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from linoss._kernels import padded
+from linoss.kernels import padded
 from linoss.nn import Kept
 from linoss.planning._sizes import NUMBER, SEGMENT, TILE, Sizes
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Complex, Float
 
-from linoss import _kernels
+from linoss import kernels
 
 
 def as_complex(pairs: Float[Array, "... pairs"]) -> Complex[Array, "... m"]:
@@ -84,14 +84,14 @@ def _native(a: Array, f: Array, mask: Array, start: Array) -> Array:
 
 def _native_forward(a: Array, f: Array, mask: Array, start: Array) -> tuple[Array, Any]:
     shape = jax.ShapeDtypeStruct(f.shape, f.dtype)
-    states = _kernels.call(f"linoss_diagonal_forward_{f.dtype}", shape, f, a, mask, start)
+    states = kernels.call(f"linoss_diagonal_forward_{f.dtype}", shape, f, a, mask, start)
     return states, (states, a, mask, start)
 
 
 def _native_backward(residuals: Any, d_states: Array) -> tuple[Any, ...]:
     states, a, _, start = residuals
     shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (states, a, start))
-    d_force, d_factor, d_start = _kernels.call(
+    d_force, d_factor, d_start = kernels.call(
         f"linoss_diagonal_backward_{states.dtype}", shapes, *residuals, d_states
     )
     return d_factor, d_force, None, d_start

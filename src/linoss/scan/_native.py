@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from linoss import _kernels
+from linoss import kernels
 from linoss.dynamics import Step
 from linoss.scan._adjoint import Gradients, Solver, steps_with_pull_back
 from linoss.scan._recurrence import Recurrence, Sampling, State
@@ -34,10 +34,10 @@ class Native(Solver):
         results = (
             shape(force.shape),
             shape((batch, m, 2)),
-            shape((batch, _kernels.tiles(time), 2, m)),
+            shape((batch, kernels.tiles(time), 2, m)),
         )
         steps, mask, _ = _arguments(recurrence, sampling, force)
-        positions, end, kept = _kernels.call(
+        positions, end, kept = kernels.call(
             f"linoss_scan_forward_{force.dtype}",
             results,
             *(force, steps, mask, jnp.stack(start, axis=-1)),
@@ -58,7 +58,7 @@ class Native(Solver):
         end = jnp.stack(d_end, axis=-1)
         shape = partial(jax.ShapeDtypeStruct, dtype=force.dtype)
         results = (shape(force.shape), shape(steps.shape), shape(end.shape))
-        d_force, d_steps, d_start = _kernels.call(
+        d_force, d_steps, d_start = kernels.call(
             f"linoss_scan_backward_{force.dtype}",
             results,
             *(force, steps, mask, kept, d_positions, end),

@@ -4,7 +4,7 @@ import os
 
 import jax
 
-from linoss import _checks, _kernels
+from linoss import _checks, kernels
 from linoss.scan._adjoint import Plan, Segments, Solver
 from linoss.scan._engines import JaxSolver
 from linoss.scan._native import Native
@@ -24,7 +24,7 @@ def engines() -> tuple[str, ...]:
 
     ```
     """
-    return ENGINES if _kernels.usable() else ENGINES[:-1]
+    return ENGINES if kernels.usable() else ENGINES[:-1]
 
 
 def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
@@ -37,12 +37,12 @@ def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
     if engine == "auto":
         engine = os.environ.get("LINOSS_ENGINE", "auto")
         _checks.one_of("LINOSS_ENGINE", engine, ("auto", *ENGINES))
-        if engine == "native" and (forward_mode or not _kernels.usable()):
+        if engine == "native" and (forward_mode or not kernels.usable()):
             return "auto"
-        if engine == "auto" and _kernels.usable() and not forward_mode:
+        if engine == "auto" and kernels.usable() and not forward_mode:
             return "native"
         return engine
-    if engine == "native" and not _kernels.usable():
+    if engine == "native" and not kernels.usable():
         raise ValueError(
             "engine is 'native', expected one of linoss.engines(): the native kernels need an "
             "install with a C++ compiler, and JAX on a CPU"

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from linoss import _kernels
+from linoss import kernels
 
 _SEGMENT = 64
 
@@ -49,16 +49,16 @@ def _native(*arguments: Array) -> Any:
 def _native_forward(*arguments: Array) -> tuple[Any, Any]:
     u, *_, start = arguments
     batch, states, channels = start.shape
-    shapes = (u.shape, start.shape, (batch, _kernels.tiles(u.shape[1]), states, channels))
+    shapes = (u.shape, start.shape, (batch, kernels.tiles(u.shape[1]), states, channels))
     results = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
-    y, final, kept = _kernels.call("linoss_selective_forward", results, *arguments)
+    y, final, kept = kernels.call("linoss_selective_forward", results, *arguments)
     return (y, final), (arguments, kept)
 
 
 def _native_backward(residuals: Any, cotangents: Any) -> tuple[Array, ...]:
     arguments, kept = residuals
     results = tuple(jax.ShapeDtypeStruct(x.shape, jnp.float32) for x in arguments)
-    return _kernels.call("linoss_selective_backward", results, *arguments, kept, *cotangents)
+    return kernels.call("linoss_selective_backward", results, *arguments, kept, *cotangents)
 
 
 _native.defvjp(_native_forward, _native_backward)
