@@ -1,6 +1,7 @@
 """Oscillatory state-space models for very long sequences."""
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ __all__ = [
     "engines",
     "expected_eigenvalue_power",
     "hamiltonian",
+    "load",
     "oscillating_stiffness",
     "oscillator_scan",
     "spectral_radius",
@@ -70,11 +72,35 @@ __all__ = [
 ]
 
 _ROOMS = (
-    "dynamics", "scan", "features", "nn", "data", "training", "estimators", "search", "planning",
-    "experiments", "aeon", "sktime",
+    "dynamics", "scan", "features", "nn", "data", "training", "fitted", "estimators", "search",
+    "planning", "export", "experiments", "aeon", "sktime",
 )  # fmt: skip
 _DOORS = ("dynamics", "scan", "nn", "estimators", "features")
 """The packages of the names above, in the order in which they are searched."""
+
+
+def load(directory: str | os.PathLike[str]) -> Any:
+    """Load an estimator that was saved to a directory, or trained there.
+
+    Loading executes no code.
+
+    ```python
+    >>> import linoss, numpy as np, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> regressor = linoss.OscillatorRegressor(n_oscillators=64, random_state=0)
+    >>> regressor.fit(np.random.default_rng(0).normal(size=(20, 30)), np.arange(20.0)).save(folder)
+    >>> linoss.load(folder).n_oscillators
+    64
+
+    ```
+    """
+    from linoss._settings import ESTIMATORS
+    from linoss.training import read_extra
+
+    name = read_extra(directory).get("estimator")
+    if name not in ESTIMATORS.values():
+        raise ValueError(f"{os.fspath(directory)} holds a model, but no estimator")
+    return __getattr__(name).load(directory)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,8 +11,8 @@ To add a setting:
 1. Declare its type here.
 2. Add a field with its default to each dataclass that has it: `LinOSSConfig` for a setting of the
    model, `TrainingConfig` for one of the training. If estimators and commands also have it, add it
-   to `SequenceSettings` or to the settings of one task below; estimators pass these fields on to
-   the fields of the same name in the other two.
+   to their settings below; estimators pass these fields on to the fields of the same name in the
+   other two.
 3. Use it.
 4. Regenerate docs/settings.md: `python -m linoss.cli._settings_page > docs/settings.md`.
 
@@ -326,10 +326,169 @@ Causal = Annotated[
 
 # ---- Estimators ----
 
+TimeChannel = Annotated[bool, _model("Add a channel with the time since the start.")]
+ModelOptions = Annotated[
+    dict[str, Any] | None,
+    _model("Further settings of linoss.LinOSSConfig, by name.", other="a dict"),
+]
+ValidationFraction = Annotated[
+    int | float | None,
+    _training(
+        "Fraction of the cases, or of the end of each series, held out to select the best weights.",
+        within="[0, 1)",
+        none="0.1, or 0 for fewer than 500 cases; with several models and fewer than 1000 cases a "
+        "different fold for each model; 0.2 for forecasting",
+    ),
+]
+Devices = Annotated[
+    int | tuple[int, int] | None,
+    Setting(
+        "Number of devices to split each batch over, or a pair (batch, time) to also split the "
+        "sequences over time.",
+        within=_COUNT,
+        none="JAX's default device",
+        other="a pair of integers",
+    ),
+]
+NumModels = Annotated[
+    int | None,
+    _training(
+        "Number of trained models, each with its own initial weights; their mean predicts.",
+        within=_COUNT,
+        none="4 for fewer than 1000 cases, otherwise 1",
+    ),
+]
+Patch = Annotated[
+    int | None,
+    _model(
+        "Number of consecutive samples that form one input step of trained models.",
+        within=_COUNT,
+        none="1 for up to 128 samples, a hundredth of the length otherwise; 1 with times or every",
+    ),
+]
+LabelSmoothing = Annotated[
+    int | float,
+    _training("Label smoothing: fraction of each target spread over all classes.", within="[0, 1)"),
+]
+Past = Annotated[
+    int | None,
+    _training(
+        "Length of the input window before a forecast, in steps.",
+        within=_COUNT,
+        none="3 horizons, at least 96; fewer for short series",
+    ),
+]
+KnownInAdvance = Annotated[
+    Collection[Any],
+    _training(
+        "Variables whose future values are known, such as a calendar, by name or column; they are "
+        "inputs and are not forecast.",
+        other="names of variables",
+        option="known",
+    ),
+]
+Static = Annotated[
+    Collection[Any],
+    _training(
+        "Columns with one value for each series, such as a region: numbers or categories. They are "
+        "inputs and are not forecast.",
+        other="names of columns",
+    ),
+]
+Base = Annotated[
+    bool,
+    _training(
+        "Add the trained model to a base of trend, seasons and a linear model, fitted in closed "
+        "form; without it the trained model forecasts alone, as in the paper."
+    ),
+]
+Levels = Annotated[
+    Collection[Any],
+    _training(
+        "Coverage of the prediction intervals to learn, in percent; a forecast may request others "
+        "up to the largest of these.",
+        other="numbers between 0 and 100",
+    ),
+]
+Calendar = Annotated[
+    bool | Literal["auto"],
+    _training("Model yearly, weekly and daily seasons; auto: if the data have dates."),
+]
+Season = Annotated[
+    int | None,
+    _training(
+        "Period of a further season, in steps.",
+        within="[2, inf)",
+        none="detected, if the data have no dates",
+    ),
+]
+Trend = Annotated[
+    bool | Literal["auto"],
+    _training("Extrapolate a damped trend; auto: if it improves forecasts of held-out steps."),
+]
+Logarithm = Annotated[
+    bool | Literal["auto"],
+    _training(
+        "Forecast the logarithm of each variable; auto: if it improves forecasts of held-out steps."
+    ),
+]
+Normalize = Annotated[
+    Literal["auto", "none", "level", "deviation", "difference"],
+    _training(
+        "Normalisation of each window: none, by its last value (level), by its mean and standard "
+        "deviation, or by the previous step (difference); auto: none or level, whichever is better "
+        "on held-out steps."
+    ),
+]
+LinOSSOptions = Annotated[
+    dict[str, Any] | None,
+    Setting("Settings of the trained LinOSS estimator, by name.", other="a dict"),
+]
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SequenceSettings:
-    """Settings of all trained estimators. The defaults are chosen for small data."""
+class LinOSSClassifierSettings:
+    """Settings of `LinOSSClassifier`. The defaults are chosen for small data."""
+
+    hidden_size: HiddenSize = 64
+    state_size: StateSize = 64
+    num_blocks: NumBlocks = 2
+    mixer: Mixer = "linoss"
+    scheme: Scheme = "exact"
+    damped: Damped | None = None
+    bidirectional: Bidirectional = False
+    norm: NormKind | None = "batch"
+    dropout: Dropout = 0.2
+    precision: Precision = "float32"
+    time_channel: TimeChannel = False
+    model_options: ModelOptions = None
+    pooling: Pooling = "mean"
+    patch: Patch = None
+    steps: Steps | None = None
+    epochs: Epochs | None = None
+    batch_size: BatchSize = 32
+    learning_rate: LearningRate = 3e-3
+    warmup: Warmup | None = None
+    schedule: Schedule = "cosine"
+    weight_decay: WeightDecay = 0.01
+    clip_norm: ClipNorm | None = 1.0
+    validation_fraction: ValidationFraction = None
+    evaluate_every: EvaluateEvery | None = None
+    patience: Patience | None = None
+    min_loss: MinLoss = 1e-3
+    minutes: Minutes | None = None
+    random_state: RandomState | None = None
+    devices: Devices = None
+    memory: Memory = MEMORY
+    verbose: Verbose = 0
+    n_models: NumModels = None
+    class_weight: ClassWeight | None = None
+    label_smoothing: LabelSmoothing = 0.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinOSSRegressorSettings:
+    """Settings of `LinOSSRegressor`. The defaults are chosen for small data."""
 
     hidden_size: HiddenSize = 64
     state_size: StateSize = 64
@@ -341,15 +500,10 @@ class SequenceSettings:
     norm: NormKind | None = "batch"
     dropout: Dropout = 0.1
     precision: Precision = "float32"
-    time_channel: Annotated[bool, _model("Add a channel with the time since the start.")] = False
-    model_options: Annotated[
-        dict[str, Any] | None,
-        _model(
-            "Further settings of linoss.LinOSSConfig, by name.",
-            other="a dict",
-            option="model_option",
-        ),
-    ] = None
+    time_channel: TimeChannel = False
+    model_options: ModelOptions = None
+    pooling: Pooling = "mean"
+    patch: Patch = None
     steps: Steps | None = None
     epochs: Epochs | None = None
     batch_size: BatchSize = 32
@@ -358,169 +512,74 @@ class SequenceSettings:
     schedule: Schedule = "cosine"
     weight_decay: WeightDecay = 0.01
     clip_norm: ClipNorm | None = 1.0
-    validation_fraction: Annotated[
-        int | float | None,
-        _training(
-            "Fraction of the cases, or of the end of each series, held out to select the best "
-            "weights.",
-            within="[0, 1)",
-            none="0.1, or 0 for fewer than 500 cases; with several models and fewer than 1000 "
-            "cases a different fold for each model; 0.2 for forecasting",
-        ),
-    ] = None
+    validation_fraction: ValidationFraction = None
     evaluate_every: EvaluateEvery | None = None
     patience: Patience | None = None
     min_loss: MinLoss = 0.0
     minutes: Minutes | None = None
     random_state: RandomState | None = None
-    devices: Annotated[
-        int | tuple[int, int] | None,
-        Setting(
-            "Number of devices to split each batch over, or a pair (batch, time) to also split the "
-            "sequences over time.",
-            within=_COUNT,
-            none="JAX's default device",
-            other="a pair of integers",
-        ),
-    ] = None
+    devices: Devices = None
     memory: Memory = MEMORY
     verbose: Verbose = 0
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LabelledSettings(SequenceSettings):
-    """Settings of classifiers and regressors."""
-
-    n_models: Annotated[
-        int | None,
-        _training(
-            "Number of trained models in the ensemble, each with its own initial weights.",
-            within=_COUNT,
-            none="4 for fewer than 1000 cases, otherwise 1",
-        ),
-    ] = None
-    n_oscillators: NumOscillators | None = "auto"
-    causal: Causal = False
-    pooling: Pooling = "mean"
-    patch: Annotated[
-        int | None,
-        _model(
-            "Number of consecutive samples that form one input step of trained models.",
-            within=_COUNT,
-            none="1 for up to 128 samples, a hundredth of the length otherwise; 1 with times or "
-            "every",
-        ),
-    ] = None
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class ClassifierSettings(LabelledSettings):
-    """Settings of `LinOSSClassifier`."""
-
-    dropout: Dropout = 0.2
-    min_loss: MinLoss = 1e-3
-    class_weight: ClassWeight | None = None
-    label_smoothing: Annotated[
-        int | float,
-        _training(
-            "Label smoothing: fraction of each target spread over all classes.", within="[0, 1)"
-        ),
-    ] = 0.0
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class RegressorSettings(LabelledSettings):
-    """Settings of `LinOSSRegressor`."""
-
+    n_models: NumModels = None
     every: Every | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ForecasterSettings(SequenceSettings):
+class LinOSSForecasterSettings:
     """Settings of `LinOSSForecaster`."""
 
+    hidden_size: HiddenSize = 64
+    state_size: StateSize = 64
+    num_blocks: NumBlocks = 2
+    mixer: Mixer = "linoss"
+    scheme: Scheme = "exact"
+    damped: Damped | None = None
+    bidirectional: Bidirectional = False
+    norm: NormKind | None = "batch"
+    dropout: Dropout = 0.1
+    precision: Precision = "float32"
+    time_channel: TimeChannel = False
+    model_options: ModelOptions = None
     steps: Steps | None = 1000
+    epochs: Epochs | None = None
+    batch_size: BatchSize = 32
     learning_rate: LearningRate = 2e-3
+    warmup: Warmup | None = None
+    schedule: Schedule = "cosine"
+    weight_decay: WeightDecay = 0.01
+    clip_norm: ClipNorm | None = 1.0
+    validation_fraction: ValidationFraction = None
+    evaluate_every: EvaluateEvery | None = None
+    patience: Patience | None = None
+    min_loss: MinLoss = 0.0
+    minutes: Minutes | None = None
+    random_state: RandomState | None = None
+    devices: Devices = None
+    memory: Memory = MEMORY
+    verbose: Verbose = 0
     horizon: Horizon = 24
-    past: Annotated[
-        int | None,
-        _training(
-            "Length of the input window before a forecast, in steps.",
-            within=_COUNT,
-            none="3 horizons, at least 96; fewer for short series",
-        ),
-    ] = None
-    known_in_advance: Annotated[
-        Collection[Any],
-        _training(
-            "Variables whose future values are known, such as a calendar, by name or column; they "
-            "are inputs and are not forecast.",
-            other="names of variables",
-            option="known",
-        ),
-    ] = ()
-    static: Annotated[
-        Collection[Any],
-        _training(
-            "Columns with one value for each series, such as a region: numbers or categories. They "
-            "are inputs and are not forecast.",
-            other="names of columns",
-        ),
-    ] = ()
-    base: Annotated[
-        bool,
-        _training(
-            "Add the trained model to a base of trend, seasons and a linear model, fitted in "
-            "closed form; without it the trained model forecasts alone, as in the paper."
-        ),
-    ] = True
-    levels: Annotated[
-        Collection[Any],
-        _training(
-            "Coverage of the prediction intervals to learn, in percent; a forecast may request "
-            "others up to the largest of these.",
-            other="numbers between 0 and 100",
-        ),
-    ] = (50, 80, 95)
-    calendar: Annotated[
-        bool | Literal["auto"],
-        _training("Model yearly, weekly and daily seasons; auto: if the data have dates."),
-    ] = "auto"
-    season: Annotated[
-        int | None,
-        _training(
-            "Period of a further season, in steps.",
-            within="[2, inf)",
-            none="detected, if the data have no dates",
-        ),
-    ] = None
-    trend: Annotated[
-        bool | Literal["auto"],
-        _training("Extrapolate a damped trend; auto: if it improves forecasts of held-out steps."),
-    ] = "auto"
-    logarithm: Annotated[
-        bool | Literal["auto"],
-        _training(
-            "Forecast the logarithm of each variable; auto: if it improves forecasts of held-out "
-            "steps."
-        ),
-    ] = "auto"
-    normalize: Annotated[
-        Literal["auto", "none", "level", "deviation", "difference"],
-        _training(
-            "Normalisation of each window: none, by its last value (level), by its mean and "
-            "standard deviation, or by the previous step (difference); auto: none or level, "
-            "whichever is better on held-out steps."
-        ),
-    ] = "auto"
+    past: Past = None
+    known_in_advance: KnownInAdvance = ()
+    static: Static = ()
+    base: Base = True
+    levels: Levels = (50, 80, 95)
+    calendar: Calendar = "auto"
+    season: Season = None
+    trend: Trend = "auto"
+    logarithm: Logarithm = "auto"
+    normalize: Normalize = "auto"
+
+
+TrainedSettings = LinOSSClassifierSettings | LinOSSRegressorSettings | LinOSSForecasterSettings
 
 
 # ---- Untrained oscillators ----
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OscillatorSettings:
-    """Settings of `OscillatorFeatures` and `OscillatorRegressor`."""
+class OscillatorRegressorSettings:
+    """Settings of `OscillatorRegressor`, and of `OscillatorFeatures`."""
 
     n_oscillators: NumOscillators = "auto"
     causal: Causal = False
@@ -528,9 +587,12 @@ class OscillatorSettings:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OscillatorClassifierSettings(OscillatorSettings):
+class OscillatorClassifierSettings:
     """Settings of `OscillatorClassifier`."""
 
+    n_oscillators: NumOscillators = "auto"
+    causal: Causal = False
+    random_state: RandomState | None = None
     class_weight: ClassWeight | None = None
 
 
@@ -538,24 +600,27 @@ class OscillatorClassifierSettings(OscillatorSettings):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AutoSettings:
+class AutoRegressorSettings:
     """Settings of `AutoRegressor`."""
 
     minutes: Minutes = 2.0
     n_oscillators: NumOscillators = "auto"
     causal: Causal = False
     random_state: RandomState | None = None
-    linoss_options: Annotated[
-        dict[str, Any] | None,
-        Setting("Settings of the trained LinOSS estimator, by name.", other="a dict"),
-    ] = None
+    linoss_options: LinOSSOptions = None
     verbose: Verbose = 0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AutoClassifierSettings(AutoSettings):
+class AutoClassifierSettings:
     """Settings of `AutoClassifier`."""
 
+    minutes: Minutes = 2.0
+    n_oscillators: NumOscillators = "auto"
+    causal: Causal = False
+    random_state: RandomState | None = None
+    linoss_options: LinOSSOptions = None
+    verbose: Verbose = 0
     class_weight: ClassWeight | None = None
 
 
@@ -573,11 +638,16 @@ ExperimentName = Literal[
 ]
 SETTINGS: dict[tuple[ModelName, TaskName], type[Any]] = {
     ("auto", "classification"): AutoClassifierSettings,
-    ("auto", "regression"): AutoSettings,
+    ("auto", "regression"): AutoRegressorSettings,
     ("oscillators", "classification"): OscillatorClassifierSettings,
-    ("oscillators", "regression"): OscillatorSettings,
-    ("linoss", "classification"): ClassifierSettings,
-    ("linoss", "regression"): RegressorSettings,
-    ("linoss", "forecasting"): ForecasterSettings,
+    ("oscillators", "regression"): OscillatorRegressorSettings,
+    ("linoss", "classification"): LinOSSClassifierSettings,
+    ("linoss", "regression"): LinOSSRegressorSettings,
+    ("linoss", "forecasting"): LinOSSForecasterSettings,
 }
 """The settings of the estimator of each model and task."""
+ESTIMATORS: dict[tuple[ModelName, TaskName], str] = {
+    (model, task): record.__name__.removesuffix("Settings")
+    for (model, task), record in SETTINGS.items()
+}
+"""The name of this estimator."""

@@ -176,11 +176,11 @@ def test_numbers_at_every_step_are_those_of_the_models(small):
 
 
 def test_the_budget_follows_the_data():
-    from linoss._settings import ClassifierSettings
+    from linoss._settings import LinOSSClassifierSettings
     from linoss.training import TrainingConfig
 
     def steps(cases, **settings):
-        return TrainingConfig.from_settings(ClassifierSettings(**settings), 0, cases).steps
+        return TrainingConfig.from_settings(LinOSSClassifierSettings(**settings), 0, cases).steps
 
     assert steps(9) == 100
     assert steps(400) == 400

@@ -13,16 +13,16 @@ from aeon.transformations.collection import BaseCollectionTransformer
 from linoss import estimators, features
 from linoss._faces import FaceOfCases, face
 from linoss._settings import (
-    ClassifierSettings,
+    LinOSSClassifierSettings,
     OscillatorClassifierSettings,
-    OscillatorSettings,
-    RegressorSettings,
+    OscillatorRegressorSettings,
+    LinOSSRegressorSettings,
 )
 
 _FEW = {"n_oscillators": 16}
 _SMALL = {
     "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4, "batch_size": 4,
-    "n_models": 1, **_FEW,
+    "n_models": 1,
 }  # fmt: skip
 
 
@@ -42,13 +42,13 @@ class AeonFace(FaceOfCases):
 
 
 @face
-class LinOSSClassifier(AeonFace, ClassifierSettings, BaseClassifier):
+class LinOSSClassifier(AeonFace, LinOSSClassifierSettings, BaseClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
     ```python
     >>> from aeon.datasets import load_unit_test
     >>> from linoss.aeon import LinOSSClassifier
-    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1, "n_oscillators": 512}
+    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1}
     >>> classifier = LinOSSClassifier(steps=100, **small, random_state=0)
     >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.7
     True
@@ -61,7 +61,7 @@ class LinOSSClassifier(AeonFace, ClassifierSettings, BaseClassifier):
 
 
 @face
-class LinOSSRegressor(AeonFace, RegressorSettings, BaseRegressor):
+class LinOSSRegressor(AeonFace, LinOSSRegressorSettings, BaseRegressor):
     """[`linoss.LinOSSRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -69,7 +69,7 @@ class LinOSSRegressor(AeonFace, RegressorSettings, BaseRegressor):
     >>> from linoss.aeon import LinOSSRegressor
     >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
     >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
-    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1, "n_oscillators": 512}
+    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1}
     >>> regressor = LinOSSRegressor(steps=100, **small, random_state=0)
     >>> bool(regressor.fit(waves[:40], speed[:40]).score(waves[40:], speed[40:]) > 0.9)
     True
@@ -100,7 +100,7 @@ class OscillatorClassifier(AeonFace, OscillatorClassifierSettings, BaseClassifie
 
 
 @face
-class OscillatorRegressor(AeonFace, OscillatorSettings, BaseRegressor):
+class OscillatorRegressor(AeonFace, OscillatorRegressorSettings, BaseRegressor):
     """[`linoss.OscillatorRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -120,7 +120,7 @@ class OscillatorRegressor(AeonFace, OscillatorSettings, BaseRegressor):
 
 
 @face
-class OscillatorFeatures(AeonFace, OscillatorSettings, BaseCollectionTransformer):
+class OscillatorFeatures(AeonFace, OscillatorRegressorSettings, BaseCollectionTransformer):
     """[`linoss.OscillatorFeatures`][] as a transformer of aeon, from collections to a table.
 
     ```python

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from linoss._declare import MODEL, TRAINING, Declared, check_settings, declared
-from linoss._settings import SETTINGS, MixerName, ModelName, SequenceSettings, TaskName
+from linoss._settings import SETTINGS, MixerName, ModelName, TrainedSettings, TaskName
 
 if TYPE_CHECKING:
     from linoss.nn import LinOSSConfig
@@ -337,7 +337,7 @@ def check(
 
 
 def model_of(
-    task: str, chosen: SequenceSettings, in_size: int = 1, out_size: int = 1
+    task: str, chosen: TrainedSettings, in_size: int = 1, out_size: int = 1
 ) -> "LinOSSConfig":
     """The model settings of an estimator. Inconsistent settings raise a usage error."""
     from linoss.nn import LinOSSConfig

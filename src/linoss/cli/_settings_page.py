@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from linoss._declare import MODEL, TRAINING, Declared, declared
-from linoss._settings import SETTINGS, SequenceSettings
+from linoss._settings import SETTINGS, LinOSSForecasterSettings, LinOSSRegressorSettings
 from linoss.cli import _options as options
 from linoss.nn import LinOSSConfig
 from linoss.training import TrainingConfig
@@ -70,7 +70,9 @@ _FROM_DATA = ("in_size", "out_size", "task")
 
 def settings_page() -> str:
     """The text of docs/settings.md."""
-    common, chosen = declared(SequenceSettings), options.settings(model="linoss")
+    forecaster, regressor = declared(LinOSSForecasterSettings), declared(LinOSSRegressorSettings)
+    common = {name: setting for name, setting in regressor.items() if name in forecaster}
+    chosen = options.settings(model="linoss")
     groups = {
         group: [setting for setting in common.values() if setting.about.group == group]
         for group in (MODEL, TRAINING, None)

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from linoss import _checks
-from linoss._settings import ForecasterSettings
+from linoss._settings import LinOSSForecasterSettings
 from linoss.data import DataError, Table, table
 from linoss.estimators._asked import Asked
 from linoss.estimators._backtest import Backtest, Origins, compare
@@ -23,7 +23,7 @@ from linoss.training import Forecasting, Windows, predict
 _AT_ONCE = 256  # windows scored at a time
 
 
-class AbstractForecaster(ForecasterSettings, SequenceEstimator):
+class AbstractForecaster(LinOSSForecasterSettings, SequenceEstimator):
     """Forecasts of windows, scores, backtests, and checks of the data."""
 
     names_: tuple[Any, ...]

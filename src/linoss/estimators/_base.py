@@ -14,9 +14,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from linoss._settings import ModelName, SequenceSettings
+from linoss._settings import ModelName
 from linoss.estimators._described import describe, described, saved_into, understanding
-from linoss.estimators._listener import NotANumberWarning
+from linoss.fitted import NotANumberWarning
 from linoss.nn import MIXERS, LinOSS, LinOSSConfig
 from linoss.training import (
     Cases,
@@ -60,7 +60,7 @@ class RunOptions:
     """A function that initialises a new model from another one; None to use the new model."""
 
 
-class SequenceEstimator(SequenceSettings, BaseEstimator):
+class SequenceEstimator(BaseEstimator):
     """Base class of the trained estimators. Parameters are declared in `linoss._settings`."""
 
     # ---- Training ----

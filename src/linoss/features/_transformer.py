@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from linoss._declare import check_settings, declared, documented
-from linoss._settings import OscillatorSettings
+from linoss._settings import OscillatorRegressorSettings
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.features._bank import LANES, Bank, draw
 from linoss.features._response import STATISTICS, Response, ResponseStream, respond, trace
@@ -24,7 +24,7 @@ _FEATURES = 2**28  # numbers for all cases: 1 GB
 
 
 @documented
-class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
+class OscillatorFeatures(TransformerMixin, OscillatorRegressorSettings, BaseEstimator):
     """A scikit-learn transformer: features of sequences by untrained oscillators.
 
     The bank consists of damped oscillators with random frequency, quality factor and phase. Each is
@@ -152,12 +152,12 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
     @classmethod
     def restored(
         cls,
-        settings: OscillatorSettings,
+        settings: OscillatorRegressorSettings,
         arrays: dict[str, np.ndarray],
         fitted: dict[str, Any],
     ) -> "OscillatorFeatures":
         """Return a fitted transformer, from the arrays and attributes of `fitted`."""
-        names = declared(OscillatorSettings)
+        names = declared(OscillatorRegressorSettings)
         features = cls(**{name: getattr(settings, name) for name in names})
         features.bank_ = Bank(**arrays)
         for name, value in fitted.items():

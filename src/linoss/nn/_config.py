@@ -82,13 +82,13 @@ class LinOSSConfig:
             )
 
     @classmethod
-    def from_settings(cls, chosen: settings.SequenceSettings, **sizes: Any) -> "LinOSSConfig":
+    def from_settings(cls, chosen: settings.TrainedSettings, **sizes: Any) -> "LinOSSConfig":
         """The model settings of an estimator, with `in_size`, `out_size` and `task`.
 
         ```python
         >>> import linoss
-        >>> from linoss._settings import ClassifierSettings
-        >>> small = ClassifierSettings(num_blocks=1, model_options={"pooling": "last"})
+        >>> from linoss._settings import LinOSSClassifierSettings
+        >>> small = LinOSSClassifierSettings(num_blocks=1, model_options={"pooling": "last"})
         >>> linoss.LinOSSConfig.from_settings(small, in_size=6, out_size=2).pooling
         'last'
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from linoss._declare import Declared, declared
 from linoss._plain import scalar
-from linoss._settings import SequenceSettings
+from linoss._settings import LinOSSClassifierSettings
 from linoss.search._extra import extra
 
 PAPER: dict[str, Any] = {
@@ -23,7 +23,7 @@ PAPER: dict[str, Any] = {
 """The grid of the paper."""
 DEFAULT: dict[str, Any] = {
     name: setting.about.search
-    for name, setting in declared(SequenceSettings).items()
+    for name, setting in declared(LinOSSClassifierSettings).items()
     if setting.about.search is not None
 }
 """The default search space: settings that are declared with a search range."""

@@ -10,7 +10,7 @@ from sktime.classification.base import BaseClassifier
 
 from linoss import estimators
 from linoss._faces import FaceOfCases, face
-from linoss._settings import ClassifierSettings, OscillatorClassifierSettings
+from linoss._settings import LinOSSClassifierSettings, OscillatorClassifierSettings
 
 
 class SktimeClassifier(FaceOfCases):
@@ -49,13 +49,13 @@ def _arrays(frames: Any) -> list[Any]:
 
 
 @face
-class LinOSSClassifier(SktimeClassifier, ClassifierSettings, BaseClassifier):
+class LinOSSClassifier(SktimeClassifier, LinOSSClassifierSettings, BaseClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
     ```python
     >>> from sktime.datasets import load_unit_test
     >>> from linoss.sktime import LinOSSClassifier
-    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1, "n_oscillators": 512}
+    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1}
     >>> classifier = LinOSSClassifier(steps=100, **small, random_state=0)
     >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.7
     True
@@ -66,7 +66,7 @@ class LinOSSClassifier(SktimeClassifier, ClassifierSettings, BaseClassifier):
     inside = estimators.LinOSSClassifier
     small: ClassVar = {
         "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4, "batch_size": 4,
-        "n_models": 1, "n_oscillators": 16,
+        "n_models": 1,
     }  # fmt: skip
 
 

@@ -13,11 +13,11 @@ from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
 from linoss import estimators
 from linoss._faces import Face, face
-from linoss._settings import ForecasterSettings
+from linoss._settings import LinOSSForecasterSettings
 
 
 @face
-class LinOSSForecaster(Face, ForecasterSettings, BaseForecaster):
+class LinOSSForecaster(Face, LinOSSForecasterSettings, BaseForecaster):
     """[`linoss.LinOSSForecaster`][] as a forecaster of sktime; `estimator_` is the wrapped one.
 
     The variables of X are known in advance, and `known_in_advance` is not used. A forecast of more

@@ -47,16 +47,16 @@ class TrainingConfig:
 
     @classmethod
     def from_settings(
-        cls, chosen: settings.SequenceSettings, seed: int, cases: int
+        cls, chosen: settings.TrainedSettings, seed: int, cases: int
     ) -> "TrainingConfig":
         """The training settings of an estimator, for that many cases.
 
         ```python
-        >>> from linoss._settings import ClassifierSettings
+        >>> from linoss._settings import LinOSSClassifierSettings
         >>> from linoss.training import TrainingConfig
-        >>> TrainingConfig.from_settings(ClassifierSettings(epochs=10), seed=0, cases=320).steps
+        >>> TrainingConfig.from_settings(LinOSSClassifierSettings(epochs=10), seed=0, cases=320).steps
         100
-        >>> TrainingConfig.from_settings(ClassifierSettings(), seed=0, cases=10_000).steps
+        >>> TrainingConfig.from_settings(LinOSSClassifierSettings(), seed=0, cases=10_000).steps
         2000
 
         ```

@@ -1,4 +1,9 @@
-"""Ensemble weights, fitted to predictions for held-out cases."""
+"""Ensembles: weights fitted to held-out predictions, and which members they keep.
+
+Classes are pooled by their logarithms, p ~ exp(w_1 l_1 + w_2 l_2 + ...) with l = log(p + 0.001);
+numbers by a weighted mean. With a single member the weight of classes is a temperature, which
+calibrates its probabilities.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +16,28 @@ FLOOR = 1e-3
 """Added to probabilities before their logarithm, so that the loss of a confident error is
 finite."""
 
-_LEAST = 1e-3  # weight in a pool
-_NAMES = {"oscillators": "the oscillators", "linoss": "the trained models", "both": "both"}
+_LEAST = 1e-3  # weight of a pool
+_NAMES = {
+    "oscillators": "the oscillators",
+    "linoss": "the trained models",
+    "ensemble": "the ensemble",
+}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The members of an ensemble that count, and the reason."""
+    """The members of an ensemble that were kept, and the reason.
+
+    ```python
+    >>> from linoss.fitted import Choice
+    >>> Choice.because("nothing was trained", "oscillators").why
+    'Kept the oscillators: nothing was trained'
+
+    ```
+    """
 
     kept: str
-    """`"oscillators"`, `"linoss"` for the trained models, or `"both"`."""
+    """`"oscillators"`, `"linoss"` for the trained models, or `"ensemble"`."""
     why: str
     """The reason, as a sentence."""
     scores: dict[str, float]
@@ -41,7 +58,7 @@ class Choice:
     ) -> "Choice":
         """The choice that follows from the weights of the trained models and the oscillators."""
         trained, untrained = weights
-        kept = "oscillators" if trained == 0 else "linoss" if untrained <= _LEAST else "both"
+        kept = "oscillators" if trained == 0 else "linoss" if untrained <= _LEAST else "ensemble"
         others = [f"{score:.4g} of {_NAMES[of]}" for of, score in scores.items() if of != kept]
         reason = (
             f"{metric} {scores[kept]:.4g} on {cases} held-out cases, against "
@@ -51,15 +68,15 @@ class Choice:
         return cls.because(reason, kept, scores, cases)
 
 
-def logarithms(probabilities: np.ndarray) -> np.ndarray:
+def logarithms(probabilities: Any) -> np.ndarray:
     """log(p + 0.001)."""
-    return np.log(probabilities + FLOOR)
+    return np.log(np.asarray(probabilities) + FLOOR)
 
 
 def pool(logs: Any, weights: np.ndarray) -> np.ndarray:
     """Probabilities proportional to exp(w_1 l_1 + w_2 l_2 + ...) for each case and class.
 
-    `logs` is `(sources, cases, classes)`.
+    `logs` is `(members, cases, classes)`.
     """
     return softmax(np.tensordot(weights, np.asarray(logs), 1), axis=-1)
 
@@ -71,19 +88,19 @@ def fit_pool(logs: Any, truth: np.ndarray, case_weights: np.ndarray | None = Non
     predictions differ even if the members are no better than chance.
     """
     logs = np.asarray(logs, np.float64)
-    sources, n, classes = logs.shape
+    members, n, classes = logs.shape
     counts = np.ones(n) if case_weights is None else case_weights * (n / case_weights.sum())
     target = np.full((n, classes), 1 / classes) * counts[:, None] / (n + 1)
     target[np.arange(n), truth] += counts * n / (n + 1)
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-        said = log_softmax(np.tensordot(weights, logs, 1), axis=-1)
-        gap = counts[:, None] * np.exp(said) - target
-        return -float(np.sum(target * said)) / n, np.einsum("snc,nc->s", logs, gap) / n
+        log_p = log_softmax(np.tensordot(weights, logs, 1), axis=-1)
+        gap = counts[:, None] * np.exp(log_p) - target
+        return -float(np.sum(target * log_p)) / n, np.einsum("snc,nc->s", logs, gap) / n
 
-    bounds = [(_LEAST, 1e3)] * sources
-    found: Any = minimize(loss, np.full(sources, 1 / sources), jac=True, bounds=bounds)
-    return found.x
+    bounds = [(_LEAST, 1e3)] * members
+    result: Any = minimize(loss, np.full(members, 1 / members), jac=True, bounds=bounds)
+    return result.x
 
 
 def fit_mean(numbers: Any, truth: np.ndarray, case_weights: np.ndarray | None = None) -> np.ndarray:
@@ -102,8 +119,8 @@ def fit_mean(numbers: Any, truth: np.ndarray, case_weights: np.ndarray | None = 
 
 def pool_losses(logs: Any, truth: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The negative log-likelihood of each case's class."""
-    said = log_softmax(np.tensordot(weights, np.asarray(logs), 1), axis=-1)
-    return -said[np.arange(len(truth)), truth]
+    log_p = log_softmax(np.tensordot(weights, np.asarray(logs), 1), axis=-1)
+    return -log_p[np.arange(len(truth)), truth]
 
 
 def mean_losses(numbers: Any, truth: np.ndarray, weights: np.ndarray) -> np.ndarray:

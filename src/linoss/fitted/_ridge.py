@@ -52,8 +52,8 @@ class Ridge:
         Summed in double precision, so that a prediction does not depend on the other cases.
         """
         weights, constant = self._line
-        found = features.astype(np.float64) @ weights + constant
-        return np.where(np.isnan(found), self.intercept, found)
+        predictions = features.astype(np.float64) @ weights + constant
+        return np.where(np.isnan(predictions), self.intercept, predictions)
 
     @cached_property
     def _line(self) -> tuple[np.ndarray, np.ndarray]:
@@ -67,7 +67,7 @@ class Ridge:
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOut:
+class LeaveOneOut:
     """Leave-one-out predictions, with the intercept of all cases.
 
     The intercept of a fit without a case is biased against its label: with two classes of equal
@@ -76,16 +76,16 @@ class LeftOut:
 
     cases: np.ndarray
     """Indices of the cases: all, or a subset of very many."""
-    answers: np.ndarray
+    predictions: np.ndarray
     """(cases, outputs)"""
 
 
 def fit_ridge(
     features: np.ndarray,
-    answers: np.ndarray,
+    targets: np.ndarray,
     weights: np.ndarray | None = None,
     importance: np.ndarray | float = 1.0,
-) -> tuple[Ridge, LeftOut]:
+) -> tuple[Ridge, LeaveOneOut]:
     """Fit to features `(cases, p)`, float32, which are overwritten, and targets `(cases, k)`.
 
     Several targets are scaled by their variance for the selection of the penalty. Small problems
@@ -93,9 +93,9 @@ def fit_ridge(
     """
     n, p = features.shape
     if n * p * min(n, p) > _SMALL:
-        return _fit_ridge(features, answers, weights, importance)
+        return _fit_ridge(features, targets, weights, importance)
     with _LIMITED, _linear_algebra().limit(limits=1, user_api="blas"):
-        return _fit_ridge(features, answers, weights, importance)
+        return _fit_ridge(features, targets, weights, importance)
 
 
 @cache
@@ -106,23 +106,23 @@ def _linear_algebra() -> ThreadpoolController:
 
 def _fit_ridge(
     features: np.ndarray,
-    answers: np.ndarray,
+    targets: np.ndarray,
     weights: np.ndarray | None,
     importance: np.ndarray | float,
-) -> tuple[Ridge, LeftOut]:
+) -> tuple[Ridge, LeaveOneOut]:
     n, p = features.shape
     w = np.ones(n) if weights is None else weights * (n / weights.sum())
     mean, scale = _standardise(features, w, importance)
-    intercept = w @ answers / n
-    spread = np.sqrt(w @ (answers - intercept) ** 2 / n)
+    intercept = w @ targets / n
+    spread = np.sqrt(w @ (targets - intercept) ** 2 / n)
     root = np.sqrt(w)[:, None]
     z = features if weights is None else np.multiply(features, root.astype(np.float32), features)
-    target = (answers - intercept) * root
+    target = (targets - intercept) * root
     system = (_Dual if n <= p else _Primal)(z, target, w)
-    found: dict[int, tuple[float, np.ndarray, np.ndarray]] = {}
+    tried: dict[int, tuple[float, np.ndarray, np.ndarray]] = {}
 
     def try_penalty(i: int) -> None:
-        if i in found or not 0 <= i < len(PENALTIES):
+        if i in tried or not 0 <= i < len(PENALTIES):
             return
         try:
             solution, errors = system.solve(PENALTIES[i])
@@ -130,22 +130,22 @@ def _fit_ridge(
             return
         rows = system.cases
         loss = np.sum(w[rows, None] * (errors / np.where(spread > 0, spread, 1)) ** 2)
-        found[i] = float(loss), solution, answers[rows] - errors
+        tried[i] = float(loss), solution, targets[rows] - errors
 
     for i in range(0, len(PENALTIES), _COARSE):
         try_penalty(i)
-    best = min(found, key=lambda i: found[i][0])
+    best = min(tried, key=lambda i: tried[i][0])
     try_penalty(best - 1)
     try_penalty(best + 1)
-    best = min(found, key=lambda i: found[i][0])
-    _, solution, left_out = found[best]
+    best = min(tried, key=lambda i: tried[i][0])
+    _, solution, held_out = tried[best]
     rows, w = system.cases, w[system.cases, None]
-    left_out += w * (answers[rows] - intercept) / (n - w)
-    nothing = np.abs(left_out - intercept) < 1e-6 * spread  # but rounding, which knows the answer
-    left_out = np.where(nothing, intercept, left_out)
+    held_out += w * (targets[rows] - intercept) / (n - w)
+    nothing = np.abs(held_out - intercept) < 1e-6 * spread  # but rounding, which depends on the target
+    held_out = np.where(nothing, intercept, held_out)
     coefficients = system.coefficients(solution)
     ridge = Ridge(mean, scale, coefficients, intercept, float(PENALTIES[best]))
-    return ridge, LeftOut(system.cases, left_out)
+    return ridge, LeaveOneOut(system.cases, held_out)
 
 
 def _standardise(
@@ -203,15 +203,15 @@ class _Primal:
 
     def solve(self, penalty: float) -> tuple[np.ndarray, np.ndarray]:
         factor = _factor(self._gram, penalty)
-        found = cho_solve((factor, True), self._moments.astype(factor.dtype), check_finite=False)
+        solution = cho_solve((factor, True), self._moments.astype(factor.dtype), check_finite=False)
         roots, w = _triangular_inverse(factor) @ self._z.T, self._w[self.cases]
         leverage = np.einsum("ij,ij->j", roots, roots) / len(roots) + w / len(self._w)
-        errors = self._target - self._z @ found
+        errors = self._target - self._z @ solution
         errors /= (np.sqrt(w) * np.maximum(1 - leverage, 1e-12))[:, None]
-        return found, errors
+        return solution, errors
 
-    def coefficients(self, found: np.ndarray) -> np.ndarray:
-        return found.astype(np.float32)
+    def coefficients(self, solution: np.ndarray) -> np.ndarray:
+        return solution.astype(np.float32)
 
 
 def _in_precision(gram: np.ndarray) -> np.ndarray:

@@ -1,0 +1,302 @@
+"""What all classifiers and regressors share: validated cases in, decoded predictions out."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from linoss._declare import check_settings
+from linoss._plain import plain
+from linoss.data import DataError, Sequences, as_sequences
+from linoss.fitted import (
+    AbstractPredictionStream,
+    Attribution,
+    Description,
+    Fitted,
+    Outputs,
+    begin,
+    drawn_seed,
+    finish,
+    load,
+    save,
+    understanding,
+)
+
+Kind = TypeVar("Kind", bound="SequenceEstimator")
+_PAIRS = "pairs"
+
+
+class SequenceEstimator(BaseEstimator):
+    """Base class of classifiers and regressors: `fitted_` does the work."""
+
+    task: ClassVar[str]
+    """`"classification"` or `"regression"`."""
+    fitted_: Fitted
+    """What `fit` ends with, see [`linoss.fitted.Fitted`][]."""
+    classes_: np.ndarray
+    """The classes, in the order of the probabilities."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        tags.target_tags.multi_output = self.task == "regression"
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "fitted_")
+
+    @property
+    def held_out_score_(self) -> float | None:
+        """Accuracy or R² of predictions for held-out training cases; None if there are none."""
+        return None if self.fitted_.held_out is None else self.fitted_.held_out.score
+
+    # ---- The door: settings and data are validated here, once ----
+
+    def _validated(
+        self, X: Any, y: Any, times: Any, sample_weight: Any = None, every: int | None = None
+    ) -> tuple[Sequences, Outputs]:
+        """The labelled cases of `fit`, without those of weight 0, and how outputs are decoded."""
+        check_settings(self)
+        if self.task == "classification":
+            cases, y = as_sequences(self, X, y, times, reset=True)
+            labels: Any = _class_labels(_labels(self, cases, y))
+        else:
+            _refuse_texts(y)
+            checks = {"multi_output": True, "y_numeric": True} if every is None else {}
+            targets = None if every is not None or isinstance(X, Sequences) else y
+            cases, checked = as_sequences(self, X, targets, times, reset=True, **checks)
+            labels = _labels(self, cases, y if checked is None else checked)
+            labels = np.asarray(labels, np.float64) if every is None else list(labels)
+        weights = None if sample_weight is None else _case_weights(X, sample_weight)
+        cases = replace(cases, labels=labels, weights=weights)
+        if weights is not None:
+            cases = cases.select(weights > 0)
+        if self.task == "classification":
+            classes = np.unique(np.asarray(cases.labels))
+            if len(classes) < 2:
+                raise ValueError(f"y has one class, {classes.tolist()[0]!r}, expected at least two")
+            return cases, Outputs(classes, len(classes))
+        first = np.asarray(labels[0])
+        is_scalar = first.ndim == (0 if every is None else 1)
+        return cases, Outputs(None, 1 if is_scalar else first.shape[-1], is_scalar, every)
+
+    def _begin(
+        self, directory: str | os.PathLike[str] | None, outputs: Outputs, *, resume: bool
+    ) -> Description:
+        """Begin or resume a run. Returns the description of this estimator, with its seed."""
+        parameters = {name: _named(value) for name, value in self.get_params(deep=False).items()}
+        if not isinstance(parameters["random_state"], int | np.integer | None):
+            parameters["random_state"] = None  # its state has changed since
+        described: Description = {
+            "estimator": type(self).__name__,
+            "parameters": plain(parameters),
+            "outputs": outputs.to_dict(),
+            "n_features_in": getattr(self, "n_features_in_", None),
+            "seed": drawn_seed(self.random_state),  # pyright: ignore[reportAttributeAccessIssue]
+        }
+        if directory is None:
+            if resume:
+                raise ValueError(
+                    "resume is True, but directory is None; pass the directory of the run"
+                )
+            return described
+        return {**described, "seed": begin(directory, described, resume=resume)}
+
+    def _end(
+        self: Kind,
+        fitted: Fitted,
+        description: Description,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> Kind:
+        """Set the fitted attributes, and write them to the directory of the run."""
+        self.fitted_, self._description = fitted, description
+        if fitted.classes is not None:
+            self.classes_ = fitted.classes
+        if directory is not None:
+            finish(directory, description, fitted)
+        return self
+
+    # ---- Predictions ----
+
+    def _cases(self, X: Any, times: Any) -> Sequences:
+        check_is_fitted(self)
+        return as_sequences(self, X, None, times, reset=False)[0]
+
+    def predict(self, X: Any, *, times: Any = None) -> Any:
+        """The most probable class of each case, or numbers in the shape of the targets of `fit`."""
+        return self.fitted_.outputs.decode(self._predictions(X, times))
+
+    @available_if(lambda self: self.task == "classification")
+    def predict_proba(self, X: Any, *, times: Any = None) -> np.ndarray:
+        """Probabilities `(cases, classes)`, in the order of `classes_`."""
+        return self._predictions(X, times)
+
+    def _predictions(self, X: Any, times: Any) -> Any:
+        cases = self._cases(X, times)
+        return self.fitted_.predict(cases)
+
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
+    ) -> float:
+        """Accuracy, or R² over all known targets; `y` may be omitted if X has labels."""
+        y = X.labels if y is None and isinstance(X, Sequences) else y
+        predictions = self._predictions(X, times)
+        outputs = self.fitted_.outputs
+        if outputs.every is not None:
+            if sample_weight is not None:
+                raise ValueError("sample_weight was given, but every is not None, expected None")
+            return outputs.score(predictions, y)
+        metric = accuracy_score if outputs.classes is not None else r2_score
+        return float(metric(y, outputs.decode(predictions), sample_weight=sample_weight))
+
+    def stream(self) -> AbstractPredictionStream:
+        """Return a function that processes one sample at a time, in constant memory.
+
+        It returns the prediction for the sequence so far: probabilities, or numbers. Untrained
+        oscillators need `causal=True`.
+
+        ```python
+        >>> import numpy as np
+        >>> from linoss import OscillatorClassifier
+        >>> waves = np.random.default_rng(0).normal(size=(20, 1, 50))
+        >>> settings = {"n_oscillators": 64, "causal": True, "random_state": 0}
+        >>> classifier = OscillatorClassifier(**settings).fit(waves, np.arange(20) % 2)
+        >>> stream = classifier.stream()
+        >>> for sample in waves[0].T:
+        ...     probabilities = stream(sample)
+        >>> bool(np.allclose(probabilities, classifier.predict_proba(waves[:1]), atol=1e-5))
+        True
+
+        ```
+        """
+        check_is_fitted(self)
+        return self.fitted_.stream()
+
+    def explain(
+        self,
+        X: Any,
+        *,
+        times: Any = None,
+        member: str | None = None,
+        periods: int = 24,
+        parts: int = 48,
+    ) -> Attribution:
+        """Return how much each part of the only case of X contributes to each output.
+
+        **Arguments:**
+
+        - `X`, `times`: as in `predict`, with one case.
+        - `member`: of an ensemble, `"oscillators"` or `"linoss"`.
+        - `periods`, `parts`: for oscillators, number of bins of periods and of times.
+
+        ```python
+        >>> import numpy as np
+        >>> from linoss import OscillatorClassifier
+        >>> waves = np.random.default_rng(0).normal(size=(20, 1, 100))
+        >>> waves[::2, :, 50:] += np.sin(np.arange(50))  # of period 6.28, in the second half
+        >>> labels = np.where(np.arange(20) % 2, "noise", "wave")
+        >>> classifier = OscillatorClassifier(n_oscillators=512, random_state=0).fit(waves, labels)
+        >>> attribution = classifier.explain(waves[:1])
+        >>> total = attribution.values.sum(axis=(1, 2)) + attribution.intercept
+        >>> bool(np.allclose(total, classifier.decision_function(waves[:1]), atol=1e-3))
+        True
+
+        ```
+        """
+        cases = self._cases(X, times)
+        return self.fitted_.explain(cases, member=member, periods=periods, parts=parts)
+
+    # ---- Files ----
+
+    def save(self, directory: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted estimator to a directory, as JSON and safetensors.
+
+        Raises if it holds an estimator or a run; with `overwrite` it is replaced atomically.
+        """
+        check_is_fitted(self)
+        save(directory, self._description, self.fitted_, overwrite=overwrite)
+
+    @classmethod
+    def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
+        """Load an estimator of `save` or `fit(..., directory=...)`; executes no code."""
+        fitted, description = load(directory)
+        name = description.get("estimator")
+        if name != cls.__name__:
+            raise ValueError(
+                f"{os.fspath(directory)} holds {f'a {name}' if name else 'no estimator'}, "
+                f"expected a {cls.__name__}"
+            )
+        with understanding(directory):
+            parameters = description["parameters"].items()
+            estimator = cls(**{name: _unnamed(value) for name, value in parameters})
+            if description["n_features_in"] is not None:
+                estimator.n_features_in_ = int(description["n_features_in"])
+        return estimator._end(fitted, description)
+
+
+def _labels(estimator: BaseEstimator, cases: Sequences, y: Any) -> Any:
+    """The labels `y`, or else those of the cases."""
+    y = cases.labels if y is None else y
+    if y is None:
+        name = type(estimator).__name__
+        raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    if len(y) != len(cases):
+        raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
+    return y
+
+
+def _class_labels(y: Any) -> np.ndarray:
+    """Validate one class for each case."""
+    y = column_or_1d(y, warn=True)
+    if type_of_target(y, input_name="y") == "continuous":
+        fraction = next(value for value in y.tolist() if value != int(value))
+        raise ValueError(
+            f"Unknown label type: y has numbers with fractions, such as {fraction:.6g}, expected "
+            "classes; predict numbers with a regressor, or pass the column of the classes"
+        )
+    check_classification_targets(y)
+    return y
+
+
+def _refuse_texts(y: Any) -> None:
+    """Raise a ValueError for targets that are text."""
+    if y is None or not np.iterable(y):
+        return
+    for case, target in enumerate(y):
+        if isinstance(target, str):
+            raise ValueError(
+                f"y is {str(target)!r} for case {case}, expected numbers; for classes use a "
+                "classifier"
+            )
+
+
+def _case_weights(X: Any, sample_weight: Any) -> np.ndarray:
+    """A weight for each case, at least one of them above 0."""
+    weights = check_sample_weight(sample_weight, X, dtype=np.float64)
+    if not ((weights >= 0).all() and (weights < 1e150).all() and weights.any()):
+        raise ValueError(
+            "sample_weight has entries that are not finite, >= 0 and < 1e150, or all are 0"
+        )
+    return weights
+
+
+def _named(value: Any) -> Any:
+    """A mapping as pairs unless its keys are strings, the only keys that JSON supports."""
+    if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
+        return {_PAIRS: [[key, entry] for key, entry in value.items()]}
+    return value
+
+
+def _unnamed(value: Any) -> Any:
+    """The inverse of `_named`."""
+    pairs = value.get(_PAIRS) if isinstance(value, dict) else None
+    return dict(pairs) if isinstance(pairs, list) else value

@@ -1,0 +1,191 @@
+"""Classifier and regressor of trained models."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_class_weight
+
+from linoss._declare import documented
+from linoss._settings import LinOSSClassifierSettings, LinOSSRegressorSettings
+from linoss.data import Sequences
+from linoss.estimators._estimator import SequenceEstimator
+from linoss.fitted import (
+    Fitted,
+    FitStopped,
+    OnProgress,
+    Outputs,
+    RunOptions,
+    calibrated,
+    fit_models,
+    load,
+)
+from linoss.training import Classification, Objective, Regression
+
+
+def objective_of(
+    settings: LinOSSClassifierSettings | LinOSSRegressorSettings, outputs: Outputs
+) -> Callable[[Sequences], Objective]:
+    """The objective of a training, as a function of its cases."""
+    if isinstance(settings, LinOSSRegressorSettings):
+        return lambda cases: Regression.from_labels(cases.labels, every=settings.every)
+    assert outputs.classes is not None
+    classes = outputs.classes
+
+    def classification(cases: Sequences) -> Classification:
+        weights = None
+        if settings.class_weight is not None:
+            labels = np.asarray(cases.labels)
+            weights = compute_class_weight(settings.class_weight, classes=classes, y=labels)
+        return Classification(
+            classes=tuple(classes.tolist()),
+            class_weights=None if weights is None else tuple(weights.tolist()),
+            smoothing=settings.label_smoothing,
+        )
+
+    return classification
+
+
+def source_of(start_from: Any) -> Fitted | None:
+    """The weights to start from: those of a fitted estimator, or of the directory of one."""
+    if isinstance(start_from, str | os.PathLike):
+        return load(start_from)[0]
+    source = getattr(start_from, "fitted_", None)
+    if start_from is not None and not isinstance(source, Fitted):
+        raise ValueError(
+            f"start_from is {start_from!r}, expected the directory of a run, or a fitted estimator"
+        )
+    return source
+
+
+def _fit(
+    estimator: Any,
+    cases: Sequences,
+    outputs: Outputs,
+    directory: str | os.PathLike[str] | None,
+    resume: bool,
+    on_progress: OnProgress | None,
+    start_from: Any,
+) -> Any:
+    """Train, and set the fitted attributes, also after an interrupt."""
+    source = source_of(start_from)
+    run = estimator._begin(directory, outputs, resume=resume)
+    options = RunOptions(directory, resume, on_progress, source)
+    try:
+        fitted = fit_models(
+            estimator, cases, outputs, objective_of(estimator, outputs), run["seed"], options
+        )
+    except FitStopped as stop:
+        estimator._end(stop.fitted, run)
+        raise
+    return estimator._end(calibrated(fitted, cases), run, directory)
+
+
+@documented
+class LinOSSClassifier(ClassifierMixin, LinOSSClassifierSettings, SequenceEstimator):
+    """A scikit-learn classifier of sequences: trained models of the paper.
+
+    The mean of `n_models` models. With fewer than 1000 cases a different fold is held out from each
+    model, otherwise the same cases from all. Predictions for held-out cases calibrate the
+    probabilities and give the accuracy `held_out_score_`.
+
+    ```python
+    >>> import numpy as np
+    >>> from linoss import LinOSSClassifier
+    >>> labels = np.arange(60) % 2
+    >>> waves = np.sin(np.outer(1 + labels, np.arange(50)) / 5)
+    >>> waves += 0.1 * np.random.default_rng(0).normal(size=waves.shape)
+    >>> classifier = LinOSSClassifier(steps=60, hidden_size=16, state_size=16, random_state=0)
+    >>> classifier.fit(waves[:40], labels[:40]).score(waves[40:], labels[40:])
+    1.0
+    >>> classifier.held_out_score_
+    1.0
+
+    ```
+    """
+
+    task = "classification"
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        times: Any = None,
+        sample_weight: Any = None,
+        directory: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        on_progress: OnProgress | None = None,
+        start_from: Any = None,
+    ) -> "LinOSSClassifier":
+        """Train on labelled sequences.
+
+        **Arguments:**
+
+        - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
+          unequal length, or [`linoss.data.Sequences`][]. NaN marks a missing value, which is
+          masked.
+        - `y`: a label for each case; None for the labels of [`linoss.data.Sequences`][].
+        - `times`: sampling times, for irregular sampling: `(time,)`, `(cases, time)` or a list of
+          `(length,)` arrays.
+        - `sample_weight`: a weight for each case; cases of weight 0 are ignored.
+        - `directory`: directory of the run and its checkpoints; None for none.
+        - `resume`: resume the run in `directory`.
+        - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
+        - `start_from`: a fitted classifier, or the directory of one, whose weights initialise the
+          training. Parts that fit are reused: blocks of the same sizes, the encoder if the number
+          of channels is equal, the head if the classes are equal. With `verbose` they are listed.
+
+        Ctrl-C raises KeyboardInterrupt and leaves the estimator fitted with the weights so far,
+        with a warning if there is no directory.
+
+        Raises `ValueError`, which names the invalid setting or argument.
+        """
+        cases, outputs = self._validated(X, y, times, sample_weight)
+        return _fit(self, cases, outputs, directory, resume, on_progress, start_from)
+
+
+@documented
+class LinOSSRegressor(RegressorMixin, LinOSSRegressorSettings, SequenceEstimator):
+    """A scikit-learn regressor of sequences: trained models of the paper.
+
+    Like [`linoss.LinOSSClassifier`][]. With `every=k` it predicts at every k-th step, `(length //
+    k,)` or `(length // k, n)` for each case.
+
+    ```python
+    >>> import numpy as np
+    >>> from linoss import LinOSSRegressor
+    >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
+    >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
+    >>> regressor = LinOSSRegressor(steps=100, hidden_size=16, state_size=16, random_state=0)
+    >>> bool(regressor.fit(waves[:40], speed[:40]).score(waves[40:], speed[40:]) > 0.9)
+    True
+
+    ```
+    """
+
+    task = "regression"
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        times: Any = None,
+        sample_weight: Any = None,
+        directory: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        on_progress: OnProgress | None = None,
+        start_from: Any = None,
+    ) -> "LinOSSRegressor":
+        """Train on sequences and their targets.
+
+        **Arguments:** as for [`linoss.LinOSSClassifier.fit`][], but
+
+        - `y`: `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, steps)`, `(cases, steps,
+          n)`, or a list of `(steps,)` or `(steps, n)` arrays, where NaN marks an unknown target.
+        """
+        cases, outputs = self._validated(X, y, times, sample_weight, self.every)
+        return _fit(self, cases, outputs, directory, resume, on_progress, start_from)

@@ -1,0 +1,225 @@
+"""The directory of a fitted thing: one format for all, as JSON and safetensors.
+
+`config.json` describes the estimator (its name and parameters) and, once the fit has ended, what
+was fitted; `arrays.safetensors` holds the oscillators and their readout; each trained model has a
+directory of its own, `model-1`, `model-2`, ..., which is that of its training.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from linoss._files import make_directory, replaced_directory, restore_directory
+from linoss._plain import first_difference, plain
+from linoss.fitted._ensemble import Choice
+from linoss.fitted._fitted import Fitted, HeldOut, Outputs
+from linoss.fitted._members import Trained, Untrained
+from linoss.training import (
+    CheckpointError,
+    Saved,
+    holds_files,
+    load_arrays,
+    load_model,
+    save_arrays,
+    save_model,
+)
+
+Description = dict[str, Any]
+"""The name of an estimator, its parameters, outputs, and the seed of its fit, as plain values."""
+
+_MAY_DIFFER = ("devices", "memory", "verbose", "steps", "epochs")  # when a run is resumed
+
+
+def begin(
+    directory: str | os.PathLike[str], description: Description, *, resume: bool = False
+) -> int:
+    """Begin a run in a directory, or resume it. Returns the seed of the run."""
+    folder = Path(directory)
+    if not (resume and holds_files(folder)):
+        save_arrays(folder, plain({**description, "fitted": None}), {})
+        return description["seed"]
+    before, _ = load_arrays(folder)
+    with understanding(folder):
+        seed = int(before["seed"])
+        parameters = (before["parameters"], plain(description["parameters"]))
+    kept = [{n: v for n, v in each.items() if n not in _MAY_DIFFER} for each in parameters]
+    difference = first_difference(*kept)
+    if before.get("estimator") != description["estimator"] or difference is not None:
+        what = "the estimator" if difference is None else ".".join(difference.path)
+        old, new = (
+            (before.get("estimator"), description["estimator"])
+            if difference is None
+            else (difference.before, difference.now)
+        )
+        raise CheckpointError(
+            f"{folder}: {what} is {old!r} in the run, but {new!r} now; resume with the settings of "
+            "the run, or train in another directory"
+        )
+    return seed
+
+
+def finish(directory: str | os.PathLike[str], description: Description, fitted: Fitted) -> None:
+    """Write what was fitted to the directory of a run, which already has its trained models."""
+    oscillators, trained = fitted.oscillators, fitted.trained
+    held_out, choice, weights = fitted.held_out, fitted.choice, fitted.weights
+    facts = {
+        "oscillators": None if oscillators is None else oscillators.to_dict(),
+        "models": 0 if trained is None else len(trained.models),
+        "n_steps": 0 if trained is None else trained.n_steps,
+        "weights": None if weights is None else weights.tolist(),
+        "held_out": None if held_out is None else [held_out.kind, held_out.score],
+        "choice": None if choice is None else asdict(choice),
+        "channels": fitted.channels,
+    }
+    arrays = {} if oscillators is None else oscillators.arrays()
+    save_arrays(directory, plain({**description, "fitted": facts}), arrays, replace=True)
+
+
+def save(
+    directory: str | os.PathLike[str], description: Description, fitted: Fitted, *, overwrite: bool
+) -> None:
+    """Write a fitted thing to a directory, which appears complete or not at all."""
+    with saved_into(directory, overwrite) as folder:
+        begin(folder, description)
+        trained = fitted.trained
+        for k, model in enumerate(() if trained is None else trained.models, 1):
+            assert trained is not None
+            save_model(folder / f"model-{k}", model, trained.inputs, trained.objective)
+        finish(folder, description, fitted)
+
+
+def load(directory: str | os.PathLike[str]) -> tuple[Fitted, Description]:
+    """Load what `save` or a run wrote, and the description of its estimator.
+
+    Loading executes no code. An unfinished run is loaded with what it has, and a warning.
+    """
+    folder = Path(directory)
+    description, arrays = load_arrays(folder)
+    with understanding(folder):
+        outputs, facts = Outputs.from_dict(description["outputs"]), description.pop("fitted")
+    if facts is None:
+        return _unfinished(folder, outputs), description
+    with understanding(folder):
+        facts = dict(facts)
+        oscillators = None
+        if facts["oscillators"] is not None:
+            oscillators = Untrained.from_files(facts["oscillators"], arrays)
+        models = [_load_model(folder / f"model-{k}") for k in range(1, int(facts["models"]) + 1)]
+        trained = _trained(folder, models, int(facts["n_steps"])) if models else None
+        kind, score = facts["held_out"] or (None, None)
+        held_out = HeldOut(str(kind), np.zeros(0, int), None, float(score)) if kind else None
+        channels, choice = facts["channels"], facts["choice"]
+        fitted = Fitted(
+            outputs,
+            trained,
+            oscillators,
+            _checked_weights(facts["weights"]),
+            held_out,
+            None if choice is None else Choice(**choice),
+            None if channels is None else tuple(channels),
+        )
+        if not fitted.members:
+            raise ValueError("it has no member")
+    sizes = {member.n_channels for member in fitted.members.values()}
+    if len(sizes) > 1:
+        raise CheckpointError(f"{folder}: its members are of different data")
+    return fitted, description
+
+
+def _unfinished(folder: Path, outputs: Outputs) -> Fitted:
+    """What a stopped run has: its models so far."""
+    models = []
+    while holds_files(place := folder / f"model-{len(models) + 1}"):
+        try:
+            models.append(_load_model(place))
+        except CheckpointError:
+            if not models:
+                raise
+            break
+    if not models:
+        raise CheckpointError(
+            f"{folder}: was stopped before its first result; continue it with resume=True"
+        )
+    warnings.warn(
+        f"{folder}: was stopped before its end, and only its first "
+        f"{f'{len(models)} models are' if models[1:] else 'model is'} used; continue it with "
+        "resume=True",
+        stacklevel=4,
+    )
+    steps = sum(saved.history[-1]["step"] if saved.history else 0 for saved in models)
+    return Fitted(outputs, _trained(folder, models, steps))
+
+
+def _load_model(folder: Path) -> Saved:
+    with jax.enable_x64(False):
+        return load_model(folder)
+
+
+def _trained(folder: Path, models: list[Saved], n_steps: int) -> Trained:
+    """The models of a directory, which must have equal settings, inputs and targets."""
+    first = models[0]
+    for k, saved in enumerate(models, 1):
+        same = saved.model.config == first.model.config
+        same = same and saved.inputs.to_dict() == first.inputs.to_dict()
+        if not same or saved.objective.to_dict() != first.objective.to_dict():
+            raise CheckpointError(f"{folder / f'model-{k}'}: is not one of the models of {folder}")
+    best = first.history[-1]["best"] if first.history else None
+    return Trained(
+        [saved.model for saved in models],
+        first.inputs,
+        first.objective,
+        first.history,
+        n_steps,
+        best,
+    )
+
+
+def _checked_weights(weights: Any) -> np.ndarray | None:
+    if weights is None:
+        return None
+    numbers = np.array(weights, np.float64)
+    if numbers.ndim != 1 or not (np.isfinite(numbers) & (numbers >= 0)).all():
+        raise ValueError(f"weights are {weights}, expected numbers >= 0")
+    return numbers
+
+
+@contextmanager
+def saved_into(directory: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
+    """Yield the directory to save into.
+
+    A new directory appears complete at the end; with `overwrite` it replaces an existing one.
+    """
+    folder = Path(directory)
+    restore_directory(folder.absolute())
+    if os.path.lexists(folder) and not (overwrite and holds_files(folder)):
+        yield folder
+        return
+    fresh = folder
+    try:
+        make_directory(folder.absolute().parent)
+        with replaced_directory(folder.absolute()) as fresh:
+            yield fresh
+    except (CheckpointError, OSError) as error:
+        raise CheckpointError(str(error).replace(str(fresh), str(folder))) from error
+
+
+@contextmanager
+def understanding(directory: str | os.PathLike[str]) -> Iterator[None]:
+    """Convert errors from unexpected content of a directory to `CheckpointError`."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{os.fspath(directory)}: the estimator in it is invalid: {error!r}"
+        ) from None
+
+

@@ -1,0 +1,326 @@
+"""What every fit ends with: members, how they are combined, and how outputs are decoded."""
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import accuracy_score, r2_score
+
+from linoss.data import DataError, Sequences
+from linoss.fitted._attribution import Attribution
+from linoss.fitted._ensemble import (
+    Choice,
+    fit_mean,
+    fit_pool,
+    is_better,
+    logarithms,
+    mean_losses,
+    pool,
+    pool_losses,
+)
+from linoss.fitted._members import Trained, Untrained
+from linoss.fitted._stream import AbstractPredictionStream, EnsembleStream, NotANumberWarning
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """How outputs are decoded: as classes, or as numbers in the shape of the targets."""
+
+    classes: np.ndarray | None = None
+    """The classes, in the order of the probabilities; None for regression."""
+    size: int = 1
+    """Number of classes or targets."""
+    is_scalar: bool = False
+    """Whether the targets of `fit` were numbers, without an axis for several."""
+    every: int | None = None
+    """Outputs at every k-th step; None for one output for each case."""
+
+    @property
+    def task(self) -> str:
+        """`"classification"` or `"regression"`."""
+        return "regression" if self.classes is None else "classification"
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric of `score`."""
+        return "R²" if self.classes is None else "accuracy"
+
+    def decode(self, predictions: Any) -> Any:
+        """The most probable classes, or numbers in the shape of the targets."""
+        if self.classes is not None:
+            return self.classes[np.argmax(predictions, axis=1)]
+        if not self.is_scalar:
+            return predictions
+        if isinstance(predictions, list):
+            return [each[..., 0] for each in predictions]
+        return predictions[..., 0]
+
+    def encode(self, labels: Any) -> np.ndarray:
+        """The index of each class, or targets `(cases, outputs)`."""
+        if self.classes is not None:
+            return np.searchsorted(self.classes, labels)
+        return np.asarray(labels, np.float64).reshape(len(labels), -1)
+
+    def score(self, predictions: Any, labels: Any) -> float:
+        """Accuracy, or R² over all known targets."""
+        if self.classes is not None:
+            return float(accuracy_score(labels, self.decode(predictions)))
+        truth, numbers = (
+            np.concatenate([np.reshape(np.asarray(each, float), (-1, self.size)) for each in parts])
+            for parts in (labels, predictions)
+        )
+        known = np.isfinite(truth).all(axis=1)
+        return float(r2_score(truth[known], numbers[known]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain values, for JSON."""
+        classes = None if self.classes is None else self.classes.tolist()
+        has_objects = self.classes is not None and self.classes.dtype == object
+        return {
+            "classes": classes,
+            "has_objects": bool(has_objects),
+            "size": self.size,
+            "is_scalar": bool(self.is_scalar),
+            "every": self.every,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "Outputs":
+        """The inverse of `to_dict`."""
+        classes, dtype = plain["classes"], object if plain["has_objects"] else None
+        every = plain["every"]
+        return cls(
+            None if classes is None else np.array(classes, dtype),
+            int(plain["size"]),
+            bool(plain["is_scalar"]),
+            None if every is None else int(every),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Predictions for training cases by models that were fitted without them."""
+
+    kind: str
+    """`"leave-one-out"`, `"cross-validation"`, or `"validation"` for one held-out part."""
+    cases: np.ndarray
+    """Indices of the cases."""
+    predictions: Any
+    """Probabilities or numbers, `(cases, outputs)`; with `every` a list."""
+    score: float
+    """Accuracy or R²."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted classifier or regressor: prepared inputs, models, decoded outputs.
+
+    Every estimator has one as `fitted_`; commands, exports and reports use nothing else.
+
+    ```python
+    >>> import numpy as np
+    >>> from linoss import OscillatorClassifier
+    >>> waves = np.random.default_rng(0).normal(size=(20, 2, 50))
+    >>> classifier = OscillatorClassifier(n_oscillators=64, random_state=0)
+    >>> fitted = classifier.fit(waves, np.arange(20) % 2).fitted_
+    >>> fitted.task, fitted.n_channels, fitted.held_out.kind
+    ('classification', 2, 'leave-one-out')
+
+    ```
+    """
+
+    outputs: Outputs
+    trained: Trained | None = None
+    oscillators: Untrained | None = None
+    weights: np.ndarray | None = None
+    """Ensemble weights of the trained models and the oscillators; for classes of trained models
+    alone, the factor of their log-probabilities; None if predictions are not changed."""
+    held_out: HeldOut | None = None
+    """Predictions for held-out training cases; not stored in files, but for their score."""
+    choice: Choice | None = None
+    """Which members were kept, and the reason; None if there was no choice."""
+    channels: tuple[str, ...] | None = None
+    """Names of the channels, if the data had names."""
+
+    @property
+    def members(self) -> dict[str, Trained | Untrained]:
+        """The members by name, `"linoss"` and `"oscillators"`."""
+        members = {"linoss": self.trained, "oscillators": self.oscillators}
+        return {name: member for name, member in members.items() if member is not None}
+
+    @property
+    def task(self) -> str:
+        """`"classification"` or `"regression"`."""
+        return self.outputs.task
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """The classes, in the order of the probabilities; None for regression."""
+        return self.outputs.classes
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of classes or targets."""
+        return self.outputs.size
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels of the data."""
+        return next(iter(self.members.values())).n_channels
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether each sample needs a time."""
+        return any(member.needs_times for member in self.members.values())
+
+    @property
+    def supports_streaming(self) -> bool:
+        """Whether predictions can be made sample by sample."""
+        return all(member.supports_streaming for member in self.members.values())
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Scores without a test part, by name."""
+        if self.held_out is not None:
+            return {f"{self.held_out.kind} {self.outputs.metric}": self.held_out.score}
+        best = None if self.trained is None else self.trained.best_metric
+        return {} if best is None else {f"validation {self._trained.objective.metric}": best}
+
+    @property
+    def _trained(self) -> Trained:
+        assert self.trained is not None
+        return self.trained
+
+    def predict(self, cases: Sequences) -> Any:
+        """Probabilities `(cases, classes)` or numbers `(cases, outputs)`; with `every` a list."""
+        if cases.num_channels != self.n_channels:
+            raise DataError(
+                f"X has {cases.num_channels} channels, expected {self.n_channels}, as in fit"
+            )
+        if self.trained is not None:
+            self.trained.check(cases)
+        predictions = self._combine([member.predict(cases) for member in self.members.values()])
+        warn_of_nan("case", predictions)
+        return predictions
+
+    def _combine(self, predictions: list[Any]) -> Any:
+        return combine(self.outputs, predictions, self.weights)
+
+    def stream(self) -> AbstractPredictionStream:
+        """A function that processes one sample at a time, in constant memory.
+
+        It returns the prediction for the sequence so far: probabilities, or numbers.
+        """
+        if self.oscillators is not None and not self.oscillators.supports_streaming:
+            raise ValueError(
+                "causal is False: some of the untrained oscillators read sequences backwards, "
+                "which a stream cannot do; fit with causal=True"
+            )
+        streams = [member.stream() for member in self.members.values()]
+        return EnsembleStream(streams, self._combine)
+
+    def explain(
+        self, cases: Sequences, *, member: str | None = None, periods: int = 24, parts: int = 48
+    ) -> Attribution:
+        """Attribution of the outputs to parts of the only case.
+
+        **Arguments:**
+
+        - `cases`: one case.
+        - `member`: `"oscillators"`, by period and time, or `"linoss"`, by channel and sample; by
+          default the oscillators, if they are a member.
+        - `periods`, `parts`: number of bins of periods and of times, for oscillators.
+        """
+        name = member or ("linoss" if self.oscillators is None else "oscillators")
+        if name not in self.members:
+            raise ValueError(f"member is {member!r}, expected one of {list(self.members)}")
+        if name == "oscillators" and self.oscillators is not None:
+            return self.oscillators.explain(cases, periods=periods, parts=parts)
+        return self._trained.explain(cases)
+
+
+def combine(outputs: Outputs, predictions: list[Any], weights: np.ndarray | None) -> Any:
+    """The prediction of an ensemble, from those of its members."""
+    if weights is None:
+        (only,) = predictions
+        return only
+    if outputs.classes is not None:
+        return pool([logarithms(each) for each in predictions], weights)
+    return np.tensordot(weights, np.asarray(predictions), 1)
+
+
+def calibrated(fitted: Fitted, cases: Sequences) -> Fitted:
+    """Trained models with probabilities calibrated on their held-out cases."""
+    held_out, outputs = fitted.held_out, fitted.outputs
+    if held_out is None or outputs.classes is None:
+        return fitted
+    truth = cases.select(held_out.cases)
+    logs = [logarithms(held_out.predictions)]
+    weights = fit_pool(logs, outputs.encode(truth.labels), truth.weights)
+    predictions = pool(logs, weights)
+    score = outputs.score(predictions, truth.labels)
+    held_out = replace(held_out, predictions=predictions, score=score)
+    return replace(fitted, weights=weights, held_out=held_out)
+
+
+def choose(trained: Fitted, oscillators: Fitted, cases: Sequences) -> Fitted:
+    """The ensemble of both, or the oscillators alone, by predictions for held-out cases.
+
+    Trained models get a weight only if they lower the loss of held-out cases by more than a
+    standard error of the mean difference.
+    """
+    outputs = oscillators.outputs
+    first, second = trained.held_out, oscillators.held_out
+    assert second is not None
+    if first is None or not len(common := np.intersect1d(first.cases, second.cases)):
+        choice = Choice.because("no cases were held out for a comparison", "ensemble")
+        return replace(
+            oscillators, trained=trained.trained, weights=np.full(2, 0.5), choice=choice
+        )
+    predictions = [
+        np.asarray(each.predictions)[_places(each.cases, common)] for each in (first, second)
+    ]
+    chosen = cases.select(common)
+    if not np.isfinite(predictions[0]).all():
+        reason = "predictions of the trained models are not finite"
+        return replace(oscillators, choice=Choice.because(reason, "oscillators"))
+    truth = outputs.encode(chosen.labels)
+    if outputs.classes is not None:
+        logs = [logarithms(each) for each in predictions]
+        weights = fit_pool(logs, truth, chosen.weights)
+        alone = fit_pool(logs[1:], truth, chosen.weights)[0]
+        losses = [pool_losses(logs, truth, w) for w in (weights, np.array([0, alone]))]
+    else:
+        weights = fit_mean(predictions, truth, chosen.weights)
+        losses = [mean_losses(predictions, truth, w) for w in (weights, np.array([0, 1.0]))]
+    ensemble = combine(outputs, predictions, weights)
+    named = {"oscillators": predictions[1], "linoss": predictions[0], "ensemble": ensemble}
+    scores = {name: outputs.score(each, chosen.labels) for name, each in named.items()}
+    if not is_better(*losses):
+        choice = Choice.by_weights(np.array([0, 1]), scores, len(common), outputs.metric)
+        return replace(oscillators, choice=choice)
+    choice = Choice.by_weights(weights, scores, len(common), outputs.metric)
+    held_out = replace(first, cases=common, predictions=ensemble, score=scores["ensemble"])
+    return replace(
+        oscillators, trained=trained.trained, weights=weights, held_out=held_out, choice=choice
+    )
+
+
+def _places(cases: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Where the wanted cases are among others."""
+    order = np.argsort(cases)
+    return order[np.searchsorted(cases, wanted, sorter=order)]
+
+
+def warn_of_nan(what: str, predictions: Any) -> None:
+    """Warn if predictions, one for each case, are not all finite."""
+    wrong = [i for i, each in enumerate(predictions) if not np.isfinite(each).all()]
+    if wrong:
+        more = f" and {len(wrong) - 1} others" if len(wrong) > 1 else ""
+        warnings.warn(
+            f"the predictions for {what} {wrong[0]}{more} are not numbers: values of the data or "
+            "the weights are too large for single precision",
+            NotANumberWarning,
+            stacklevel=4,
+        )

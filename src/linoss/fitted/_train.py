@@ -1,0 +1,318 @@
+"""Training of one or several models from the settings of an estimator.
+
+With fewer than 1000 cases a different fold is held out from each of several models, otherwise the
+same cases from all. A run directory holds the directory of each model, `model-1`, `model-2`, ...
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+
+from linoss._settings import LinOSSClassifierSettings, LinOSSRegressorSettings, TrainedSettings
+from linoss._stderr import duration, say
+from linoss.data import Sequences
+from linoss.fitted._fitted import Fitted, HeldOut, Outputs
+from linoss.fitted._members import Trained, mean_of
+from linoss.nn import MIXERS, LinOSS, LinOSSConfig, adopt
+from linoss.training import (
+    Cases,
+    Inputs,
+    Objective,
+    Progress,
+    ProgressLine,
+    TrainingConfig,
+    TrainingResult,
+    TrainingStopped,
+    holds_files,
+    make_mesh,
+    read_training,
+    together,
+    train,
+)
+
+OnProgress = Callable[[Progress], None]
+_FEW = 1000  # with fewer cases, several models are trained, each with another held-out fold
+_FEW_TO_HOLD_OUT = 500  # with fewer cases, one model holds out none by default
+_MODELS = 4
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Directory of a fit, whether to resume it, a callback, and where weights start."""
+
+    directory: str | os.PathLike[str] | None = None
+    resume: bool = False
+    on_progress: OnProgress | None = None
+    start_from: Fitted | None = None
+    """A fitted thing whose weights initialise the models; None to draw them."""
+
+    def model(self, k: int, count: int) -> "RunOptions":
+        """The options of the k-th of several models, whose progress has its number."""
+        report = self.on_progress
+
+        def tell(progress: Progress) -> None:
+            assert report is not None
+            eta, left = progress.eta, progress.steps - progress.step
+            if eta is not None and left:
+                eta *= 1 + (count - 1 - k) * progress.steps / left
+            report(replace(progress, model=k + 1, models=count, eta=eta))
+
+        folder = None if self.directory is None else Path(self.directory) / f"model-{k + 1}"
+        progress = tell if count > 1 and report is not None else report
+        return replace(self, directory=folder, on_progress=progress)
+
+    @contextmanager
+    def shown(self, metric: str, verbose: int | bool) -> Iterator["RunOptions"]:
+        """Options whose callback also shows the progress, if `verbose`."""
+        if not verbose:
+            yield self
+            return
+        with ProgressLine(metric) as line:
+            report = self.on_progress
+            yield replace(self, on_progress=line if report is None else together(line, report))
+
+
+class FitStopped(KeyboardInterrupt):
+    """A fit was stopped by Ctrl-C. `fitted` holds the models so far."""
+
+    def __init__(self, fitted: Fitted):
+        super().__init__("the fit was stopped")
+        self.fitted = fitted
+
+
+def drawn_seed(random_state: Any) -> int:
+    """The seed of a fit: `random_state` if it is an integer, else drawn from it."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def fit_models(
+    settings: LinOSSClassifierSettings | LinOSSRegressorSettings,
+    cases: Sequences,
+    outputs: Outputs,
+    objective_of: Callable[[Sequences], Objective],
+    seed: int,
+    run: RunOptions,
+) -> Fitted:
+    """Train models on labelled cases. Raises `FitStopped` on Ctrl-C if there is a model already."""
+    parts, is_crossed = _held_out_parts(settings, cases, outputs, seed)
+    rest = [np.setdiff1d(np.arange(len(cases)), part) for part in parts]
+    seen = cases if is_crossed else cases.select(rest[0])
+    inputs = Inputs.from_sequences(seen, time_channel=bool(settings.time_channel))
+    inputs = replace(inputs, patch=_patch(settings, inputs, outputs))
+    objective, count = objective_of(seen), len(parts)
+    config = TrainingConfig.from_settings(settings, seed, min(map(len, rest)))
+    if config.minutes is not None:
+        config = replace(config, minutes=config.minutes / count)
+    if settings.verbose:
+        say(_start_line(len(cases), parts, is_crossed, config))
+    seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=count - 1).tolist()]
+    results: list[TrainingResult] = []
+
+    def fitted(held_out: HeldOut | None = None) -> Fitted:
+        first, steps = results[0], sum(result.steps for result in results)
+        models = [result.model for result in results]
+        trained = Trained(models, inputs, objective, first.history, steps, first.best_metric)
+        return Fitted(outputs, trained, held_out=held_out, channels=cases.names)
+
+    with run.shown(objective.metric, settings.verbose) as shown:
+        for k, part in enumerate(parts):
+            is_validated = len(part) and (not is_crossed or settings.patience is not None)
+            sets = cases.select(rest[k]), cases.select(part) if is_validated else None
+            training = replace(config, seed=seeds[k])
+            try:
+                result = train_model(
+                    settings, inputs, objective, *sets, training, shown.model(k, count), k
+                )
+            except KeyboardInterrupt as stop:
+                results += [stop.result] if isinstance(stop, TrainingStopped) else []
+                if not results:
+                    raise
+                if run.directory is None:
+                    steps = sum(each.steps for each in results)
+                    warn_of_stop(
+                        f"{steps} of {count * config.steps} updates of {len(results)} of {count} "
+                        "models"
+                    )
+                raise FitStopped(fitted()) from None
+            results.append(result)
+    return fitted(_held_out(fitted(), cases, parts, is_crossed))
+
+
+def train_model(
+    settings: TrainedSettings,
+    inputs: Inputs,
+    objective: Objective,
+    training_set: Cases,
+    validation_set: Cases | None,
+    training: TrainingConfig,
+    run: RunOptions,
+    k: int = 0,
+) -> TrainingResult:
+    """Train one model, the k-th of several, in the directory of `run`."""
+    config = LinOSSConfig.from_settings(
+        settings, in_size=inputs.in_size, out_size=objective.out_size, task=objective.task
+    )
+    if inputs.interval is not None and not MIXERS[config.mixer].irregular:
+        timed = ", ".join(repr(name) for name, kind in MIXERS.items() if kind.irregular)
+        raise ValueError(
+            f"times are not evenly spaced, but mixer is {config.mixer!r}, which counts "
+            f"samples; use one of {timed}, or leave out times and pass them as a channel"
+        )
+    if settings.patience is not None and validation_set is None:
+        raise ValueError(
+            f"patience is {settings.patience}, but nothing is held out to measure improvement; "
+            "set validation_fraction, such as 0.2"
+        )
+    if run.resume and run.directory is not None and holds_files(run.directory):
+        training = _lengthened(settings, training, read_training(run.directory))
+    with jax.enable_x64(False):
+        model = LinOSS(config, key=jax.random.key(training.seed))
+        if run.start_from is not None:
+            model = _started(model, objective, run.start_from, k, settings.verbose)
+        return train(
+            model,
+            inputs,
+            objective,
+            training_set,
+            validation_set,
+            training,
+            directory=run.directory,
+            resume=run.resume,
+            on_progress=run.on_progress,
+            mesh=make_mesh(settings.devices),
+            memory=settings.memory,
+            quickly=True,
+        )
+
+
+def warn_of_stop(done: str) -> None:
+    """Warn that a fit without a directory was interrupted, and how far it came."""
+    warnings.warn(
+        f"fit was interrupted after {done}; the estimator uses the weights learned so far",
+        stacklevel=5,
+    )
+
+
+def _lengthened(
+    settings: TrainedSettings, now: TrainingConfig, before: TrainingConfig | None
+) -> TrainingConfig:
+    """Settings that extend a run, with the defaults that follow from the steps of the run."""
+    if before is None or now.schedule != "constant" or now.steps <= before.steps:
+        return now
+    names = [n for n in ("warmup", "evaluate_every") if getattr(settings, n) is None]
+    return replace(now, **{name: getattr(before, name) for name in names})
+
+
+def _started(
+    model: LinOSS, objective: Objective, source: Fitted, k: int, verbose: int | bool
+) -> LinOSS:
+    """The k-th new model with all parts of the k-th source model that fit."""
+    if source.trained is None:
+        raise ValueError("start_from has no trained model, expected one that was trained")
+    models, before = source.trained.models, source.trained.objective
+    same = getattr(before, "classes", None) == getattr(objective, "classes", None)
+    started, kept, new = adopt(model, models[k % len(models)], head=same)
+    if not kept:
+        raise ValueError(
+            f"no part of the model of start_from fits: its settings are {models[0].config}, "
+            f"now they are {model.config}"
+        )
+    if verbose and k == 0:
+        say(f"Reused weights: {', '.join(kept)}")
+        say(f"New: {', '.join(new) or 'nothing'}")
+    return started
+
+
+def _patch(
+    settings: LinOSSClassifierSettings | LinOSSRegressorSettings, inputs: Inputs, outputs: Outputs
+) -> int:
+    """Number of samples that form one input step of the models."""
+    if settings.patch is None:
+        plain = outputs.every is None and inputs.interval is None and settings.devices is None
+        longest = inputs.lengths[1]
+        return max(longest // 100, 1) if plain and longest > 128 else 1
+    for name, other in (("every", outputs.every), ("devices", settings.devices)):
+        if settings.patch > 1 and other is not None:
+            raise ValueError(f"patch is {settings.patch}, expected 1 if there is {name}")
+    return settings.patch
+
+
+def _held_out_parts(
+    settings: LinOSSClassifierSettings | LinOSSRegressorSettings,
+    cases: Sequences,
+    outputs: Outputs,
+    seed: int,
+) -> tuple[list[np.ndarray], bool]:
+    """The held-out cases of each model, and whether they differ between models."""
+    n, count, fraction = len(cases), settings.n_models, settings.validation_fraction
+    count = count or (_MODELS if n < _FEW else 1)
+    groups = None if outputs.classes is None else outputs.encode(cases.labels)
+    if fraction is None and count > 1 and n < _FEW:
+        order = np.random.default_rng(seed).permutation(n)
+        if groups is not None:
+            order = order[np.argsort(groups[order], kind="stable")]
+        return [np.sort(order[k::count]) for k in range(count)], True
+    if fraction is None:
+        fraction = 0.0 if n < _FEW_TO_HOLD_OUT else 0.1
+    held_out, stratify = min(round(fraction * n), n - 1), None
+    if groups is not None and held_out:
+        counts = np.bincount(groups)
+        held_out = max(held_out, len(counts))
+        held_out = held_out if held_out <= n - len(counts) else 0
+        stratify = groups if counts.min() > 1 else None
+    if not held_out:
+        return [np.zeros(0, int)] * count, False
+    _, part = train_test_split(
+        np.arange(n), test_size=held_out, random_state=seed, stratify=stratify
+    )
+    return [np.sort(part)] * count, False
+
+
+def _held_out(
+    fitted: Fitted, cases: Sequences, parts: list[np.ndarray], is_crossed: bool
+) -> HeldOut | None:
+    """Predictions of each model for the cases that it has not seen."""
+    if not len(parts[0]):
+        return None
+    trained, outputs = fitted.trained, fitted.outputs
+    assert trained is not None
+    each = [
+        trained.predict_by(model, cases.select(part))
+        for model, part in zip(trained.models, parts, strict=True)
+    ]
+    if is_crossed:
+        kind, part = "cross-validation", np.concatenate(parts)
+        predictions: Any = [row for of_part in each for row in of_part]
+    else:
+        kind, part, predictions = "validation", parts[0], mean_of(each)
+    if outputs.every is None:
+        predictions = np.stack(list(predictions))
+    chosen = cases.select(part)
+    return HeldOut(kind, part, predictions, outputs.score(predictions, chosen.labels))
+
+
+def _start_line(n: int, parts: list[np.ndarray], is_crossed: bool, config: TrainingConfig) -> str:
+    """A line about the models, the cases and the budget of the training."""
+    count, held_out = len(parts), max(map(len, parts))
+    models = "a model" if count == 1 else f"{count} models"
+    without = "none held out" if not held_out else f"{held_out} held out"
+    if is_crossed:
+        without = f"each without another {held_out} of them"
+    epochs = config.steps / max((n - held_out) // config.batch_size, 1)
+    time = "" if config.minutes is None else f", {duration(60 * config.minutes)}"
+    each = "" if count == 1 else " each"
+    return (
+        f"Training {models} on {n} cases, {without}: at most {config.steps} updates of "
+        f"{config.batch_size} cases{each}, {epochs:.3g} epochs{time}"
+    )
