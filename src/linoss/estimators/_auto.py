@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from linoss._declare import declared, documented, shared_with
 from linoss._settings import (
@@ -67,7 +67,6 @@ def _fit(
             f"{outputs.metric} {oscillators.held_out.score:.4g}"
         )
 
-
     def kept(reason: str) -> Any:
         choice = Choice.because(reason, "oscillators")
         return estimator._end(replace(oscillators, choice=choice), run, directory)
@@ -87,7 +86,7 @@ def _fit(
 
 
 @documented
-class AutoClassifier(ClassifierMixin, AutoClassifierSettings, SequenceEstimator):
+class AutoClassifier(SequenceEstimator, ClassifierMixin, AutoClassifierSettings, BaseEstimator):
     """A scikit-learn classifier of sequences: the best prediction within a time limit.
 
     An ensemble of untrained oscillators, as in [`linoss.OscillatorClassifier`][], and trained
@@ -143,7 +142,7 @@ class AutoClassifier(ClassifierMixin, AutoClassifierSettings, SequenceEstimator)
 
 
 @documented
-class AutoRegressor(RegressorMixin, AutoRegressorSettings, SequenceEstimator):
+class AutoRegressor(SequenceEstimator, RegressorMixin, AutoRegressorSettings, BaseEstimator):
     """A scikit-learn regressor of sequences: the best prediction within a time limit.
 
     Like [`linoss.AutoClassifier`][], with R².

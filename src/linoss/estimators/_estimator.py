@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -34,8 +33,8 @@ Kind = TypeVar("Kind", bound="SequenceEstimator")
 _PAIRS = "pairs"
 
 
-class SequenceEstimator(BaseEstimator):
-    """Base class of classifiers and regressors: `fitted_` does the work."""
+class SequenceEstimator:
+    """What estimators of sequences share, before scikit-learn's classes: `fitted_` does the work."""
 
     task: ClassVar[str]
     """`"classification"` or `"regression"`."""
@@ -43,9 +42,12 @@ class SequenceEstimator(BaseEstimator):
     """What `fit` ends with, see [`linoss.fitted.Fitted`][]."""
     classes_: np.ndarray
     """The classes, in the order of the probabilities."""
+    n_features_in_: int
+    random_state: Any
+    get_params: Any
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
         tags.input_tags.three_d_array = True
         tags.input_tags.allow_nan = True
         tags.target_tags.multi_output = self.task == "regression"
@@ -101,7 +103,7 @@ class SequenceEstimator(BaseEstimator):
             "parameters": plain(parameters),
             "outputs": outputs.to_dict(),
             "n_features_in": getattr(self, "n_features_in_", None),
-            "seed": drawn_seed(self.random_state),  # pyright: ignore[reportAttributeAccessIssue]
+            "seed": drawn_seed(self.random_state),
         }
         if directory is None:
             if resume:
@@ -243,7 +245,7 @@ class SequenceEstimator(BaseEstimator):
         return estimator._end(fitted, description)
 
 
-def _labels(estimator: BaseEstimator, cases: Sequences, y: Any) -> Any:
+def _labels(estimator: Any, cases: Sequences, y: Any) -> Any:
     """The labels `y`, or else those of the cases."""
     y = cases.labels if y is None else y
     if y is None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 
 from linoss._declare import documented
@@ -41,7 +41,7 @@ def fit_oscillators(
 
 
 @documented
-class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, SequenceEstimator):
+class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorClassifierSettings, BaseEstimator):
     """A scikit-learn classifier of sequences with untrained oscillators, fitted in seconds.
 
     A ridge classifier on standardised [`linoss.OscillatorFeatures`][], with the penalty selected by
@@ -96,7 +96,7 @@ class OscillatorClassifier(ClassifierMixin, OscillatorClassifierSettings, Sequen
 
 
 @documented
-class OscillatorRegressor(RegressorMixin, OscillatorRegressorSettings, SequenceEstimator):
+class OscillatorRegressor(SequenceEstimator, RegressorMixin, OscillatorRegressorSettings, BaseEstimator):
     """A scikit-learn regressor of sequences with untrained oscillators, fitted in seconds.
 
     A ridge regression on standardised [`linoss.OscillatorFeatures`][], with the penalty selected by

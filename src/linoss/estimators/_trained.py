@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 
 from linoss._declare import documented
@@ -84,7 +84,7 @@ def _fit(
 
 
 @documented
-class LinOSSClassifier(ClassifierMixin, LinOSSClassifierSettings, SequenceEstimator):
+class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSettings, BaseEstimator):
     """A scikit-learn classifier of sequences: trained models of the paper.
 
     The mean of `n_models` models. With fewer than 1000 cases a different fold is held out from each
@@ -148,7 +148,7 @@ class LinOSSClassifier(ClassifierMixin, LinOSSClassifierSettings, SequenceEstima
 
 
 @documented
-class LinOSSRegressor(RegressorMixin, LinOSSRegressorSettings, SequenceEstimator):
+class LinOSSRegressor(SequenceEstimator, RegressorMixin, LinOSSRegressorSettings, BaseEstimator):
     """A scikit-learn regressor of sequences: trained models of the paper.
 
     Like [`linoss.LinOSSClassifier`][]. With `every=k` it predicts at every k-th step, `(length //

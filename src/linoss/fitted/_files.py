@@ -50,7 +50,7 @@ def begin(
         seed = int(before["seed"])
         parameters = (before["parameters"], plain(description["parameters"]))
     kept = [{n: v for n, v in each.items() if n not in _MAY_DIFFER} for each in parameters]
-    difference = first_difference(*kept)
+    difference = first_difference(kept[0], kept[1])
     if before.get("estimator") != description["estimator"] or difference is not None:
         what = "the estimator" if difference is None else ".".join(difference.path)
         old, new = (
@@ -113,8 +113,10 @@ def load(directory: str | os.PathLike[str]) -> tuple[Fitted, Description]:
             oscillators = Untrained.from_files(facts["oscillators"], arrays)
         models = [_load_model(folder / f"model-{k}") for k in range(1, int(facts["models"]) + 1)]
         trained = _trained(folder, models, int(facts["n_steps"])) if models else None
-        kind, score = facts["held_out"] or (None, None)
-        held_out = HeldOut(str(kind), np.zeros(0, int), None, float(score)) if kind else None
+        held_out = None
+        if facts["held_out"] is not None:
+            kind, score = facts["held_out"]
+            held_out = HeldOut(str(kind), np.zeros(0, int), None, float(score))
         channels, choice = facts["channels"], facts["choice"]
         fitted = Fitted(
             outputs,
@@ -221,5 +223,3 @@ def understanding(directory: str | os.PathLike[str]) -> Iterator[None]:
         raise CheckpointError(
             f"{os.fspath(directory)}: the estimator in it is invalid: {error!r}"
         ) from None
-
-

@@ -275,9 +275,7 @@ def choose(trained: Fitted, oscillators: Fitted, cases: Sequences) -> Fitted:
     assert second is not None
     if first is None or not len(common := np.intersect1d(first.cases, second.cases)):
         choice = Choice.because("no cases were held out for a comparison", "ensemble")
-        return replace(
-            oscillators, trained=trained.trained, weights=np.full(2, 0.5), choice=choice
-        )
+        return replace(oscillators, trained=trained.trained, weights=np.full(2, 0.5), choice=choice)
     predictions = [
         np.asarray(each.predictions)[_places(each.cases, common)] for each in (first, second)
     ]

@@ -122,9 +122,7 @@ class Untrained:
 
         **Returns:** the member; cases, a subset of very many; and their leave-one-out predictions.
         """
-        features = OscillatorFeatures(
-            n_oscillators=n_oscillators, causal=causal, random_state=seed
-        )
+        features = OscillatorFeatures(n_oscillators=n_oscillators, causal=causal, random_state=seed)
         table = features.fit_transform(cases)
         importance = np.array([_IMPORTANCE.get(name, 1.0) for name in STATISTICS])
         importance = importance.repeat(table.shape[1] // len(STATISTICS))
@@ -135,8 +133,10 @@ class Untrained:
             readout, held_out = fit_ridge(table, signs, weights, importance)
             decisions = two_sided(held_out.predictions)
             sharpness = float(fit_pool([decisions], targets[held_out.cases])[0])
-            return cls(features, readout, sharpness), held_out.cases, pool(
-                [decisions], np.array([sharpness])
+            return (
+                cls(features, readout, sharpness),
+                held_out.cases,
+                pool([decisions], np.array([sharpness])),
             )
         scaling = Scaling.from_sequences([targets], kind="target")
         readout, held_out = fit_ridge(table, scaling.apply(targets), weights, importance)

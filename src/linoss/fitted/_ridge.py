@@ -141,7 +141,9 @@ def _fit_ridge(
     _, solution, held_out = tried[best]
     rows, w = system.cases, w[system.cases, None]
     held_out += w * (targets[rows] - intercept) / (n - w)
-    nothing = np.abs(held_out - intercept) < 1e-6 * spread  # but rounding, which depends on the target
+    nothing = (
+        np.abs(held_out - intercept) < 1e-6 * spread
+    )  # but rounding, which depends on the target
     held_out = np.where(nothing, intercept, held_out)
     coefficients = system.coefficients(solution)
     ridge = Ridge(mean, scale, coefficients, intercept, float(PENALTIES[best]))

@@ -5,7 +5,7 @@ from linoss.training._devices import make_mesh
 from linoss.training._distributed import join_processes, watched
 from linoss.training._errors import CheckpointError, TrainingError, TrainingStopped
 from linoss.training._gather import from_first
-from linoss.training._gradients import Attribution, integrated_gradients
+from linoss.training._gradients import IntegratedGradients, integrated_gradients
 from linoss.training._inputs import Cases, Inputs, usual_interval
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
 from linoss.training._outcome import TrainingResult
@@ -28,7 +28,7 @@ from linoss.training._watchers import JsonLines, TensorBoard, Watcher, together
 from linoss.training._windows import Normalization, WindowBatch, Windows
 
 __all__ = [
-    "Attribution",
+    "IntegratedGradients",
     "Cases",
     "CheckpointError",
     "Classification",

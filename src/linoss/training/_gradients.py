@@ -26,7 +26,7 @@ _MOST = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Attribution:
+class IntegratedGradients:
     """The contribution of each value of one sequence to each output."""
 
     contributions: np.ndarray
@@ -43,7 +43,7 @@ class Attribution:
 
 def integrated_gradients(
     model: LinOSS, inputs: Inputs, cases: Cases, *, tolerance: float = 1e-3
-) -> Attribution:
+) -> IntegratedGradients:
     """The contribution of each value of a case to the outputs, relative to channels at their mean.
 
     **Arguments:**
@@ -103,7 +103,7 @@ def integrated_gradients(
             break
         nodes *= 2
     contributions = found.reshape(len(found), *each.shape[1:])[:, :length, inputs.of_values]
-    return Attribution(contributions, answers[0], answers[1], error, nodes)
+    return IntegratedGradients(contributions, answers[0], answers[1], error, nodes)
 
 
 @partial(jax.jit, static_argnames=("engine",))

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import softmax
 
-from linoss.estimators._stack import (
+from linoss.fitted._ensemble import (
     fit_mean,
     fit_pool,
     is_better,

@@ -8,8 +8,8 @@ import pytest
 from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from linoss.estimators import _ridge
-from linoss.estimators._ridge import PENALTIES, fit_ridge
+from linoss.fitted import _ridge
+from linoss.fitted._ridge import PENALTIES, fit_ridge
 
 
 def problem(n, p, weighted, seed=0):
@@ -42,7 +42,7 @@ def test_equals_fits_without_each_case(n, p, weighted):
         reference.fit(x[others], answers[others], sample_weight=w[others])
         shift = w[i] * (answers[i] - mean) / (n - w[i])  # the intercept is that of all cases
         expected = reference.predict(x[i : i + 1])[0] + shift
-        np.testing.assert_allclose(left_out.answers[i], expected, rtol=2e-4, atol=2e-4)
+        np.testing.assert_allclose(left_out.predictions[i], expected, rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize(("n", "p"), [(30, 50), (40, 12)])
@@ -70,7 +70,7 @@ def test_more_cases_than_features_equals_the_other_way(monkeypatch):
     dual, also_left_out = fit_ridge(features.copy(), answers, weights)
     assert primal.penalty == dual.penalty
     np.testing.assert_allclose(primal.coefficients, dual.coefficients, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(left_out.answers, also_left_out.answers, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(left_out.predictions, also_left_out.predictions, rtol=1e-3, atol=1e-3)
 
 
 def test_of_very_many_cases_some_are_left_out(monkeypatch):
@@ -80,8 +80,8 @@ def test_of_very_many_cases_some_are_left_out(monkeypatch):
     some, left_out = fit_ridge(features.copy(), answers)
     assert len(left_out.cases) == 24
     if some.penalty == everything.penalty:
-        expected = all_left_out.answers[left_out.cases]
-        np.testing.assert_allclose(left_out.answers, expected, rtol=1e-3, atol=1e-3)
+        expected = all_left_out.predictions[left_out.cases]
+        np.testing.assert_allclose(left_out.predictions, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_features_that_never_change_count_for_nothing():
@@ -99,7 +99,7 @@ def test_where_features_tell_nothing_left_out_answers_are_even():
     features = random.normal(size=(60, 200)).astype(np.float32)
     answers = np.where(np.arange(60) % 2, 1.0, -1.0)[:, None]
     _, left_out = fit_ridge(features, answers)
-    assert 0.3 < np.mean((left_out.answers > 0) == (answers > 0)) < 0.7
+    assert 0.3 < np.mean((left_out.predictions > 0) == (answers > 0)) < 0.7
 
 
 def test_a_feature_that_differs_only_in_cases_of_small_weight_counts_little():
