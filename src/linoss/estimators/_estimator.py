@@ -43,7 +43,6 @@ class SequenceEstimator:
     classes_: np.ndarray
     """The classes, in the order of the probabilities."""
     n_features_in_: int
-    random_state: Any
     get_params: Any
 
     def __sklearn_tags__(self) -> Any:
@@ -103,7 +102,7 @@ class SequenceEstimator:
             "parameters": plain(parameters),
             "outputs": outputs.to_dict(),
             "n_features_in": getattr(self, "n_features_in_", None),
-            "seed": drawn_seed(self.random_state),
+            "seed": drawn_seed(getattr(self, "random_state", None)),
         }
         if directory is None:
             if resume:
