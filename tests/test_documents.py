@@ -64,9 +64,14 @@ def test_the_page_of_results_is_made_of_its_files(tmp_path):
     assert made == page
 
 
-def test_readme_example_has_a_dozen_lines():
-    (example,) = BLOCK.findall((ROOT / "README.md").read_text())
-    assert len([line for line in example.splitlines() if line.strip()]) <= 12
+def test_readme_examples_are_short():
+    examples = BLOCK.findall((ROOT / "README.md").read_text())
+    assert [len([line for line in e.splitlines() if line.strip()]) for e in examples] == [4, 5]
+
+
+def test_the_pages_can_be_read_in_an_afternoon():
+    pages = [*PAGES, *(ROOT / "docs").glob("*/*.md")]
+    assert sum(len(page.read_text().split()) for page in pages) <= 25_000
 
 
 @pytest.mark.parametrize(
