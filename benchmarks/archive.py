@@ -1,7 +1,7 @@
 """Classifiers side by side on archived data sets: `python benchmarks/archive.py`.
 
-For each set, on its official split, in one run: `OscillatorClassifier`, and MiniRocket and
-MultiRocket of aeon. Accuracy, seconds and CPU seconds of fit and predict are means over seeds.
+For each set, on its official split, in one run: `OscillatorClassifier`, `LinOSSClassifier`,
+`AutoClassifier`, and MiniRocket and MultiRocket of aeon. Accuracy, seconds and CPU seconds of fit and predict are means over seeds.
 `--drop 0.3` takes away 30 % of the samples at random: linoss gets the times of those that are left,
 the others an interpolation.
 
@@ -25,7 +25,7 @@ from aeon.classification.convolution_based import MiniRocketClassifier, MultiRoc
 from aeon.datasets import load_classification
 
 import linoss.data
-from linoss import LinOSSClassifier, OscillatorClassifier
+from linoss import AutoClassifier, LinOSSClassifier, OscillatorClassifier
 
 UCR = (
     "Adiac", "BME", "Beef", "BirdChicken", "CBF", "Car", "Chinatown", "ChlorineConcentration",
@@ -40,6 +40,7 @@ MODELS = {
     "mini": MiniRocketClassifier,
     "multi": MultiRocketClassifier,
     "linoss": LinOSSClassifier,
+    "auto": AutoClassifier,
 }
 
 
@@ -103,9 +104,12 @@ def of_equal_length(parts: list[Part]) -> list[tuple[Any, Any]]:
     return [(np.stack([padded(case) for case in part.cases]), part.labels) for part in parts]
 
 
-def measure(model: str, parts: list[Part], seed: int) -> dict[str, float]:
+def measure(
+    model: str, parts: list[Part], seed: int, settings: dict[str, Any] | None = None
+) -> dict[str, float]:
     """Accuracy, calibration error and seconds of one fit."""
-    classifier = MODELS[model](random_state=seed)
+    own = (settings or {}) if model == "linoss" else {}
+    classifier = MODELS[model](random_state=seed, **own)
     if model in ("mini", "multi"):
         classifier.set_params(n_jobs=-1)
         (X, y), (X_test, y_test) = of_equal_length([interpolated(part) for part in parts])
@@ -124,7 +128,7 @@ def measure(model: str, parts: list[Part], seed: int) -> dict[str, float]:
         "predict": done - fitted,
         "cpu": time.process_time() - busy,
     }
-    if model in ("oscillators", "linoss"):
+    if model not in ("mini", "multi"):
         record["calibration"] = calibration_error(
             classifier.predict_proba(X_test, **times[1]), classifier.classes_, y_test
         )
@@ -132,7 +136,7 @@ def measure(model: str, parts: list[Part], seed: int) -> dict[str, float]:
 
 
 def calibration_error(probabilities: np.ndarray, classes: np.ndarray, truth: np.ndarray) -> float:
-    """Expected calibration error: ten bins of the probability of the answer that is given."""
+    """Expected calibration error: ten bins of the probability of the predicted class."""
     sure = probabilities.max(axis=1)
     right = classes[probabilities.argmax(axis=1)] == truth
     bins = np.minimum((10 * sure).astype(int), 9)
@@ -152,7 +156,9 @@ def run(
             if options.drop:
                 parts = [dropped(part, options.drop, 2 * seed + i) for i, part in enumerate(parts)]
             for model in models:
-                yield {"set": name, "model": model, "seed": seed, **measure(model, parts, seed)}
+                yield {"set": name, "model": model, "seed": seed} | measure(
+                    model, parts, seed, options.settings
+                )
 
 
 def table(records: list[dict[str, Any]], models: list[str]) -> str:
@@ -207,6 +213,7 @@ def main() -> None:
         "--models", nargs="+", choices=MODELS, default=["oscillators", "mini", "multi"]
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--settings", type=json.loads, help="of linoss, such as '{\"patch\": 1}'")
     parser.add_argument("--drop", type=float, default=0.0, help="share of samples to take away")
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("LINOSS_DATA"))
     parser.add_argument("--out", type=Path, help="write JSON lines there, and go on after those")
