@@ -23,6 +23,7 @@ from linoss.estimators._conformal import Calibration
 from linoss.estimators._direct import choose
 from linoss.estimators._foundation import Foundation, FoundationOptions
 from linoss.estimators._seasons import Clock
+from linoss.fitted import Fitted, Outputs, Trained
 from linoss.training import Classification, Forecasting, Inputs, Regression, Windows
 
 SIZES = {"hidden_size": 8, "state_size": 6, "num_blocks": 1}
@@ -56,9 +57,18 @@ def _drawn(estimator, inputs, objective):
             x if x.dtype == bool else x + 0.1 * jax.random.uniform(key, x.shape)
             for x, key in zip(leaves, keys, strict=True)
         ]
-    estimator.model_ = jax.tree.unflatten(structure, moved)
-    estimator.inputs_, estimator.objective_ = inputs, objective
-    estimator.models_, estimator.oscillators_, estimator.weights_ = [estimator.model_], None, None
+    model = jax.tree.unflatten(structure, moved)
+    if objective.task == "forecasting":
+        estimator.model_, estimator.inputs_, estimator.objective_ = model, inputs, objective
+        return estimator
+    classes = getattr(objective, "classes", None)
+    outputs = Outputs(
+        None if classes is None else np.array(classes),
+        objective.out_size,
+        every=getattr(objective, "every", None),
+    )
+    estimator.fitted_ = Fitted(outputs, Trained([model], inputs, objective, [], 0))
+    estimator.classes_ = outputs.classes
     return estimator
 
 
@@ -68,7 +78,6 @@ def classifier(missing=0.0, interval=None, **options):
         sequences(cases(0, 8, missing=missing)), time_channel=bool(estimator.time_channel)
     )
     inputs = replace(inputs, patch=estimator.patch or 1, interval=interval)
-    estimator.classes_ = np.array(["high", "low", "très"])
     return _drawn(estimator, inputs, Classification(classes=("high", "low", "très")))
 
 
@@ -76,7 +85,6 @@ def regressor(every=None, **options):
     estimator = LinOSSRegressor(**SIZES, every=every, **options)
     random = np.random.default_rng(3)
     labels = random.normal(size=(8, 2)) if every is None else random.normal(size=(8, 4, 2))
-    estimator.one_number_ = False
     inputs = Inputs.from_sequences(sequences(cases(0, 8)))
     return _drawn(estimator, inputs, Regression.from_labels(labels * 5 + 7, every=every))
 

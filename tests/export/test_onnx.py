@@ -1,5 +1,7 @@
 """ONNX, run by onnxruntime, against the library on drawn sequences."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import numpy as np
 import onnx
@@ -130,7 +132,7 @@ def test_regression_equals_the_library(estimators, tmp_path, every):
     options = {} if every is None else {"model_options": {"squash": True}}
     regressor = estimators.regressor(every, **options)
     if every is not None:  # as several models do
-        regressor.models_ = [regressor.model_] * 2
+        regressor.fitted_.trained.models.append(regressor.fitted_.trained.models[0])
     whole, step = map(session, write(regressor, tmp_path / "model.onnx").files)
     X = estimators.cases(7, 3)
     expected = regressor.predict(X)
@@ -215,22 +217,17 @@ def test_untrained_oscillators_equal_the_library(estimators, oscillators, tmp_pa
         np.testing.assert_allclose(answers[-1], expected, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("weights", [(0.7, 0.4), (0, 1.3)])
-def test_several_models_and_oscillators_by_their_weights(
-    estimators, oscillators, tmp_path, weights
-):
-    several = estimators.classifier()
-    several.classes_ = np.array(["a", "b", "c"])
-    bias = several.model_.head.decoder.bias
-    other = eqx.tree_at(lambda m: m.head.decoder.bias, several.model_, bias[::-1])
-    several.models_ = [several.model_, other]
-    several.oscillators_, several.weights_ = oscillators["both ways"], np.array(weights)
-    auto = AutoClassifier()
-    auto.estimator_ = several
-    model = session(write(auto, tmp_path / "model.onnx").files[0])
+def test_several_models_and_oscillators_by_their_weights(estimators, oscillators, tmp_path):
+    trained = estimators.classifier().fitted_.trained
+    bias = trained.models[0].head.decoder.bias
+    trained.models.append(eqx.tree_at(lambda m: m.head.decoder.bias, trained.models[0], bias[::-1]))
+    ensemble = AutoClassifier()
+    weights = np.array([0.7, 0.4])
+    ensemble.fitted_ = replace(oscillators["both ways"].fitted_, trained=trained, weights=weights)
+    model = session(write(ensemble, tmp_path / "model.onnx").files[0])
     X = estimators.cases(10, 3)
-    found = ask(model, samples=rows(X))
-    np.testing.assert_allclose(found["probabilities"], several.predict_proba(X), atol=TOLERANCE)
+    probabilities = ask(model, samples=rows(X))["probabilities"]
+    np.testing.assert_allclose(probabilities, ensemble.predict_proba(X), atol=TOLERANCE)
 
 
 def test_facts_are_in_the_model(estimators, tmp_path):

@@ -70,7 +70,9 @@ def test_more_cases_than_features_equals_the_other_way(monkeypatch):
     dual, also_left_out = fit_ridge(features.copy(), answers, weights)
     assert primal.penalty == dual.penalty
     np.testing.assert_allclose(primal.coefficients, dual.coefficients, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(left_out.predictions, also_left_out.predictions, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        left_out.predictions, also_left_out.predictions, rtol=1e-3, atol=1e-3
+    )
 
 
 def test_of_very_many_cases_some_are_left_out(monkeypatch):

@@ -41,7 +41,9 @@ def fit_oscillators(
 
 
 @documented
-class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorClassifierSettings, BaseEstimator):
+class OscillatorClassifier(
+    SequenceEstimator, ClassifierMixin, OscillatorClassifierSettings, BaseEstimator
+):
     """A scikit-learn classifier of sequences with untrained oscillators, fitted in seconds.
 
     A ridge classifier on standardised [`linoss.OscillatorFeatures`][], with the penalty selected by
@@ -96,7 +98,9 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorClassif
 
 
 @documented
-class OscillatorRegressor(SequenceEstimator, RegressorMixin, OscillatorRegressorSettings, BaseEstimator):
+class OscillatorRegressor(
+    SequenceEstimator, RegressorMixin, OscillatorRegressorSettings, BaseEstimator
+):
     """A scikit-learn regressor of sequences with untrained oscillators, fitted in seconds.
 
     A ridge regression on standardised [`linoss.OscillatorFeatures`][], with the penalty selected by

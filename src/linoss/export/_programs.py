@@ -12,32 +12,37 @@ from linoss.export._program import Part, Program, Term
 from linoss.export._trained import add_trained
 from linoss.export._untrained import add_untrained
 from linoss.export._windows import window_of
+from linoss.fitted import FLOOR, Fitted, Untrained
 
 
-def _together(parts: list[Part], answer: Part, estimator: Any) -> Term:
-    """Add the members of an ensemble that have a weight; returns the combined output."""
-    members, found = dict(estimator.members_), {}
-    weights = getattr(estimator, "weights_", None)
-    if weights is not None and len(members) > 1 and weights[0] == 0:
-        del members["linoss"]
-    for name, member in members.items():
-        label = f"{name}_" if len(members) > 1 else ""
-        if name == "oscillators":
-            found[name] = add_untrained(parts, answer, member, label)
-        else:
-            models = getattr(member, "models_", [member.model_])
-            labels = [f"{label}model{k}_" if len(models) > 1 else label for k in range(len(models))]
-            each = zip(models, labels, strict=True)
-            found[name] = _mean([add_trained(parts, answer, member, *one) for one in each])
-    if weights is None:
-        return _mean(list(found.values()))
-    sources = [found[name] for name in ("linoss", "oscillators") if name in found]
-    if estimator.task == "classification":
-        sources = [answer.apply("log", source + estimator.floor) for source in sources]
-    total = _sum(
-        [s * float(weight) for s, weight in zip(sources, weights[-len(sources) :], strict=True)]
-    )
-    return answer.softmax(total) if estimator.task == "classification" else total
+def _ensemble(parts: list[Part], answer: Part, fitted: Fitted) -> Term:
+    """Add the members of a fitted thing; returns the combined output."""
+    outputs = []
+    for name, member in fitted.members.items():
+        label = f"{name}_" if len(fitted.members) > 1 else ""
+        if isinstance(member, Untrained):
+            outputs.append(add_untrained(parts, answer, member, label))
+            continue
+        several = len(member.models) > 1
+        each = [
+            add_trained(
+                parts,
+                answer,
+                model,
+                f"{label}model{k}_" if several else label,
+                member.inputs,
+                member.objective,
+            )
+            for k, model in enumerate(member.models)
+        ]
+        outputs.append(_mean(each))
+    if fitted.weights is None:
+        return _mean(outputs)
+    if fitted.classes is not None:
+        outputs = [answer.apply("log", output + FLOOR) for output in outputs]
+    weighted = zip(outputs, fitted.weights, strict=True)
+    total = _sum([output * float(weight) for output, weight in weighted])
+    return answer.softmax(total) if fitted.classes is not None else total
 
 
 def _mean(terms: list[Term]) -> Term:
@@ -85,22 +90,26 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any =
             f"static is {list(static)!r}, expected none: forecasters with static features are not "
             "exported"
         )
-    estimator = _of_one_series(getattr(estimator, "estimator_", estimator), series)
-    members = estimator.members_
+    estimator = _of_one_series(estimator, series)
+    fitted: Fitted | None = getattr(estimator, "fitted_", None)
     parts, answer = [Part("p0")], Part("a")
     with jax.enable_x64(False):
-        answer.outputs["answer"] = _together(parts, answer, estimator)
+        if fitted is None:  # a forecaster
+            of = (estimator.model_, "", estimator.inputs_, estimator.objective_, estimator)
+            answer.outputs["answer"] = add_trained(parts, answer, *of)
+        else:
+            answer.outputs["answer"] = _ensemble(parts, answer, fitted)
     states = {name for part in parts for name in part.outputs}
     horizon = getattr(estimator, "horizon", None)
-    every = getattr(estimator, "every", None)
-    classes = getattr(estimator, "classes_", None)
+    every = None if fitted is None else fitted.outputs.every
+    classes = None if fitted is None else fitted.classes
     names = getattr(estimator, "names_", names)
     return Program(
         task=estimator.task,
-        channels=estimator.n_channels_,
+        channels=estimator.n_channels_ if fitted is None else fitted.n_channels,
         parts=tuple(part for part in parts if part.nodes),
         answer=answer,
-        precise="oscillators" in members,
+        precise=fitted is not None and fitted.oscillators is not None,
         steps=tuple(name for name in (*answer.inputs, "relative") if name in states)
         if horizon or every
         else (),

@@ -49,13 +49,21 @@ class _Walk(NamedTuple):
         return after
 
 
-def add_trained(parts: list[Part], answer: Part, estimator: Any, model: LinOSS, label: str) -> Term:
+def add_trained(
+    parts: list[Part],
+    answer: Part,
+    model: LinOSS,
+    label: str,
+    inputs: Inputs,
+    objective: Any,
+    forecaster: Any = None,
+) -> Term:
     """Add a model of a fitted classifier, regressor or forecaster; returns its output."""
-    refuse(estimator)
+    refuse(model, inputs)
     forwards = parts[0]
     head: Any = model.head
-    ahead, inputs = head.horizon is not None, estimator.inputs_
-    sample = read(forwards, estimator) if ahead else forwards.input("sample", inputs.channels)
+    ahead = head.horizon is not None
+    sample = read(forwards, forecaster) if ahead else forwards.input("sample", inputs.channels)
     u, present, whole = _inputs(sample, inputs, label, ahead=ahead)
     moves = model.config.gaps == "move" and inputs.interval is None
     walk = _Walk(parts, forwards, label, present, whole, moves)
@@ -76,30 +84,29 @@ def add_trained(parts: list[Part], answer: Part, estimator: Any, model: LinOSS, 
     else:
         walk.part.outputs[f"{label}features"] = hidden
         pooled = answer.input(f"{label}features", hidden.size)
-    objective = estimator.objective_
     assert decoder.bias is not None
     found = answer.affine(decoder.weight, pooled, decoder.bias)
     found = answer.apply("tanh", found) if squash else found
     if objective.task == "classification":
         return answer.softmax(found)
     if objective.task == "forecasting":
-        return forecasts(answer, estimator, found)
+        return forecasts(answer, forecaster, found)
     scaling = objective.scaling
     return found if scaling is None else found * scaling.deviation + scaling.mean
 
 
-def refuse(estimator: Any) -> None:
+def refuse(model: LinOSS, inputs: Inputs) -> None:
     """Raise for a model that cannot be exported."""
-    config, recurrence = estimator.model_.config, estimator.model_.blocks[0].weights().recurrence
+    config, recurrence = model.config, model.blocks[0].weights().recurrence
     if recurrence is None:
         raise ValueError(
             f"mixer is {config.mixer!r}, which is not a linear recurrence with a constant step; "
             "supported mixers are 'linoss', 'lru' and 's5'"
         )
-    if estimator.inputs_.interval is None:
+    if inputs.interval is None:
         return
-    if estimator.task == "forecasting" or recurrence.varying is None:
-        found = "a forecaster" if estimator.task == "forecasting" else f"mixer {config.mixer!r}"
+    if config.task == "forecasting" or recurrence.varying is None:
+        found = "a forecaster" if config.task == "forecasting" else f"mixer {config.mixer!r}"
         raise ValueError(
             f"the times of the data are irregular, and {found} of irregular times is not "
             "exported; classifiers and regressors with mixer 'linoss' are"

@@ -10,18 +10,19 @@ import numpy as np
 
 from linoss.export._program import Part, Term, another
 from linoss.features import LANES, STATISTICS, moves
+from linoss.fitted import Untrained
 
 _SUMS = ("above", "longest", "stretches", "moment")
 
 
-def add_untrained(parts: list[Part], answer: Part, estimator: Any, label: str) -> Term:
-    """Add a fitted classifier or regressor; returns its output."""
-    if estimator.timed_:
+def add_untrained(parts: list[Part], answer: Part, member: Untrained, label: str) -> Term:
+    """Add untrained oscillators and their readout; returns their output."""
+    if member.needs_times:
         raise ValueError(
             "the times of the data are irregular, and untrained oscillators of irregular times are "
-            "not exported; fit LinOSSClassifier or LinOSSRegressor with n_oscillators=None"
+            "not exported; fit LinOSSClassifier or LinOSSRegressor"
         )
-    bank, ridge = estimator.features_.bank_, estimator.ridge_
+    bank, ridge = member.features.bank_, member.readout
     ways = bank.backwards[bank.drive]
     weights = (ridge.scale[:, None].astype(np.float64) * ridge.coefficients).reshape(
         len(STATISTICS), bank.size, -1
@@ -39,11 +40,11 @@ def add_untrained(parts: list[Part], answer: Part, estimator: Any, label: str) -
             found = _read(answer, chosen, f"{label}{name}") + found
     seen = answer.input(f"{label}{'' if not ways.all() else 'back_'}elapsed", 1) > 0.0
     decision = answer.apply("where", seen, found, ridge.intercept)
-    if estimator.task != "classification":
+    if member.sharpness is None:
         return decision
     if decision.size == 1:
         decision = answer.matmul([[-1.0], [1.0]], decision)
-    return answer.softmax(decision * estimator.sharpness_)
+    return answer.softmax(decision * member.sharpness)
 
 
 def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> None:

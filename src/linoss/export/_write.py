@@ -61,7 +61,7 @@ def write(
     >>> from linoss.export import write
     >>> waves = np.random.default_rng(0).normal(size=(20, 2, 50))
     >>> sizes = {"n_models": 1, "hidden_size": 8, "state_size": 8, "num_blocks": 1}
-    >>> classifier = LinOSSClassifier(n_oscillators=None, steps=5, **sizes)
+    >>> classifier = LinOSSClassifier(steps=5, **sizes)
     >>> classifier = classifier.fit(waves, np.arange(20) % 2)
     >>> written = write(classifier, tempfile.mkdtemp() + "/waves.h")
     >>> [file.name for file in written.files], written.flash, written.ram
