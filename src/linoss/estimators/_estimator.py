@@ -1,7 +1,6 @@
 """What all classifiers and regressors share: validated cases in, decoded predictions out."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
@@ -13,7 +12,6 @@ from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from linoss._declare import check_settings
-from linoss._plain import plain
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.fitted import (
     AbstractPredictionStream,
@@ -22,7 +20,8 @@ from linoss.fitted import (
     Fitted,
     Outputs,
     begin,
-    drawn_seed,
+    describe,
+    described,
     finish,
     load,
     save,
@@ -30,7 +29,6 @@ from linoss.fitted import (
 )
 
 Kind = TypeVar("Kind", bound="SequenceEstimator")
-_PAIRS = "pairs"
 
 
 class SequenceEstimator:
@@ -94,23 +92,9 @@ class SequenceEstimator:
         self, directory: str | os.PathLike[str] | None, outputs: Outputs, *, resume: bool
     ) -> Description:
         """Begin or resume a run. Returns the description of this estimator, with its seed."""
-        parameters = {name: _named(value) for name, value in self.get_params(deep=False).items()}
-        if not isinstance(parameters["random_state"], int | np.integer | None):
-            parameters["random_state"] = None  # its state has changed since
-        described: Description = {
-            "estimator": type(self).__name__,
-            "parameters": plain(parameters),
-            "outputs": outputs.to_dict(),
-            "n_features_in": getattr(self, "n_features_in_", None),
-            "seed": drawn_seed(getattr(self, "random_state", None)),
-        }
-        if directory is None:
-            if resume:
-                raise ValueError(
-                    "resume is True, but directory is None; pass the directory of the run"
-                )
-            return described
-        return {**described, "seed": begin(directory, described, resume=resume)}
+        facts = {"outputs": outputs.to_dict(), "n_features_in": getattr(self, "n_features_in_", None)}
+        description = describe(self, **facts)
+        return {**description, "seed": begin(directory, description, resume=resume)}
 
     def _end(
         self: Kind,
@@ -230,15 +214,8 @@ class SequenceEstimator:
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
         """Load an estimator of `save` or `fit(..., directory=...)`; executes no code."""
         fitted, description = load(directory)
-        name = description.get("estimator")
-        if name != cls.__name__:
-            raise ValueError(
-                f"{os.fspath(directory)} holds {f'a {name}' if name else 'no estimator'}, "
-                f"expected a {cls.__name__}"
-            )
+        estimator = described(cls, description, directory)
         with understanding(directory):
-            parameters = description["parameters"].items()
-            estimator = cls(**{name: _unnamed(value) for name, value in parameters})
             if description["n_features_in"] is not None:
                 estimator.n_features_in_ = int(description["n_features_in"])
         return estimator._end(fitted, description)
@@ -288,16 +265,3 @@ def _case_weights(X: Any, sample_weight: Any) -> np.ndarray:
             "sample_weight has entries that are not finite, >= 0 and < 1e150, or all are 0"
         )
     return weights
-
-
-def _named(value: Any) -> Any:
-    """A mapping as pairs unless its keys are strings, the only keys that JSON supports."""
-    if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
-        return {_PAIRS: [[key, entry] for key, entry in value.items()]}
-    return value
-
-
-def _unnamed(value: Any) -> Any:
-    """The inverse of `_named`."""
-    pairs = value.get(_PAIRS) if isinstance(value, dict) else None
-    return dict(pairs) if isinstance(pairs, list) else value

@@ -13,8 +13,8 @@ from linoss._settings import LinOSSClassifierSettings, LinOSSRegressorSettings
 from linoss.data import Sequences
 from linoss.estimators._estimator import SequenceEstimator
 from linoss.fitted import (
-    Fitted,
     FitStopped,
+    Fitted,
     OnProgress,
     Outputs,
     RunOptions,

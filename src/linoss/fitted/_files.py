@@ -7,20 +7,21 @@ directory of its own, `model-1`, `model-2`, ..., which is that of its training.
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import jax
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from linoss._files import make_directory, replaced_directory, restore_directory
 from linoss._plain import first_difference, plain
 from linoss.fitted._ensemble import Choice
 from linoss.fitted._fitted import Fitted, HeldOut, Outputs
 from linoss.fitted._members import Trained, Untrained
+from linoss.fitted._train import drawn_seed
 from linoss.training import (
     CheckpointError,
     Saved,
@@ -33,17 +34,72 @@ from linoss.training import (
 
 Description = dict[str, Any]
 """The name of an estimator, its parameters, outputs, and the seed of its fit, as plain values."""
+Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
 _MAY_DIFFER = ("devices", "memory", "verbose", "steps", "epochs")  # when a run is resumed
+_PAIRS = "pairs"
+
+
+class Storable(Protocol):
+    """What a directory stores: trained models, and the rest as plain values and arrays."""
+
+    @property
+    def trained(self) -> Trained | None:
+        """The trained models."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Everything but arrays, as plain values."""
+        ...
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Arrays by name."""
+        ...
+
+
+def describe(estimator: BaseEstimator, **facts: Any) -> Description:
+    """The description of an estimator, with other plain values; draws the seed of its fit."""
+    parameters = {name: _named(value) for name, value in estimator.get_params(deep=False).items()}
+    seed = drawn_seed(parameters["random_state"])
+    if not isinstance(parameters["random_state"], int | np.integer | None):
+        parameters["random_state"] = None  # its state has changed since
+    name = type(estimator).__name__
+    return {"estimator": name, "parameters": plain(parameters), "seed": seed, **facts}
+
+
+def described(
+    kind: type[Estimator], description: Description, directory: str | os.PathLike[str]
+) -> Estimator:
+    """The estimator of a description, not yet fitted. Raises ValueError for another class."""
+    name = description.get("estimator")
+    if name != kind.__name__:
+        raise ValueError(
+            f"{os.fspath(directory)} holds {f'a {name}' if name else 'no estimator'}, "
+            f"expected a {kind.__name__}"
+        )
+    with understanding(directory):
+        parameters = description["parameters"].items()
+        return kind(**{name: _unnamed(value) for name, value in parameters})
 
 
 def begin(
-    directory: str | os.PathLike[str], description: Description, *, resume: bool = False
+    directory: str | os.PathLike[str] | None,
+    description: Description,
+    fitted: Storable | None = None,
+    *,
+    resume: bool = False,
 ) -> int:
-    """Begin a run in a directory, or resume it. Returns the seed of the run."""
+    """Begin a run in a directory, or resume it. Returns the seed of the run.
+
+    `fitted` is what a new run already has before its models are trained.
+    """
+    if directory is None:
+        if resume:
+            raise ValueError("resume is True, but directory is None; pass the directory of the run")
+        return description["seed"]
     folder = Path(directory)
     if not (resume and holds_files(folder)):
-        save_arrays(folder, plain({**description, "fitted": None}), {})
+        save_arrays(folder, *_content(description, fitted))
         return description["seed"]
     before, _ = load_arrays(folder)
     with understanding(folder):
@@ -65,25 +121,29 @@ def begin(
     return seed
 
 
-def finish(directory: str | os.PathLike[str], description: Description, fitted: Fitted) -> None:
+def finish(directory: str | os.PathLike[str], description: Description, fitted: Storable) -> None:
     """Write what was fitted to the directory of a run, which already has its trained models."""
-    oscillators, trained = fitted.oscillators, fitted.trained
-    held_out, choice, weights = fitted.held_out, fitted.choice, fitted.weights
-    facts = {
-        "oscillators": None if oscillators is None else oscillators.to_dict(),
-        "models": 0 if trained is None else len(trained.models),
-        "n_steps": 0 if trained is None else trained.n_steps,
-        "weights": None if weights is None else weights.tolist(),
-        "held_out": None if held_out is None else [held_out.kind, held_out.score],
-        "choice": None if choice is None else asdict(choice),
-        "channels": fitted.channels,
-    }
-    arrays = {} if oscillators is None else oscillators.arrays()
-    save_arrays(directory, plain({**description, "fitted": facts}), arrays, replace=True)
+    save_arrays(directory, *_content(description, fitted), replace=True)
+
+
+def _content(
+    description: Description, fitted: Storable | None
+) -> tuple[Description, dict[str, np.ndarray]]:
+    """The content of both files of a directory."""
+    if fitted is None:
+        return plain({**description, "fitted": None}), {}
+    trained, facts = fitted.trained, fitted.facts()
+    facts["models"] = 0 if trained is None else len(trained.models)
+    facts["n_steps"] = 0 if trained is None else trained.n_steps
+    return plain({**description, "fitted": facts}), fitted.arrays()
 
 
 def save(
-    directory: str | os.PathLike[str], description: Description, fitted: Fitted, *, overwrite: bool
+    directory: str | os.PathLike[str],
+    description: Description,
+    fitted: Storable,
+    *,
+    overwrite: bool,
 ) -> None:
     """Write a fitted thing to a directory, which appears complete or not at all."""
     with saved_into(directory, overwrite) as folder:
@@ -95,24 +155,38 @@ def save(
         finish(folder, description, fitted)
 
 
+def read(
+    directory: str | os.PathLike[str],
+) -> tuple[Description, dict[str, Any] | None, dict[str, np.ndarray]]:
+    """The description in a directory, the plain values (None before a first result) and arrays."""
+    description, arrays = load_arrays(directory)
+    with understanding(directory):
+        facts = description.pop("fitted")
+        return description, None if facts is None else dict(facts), arrays
+
+
+def read_trained(directory: str | os.PathLike[str], facts: dict[str, Any]) -> Trained | None:
+    """The trained models in a directory, with the plain values of its `read`."""
+    folder, count = Path(directory), int(facts["models"])
+    models = [_load_model(folder / f"model-{k}") for k in range(1, count + 1)]
+    return _trained(folder, models, int(facts["n_steps"])) if models else None
+
+
 def load(directory: str | os.PathLike[str]) -> tuple[Fitted, Description]:
     """Load what `save` or a run wrote, and the description of its estimator.
 
     Loading executes no code. An unfinished run is loaded with what it has, and a warning.
     """
     folder = Path(directory)
-    description, arrays = load_arrays(folder)
+    description, facts, arrays = read(folder)
     with understanding(folder):
-        outputs, facts = Outputs.from_dict(description["outputs"]), description.pop("fitted")
+        outputs = Outputs.from_dict(description["outputs"])
     if facts is None:
         return _unfinished(folder, outputs), description
     with understanding(folder):
-        facts = dict(facts)
         oscillators = None
         if facts["oscillators"] is not None:
             oscillators = Untrained.from_files(facts["oscillators"], arrays)
-        models = [_load_model(folder / f"model-{k}") for k in range(1, int(facts["models"]) + 1)]
-        trained = _trained(folder, models, int(facts["n_steps"])) if models else None
         held_out = None
         if facts["held_out"] is not None:
             kind, score = facts["held_out"]
@@ -120,7 +194,7 @@ def load(directory: str | os.PathLike[str]) -> tuple[Fitted, Description]:
         channels, choice = facts["channels"], facts["choice"]
         fitted = Fitted(
             outputs,
-            trained,
+            read_trained(folder, facts),
             oscillators,
             _checked_weights(facts["weights"]),
             held_out,
@@ -223,3 +297,16 @@ def understanding(directory: str | os.PathLike[str]) -> Iterator[None]:
         raise CheckpointError(
             f"{os.fspath(directory)}: the estimator in it is invalid: {error!r}"
         ) from None
+
+
+def _named(value: Any) -> Any:
+    """A mapping as pairs unless its keys are strings, the only keys that JSON supports."""
+    if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
+        return {_PAIRS: [[key, entry] for key, entry in value.items()]}
+    return value
+
+
+def _unnamed(value: Any) -> Any:
+    """The inverse of `_named`."""
+    pairs = value.get(_PAIRS) if isinstance(value, dict) else None
+    return dict(pairs) if isinstance(pairs, list) else value

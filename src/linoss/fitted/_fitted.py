@@ -1,7 +1,7 @@
 """What every fit ends with: members, how they are combined, and how outputs are decoded."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -238,6 +238,23 @@ class Fitted:
         if name == "oscillators" and self.oscillators is not None:
             return self.oscillators.explain(cases, periods=periods, parts=parts)
         return self._trained.explain(cases)
+
+    # ---- Files ----
+
+    def facts(self) -> dict[str, Any]:
+        """Everything but arrays and trained models, as plain values."""
+        held_out = self.held_out
+        return {
+            "oscillators": None if self.oscillators is None else self.oscillators.to_dict(),
+            "weights": None if self.weights is None else self.weights.tolist(),
+            "held_out": None if held_out is None else [held_out.kind, held_out.score],
+            "choice": None if self.choice is None else asdict(self.choice),
+            "channels": self.channels,
+        }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The oscillators and their readout."""
+        return {} if self.oscillators is None else self.oscillators.arrays()
 
 
 def combine(outputs: Outputs, predictions: list[Any], weights: np.ndarray | None) -> Any:
