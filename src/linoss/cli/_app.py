@@ -78,6 +78,14 @@ _COMMANDS = {
     ),
 }
 """Maps each command to its summary, the first line of its docstring, and examples."""
+MODULES = {
+    "evaluate": "predict",
+    "stream": "predict",
+    "backtest": "forecast",
+    "explain": "attribution",
+    "export": "inspect",
+}
+"""The modules of commands that are not in one of their own name."""
 
 
 class _Commands(TyperGroup):
@@ -111,7 +119,7 @@ for _name, (_summary, *_) in _COMMANDS.items():
 
 def _imported(name: str) -> Any:
     """The command itself."""
-    command = getattr(import_module(f"linoss.cli._{name}"), name)
+    command = getattr(import_module(f"linoss.cli._{MODULES.get(name, name)}"), name)
     _, *examples = _COMMANDS[name]
     title = "Example:" if len(examples) == 1 else "Examples:"
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")

@@ -13,13 +13,13 @@ from linoss.cli import _pictures as pictures
 from linoss.cli._forecast_report import forecast_summary
 from linoss.cli._html import section, table, text
 from linoss.cli._output import number
-from linoss.cli._scores import CLASS_COLUMNS, ClassScore, NumberScore, Score
+from linoss.cli._scores import CLASS_COLUMNS, ClassScore, Evaluation, NumberScore
 
 _MOST_CLASSES = 20
 _MOST_MISTAKES = 6
 _CASES = {
     "test": "the test part",
-    "left-out": "held-out training cases",
+    "held-out": "held-out training cases",
     "validation": "the validation cases",
     "training": "the training cases",
 }
@@ -27,17 +27,11 @@ _CASES = {
 
 @dataclass(frozen=True, eq=False)
 class About:
-    """Data and predictions of a report."""
+    """The data of a report."""
 
     data: Path | None = None
     cases: Any = None
     """The training or evaluation data: sequences, or a table."""
-    score: Score | None = None
-    """The best available score."""
-    kind: str = "test"
-    """The cases of the score: test, left-out, validation or training."""
-    answered: Any = None
-    """These cases."""
     seconds: float | None = None
     """The duration of the fit."""
     when: datetime = field(default_factory=lambda: datetime.now().astimezone())
@@ -46,9 +40,9 @@ class About:
 # ---- Summary ----
 
 
-def summary(estimator: Any, about: About) -> str:
+def summary(evaluation: Evaluation) -> str:
     """A paragraph with the score, a baseline, and the most frequent error."""
-    score, of = about.score, _CASES[about.kind]
+    score, of = evaluation.score, _CASES[evaluation.kind]
     if isinstance(score, ClassScore):
         right, total = int(np.trace(score.confusion)), int(score.cases.sum())
         often = int(np.argmax(score.cases))
@@ -70,8 +64,8 @@ def summary(estimator: Any, about: About) -> str:
             f"they explain {score.r2:.1%} of the variance (predicting the mean explains 0%)."
         )
     else:
-        words = forecast_summary(estimator, score)
-    if about.kind == "training":
+        words = forecast_summary(evaluation)
+    if evaluation.kind == "training":
         words += " The model was trained on these cases: expect lower scores for new ones."
     return f"<p>{text(words)}</p>" if words else ""
 
@@ -79,7 +73,7 @@ def summary(estimator: Any, about: About) -> str:
 # ---- Data ----
 
 
-def data_section(about: About) -> list[str]:
+def data_section(about: About, evaluation: Evaluation) -> list[str]:
     """A table that describes the data; none if they are not known."""
     if about.cases is None:
         return []
@@ -91,7 +85,7 @@ def data_section(about: About) -> list[str]:
     is_table = hasattr(about.cases, "series")
     rows += _table_facts(about.cases) if is_table else _case_facts(about.cases)
     parts = [table((), rows, "why")]
-    counts = None if is_table else _class_counts(about)
+    counts = None if is_table else _class_counts(about, evaluation)
     if counts:
         shown = counts.most_common(_MOST_CLASSES)
         parts.append(table(("class", "cases"), shown))
@@ -107,8 +101,8 @@ def data_section(about: About) -> list[str]:
     ]
 
 
-def _class_counts(about: About) -> Counter[str]:
-    if not isinstance(about.score, ClassScore):
+def _class_counts(about: About, evaluation: Evaluation) -> Counter[str]:
+    if not isinstance(evaluation.score, ClassScore):
         return Counter()
     return Counter(str(label) for label in np.asarray(about.cases.labels).tolist())
 
@@ -168,47 +162,41 @@ def _sampling(times: Any) -> str:
 # ---- Predictions ----
 
 
-def answer_sections(about: About) -> list[str]:
+def prediction_sections(evaluation: Evaluation) -> list[str]:
     """Confusion matrix, precision, recall and the worst errors; for regression, predicted and
     true."""
-    score, of = about.score, _CASES[about.kind]
+    score, of = evaluation.score, _CASES[evaluation.kind]
     note = f'<p class="soft">Predictions for {of}.</p>'
     if isinstance(score, NumberScore):
         picture = pictures.svg(pictures.predicted_against_true(score), "Predicted and true values")
-        return [section("Answers", note + picture.replace("<svg", '<svg class="small"', 1))]
+        return [section("Predictions", note + picture.replace("<svg", '<svg class="small"', 1))]
     if not isinstance(score, ClassScore):
         return []
     confusion = section("Confusion", note + _confusion(score))
     classes = section("Classes", note + table(CLASS_COLUMNS, score.rows()))
     few = len(score.classes) < 8
     parts = ['<div class="columns">', confusion, classes, "</div>"] if few else [confusion, classes]
-    return [*parts, *_mistakes(score, about)]
+    return [*parts, *_mistakes(score, evaluation.cases)]
 
 
-def _mistakes(score: ClassScore, about: About) -> list[str]:
+def _mistakes(score: ClassScore, cases: Any) -> list[str]:
     """The wrongly classified series with the highest confidence."""
-    shares, truth = score.shares, score.truth
-    if about.answered is None or shares is None or truth is None:
+    worst = score.mistakes(_MOST_MISTAKES)
+    if not len(worst):
         return []
-    answers = np.argmax(np.nan_to_num(shares), axis=1)
-    wrong = np.flatnonzero((answers != truth) & np.isfinite(shares).all(axis=1))
-    if not len(wrong):
-        return []
-    sure = shares[wrong, answers[wrong]]
-    worst = wrong[np.argsort(-sure, kind="stable")][:_MOST_MISTAKES]
-    ids = about.answered.ids
+    wrong = int(score.cases.sum() - np.trace(score.confusion))
     shown = [
         pictures.Mistake(
-            f"case {i if ids is None else ids[i]}",
-            score.classes[truth[i]],
-            score.classes[answers[i]],
-            float(shares[i, answers[i]]),
-            np.asarray(about.answered.values[i]),
+            f"case {i if cases.ids is None else cases.ids[i]}",
+            score.classes[score.truth[i]],
+            score.classes[score.predicted[i]],
+            float(score.probabilities[i, score.predicted[i]]),
+            np.asarray(cases.values[i]),
         )
         for i in worst
     ]
     note = (
-        f'<p class="soft">The most confident of {len(wrong)} wrong predictions: check whether the '
+        f'<p class="soft">The most confident of {wrong} wrong predictions: check whether the '
         "labels are correct.</p>"
     )
     picture = pictures.svg(pictures.mistakes_plot(shown), "Mistakes")

@@ -24,9 +24,10 @@ def demo(
     import linoss.data
     from linoss._stderr import duration, say
     from linoss.cli import _bells
-    from linoss.cli._fit import finish
+    from linoss.cli._results import finish
     from linoss.cli._run_settings import ColumnNames, holds_a_run, write_column_names
-    from linoss.cli._scores import score_cases
+    from linoss.cli._runs import Run
+    from linoss.cli._scores import score_on
     from linoss.estimators import LinOSSClassifier, OscillatorClassifier
 
     if out is not None and holds_a_run(out):
@@ -50,29 +51,28 @@ def demo(
     begun = time.monotonic()
     untrained = OscillatorClassifier(random_state=seed).fit(training)
     took = duration(time.monotonic() - begun)
-    heard = {"left_out_accuracy": untrained.left_out_score_}
-    heard["test_accuracy"] = score_cases(untrained, test).headline[1]
+    scores = {"leave_one_out_accuracy": untrained.held_out_score_}
+    scores["test_accuracy"] = score_on(Run.of(untrained), test).headline[1]
     if not json:
         say(
-            f"Untrained oscillators, after {took}: accuracy {heard['left_out_accuracy']:.4f} by "
-            f"leave-one-out, {heard['test_accuracy']:.4f} on 240 test recordings."
+            f"Untrained oscillators, after {took}: accuracy "
+            f"{scores['leave_one_out_accuracy']:.4f} by leave-one-out, "
+            f"{scores['test_accuracy']:.4f} on 240 test recordings."
         )
     say("Training a model ...")
     if out is not None:
         write_column_names(out, ColumnNames())
     classifier.fit(training, directory=out)
-    score = score_cases(classifier, test)
+    run = Run.of(classifier)
+    score = score_on(run, test)
     if not json:
         _show(classifier, test, struck)
     if out is not None:
-        from linoss.cli._data_report import About
-
-        about = About(None, training, score, answered=test)
-        finish(classifier, out, score, [], about, json=json)
+        finish(classifier, out, training, test, json=json)
     elif json:
         from linoss.cli._output import show_json
 
-        show_json({"untrained": heard, "steps": classifier.n_steps_, "test": score.record()})
+        show_json({"untrained": scores, "steps": run.n_steps, "test": score.record()})
     else:
         score.show()
 
@@ -93,7 +93,7 @@ def _show(classifier: Any, test: Any, struck: Any, count: int = 3) -> None:
         excerpt = test.values[i][start : start + 2 * width, 0]
         title = f"A bell of {truth} among 1500 samples; the model predicts {said}"
         _panel(console, excerpt, f"{title} ({shares[i].max():.0%})", said == truth)
-    losses = [record["loss"] for record in classifier.history_]
+    losses = [record["loss"] for record in classifier.fitted_.trained.history]
     curve = np.interp(np.linspace(0, len(losses) - 1, 2 * width), np.arange(len(losses)), losses)
     title = f"Learning curve: the loss falls from {number(losses[0])} to {number(losses[-1])}"
     _panel(console, curve, title, True)

@@ -28,25 +28,25 @@ def doctor(json: Json = False) -> None:
 
     Include it in bug reports: it names no files except those in environment variables.
     """
-    found = _examine()
+    facts = _examine()
     if json:
-        show_json(found)
+        show_json(facts)
         return
     from linoss.nn import OUTSIDE_KERNELS
 
-    show_table("Versions", ("", ""), found["versions"].items())
-    rows = [(name, *entry.values()) for name, entry in found["optional"].items()]
+    show_table("Versions", ("", ""), facts["versions"].items())
+    rows = [(name, *entry.values()) for name, entry in facts["optional"].items()]
     rows = [(name, held or f'pip install ".[{extra}]"', use) for name, held, extra, use in rows]
     show_table("Optional", ("", "", "what it is for"), rows)
     show_table(
-        "Machine", ("", ""), [(key.replace("_", " "), _words(found[key])) for key in _MACHINE]
+        "Machine", ("", ""), [(key.replace("_", " "), _words(facts[key])) for key in _MACHINE]
     )
-    if found["environment"]:
-        show_table("Environment", ("", ""), found["environment"].items())
-    if found["build_failure"] is not None:
+    if facts["environment"]:
+        show_table("Environment", ("", ""), facts["environment"].items())
+    if facts["build_failure"] is not None:
         show_line("The native kernels were not built. The last lines of the build:")
-        show_line(found["build_failure"])
-    elif found["instruction_set"] is not None:
+        show_line(facts["build_failure"])
+    elif facts["instruction_set"] is not None:
         slower = (f"{words} ({factor:g} times)" for words, factor in OUTSIDE_KERNELS.items())
         show_line(f"Slower than native blocks: {'; '.join(slower)}.")
     else:

@@ -4,7 +4,6 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,10 +14,8 @@ from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._guard import INTERRUPTED
 from linoss.cli._machines import join_machines
-from linoss.cli._output import number, show_json, show_line
 from linoss.cli._run_settings import (
     ESTIMATORS,
-    REPORT,
     ColumnNames,
     holds_a_run,
     read_column_names,
@@ -28,8 +25,6 @@ from linoss.cli._run_settings import (
 from linoss.cli._sources import check_there, read_labelled_cases, read_tables
 
 if TYPE_CHECKING:
-    from linoss.cli._data_report import About
-    from linoss.cli._scores import Score
     from linoss.training import Watcher
 
 
@@ -219,8 +214,7 @@ def fitted(
 ) -> None:
     """Read, train, score and report; with several processes, only one scores and reports."""
     import linoss.estimators
-    from linoss.cli._data_report import About
-    from linoss.cli._scores import score_of
+    from linoss.cli._results import finish
 
     training, test = (
         read_tables(data, parameters.get("static", ()))
@@ -241,9 +235,8 @@ def fitted(
             further["on_progress"] = watcher
             estimator.fit(training, directory=out, resume=resume, **further)
     if speaks:
-        score, forecasts = score_of(estimator, task, training, test)
-        about = About(data, training, score, answered=test, seconds=time.monotonic() - begun)
-        finish(estimator, out, score, forecasts, about, json=json)
+        seconds = time.monotonic() - begun
+        finish(estimator, out, training, test, data=data, seconds=seconds, json=json)
 
 
 @contextmanager
@@ -255,92 +248,6 @@ def _watchers(paths: Sequence[Path]) -> "Iterator[Watcher | None]":
         kinds = [JsonLines if path.suffix == ".jsonl" else TensorBoard for path in paths]
         made = [files.enter_context(kind(at)) for kind, at in zip(kinds, paths, strict=True)]
         yield together(*made) if made else None
-
-
-def finish(
-    estimator: Any,
-    out: Path,
-    score: "Score | None",
-    forecasts: list[Any],
-    about: "About",
-    *,
-    json: bool,
-) -> None:
-    """Write the report, with explanations of some training cases, and print the results."""
-    from linoss.cli._evidence import average_evidence, explained_cases
-    from linoss.cli._forecast_scores import backtest_of, show_backtest
-    from linoss.cli._report import write_report
-    from linoss.cli._scores import own_score
-
-    if score is None and estimator.task != "forecasting":
-        kind, own_answers, answered = own_score(estimator, about.cases)
-        about = replace(about, score=own_answers, kind=kind, answered=answered)
-    untrained = estimator.members_.get("oscillators")
-    evidence = [] if untrained is None else average_evidence(untrained, about.cases)
-    explained = explained_cases(estimator, about.cases)
-    write_report(out / REPORT, estimator, score, forecasts, evidence, explained, about)
-    if json:
-        record = {
-            "run": str(out),
-            "report": str(out / REPORT),
-            "task": estimator.task,
-            **_outcome(estimator),
-            "test": None if score is None else score.record(),
-        }
-        where, backtest = backtest_of(estimator, score)
-        if backtest is not None:
-            record["backtest"] = {"of": where, "errors": backtest.rows()}
-        show_json(record)
-        return
-    choice = getattr(estimator, "choice_", None)
-    if choice is not None:
-        show_line(f"{choice.why}.")
-    for name, value in estimator.own_scores_.items():
-        note = "" if score is not None else " (there is no test part)"
-        show_line(f"{name[0].upper()}{name[1:]} {number(value)}{note}")
-    if score is not None:
-        show_line("Test:")
-        score.show()
-    elif about.kind == "training" and about.score is not None:
-        name, value = about.score.headline
-        show_line(
-            f"Training {name} {number(value)}, on training cases; expect lower scores for new "
-            "ones. Use --validation-fraction 0.2, or linoss evaluate with other data"
-        )
-    elif estimator.task == "forecasting" and estimator.n_steps_ == 0:
-        show_line(
-            "No model is trained, because the series are short or --steps is 0: forecasts are made "
-            "of trend, seasons and linear forecasts"
-        )
-    elif not estimator.own_scores_:
-        show_line(
-            "No score: nothing was held out. Use --validation-fraction 0.2, or linoss evaluate "
-            "with other data"
-        )
-    where, found = backtest_of(estimator, score)
-    if found is not None:
-        show_line(f"{where}:")
-        show_backtest(found)
-    show_line(f"The run is in {out}; see {out / REPORT}")
-
-
-def _outcome(estimator: Any) -> dict[str, Any]:
-    """The results of the fit, for JSON."""
-    from linoss.nn import count_parameters
-
-    found: dict[str, Any] = {}
-    if hasattr(estimator, "left_out_score_"):
-        metric = "r2" if estimator.task == "regression" else "accuracy"
-        found["left_out"] = {metric: estimator.left_out_score_}
-    if getattr(estimator, "choice_", None) is not None:
-        found["choice"] = asdict(estimator.choice_)
-    trained = estimator.members_.get("linoss")
-    if trained is not None:
-        best, metric = trained.best_metric_, trained.objective_.metric
-        found["steps"] = trained.n_steps_
-        found["parameters"] = count_parameters(trained.model_)
-        found["validation"] = None if best is None else {metric: best}
-    return {"models": list(estimator.members_), **found}
 
 
 def _refuse_classes(labels: Any) -> None:

@@ -1,31 +1,16 @@
-"""`linoss forecast`: forecasts after the end of a table."""
+"""`linoss forecast` and `backtest`: forecasts after the end of a table, and from past origins."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from linoss._files import write_text
-from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import csv_cell, show_json, show_line
-from linoss.cli._predict import Out
-from linoss.cli._run_settings import load_run
-
-Levels = Annotated[
-    list[float] | None,
-    typer.Option(
-        help="Prediction interval in percent, such as 80; repeatable.", show_default=False
-    ),
-]
-
-
-def forecaster_of(run: Path) -> Any:
-    """The forecaster in a directory."""
-    estimator = load_run(run)
-    if estimator.task != "forecasting":
-        raise ValueError(f"{run}: holds a {type(estimator).__name__}; use linoss predict")
-    return estimator
+from linoss.cli._runs import Data, Levels, Out, RunArgument, load_forecaster
+from linoss.cli._sources import check_there, read_test_table
 
 
 def forecast(
@@ -59,12 +44,14 @@ def forecast(
     """
     from linoss.data import read_table
 
-    estimator = forecaster_of(run)
-    table = None if data is None else read_table(data, static=estimator.static)
-    context = estimator.context_ if table is None else table
-    steps = estimator.horizon if horizon is None else horizon
-    ahead = None if future is None else _ahead(future, read_table(future), context, steps)
-    frame = estimator.predict(steps, data=table, future=ahead, level=level or None, samples=samples)
+    forecaster = load_forecaster(run)
+    table = None if data is None else read_table(data, static=forecaster.static)
+    context = forecaster.context_ if table is None else table
+    steps = forecaster.horizon if horizon is None else horizon
+    known = None if future is None else _ahead(future, read_table(future), context, steps)
+    frame = forecaster.predict(
+        steps, data=table, future=known, level=level or None, samples=samples
+    )
     if context.in_index:
         frame = frame.rename_axis(context.time_name or "step").reset_index()
     shown = frame.rename(columns=csv_cell)
@@ -77,7 +64,7 @@ def forecast(
         rows = frame.to_dict("list")
         show_json({"horizon": steps, **({"forecast": rows} if out is None else {"out": str(out)})})
     elif out is None:
-        print(text, end="")
+        sys.stdout.write(text)
     else:
         show_line(f"{steps} steps in {out}")
 
@@ -113,3 +100,48 @@ def _ahead(path: Path, future: Any, context: Any, steps: int) -> Any:
             frame[context.id_name], frame[context.time_name] = name, times
         frames.append(frame)
     return pandas.concat(frames, ignore_index=True)
+
+
+def backtest(
+    run: RunArgument,
+    data: Data,
+    windows: Annotated[
+        int, typer.Option(min=1, help="Number of forecast origins in each series.")
+    ] = 20,
+    stride: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps between origins.", show_default="the horizon"),
+    ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Refit before each origin, on the data up to it.")
+    ] = False,
+    level: Levels = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Forecast from past origins, and compare with the observed values.
+
+    Prints the errors of each variable in its unit, those of naive, seasonal naive and drift
+    forecasts and of trend and seasons alone on the same windows, and the coverage of prediction
+    intervals. --out gets them for each forecast step. Without --refit, use data that the run was
+    not fitted to.
+    """
+    check_there(data)
+    forecaster = load_forecaster(run)
+    from linoss.cli._scores import show_backtest
+
+    table = read_test_table(data, forecaster.static)
+    result = forecaster.backtest(
+        table, windows=windows, stride=stride, refit=refit, level=level or None
+    )
+    if out is not None:
+        frame = result.frame("step")
+        frame["variable"] = frame["variable"].map(csv_cell)
+        write_text(out, frame.to_csv(index=False, lineterminator="\n"))
+    if json:
+        units = {"mae": "variable", "rmse": "variable", "pinball": "variable", "mase": "none"}
+        show_json({"windows": len(result.truth), "units": units, "errors": result.rows()})
+        return
+    show_backtest(result)
+    if out is not None:
+        show_line(f"Errors of each forecast step are in {out}")

@@ -8,40 +8,37 @@ from matplotlib import rc_context
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
-from linoss.cli._forecast_scores import Forecast, backtest_of, backtest_rows
 from linoss.cli._html import table
 from linoss.cli._output import number
 from linoss.cli._pictures import _INK, _LINES, _RC, _short, legend_below, svg
+from linoss.cli._scores import Evaluation, Forecast, backtest_rows, backtest_windows
 
 _CYCLES = 4  # horizons of past in a figure
 _WORST = 3
 _MOST_VARIABLES = 12  # in tables
 
 
-def forecast_sections(
-    estimator: Any, score: Any, forecasts: Sequence[Forecast]
-) -> Iterator[tuple[str, str]]:
+def forecast_sections(forecaster: Any, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     """Title and content of each section; none for other tasks."""
-    if estimator.task != "forecasting":
-        return
+    forecasts, where = evaluation.forecasts, backtest_windows(evaluation.kind)
     if forecasts:
         note = "<p>Forecasts of the last steps of the data"
         note += (
             ", with 80 and 95 % prediction intervals.</p>" if forecasts[0].intervals else ".</p>"
         )
         yield "Forecast", note + svg(forecast_plot(forecasts), "Forecast")
-    where, found = backtest_of(estimator, score)
+    found = evaluation.backtest
     if found is not None:
         yield "Errors", _errors(where, found)
         yield "Errors by horizon", _by_horizon(found)
         yield "Worst windows", _worst(found)
-    if estimator.known_:
-        yield "Variables known in advance", _effects(estimator.known_effects())
+    if forecaster.known_:
+        yield "Variables known in advance", _effects(forecaster.known_effects())
 
 
-def forecast_summary(estimator: Any, score: Any) -> str:
+def forecast_summary(evaluation: Evaluation) -> str:
     """How far forecasts are ahead of repeating the last season, and what intervals contain."""
-    where, found = backtest_of(estimator, score)
+    where, found = backtest_windows(evaluation.kind), evaluation.backtest
     if found is None:
         return ""
     ours, simple = (found.error("mase", of) for of in ("forecast", "seasonal naive"))

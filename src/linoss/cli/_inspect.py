@@ -1,14 +1,30 @@
-"""`linoss inspect`: the model of a run, and the spectrum of its oscillators."""
+"""`linoss inspect`, the spectrum of a model's oscillators, and `linoss export`."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
-from linoss.cli._evaluate import RunArgument
 from linoss.cli._options import Json
 from linoss.cli._output import number, show_json, show_line, show_table
-from linoss.cli._run_settings import load_run
+from linoss.cli._run_settings import read_column_names
+from linoss.cli._runs import RunArgument, load_run
+
+_LASTING = 1e-9  # a radius this close to 1 equals 1 up to rounding
+_SHOWN = (
+    "mixer",
+    "scheme",
+    "damped",
+    "in_size",
+    "hidden_size",
+    "state_size",
+    "num_blocks",
+    "out_size",
+)
+SPECTRUM_COLUMNS = ("", "oscillators", "period", "decay time", "no decay", "free")
 
 
 def inspect(
@@ -24,85 +40,207 @@ def inspect(
     and of undamped oscillators. With --json, those of every oscillator. For untrained oscillators:
     their number, periods and quality factors.
     """
-    estimator = load_run(run)
-    from linoss.cli._spectrum import banks, untrained_facts
-
-    trained, untrained = (estimator.members_.get(name) for name in ("linoss", "oscillators"))
-    found = [] if trained is None else banks(trained.model_)
+    loaded = load_run(run)
+    spectra = banks(loaded.trained[0]) if loaded.trained else []
     if plot is not None:
         from linoss.cli._pictures import save, spectrum
 
-        if not found:
+        if not spectra:
             raise ValueError(f"{run}: holds no trained oscillators, which --plot needs")
-        save(spectrum(found), plot)
-    facts: dict[str, Any] = {"estimator": type(estimator).__name__, "task": estimator.task}
-    if getattr(estimator, "choice_", None) is not None:
-        facts["kept"] = estimator.choice_.kept
-    if untrained is not None:
-        facts |= untrained_facts(untrained)
-    if trained is not None:
-        facts |= _facts(trained)
+        save(spectrum(spectra), plot)
+    facts: dict[str, Any] = {"estimator": loaded.estimator, "task": loaded.task}
+    scores = loaded.scores
+    if not loaded.is_forecaster:
+        fitted = loaded.model
+        facts |= {} if fitted.choice is None else {"kept": fitted.choice.kept}
+        facts |= {} if fitted.oscillators is None else untrained_facts(fitted.oscillators)
+    if loaded.trained:
+        facts |= _model_facts(loaded.trained)
     if json:
-        record = {**facts, **estimator.own_scores_}
-        if trained is not None:
-            record["blocks"] = [_record(bank) for bank in found]
+        record = {**facts, **scores}
+        if loaded.trained:
+            record["blocks"] = [_record(each) for each in spectra]
         show_json({**record, **({} if plot is None else {"plot": str(plot)})})
         return
-    spans = {n: _span(value) if isinstance(value, dict) else value for n, value in facts.items()}
-    scores = {name: number(value) for name, value in estimator.own_scores_.items()}
-    rows = [(name.replace("_", " "), value) for name, value in (spans | scores).items()]
-    show_table("Model", ("", ""), rows)
-    if found:
+    shown = {n: span(value) if isinstance(value, dict) else value for n, value in facts.items()}
+    shown |= {name: number(value) for name, value in scores.items()}
+    show_table("Model", ("", ""), [(name.replace("_", " "), v) for name, v in shown.items()])
+    if spectra:
         title = "Oscillators: minimum / median / maximum, in samples"
-        show_table(title, _HEADER, [_row(bank) for bank in found])
+        show_table(title, SPECTRUM_COLUMNS, [spectrum_row(each) for each in spectra])
     if plot is not None:
         show_line(f"The spectrum is in {plot}")
 
 
-def _facts(trained: Any) -> dict[str, Any]:
+def _model_facts(models: Sequence[Any]) -> dict[str, Any]:
     from linoss.nn import MIXERS, count_parameters
 
-    config = trained.model_.config
+    config = models[0].config
     shown = [name for name in _SHOWN if name not in MIXERS[config.mixer].foreign]
+    count = {} if len(models) == 1 else {"models": len(models)}
     facts = {name: getattr(config, name) for name in shown}
-    return {"parameters": count_parameters(trained.model_), **facts}
+    return {**count, "parameters": sum(map(count_parameters, models)), **facts}
 
 
-_SHOWN = (
-    "mixer",
-    "scheme",
-    "damped",
-    "in_size",
-    "hidden_size",
-    "state_size",
-    "num_blocks",
-    "out_size",
-)
-_HEADER = ("", "oscillators", "period", "decay time", "no decay", "free")
+def spectrum_row(spectrum: "BlockSpectrum") -> tuple[str, ...]:
+    """The row of a layer in a table."""
+    facts = spectrum.summary()
+    spans = (span(facts["period"]), span(facts["decay_time"]))
+    counts = (str(facts["without_decay"]), str(facts["free_particles"]))
+    return (spectrum.name, str(facts["oscillators"]), *spans, *counts)
 
 
-def _row(bank: Any) -> tuple[str, ...]:
-    facts = bank.summary()
-    return (
-        bank.name,
-        str(facts["oscillators"]),
-        _span(facts["period"]),
-        _span(facts["decay_time"]),
-        str(facts["without_decay"]),
-        str(facts["free_particles"]),
-    )
-
-
-def _span(quantiles: dict[str, float] | None) -> str:
+def span(quantiles: dict[str, float] | None) -> str:
+    """Minimum, median and maximum as text."""
     if quantiles is None:
         return "–"
     return " / ".join(number(quantiles[name], 3) for name in ("min", "median", "max"))
 
 
-def _record(bank: Any) -> dict[str, Any]:
+def _record(spectrum: "BlockSpectrum") -> dict[str, Any]:
     return {
-        **bank.summary(),
-        "stiffness": bank.stiffness,
-        "periods": bank.periods,
-        "decay_times": bank.decay_times,
+        **spectrum.summary(),
+        "stiffness": spectrum.stiffness,
+        "periods": spectrum.periods,
+        "decay_times": spectrum.decay_times,
     }
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSpectrum:
+    """The oscillators of one layer."""
+
+    name: str
+    stiffness: np.ndarray
+    """(m,), A."""
+    eigenvalues: np.ndarray
+    """(m, 2), of one step."""
+
+    @property
+    def periods(self) -> np.ndarray:
+        """(m,), samples of one oscillation; infinite if it does not oscillate."""
+        angle = np.abs(np.angle(self.eigenvalues)).max(axis=1)
+        turning = np.abs(np.imag(self.eigenvalues)).max(axis=1) > 0
+        return np.where(turning, 2 * np.pi / np.where(turning, angle, 1), np.inf)
+
+    @property
+    def decay_times(self) -> np.ndarray:
+        """(m,), samples in which the state decays to 1/e; infinite without decay."""
+        radius = np.abs(self.eigenvalues).max(axis=1)
+        falling = radius < 1 - _LASTING
+        with np.errstate(divide="ignore"):
+            return np.where(falling, -1 / np.log(np.where(falling, radius, 0.5)), np.inf)
+
+    @property
+    def free(self) -> np.ndarray:
+        """(m,), True for free particles, A = 0."""
+        return self.stiffness == 0
+
+    def summary(self) -> dict[str, Any]:
+        """Summary statistics."""
+        oscillating = np.isfinite(self.periods)
+        decaying = np.isfinite(self.decay_times)
+        return {
+            "name": self.name,
+            "oscillators": len(self.stiffness),
+            "oscillating": int(oscillating.sum()),
+            "free_particles": int(self.free.sum()),
+            "without_decay": int((~decaying).sum()),
+            "period": _quantiles(self.periods[oscillating]),
+            "decay_time": _quantiles(self.decay_times[decaying]),
+        }
+
+
+def banks(model: Any) -> list[BlockSpectrum]:
+    """The oscillators of every layer of a model, in double precision; none for other mixers."""
+    import jax
+    import jax.numpy as jnp
+
+    from linoss.dynamics import eigenvalues
+
+    spectra = []
+    if model.config.mixer != "linoss":
+        return spectra
+    with jax.enable_x64(True):
+        for i, block in enumerate(model.blocks, 1):
+            layers = {f"block {i}": block.mixer, f"block {i}, backward": block.backward_mixer}
+            for name, layer in layers.items():
+                if layer is None:
+                    continue
+                bank = jax.tree.map(
+                    lambda x: jnp.asarray(np.asarray(x, np.float64)), layer.oscillators
+                )
+                values = eigenvalues(bank.transition())
+                spectra.append(BlockSpectrum(name, np.asarray(bank.stiffness), np.asarray(values)))
+    return spectra
+
+
+def untrained_facts(oscillators: Any) -> dict[str, Any]:
+    """Number, periods in samples and quality factors of untrained oscillators."""
+    bank = oscillators.features.bank_
+    is_used = bank.frequency > 0
+    return {
+        "channels": len(bank.mean),
+        "oscillators": bank.size,
+        "chains_of_two": int(bank.chained.sum()),
+        "period": _quantiles(1 / bank.frequency[is_used]),
+        "quality": _quantiles(bank.quality[is_used]),
+    }
+
+
+def _quantiles(values: np.ndarray) -> dict[str, float] | None:
+    """Minimum, median and maximum, if there are any values."""
+    if not len(values):
+        return None
+    return {
+        "min": float(values.min()),
+        "median": float(np.median(values)),
+        "max": float(values.max()),
+    }
+
+
+def export(
+    run: RunArgument,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Output file, with the suffix .onnx, .h or .stablehlo."
+        ),
+    ],
+    int8: Annotated[bool, typer.Option("--int8", help="C: quantise matrices to 8 bits.")] = False,
+    series: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Forecasting: with several series, the one whose trend and seasons are exported.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write a run as ONNX, C or StableHLO, for other programs.
+
+    model.onnx takes whole sequences, and model_step.onnx one sample at a time; model.h with
+    model_weights.c is C99 without memory allocation; model.stablehlo can be loaded with jax.export.
+    Scaling, missing values and class names are included; for a forecaster also trend, seasons, the
+    linear forecast and intervals, and all formats take whole windows with their times.
+    """
+    from linoss.export import write
+
+    loaded = load_run(run)
+    names = None if loaded.is_forecaster else read_column_names(run).channels
+    written = write(loaded.model, file, names=names, int8=int8, series=series)
+    sizes = {path: path.stat().st_size for path in written.files}
+    if json:
+        record: dict[str, Any] = {"files": {str(path): size for path, size in sizes.items()}}
+        record |= {"notes": list(written.notes)}
+        show_json(
+            record | ({} if written.ram is None else {"flash": written.flash, "ram": written.ram})
+        )
+        return
+    for path, size in sizes.items():
+        show_line(f"Wrote {path}, {size:,} bytes")
+    for note in written.notes:
+        show_line(f"Note: {note}")
+    if written.ram is not None:
+        show_line(f"Flash: {written.flash:,} bytes of constants, plus the code")
+        show_line(f"RAM: {written.ram:,} bytes of state")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from linoss._declare import MODEL, TRAINING, Declared, check_settings, declared
-from linoss._settings import SETTINGS, MixerName, ModelName, TrainedSettings, TaskName
+from linoss._settings import SETTINGS, MixerName, ModelName, TaskName, TrainedSettings
 
 if TYPE_CHECKING:
     from linoss.nn import LinOSSConfig

@@ -20,9 +20,9 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from linoss._files import write_file
-from linoss.cli._evidence import AverageEvidence, ExplainedCase
+from linoss.cli._attribution import ExplainedCase
+from linoss.cli._inspect import BlockSpectrum
 from linoss.cli._scores import NumberScore
-from linoss.cli._spectrum import BlockSpectrum
 
 _INK, _FAINT = "#1c1f26", "#c9ced6"
 _LINES = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")
@@ -86,7 +86,7 @@ def learning_curves(history: Sequence[dict[str, Any]], metric: str) -> Figure:
 def predicted_against_true(score: NumberScore) -> Figure:
     """Predictions over labels, with the diagonal."""
     known = np.isfinite(score.truth)
-    truth, found = score.truth[known], score.found[known]
+    truth, found = score.truth[known], score.predicted[known]
     if len(truth) > _MOST_POINTS:
         chosen = np.linspace(0, len(truth) - 1, _MOST_POINTS).astype(int)
         truth, found = truth[chosen], found[chosen]
@@ -129,19 +129,15 @@ def mistakes_plot(found: Sequence[Mistake]) -> Figure:
     return figure
 
 
-def evidence_plot(found: Sequence[AverageEvidence]) -> Figure:
-    """For each output, the evidence for it (blue) and against it (orange) by period and time."""
-    rows = -(-len(found) // 2)
+def mean_attribution_plot(means: Sequence[ExplainedCase]) -> Figure:
+    """Mean attributions of several outputs to periods and times, as percents of the sequence."""
+    rows = -(-len(means) // 2)
     with rc_context({**_RC, "axes.grid": False}):
         figure = Figure(figsize=(8, 0.4 + 2.4 * rows), layout="constrained")
-        panels = figure.subplots(rows, min(len(found), 2), squeeze=False, sharey=True)
-        for axes, one in zip(panels.flat, found, strict=False):
-            parts = np.linspace(0, 100, one.evidence.shape[1] + 1)
-            axes.pcolormesh(parts, one.periods, _for_and_against(one.evidence), rasterized=True)
-            axes.set_yscale("log")
-            _plain_logarithm(axes.yaxis)
-            axes.set_title(_short(one.name, 30))
-        for axes in panels.flat[len(found) :]:
+        panels = figure.subplots(rows, min(len(means), 2), squeeze=False, sharey=True)
+        for axes, one in zip(panels.flat, means, strict=False):
+            _draw_periods(axes, one)
+        for axes in panels.flat[len(means) :]:
             axes.set_visible(False)
         for axes in panels[-1]:
             axes.set_xlabel("part of the sequence, in percent")
@@ -150,48 +146,51 @@ def evidence_plot(found: Sequence[AverageEvidence]) -> Figure:
     return figure
 
 
-def evidence_of_case(found: Any, evidence: np.ndarray, title: str) -> Figure:
-    """The evidence for an output in one sequence, by period and time."""
+def attribution_plot(shown: ExplainedCase, names: list[str], most: int = 6) -> Figure:
+    """One case: by period and time, or the values of the channels that contribute most."""
     with rc_context({**_RC, "axes.grid": False}):
-        figure = Figure(figsize=(8, 3.2), layout="constrained")
-        axes = figure.subplots()
-        axes.pcolormesh(found.times, found.periods, _for_and_against(evidence), rasterized=True)
-        axes.set_yscale("log")
-        _plain_logarithm(axes.yaxis)
-        axes.set(title=_short(title, 60), xlabel="time", ylabel="period")
-    return figure
-
-
-def contributions_plot(shown: ExplainedCase, names: Sequence[str], most: int = 6) -> Figure:
-    """The channels with the most evidence, with the contribution of each value to an output."""
-    values, found = shown.values, shown.found
-    evidence = found.evidence[shown.answer]
-    loudest = np.sort(np.argsort(-np.abs(evidence).sum(axis=1), kind="stable")[:most])
-    steps = np.diff(found.times) / 2 if len(found.times) > 1 else np.array([0.5])
-    middle = found.times[:-1] + steps if len(found.times) > 1 else np.zeros(0)
-    edges = np.r_[found.times[0] - steps[0], middle, found.times[-1] + steps[-1]]
-    colors = _for_and_against(evidence)
-    with rc_context({**_RC, "axes.grid": False}):
-        figure = Figure(figsize=(8, 0.9 + 1.5 * len(loudest)), layout="constrained")
-        panels = figure.subplots(len(loudest), 1, squeeze=False, sharex=True)[:, 0]
-        for axes, channel in zip(panels, loudest, strict=True):
-            series = values[channel]
-            known = series[np.isfinite(series)]
-            low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
-            margin = 0.08 * (high - low) or 1.0
-            heights = (low - margin, high + margin)
-            axes.pcolormesh(edges, heights, colors[channel][None], rasterized=True)
-            axes.plot(found.times, series, color=_INK, linewidth=0.9)
-            total = evidence[channel].sum()
-            axes.set_title(f"{_short(names[int(channel)], 40)}: {total:+.3g}")
+        if shown.periods is not None:
+            figure = Figure(figsize=(8, 3.2), layout="constrained")
+            axes = figure.subplots()
+            _draw_periods(axes, shown)
+            axes.set(xlabel="time", ylabel="period")
+            return figure
+        channels = np.argsort(-np.abs(shown.values).sum(axis=1), kind="stable")[:most]
+        figure = Figure(figsize=(8, 0.9 + 1.5 * len(channels)), layout="constrained")
+        panels = figure.subplots(len(channels), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, channel in zip(panels, np.sort(channels).tolist(), strict=True):
+            _draw_channel(axes, shown, channel)
+            axes.set_title(f"{_short(names[channel], 40)}: {shown.channels[channel]:+.3g}")
         panels[-1].set_xlabel("time")
         figure.suptitle(_short(shown.name, 60), fontweight="bold", x=0.01, ha="left")
     return figure
 
 
-def _for_and_against(evidence: np.ndarray) -> np.ndarray:
+def _draw_periods(axes: Any, shown: ExplainedCase) -> None:
+    colors = _for_and_against(shown.values)
+    axes.pcolormesh(shown.times, shown.periods, colors, rasterized=True)
+    axes.set_yscale("log")
+    _plain_logarithm(axes.yaxis)
+    axes.set_title(_short(shown.name, 60))
+
+
+def _draw_channel(axes: Any, shown: ExplainedCase, channel: int) -> None:
+    """The values of a channel over the attribution to them."""
+    assert shown.samples is not None
+    series, times = shown.samples[channel], shown.times
+    half = np.diff(times) / 2 if len(times) > 1 else np.array([0.5])
+    edges = np.r_[times[0] - half[0], times[:-1] + half[: len(times) - 1], times[-1] + half[-1]]
+    known = series[np.isfinite(series)]
+    low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
+    margin = 0.08 * (high - low) or 1.0
+    colors = _for_and_against(shown.values)[channel][None]
+    axes.pcolormesh(edges, (low - margin, high + margin), colors, rasterized=True)
+    axes.plot(times, series, color=_INK, linewidth=0.9)
+
+
+def _for_and_against(values: np.ndarray) -> np.ndarray:
     """Colours: blue for an output, orange against it, stronger for larger values."""
-    strength = evidence / max(np.abs(evidence).max(), 1e-30)
+    strength = values / max(np.abs(values).max(), 1e-30)
     colors = np.where(strength[..., None] > 0, to_rgb(_LINES[0]), to_rgb(_LINES[1]))
     return np.concatenate([colors, np.abs(strength)[..., None]], axis=-1)
 

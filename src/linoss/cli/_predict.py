@@ -1,21 +1,28 @@
-"""`linoss predict`: predictions of a run for sequences."""
+"""`linoss predict`, `evaluate` and `stream`: predictions of a run, and their score."""
 
+import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from linoss._files import write_text
-from linoss.cli._evaluate import Data, Drop, Id, Label, RunArgument
 from linoss.cli._options import Json, roles_of
-from linoss.cli._output import csv_text, show_json, show_line
-from linoss.cli._run_settings import load_run, read_column_names
-from linoss.cli._sources import check_there, read_unlabelled_cases
+from linoss.cli._output import csv_text, json_line, show_json, show_line
+from linoss.cli._run_settings import read_column_names
+from linoss.cli._runs import Data, Drop, Id, Label, Out, RunArgument, load_fitted, load_run
+from linoss.cli._sources import (
+    check_there,
+    read_test_cases,
+    read_test_table,
+    read_unlabelled_cases,
+)
 
-Out = Annotated[
-    Path | None, typer.Option(help="CSV file for the predictions.", show_default="stdout")
-]
+if TYPE_CHECKING:
+    from linoss.data import Sequences
+    from linoss.fitted import Fitted, Outputs
 
 
 def predict(
@@ -34,47 +41,186 @@ def predict(
     a prediction is not a number, its cells are empty, and the exit code is 3.
     """
     check_there(data)
-    estimator = load_run(run)
-    if estimator.task == "forecasting":
-        raise ValueError(f"{run}: holds a forecaster; use linoss forecast")
+    fitted = load_fitted(run, instead="use linoss forecast")
     roles = {**read_column_names(run).roles, **roles_of(label, id, drop)}
     cases = read_unlabelled_cases(data, roles)
-    header, rows = _table(estimator, cases)
+    header, rows = _table(fitted, cases)
     if out is not None:
         write_text(out, csv_text([header, *rows]))
     if json:
-        answers = None if out else [dict(zip(header, row, strict=True)) for row in rows]
-        found = {"out": str(out)} if out else {"predictions": answers}
-        show_json({"cases": len(cases), **found})
+        predictions = [dict(zip(header, row, strict=True)) for row in rows]
+        show_json(
+            {"cases": len(cases), **({"out": str(out)} if out else {"predictions": predictions})}
+        )
     elif out is None:
-        print(csv_text([header, *rows]), end="")
+        sys.stdout.write(csv_text([header, *rows]))
     else:
         show_line(f"{len(rows)} predictions for {len(cases)} cases in {out}")
 
 
-def _table(estimator: Any, cases: Any) -> tuple[list[str], list[list[Any]]]:
-    import numpy as np
+def evaluate(
+    run: RunArgument,
+    data: Data,
+    label: Label = None,
+    id: Id = None,
+    drop: Drop = None,
+    stride: Annotated[int, typer.Option(min=1, help="Forecasting: steps between windows.")] = 1,
+    scaled: Annotated[
+        bool,
+        typer.Option(
+            help="Forecasting: errors in standard deviations of each variable in training."
+        ),
+    ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a page: confusion matrix, recall and the worst errors, or forecasts, "
+            "their errors and the coverage of intervals."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Score the predictions of a run on labelled data.
 
+    Prints accuracy and recall of each class; or mean absolute error, R² and RMSE; or the mean
+    absolute error of forecasts of each variable, in its unit and in standard deviations. A
+    directory must have a test part, which is used.
+    """
+    check_there(data)
+    loaded = load_run(run)
+    from linoss.cli._scores import evaluation_of, score_on
+
+    if loaded.is_forecaster:
+        cases = read_test_table(data, loaded.model.static)
+    else:
+        roles = {**read_column_names(run).roles, **roles_of(label, id, drop)}
+        cases = read_test_cases(data, roles)
+    score = score_on(loaded, cases, stride=stride, is_scaled=scaled)
+    if report is not None:
+        from linoss.cli._report import About, write_evaluation
+
+        write_evaluation(report, loaded, evaluation_of(loaded, cases, score), About(data, cases))
+    if json:
+        show_json(score.record() | ({} if report is None else {"report": str(report)}))
+        return
+    score.show()
+    if report is not None:
+        show_line(f"See {report}")
+
+
+def stream(
+    run: RunArgument,
+    json: Annotated[
+        bool, typer.Option("--json", help="Write JSON lines, also for CSV input.")
+    ] = False,
+) -> None:
+    """Predict after each sample of a stream, in constant memory.
+
+    Reads one sample per line from stdin: comma-separated numbers, or a JSON array or object. A
+    header, or the keys of the objects, may name the channels. Empty, NaN, NA, ? and null are
+    missing values. If the training had irregular times, each sample begins with a time, or has a
+    column time. Writes one line per sample, in the format of the samples: the result of linoss
+    predict for the sequence so far. If a sample is too large, cells are empty, oscillators that
+    overflowed are reset with a message on stderr, and the exit code is 3.
+    """
+    from linoss.cli._sample_reader import SampleReader
+
+    if sys.stdin is None:
+        raise ValueError("stdin is closed, expected samples in it")
+    loaded = load_run(run)
+    model: Any = loaded.model
+    if loaded.is_forecaster:
+        lines: Any = _ForecastLines(model)
+        names, channels, timed = model.names_, model.n_channels_, model.timed_
+    else:
+        lines = _PredictionLines(model.outputs)
+        names, channels = read_column_names(run).channels, model.n_channels
+        timed = model.needs_times
+    source: Any = sys.stdin.buffer
+    samples = SampleReader(source, channels, names, timed=timed)
+    predictor = model.stream()
+    is_first = True
+    for values, times in samples:
+        as_json = json or samples.is_json
+        if is_first and samples.has_header and not as_json:
+            sys.stdout.write(csv_text([lines.header]))
+        is_first = False
+        predictions = predictor.many(values, times)
+        line_of = lines.json if as_json else lines.csv
+        sys.stdout.write("".join(map(line_of, predictions)))
+        sys.stdout.flush()
+
+
+def _header(outputs: "Outputs") -> list[str]:
+    """The columns of a prediction."""
+    if outputs.classes is not None:
+        return ["prediction", *(f"probability_{name}" for name in outputs.classes.tolist())]
+    if outputs.size == 1:
+        return ["prediction"]
+    return [f"prediction_{i}" for i in range(outputs.size)]
+
+
+def _table(fitted: "Fitted", cases: "Sequences") -> tuple[list[str], list[list[Any]]]:
+    """Header and rows of the predictions for cases."""
+    outputs, predictions = fitted.outputs, fitted.predict(cases)
     ids = range(len(cases)) if cases.ids is None else cases.ids
-    if hasattr(estimator, "classes_"):
-        classes = estimator.classes_.tolist()
-        header = ["case", "prediction", *(f"probability_{name}" for name in classes)]
-        shares = estimator.predict_proba(cases)
-        return header, [
-            [case, None if np.isnan(row).any() else classes[int(np.argmax(row))], *row.tolist()]
-            for case, row in zip(ids, shares, strict=True)
-        ]
-    outputs, every = estimator.n_outputs_, getattr(estimator, "every", None)
-    names = ["prediction"] if outputs == 1 else [f"prediction_{i}" for i in range(outputs)]
-    answers = [np.reshape(answer, (-1, outputs)) for answer in estimator.predict(cases)]
-    if every is None:
-        return ["case", *names], [
-            [case, *answer[0].tolist()] for case, answer in zip(ids, answers, strict=True)
-        ]
-    return ["case", "step", *names], list(_every_answer(ids, answers, every))
+    if outputs.every is not None:
+        rows = list(_rows_of_steps(ids, predictions, outputs.every))
+        return ["case", "step", *_header(outputs)], rows
+    rows = [
+        [case, *([] if outputs.classes is None else [_class_of(outputs, row)]), *row]
+        for case, row in zip(ids, predictions.tolist(), strict=True)
+    ]
+    return ["case", *_header(outputs)], rows
 
 
-def _every_answer(ids: Any, answers: list[Any], every: int) -> Iterator[list[Any]]:
-    for case, rows in zip(ids, answers, strict=True):
-        for i, row in enumerate(rows, 1):
-            yield [case, i * every, *row.tolist()]
+def _rows_of_steps(ids: Any, predictions: list[Any], every: int) -> Iterator[list[Any]]:
+    for case, steps in zip(ids, predictions, strict=True):
+        for i, row in enumerate(steps.reshape(len(steps), -1).tolist(), 1):
+            yield [case, i * every, *row]
+
+
+def _class_of(outputs: "Outputs", probabilities: list[float]) -> Any:
+    """The most probable class; None if probabilities are not numbers."""
+    if not all(map(math.isfinite, probabilities)):
+        return None
+    assert outputs.classes is not None
+    return outputs.classes.tolist()[probabilities.index(max(probabilities))]
+
+
+class _PredictionLines:
+    """Formats predictions as lines."""
+
+    def __init__(self, outputs: "Outputs"):
+        self._outputs = outputs
+        self.header = _header(outputs)
+
+    def csv(self, prediction: Any) -> str:
+        row = prediction.tolist()
+        cells = [f"{v:.9g}" if math.isfinite(v) else "" for v in row]
+        if self._outputs.classes is not None:
+            name = _class_of(self._outputs, row)
+            cells.insert(0, "" if name is None else csv_text([[str(name)]]).rstrip("\n"))
+        return ",".join(cells) + "\n"
+
+    def json(self, prediction: Any) -> str:
+        row = prediction.tolist()
+        if self._outputs.classes is None:
+            return json_line({"prediction": row[0] if len(row) == 1 else row})
+        shares = dict(zip(self._outputs.classes.tolist(), row, strict=True))
+        return json_line({"prediction": _class_of(self._outputs, row), "probabilities": shares})
+
+
+class _ForecastLines:
+    """Formats forecasts `(horizon, variables)` as lines."""
+
+    def __init__(self, forecaster: Any):
+        self._names = [str(name) for name in forecaster.names_]
+        steps = range(1, forecaster.horizon + 1)
+        self.header = [f"{name}+{step}" for step in steps for name in self._names]
+
+    def csv(self, forecast: Any) -> str:
+        return ",".join(f"{v:.9g}" if math.isfinite(v) else "" for v in forecast.ravel()) + "\n"
+
+    def json(self, forecast: Any) -> str:
+        return json_line({"forecast": dict(zip(self._names, forecast.T, strict=True))})

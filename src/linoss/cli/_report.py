@@ -9,16 +9,24 @@ import numpy as np
 
 from linoss._files import write_text
 from linoss.cli import _pictures as pictures
-from linoss.cli._data_report import About, answer_sections, data_section, summary
-from linoss.cli._evidence import AverageEvidence, ExplainedCase
+from linoss.cli._attribution import ExplainedCase, explained_cases, mean_attributions
+from linoss.cli._data_report import About, data_section, prediction_sections, summary
 from linoss.cli._forecast_report import forecast_sections
-from linoss.cli._forecast_scores import Forecast, ForecastScore
 from linoss.cli._html import section as _section
 from linoss.cli._html import table as _table
 from linoss.cli._html import text as _text
+from linoss.cli._inspect import (
+    SPECTRUM_COLUMNS,
+    BlockSpectrum,
+    banks,
+    span,
+    spectrum_row,
+    untrained_facts,
+)
 from linoss.cli._output import number
-from linoss.cli._scores import ClassScore, NumberScore, Score
-from linoss.cli._spectrum import BlockSpectrum, banks, untrained_facts
+from linoss.cli._runs import Run
+from linoss.cli._scores import ClassScore, Evaluation, ForecastScore, NumberScore
+from linoss.fitted import Fitted
 
 _MOST_CLASSES, _MOST_CHANNELS = 20, 8
 _STYLE = """
@@ -58,69 +66,56 @@ pre { margin: 0; padding: .8rem 1rem; border-radius: .4rem; background: var(--pa
 """
 
 
-def write_report(
-    path: Path,
-    estimator: Any,
-    score: Score | None,
-    forecasts: Sequence[Forecast] = (),
-    evidence: Sequence[AverageEvidence] = (),
-    explained: Sequence[ExplainedCase] = (),
-    about: About | None = None,
-) -> None:
-    """Write the report of a fitted estimator; `score` is that of the test part."""
-    write_text(path, report(estimator, score, forecasts, evidence, explained, about))
+def write_report(path: Path, run: Run, evaluation: Evaluation, about: About) -> None:
+    """Write the report of a run."""
+    write_text(path, report(run, evaluation, about))
 
 
-def report(
-    estimator: Any,
-    score: Score | None,
-    forecasts: Sequence[Forecast] = (),
-    evidence: Sequence[AverageEvidence] = (),
-    explained: Sequence[ExplainedCase] = (),
-    about: About | None = None,
-) -> str:
+def report(run: Run, evaluation: Evaluation, about: About) -> str:
     """The page: summary and score first, details of the model last."""
-    members = estimator.members_
-    trained, untrained = members.get("linoss"), members.get("oscillators")
-    about = about or About(score=score, kind="test")
-    sections = [_section("Score", summary(estimator, about) + _facts(estimator, score, about))]
-    sections += data_section(about)
-    sections += answer_sections(about)
-    sections += [_section(*each) for each in forecast_sections(estimator, score, forecasts)]
-    if trained is not None:
-        sections.append(_section("Learning curves", _curves(trained)))
-    if evidence:
-        sections.append(_section("Evidence of untrained oscillators", _evidence(evidence)))
-    if explained:
-        sections.append(_section("Contribution of each value", _explained(explained)))
-    if untrained is not None:
-        sections.append(_section("Untrained oscillators", _untrained(untrained)))
-    if trained is not None and (found := banks(trained.model_)):
-        sections.append(_section("Oscillators", _oscillators(found)))
+    sections = [_section("Score", summary(evaluation) + _facts(run, evaluation))]
+    sections += data_section(about, evaluation)
+    sections += prediction_sections(evaluation)
+    fitted: Fitted | None = None if run.is_forecaster else run.model
+    if fitted is None:
+        sections += [_section(*each) for each in forecast_sections(run.model, evaluation)]
+    history, metric = run.history
+    if run.trained:
+        sections.append(_section("Learning curves", _curves(history, metric)))
+    if fitted is not None and fitted.oscillators is not None and about.cases is not None:
+        means = mean_attributions(fitted, about.cases)
+        sections.append(_section("Attribution by period and time", _means(means)))
+    if fitted is not None and about.cases is not None:
+        explained = explained_cases(fitted, about.cases)
+        if explained:
+            sections.append(_section("Attribution to each value", _explained(explained)))
+    if fitted is not None and fitted.oscillators is not None:
+        sections.append(_section("Untrained oscillators", _untrained(fitted.oscillators)))
+    if run.trained and (spectra := banks(run.trained[0])):
+        sections.append(_section("Oscillators", _oscillators(spectra)))
     sections += [
         '<div class="columns">',
-        _section("Settings", _table((), _settings(estimator))),
+        _section("Settings", _table((), _settings(run))),
         "<div>",
-        _section("Use this run", _use(estimator)),
+        _section("Use this run", _use(run)),
         _section("Environment", _table((), environment())),
         "</div></div>",
     ]
-    return page(f"linoss: {estimator.task}", _subtitle(estimator), sections)
+    return page(f"linoss: {run.task}", _subtitle(run), sections)
 
 
-def write_evaluation(
-    path: Path, estimator: Any, about: About, forecasts: Sequence[Forecast] = ()
-) -> None:
+def write_evaluation(path: Path, run: Run, evaluation: Evaluation, about: About) -> None:
     """Write a page about predictions for other data than the training data."""
-    assert about.score is not None
-    name, value = about.score.headline
+    assert evaluation.score is not None
+    name, value = evaluation.score.headline
     fact = f"<dt>{_text(name)}</dt><dd>{number(value)}</dd>"
     head = f'<dl class="facts"><div class="main">{fact}</div></dl>'
-    sections = [_section("Score", summary(estimator, about) + head)]
-    sections += [*data_section(about), *answer_sections(about)]
-    sections += [_section(*each) for each in forecast_sections(estimator, about.score, forecasts)]
+    sections = [_section("Score", summary(evaluation) + head)]
+    sections += [*data_section(about, evaluation), *prediction_sections(evaluation)]
+    if run.is_forecaster:
+        sections += [_section(*each) for each in forecast_sections(run.model, evaluation)]
     sections.append(_section("Environment", _table((), environment())))
-    write_text(path, page(f"linoss: {estimator.task}, evaluated", _subtitle(estimator), sections))
+    write_text(path, page(f"linoss: {run.task}, evaluated", _subtitle(run), sections))
 
 
 def page(title: str, subtitle: str, sections: Iterable[str]) -> str:
@@ -137,53 +132,56 @@ def page(title: str, subtitle: str, sections: Iterable[str]) -> str:
     )
 
 
-def _subtitle(estimator: Any) -> str:
-    trained, untrained = (estimator.members_.get(name) for name in ("linoss", "oscillators"))
+def _subtitle(run: Run) -> str:
+    oscillators = None if run.is_forecaster else run.model.oscillators
     parts = []
-    if untrained is not None:
-        parts.append(f"{untrained.features_.bank_.size:,} untrained oscillators")
-    if trained is not None:
-        config = trained.model_.config
+    if oscillators is not None:
+        parts.append(f"{oscillators.features.bank_.size:,} untrained oscillators")
+    if run.trained:
+        config = run.trained[0].config
+        models = "" if len(run.trained) == 1 else f"{len(run.trained)} models, each "
         blocks = "1 block" if config.num_blocks == 1 else f"{config.num_blocks} blocks"
         of = f"{config.state_size} oscillators, scheme {config.scheme}"
         of = of if config.mixer == "linoss" else config.mixer
-        steps = f"{trained.n_steps_} training steps" if trained.n_steps_ else "not trained"
-        parts.append(f"{blocks} of {of}, {steps}")
+        steps = f"{run.n_steps} training steps" if run.n_steps else "not trained"
+        parts.append(f"{models}{blocks} of {of}, {steps}")
     return _text("; and ".join(parts))
 
 
 # ---- Score ----
 
 
-def _facts(estimator: Any, score: Score | None, about: About) -> str:
+def _facts(run: Run, evaluation: Evaluation) -> str:
     from linoss.nn import count_parameters
 
-    trained, choice = estimator.members_.get("linoss"), getattr(estimator, "choice_", None)
-    own = [(_spelled(name), number(value)) for name, value in estimator.own_scores_.items()]
+    score, test = evaluation.score, evaluation.test
+    choice = None if run.is_forecaster else run.model.choice
+    own = [(_spelled(name), number(value)) for name, value in run.scores.items()]
     facts = []
-    if score is not None:
-        name, value = score.headline
+    if test is not None:
+        name, value = test.headline
         facts.append((f"test {name}", number(value)))
-    if isinstance(score, ClassScore):
-        facts.append(("test cases", str(int(score.confusion.sum()))))
-    elif isinstance(score, NumberScore):
-        facts += [("test R²", number(score.r2)), ("test RMSE", number(score.rmse))]
-        facts.append(("test cases", str(score.cases)))
-    elif isinstance(score, ForecastScore):
-        facts.append(("steps ahead", str(score.horizon)))
+    if isinstance(test, ClassScore):
+        facts.append(("test cases", str(len(test.truth))))
+    elif isinstance(test, NumberScore):
+        facts += [("test R²", number(test.r2)), ("test RMSE", number(test.rmse))]
+        facts.append(("test cases", str(test.cases)))
+    elif isinstance(test, ForecastScore):
+        facts.append(("steps ahead", str(test.horizon)))
     facts += [fact for fact in own if fact not in facts]
-    if not facts and about.score is not None:
-        name, value = about.score.headline
-        facts.append((f"{about.kind} {name}", number(value)))
-    if not facts and trained is not None and trained.history_:
-        facts.append(("last training loss", number(trained.history_[-1]["loss"])))
-    if trained is not None:
-        facts.append(("parameters", f"{count_parameters(trained.model_):,}"))
+    history, _ = run.history
+    if not facts and score is not None:
+        name, value = score.headline
+        facts.append((f"{evaluation.kind} {name}", number(value)))
+    if not facts and history:
+        facts.append(("last training loss", number(history[-1]["loss"])))
+    if run.trained:
+        facts.append(("parameters", f"{sum(map(count_parameters, run.trained)):,}"))
     entries = [f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in facts]
     first, *others = entries
     shown = f'<div class="main">{first}</div>' + "".join(f"<div>{e}</div>" for e in others)
     note = "" if choice is None else f"<p>{_text(choice.why)}.</p>"
-    if score is None:
+    if test is None:
         note += '<p class="soft">The data have no test part.</p>'
     return f'<dl class="facts">{shown}</dl>{note}'
 
@@ -195,91 +193,69 @@ def _spelled(name: str) -> str:
     return " ".join([part, pictures.metric_name(metric), *rest])
 
 
-def _curves(estimator: Any) -> str:
-    if not estimator.history_:
+def _curves(history: Any, metric: str) -> str:
+    if not history:
         return "<p>There were no evaluations.</p>"
-    figure = pictures.learning_curves(estimator.history_, estimator.objective_.metric)
+    figure = pictures.learning_curves(history, metric)
     return pictures.svg(figure, "Learning curves")
 
 
 # ---- Model ----
 
 
-def _evidence(found: Sequence[AverageEvidence]) -> str:
-    """Figures of the evidence of untrained oscillators, and its channels."""
+def _means(means: Sequence[ExplainedCase]) -> str:
+    """Figures of mean attributions of untrained oscillators, and their channels."""
     note = (
-        '<p class="soft">Mean evidence of the untrained oscillators for some training cases of '
-        "each class, by period and part of the sequence: blue supports the class, orange opposes "
-        "it.</p>"
+        '<p class="soft">Mean attribution for some training cases of each class, by period and '
+        "part of the sequence: blue supports the class, orange opposes it.</p>"
     )
-    content = note + pictures.svg(pictures.evidence_plot(found), "Evidence")
-    if len(found[0].channels) == 1:
+    content = note + pictures.svg(pictures.mean_attribution_plot(means), "Attribution")
+    if len(means[0].channels) == 1:
         return content
-    loudest = np.argsort(-np.abs(found[0].channels))[:_MOST_CHANNELS]
-    header = ("evidence through", *(f"channel {i}" for i in loudest))
-    rows = [(one.name, *(number(float(one.channels[i]), 2) for i in loudest)) for one in found]
+    loudest = np.argsort(-np.abs(means[0].channels))[:_MOST_CHANNELS]
+    header = ("attribution to", *(f"channel {i}" for i in loudest))
+    rows = [(one.name, *(number(float(one.channels[i]), 2) for i in loudest)) for one in means]
     return content + _table(header, rows)
 
 
-def _explained(found: Sequence[ExplainedCase]) -> str:
-    """Figures of the contribution of each value of some cases to the prediction."""
+def _explained(several: Sequence[ExplainedCase]) -> str:
+    """Figures of the attribution of predictions for some cases to each value."""
     note = (
         '<p class="soft">The contribution of each value to the output of the trained models, '
         "relative to channels at their mean: blue supports the prediction, orange opposes it. "
         "Titles have the sum of each channel.</p>"
     )
-    names = [f"channel {i}" for i in range(len(found[0].values))]
+    names = [f"channel {i}" for i in range(len(several[0].channels))]
     return note + "".join(
-        pictures.svg(pictures.contributions_plot(one, names, most=2), "Contribution of each value")
-        for one in found
+        pictures.svg(pictures.attribution_plot(one, names, most=2), "Attribution to each value")
+        for one in several
     )
 
 
-def _untrained(estimator: Any) -> str:
+def _untrained(oscillators: Any) -> str:
     """The random bank of untrained oscillators."""
-    facts = untrained_facts(estimator)
-    rows = [(name.replace("_", " "), _span(value)) for name, value in facts.items()]
+    facts = untrained_facts(oscillators)
+    rows = [
+        (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else span(value))
+        for name, value in facts.items()
+    ]
     note = '<p class="soft">Minimum / median / maximum; periods are in samples.</p>'
     return note + _table((), rows)
 
 
-def _span(value: Any) -> str:
-    """A count, or minimum, median and maximum."""
-    if value is None:
-        return "–"
-    if not isinstance(value, dict):
-        return f"{value:,}"
-    return " / ".join(number(value[name], 3) for name in ("min", "median", "max"))
-
-
-def _oscillators(found: Sequence[BlockSpectrum]) -> str:
-    header = ("", "oscillators", "period", "decay time", "no decay", "free particles")
-    rows = []
-    for bank in found:
-        facts = bank.summary()
-        rows.append(
-            (
-                bank.name,
-                facts["oscillators"],
-                _span(facts["period"]),
-                _span(facts["decay_time"]),
-                facts["without_decay"],
-                facts["free_particles"],
-            )
-        )
+def _oscillators(spectra: Sequence[BlockSpectrum]) -> str:
     note = (
         '<p class="soft">Times are in samples: minimum / median / maximum. In a decay time a state '
         "falls to 1/e; a free particle is an oscillator with A = 0.</p>"
     )
-    picture = pictures.svg(pictures.spectrum(found), "Spectrum of the oscillators")
-    return picture + note + _table(header, rows)
+    picture = pictures.svg(pictures.spectrum(spectra), "Spectrum of the oscillators")
+    return picture + note + _table(SPECTRUM_COLUMNS, [spectrum_row(each) for each in spectra])
 
 
-def _settings(estimator: Any) -> list[tuple[str, str]]:
-    parameters = estimator.get_params(deep=False)
+def _settings(run: Run) -> list[tuple[str, str]]:
     return [
         (name, "none" if value is None else str(value))
-        for name, value in parameters.items()
+        for name, value in run.parameters.items()
         if name != "verbose"
     ]
 
@@ -303,18 +279,18 @@ def environment() -> list[tuple[str, str]]:
     ]
 
 
-def _use(estimator: Any) -> str:
+def _use(run: Run) -> str:
     commands = ["evaluate RUN DATA"]
-    if estimator.task == "forecasting":
-        commands.append(f"forecast RUN --horizon {estimator.horizon} --out forecast.csv")
+    if run.is_forecaster:
+        commands.append(f"forecast RUN --horizon {run.model.horizon} --out forecast.csv")
         commands.append("backtest RUN DATA")
     else:
         commands.append("predict RUN DATA --out predictions.csv")
-    if estimator.can_stream_:
+    if run.supports_streaming:
         commands.append("stream RUN < samples.csv")
     commands.append("inspect RUN")
     lines = [f"linoss {command}" for command in commands]
-    python = ["import linoss.estimators", 'model = linoss.estimators.load("RUN")']
+    python = [f"from linoss import {run.estimator}", f'model = {run.estimator}.load("RUN")']
     return (
         "<p>On the command line, where RUN is the directory of this page:</p>"
         f"<pre>{_text(chr(10).join(lines))}</pre><p></p><p>In Python:</p>"

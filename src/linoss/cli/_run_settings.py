@@ -48,15 +48,6 @@ def holds_a_run(run: Path) -> bool:
     return (run / _CONFIG).exists()
 
 
-def load_run(run: Path) -> Any:
-    """The estimator of a run."""
-    if not holds_a_run(run):
-        raise ValueError(f"{run}: holds no run, expected a directory that linoss fit wrote")
-    from linoss.estimators import load
-
-    return load(run)
-
-
 def read_settings(run: Path) -> RunSettings:
     """Model, task and parameters of a run, even if it is not trained yet."""
     from linoss.training import CheckpointError, read_extra

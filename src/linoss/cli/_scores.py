@@ -1,49 +1,71 @@
-"""Scores of a trained estimator on labelled data."""
+"""Predictions compared with labels: scores of classes, of numbers and of forecasts."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from linoss.cli._forecast_scores import Forecast, ForecastScore, score_forecasts
 from linoss.cli._output import number, show_line, show_table
+from linoss.cli._runs import Run
+from linoss.data import DataError, Sequences, Table
+from linoss.fitted import Fitted, Outputs
+
+CLASS_COLUMNS = ("class", "precision", "recall", "cases")
+_METRICS = {"mae": "MAE", "rmse": "RMSE", "mase": "MASE", "pinball": "pinball"}
+_MOST_SHOWN = 4  # variables in the figure of a forecast
+_TEST_WINDOWS, _TEST_NUMBERS = 200, 3 * 10**6  # windows of the backtest of a test part
 
 
 @dataclass(frozen=True, eq=False)
 class ClassScore:
-    """The score of a classifier."""
+    """The score of predicted classes."""
 
     classes: tuple[str, ...]
-    confusion: np.ndarray
-    """(classes, classes): cases by true class (rows) and predicted class (columns)."""
-    unanswered: np.ndarray
-    """(classes,): cases whose prediction is not a number, by true class."""
-    truth: np.ndarray | None = None
+    truth: np.ndarray
     """(cases,): the index of the true class of each case."""
-    shares: np.ndarray | None = None
-    """(cases, classes): probabilities; `truth` and `shares` are None if only counts are known."""
+    probabilities: np.ndarray
+    """(cases, classes)."""
+
+    @cached_property
+    def predicted(self) -> np.ndarray:
+        """(cases,): the index of the predicted class; -1 if its probabilities are not numbers."""
+        is_number = np.isfinite(self.probabilities).all(axis=1)
+        return np.where(is_number, np.argmax(self.probabilities, axis=1), -1)
+
+    @cached_property
+    def confusion(self) -> np.ndarray:
+        """(classes, classes): cases by true class (rows) and predicted class (columns)."""
+        counts = np.zeros((len(self.classes), len(self.classes)), int)
+        known = self.predicted >= 0
+        np.add.at(counts, (self.truth[known], self.predicted[known]), 1)
+        return counts
 
     @property
     def cases(self) -> np.ndarray:
         """(classes,): the number of cases of each class."""
-        return self.confusion.sum(axis=1) + self.unanswered
+        return np.bincount(self.truth, minlength=len(self.classes))
 
     @property
     def headline(self) -> tuple[str, float]:
         """The name and value of the main metric."""
-        return "accuracy", float(np.trace(self.confusion) / max(self.cases.sum(), 1))
+        return "accuracy", float(np.trace(self.confusion) / max(len(self.truth), 1))
 
     @property
     def recall(self) -> np.ndarray:
-        """(classes,), recall; NaN for a class without cases."""
-        found = np.diag(self.confusion) / np.maximum(self.cases, 1)
-        return np.where(self.cases, found, np.nan)
+        """(classes,); NaN for a class without cases."""
+        return _ratio(np.diag(self.confusion), self.cases)
 
     @property
     def precision(self) -> np.ndarray:
-        """(classes,), precision; NaN for a class without predictions."""
-        answers = self.confusion.sum(axis=0)
-        return np.where(answers, np.diag(self.confusion) / np.maximum(answers, 1), np.nan)
+        """(classes,); NaN for a class without predictions."""
+        return _ratio(np.diag(self.confusion), self.confusion.sum(axis=0))
+
+    def mistakes(self, most: int) -> np.ndarray:
+        """The wrongly classified cases with the highest confidence."""
+        wrong = np.flatnonzero((self.predicted != self.truth) & (self.predicted >= 0))
+        confidence = self.probabilities[wrong, self.predicted[wrong]]
+        return wrong[np.argsort(-confidence, kind="stable")][:most]
 
     def record(self) -> dict[str, Any]:
         """The score for JSON."""
@@ -53,62 +75,60 @@ class ClassScore:
             "precision": dict(zip(self.classes, self.precision, strict=True)),
             "recall": dict(zip(self.classes, self.recall, strict=True)),
             "confusion": self.confusion,
-            "unanswered": int(self.unanswered.sum()),
-            "cases": int(self.cases.sum()),
+            "not_numbers": int((self.predicted < 0).sum()),
+            "cases": len(self.truth),
         }
 
     def rows(self) -> list[tuple[str, ...]]:
         """The rows of a table of classes."""
         columns = zip(self.classes, self.precision, self.recall, self.cases, strict=True)
-        return [(name, *map(_share, shares), str(n)) for name, *shares, n in columns]
+        return [
+            (name, *("–" if np.isnan(share) else f"{share:.4f}" for share in shares), str(n))
+            for name, *shares, n in columns
+        ]
 
     def show(self) -> None:
         """Print it."""
         name, value = self.headline
-        show_line(f"{name} {value:.4f} on {int(self.cases.sum())} cases")
+        show_line(f"{name} {value:.4f} on {len(self.truth)} cases")
         show_table(None, CLASS_COLUMNS, self.rows())
-
-
-CLASS_COLUMNS = ("class", "precision", "recall", "cases")
-
-
-def _share(share: float) -> str:
-    return "–" if np.isnan(share) else f"{share:.4f}"
 
 
 @dataclass(frozen=True, eq=False)
 class NumberScore:
-    """The score of a regressor."""
+    """The score of predicted numbers."""
 
     truth: np.ndarray
     """(rows, outputs), the concatenated labels; NaN where unknown."""
-    found: np.ndarray
-    """(rows, outputs), the predictions."""
+    predicted: np.ndarray
+    """(rows, outputs)."""
     cases: int
 
     @property
     def errors(self) -> np.ndarray:
-        """(rows, outputs)."""
-        return self.found - self.truth
+        """(known labels,)."""
+        known = ~np.isnan(self.truth)
+        return self.predicted[known] - self.truth[known]
 
     @property
     def headline(self) -> tuple[str, float]:
         """The name and value of the main metric."""
-        return "MAE", float(np.mean(np.abs(self.errors), where=~np.isnan(self.truth)))
+        return "MAE", float(np.mean(np.abs(self.errors)))
 
     @property
     def rmse(self) -> float:
         """The root mean squared error."""
-        return float(np.sqrt(np.mean(self.errors**2, where=~np.isnan(self.truth))))
+        return float(np.sqrt(np.mean(self.errors**2)))
 
     @property
     def r2(self) -> float:
-        """R², averaged over outputs; NaN if there is none."""
+        """R², averaged over outputs; NaN if the labels of one are constant."""
         shares = []
-        for truth, errors in zip(self.truth.T, self.errors.T, strict=True):
+        for truth, predicted in zip(self.truth.T, self.predicted.T, strict=True):
             known = np.isfinite(truth)
             spread = np.sum((truth[known] - truth[known].mean()) ** 2) if known.any() else 0
-            shares.append(1 - np.sum(errors[known] ** 2) / spread if spread else np.nan)
+            error = np.sum((predicted - truth)[known] ** 2)
+            shares.append(1 - error / spread if spread else np.nan)
         return float(np.mean(shares))
 
     def record(self) -> dict[str, Any]:
@@ -124,82 +144,215 @@ class NumberScore:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class ForecastScore:
+    """The score of forecasts of all windows of a table."""
+
+    errors: dict[Any, float]
+    """Mean absolute error of each variable, in its unit."""
+    deviations: dict[Any, float]
+    """The standard deviation of each variable in training, which scales errors."""
+    horizon: int
+    series: int
+    is_scaled: bool = False
+    """Whether the main metric is scaled even for one variable."""
+
+    @property
+    def scaled_errors(self) -> dict[Any, float]:
+        """Mean absolute error of each variable, in standard deviations."""
+        return {name: error / self.deviations[name] for name, error in self.errors.items()}
+
+    @property
+    def headline(self) -> tuple[str, float]:
+        """The name and value of the main metric."""
+        is_scaled = self.is_scaled or len(self.errors) > 1
+        errors = self.scaled_errors if is_scaled else self.errors
+        return "scaled MAE" if is_scaled else "MAE", float(np.nanmean(list(errors.values())))
+
+    def record(self) -> dict[str, Any]:
+        """The score for JSON."""
+        scaled = self.scaled_errors
+        return {
+            "mae": {str(name): error for name, error in self.errors.items()},
+            "scaled_mae": {str(name): error for name, error in scaled.items()},
+            "mean_scaled_mae": float(np.nanmean(list(scaled.values()))),
+            "horizon": self.horizon,
+            "series": self.series,
+        }
+
+    def show(self) -> None:
+        """Print it."""
+        name, value = self.headline
+        show_line(f"{name} {number(value)} over {self.horizon} steps ahead")
+        scaled = self.scaled_errors
+        rows = [(str(n), number(e), number(scaled[n])) for n, e in self.errors.items()]
+        show_table(None, ("variable", "MAE, in its unit", "scaled MAE"), rows)
+
+
 Score = ClassScore | NumberScore | ForecastScore
 
 
-def score_of(
-    estimator: Any, task: str, training: Any, test: Any
-) -> tuple[Score | None, list[Forecast]]:
-    """The score on the test part, if there is one, and forecasts to show."""
-    if task == "forecasting":
-        return score_forecasts(estimator, training, test)
-    return None if test is None else score_cases(estimator, test), []
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """The end of a variable, and its forecast."""
+
+    name: str
+    past: np.ndarray
+    truth: np.ndarray
+    forecast: np.ndarray
+    times: np.ndarray
+    """Times of the past, then of the forecast: dates, or steps relative to the last input."""
+    intervals: dict[float, np.ndarray]
+    """Maps levels in percent to (horizon, 2)."""
 
 
-def score_cases(estimator: Any, cases: Any) -> ClassScore | NumberScore:
-    """Score a classifier or regressor on labelled sequences."""
-    from linoss.data import DataError
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Predictions for some cases, and their score."""
 
+    kind: str
+    """The cases: `"test"`, `"held-out"`, `"validation"` or `"training"`."""
+    cases: Sequences | Table
+    score: Score | None
+    """None for forecasts without a test part."""
+    backtest: Any = None
+    """The [`linoss.estimators.Backtest`][] of a forecaster."""
+    forecasts: tuple[Forecast, ...] = ()
+    """Forecasts of the last steps."""
+
+    @property
+    def test(self) -> Score | None:
+        """The score, if it is that of a test part."""
+        return self.score if self.kind == "test" else None
+
+
+def evaluate_run(run: Run, training: Any, test: Any) -> Evaluation:
+    """The evaluation on the test part; without one, on held-out or else on the training cases."""
+    if test is not None:
+        return evaluation_of(run, test, score_on(run, test))
+    if run.is_forecaster:
+        held_out = getattr(run.model, "held_out_", None)
+        forecasts = last_forecasts(run.model, training)
+        return Evaluation("validation", training, None, held_out, forecasts)
+    fitted: Fitted = run.model
+    held_out = fitted.held_out
+    if held_out is None or held_out.predictions is None:
+        return Evaluation("training", training, _score_cases(fitted, training))
+    cases = training.select(held_out.cases)
+    kind = "validation" if held_out.kind == "validation" else "held-out"
+    return Evaluation(kind, cases, _compared(fitted.outputs, cases, held_out.predictions))
+
+
+def evaluation_of(run: Run, cases: Any, score: Score) -> Evaluation:
+    """The evaluation on a test part with this score, for a forecaster with a backtest."""
+    if not run.is_forecaster:
+        return Evaluation("test", cases, score)
+    forecaster = run.model
+    windows = _TEST_NUMBERS // (forecaster.horizon * forecaster.n_outputs_ * len(cases.series))
+    backtest = forecaster.backtest(cases, windows=max(1, min(_TEST_WINDOWS, windows)))
+    return Evaluation("test", cases, score, backtest, last_forecasts(forecaster, cases))
+
+
+def score_on(run: Run, cases: Any, *, stride: int = 1, is_scaled: bool = False) -> Score:
+    """Score predictions for labelled sequences, or forecasts of the windows of a table."""
+    if not run.is_forecaster:
+        return _score_cases(run.model, cases)
+    forecaster = run.model
+    errors = forecaster.errors_by_variable(cases, stride=stride)
+    deviations = dict(zip(errors, forecaster.deviation_.tolist(), strict=True))
+    return ForecastScore(errors, deviations, forecaster.horizon, len(cases.series), is_scaled)
+
+
+def _score_cases(fitted: Fitted, cases: Sequences) -> ClassScore | NumberScore:
+    """Score predictions for labelled sequences."""
     if cases.labels is None:
         raise DataError("the data have no labels, expected labels for the score; see --label")
-    classes = hasattr(estimator, "classes_")
-    return _compared(
-        estimator, cases, (estimator.predict_proba if classes else estimator.predict)(cases)
-    )
+    return _compared(fitted.outputs, cases, fitted.predict(cases))
 
 
-def own_score(estimator: Any, cases: Any) -> tuple[str, ClassScore | NumberScore, Any]:
-    """The score without a test part: its kind, its value, and its cases.
-
-    It is the score on held-out training cases; if there are none, that on all training cases, with
-    another kind.
-    """
-    if getattr(estimator, "left_out_", None) is None:
-        return "training", score_cases(estimator, cases), cases
-    places, answers = estimator.left_out_
-    cases = cases.select(places)
-    kind = "left-out" if getattr(estimator, "crossed_", True) else "validation"
-    return kind, _compared(estimator, cases, answers), cases
-
-
-def _compared(estimator: Any, cases: Any, answers: Any) -> ClassScore | NumberScore:
-    if hasattr(estimator, "classes_"):
-        return _score_classes(estimator, cases, answers)
-    return _score_numbers(estimator, cases, answers)
-
-
-def _score_classes(estimator: Any, cases: Any, shares: np.ndarray) -> ClassScore:
-    from linoss.data import DataError
-
-    names = tuple(str(name) for name in estimator.classes_.tolist())
-    places = {name: i for i, name in enumerate(names)}
-    labels = [str(label) for label in np.asarray(cases.labels).tolist()]
-    unknown = next((label for label in labels if label not in places), None)
-    if unknown is not None:
-        known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-        raise DataError(f"a label is {unknown[:80]!r}, expected one of the training's: {known}")
-    found = np.argmax(shares, axis=1)
-    found[np.isnan(shares).any(axis=1)] = len(names)
-    truth = np.array([places[label] for label in labels])
-    counts = np.zeros((len(names), len(names) + 1), int)
-    np.add.at(counts, (truth, found), 1)
-    return ClassScore(names, counts[:, :-1], counts[:, -1], truth, shares)
-
-
-def _score_numbers(estimator: Any, cases: Any, answers: Any) -> NumberScore:
-    from linoss.data import DataError
-
-    outputs = estimator.n_outputs_
-    found = [np.asarray(a, np.float64).reshape(-1, outputs) for a in answers]
+def _compared(outputs: Outputs, cases: Any, predictions: Any) -> ClassScore | NumberScore:
+    """Compare predictions with the labels of their cases."""
+    if outputs.classes is not None:
+        names = tuple(str(name) for name in outputs.classes.tolist())
+        indices = {name: i for i, name in enumerate(names)}
+        labels = [str(label) for label in np.asarray(cases.labels).tolist()]
+        unknown = next((label for label in labels if label not in indices), None)
+        if unknown is not None:
+            known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+            raise DataError(f"a label is {unknown[:80]!r}, expected one of the training's: {known}")
+        return ClassScore(names, np.array([indices[label] for label in labels]), predictions)
+    predicted = [np.asarray(each, np.float64).reshape(-1, outputs.size) for each in predictions]
     truth = []
-    for i, (label, answer) in enumerate(zip(cases.labels, found, strict=True)):
+    for i, (label, rows) in enumerate(zip(cases.labels, predicted, strict=True)):
         try:
-            truth.append(np.asarray(label, np.float64).reshape(answer.shape))
+            truth.append(np.asarray(label, np.float64).reshape(rows.shape))
         except ValueError:
             raise DataError(
-                f"case {i} has the label {str(label)[:80]!r}, expected {answer.size} numbers"
+                f"case {i} has the label {str(label)[:80]!r}, expected {rows.size} numbers"
             ) from None
-    score = NumberScore(np.concatenate(truth), np.concatenate(found), len(cases))
+    score = NumberScore(np.concatenate(truth), np.concatenate(predicted), len(cases))
     if not np.isfinite(score.truth).any():
         raise DataError("no label is known, expected labels for the score")
     return score
+
+
+def last_forecasts(forecaster: Any, table: Table) -> tuple[Forecast, ...]:
+    """Forecasts of the last steps of the first series that is long enough."""
+    horizon = forecaster.horizon
+    chosen = next((i for i, s in enumerate(table.series) if len(s) > horizon), None)
+    if chosen is None:
+        return ()
+    series, index = table.series[chosen], table.index[chosen]
+    backtest = forecaster.backtest(table.pick([chosen]), windows=1)
+    past = slice(-horizon - forecaster.past_, -horizon)
+    is_dated = index.dtype.kind == "M"
+    times = index if is_dated else np.arange(len(index)) - (len(index) - horizon) + 1
+    return tuple(
+        Forecast(
+            str(name),
+            series[past, table.names.index(name)],
+            backtest.truth[0, :, i],
+            backtest.forecasts["forecast"][0, :, i],
+            np.concatenate([times[past], times[-horizon:]]),
+            {level: ends[0, :, i] for level, ends in backtest.intervals.items()},
+        )
+        for i, name in enumerate(backtest.names[:_MOST_SHOWN])
+    )
+
+
+# ---- Backtests ----
+
+
+def show_backtest(backtest: Any) -> None:
+    """Print the errors of a backtest for each variable, in its unit."""
+    show_table(None, *backtest_rows(backtest))
+    show_line(
+        f"{len(backtest.truth)} windows of {backtest.horizon} steps. MAE, RMSE and pinball are in "
+        f"the unit of the variable; MASE is the MAE by that of the value {backtest.season} steps "
+        "before."
+    )
+
+
+def backtest_rows(backtest: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Header and rows of a table of errors."""
+    levels = [f"{level:g}" for level in backtest.intervals]
+    header = ("variable", "forecast by", *_METRICS.values(), *(f"in {x} %" for x in levels))
+    rows = []
+    for row in backtest.rows():
+        is_own = row["model"] == "forecast"
+        name, model = (str(row["variable"]), "this model") if is_own else ("", row["model"])
+        shares = [row.get(f"coverage-{level}", np.nan) for level in levels]
+        covered = ["–" if np.isnan(share) else f"{100 * share:.1f} %" for share in shares]
+        rows.append((name, model, *(number(row.get(metric)) for metric in _METRICS), *covered))
+    return header, rows
+
+
+def backtest_windows(kind: str) -> str:
+    """The windows of a backtest."""
+    if kind == "test":
+        return "Windows of the test part"
+    return "Windows of the held-out end, which was used to select weights and calibrate intervals"
+
+
+def _ratio(numbers: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    return np.where(totals, numbers / np.maximum(totals, 1), np.nan)

@@ -140,8 +140,9 @@ def _searched(
     """Read the data, search, and report; the result, and the score if there is a test part."""
     import linoss.estimators
     import linoss.search
-    from linoss.cli._report import write_report
-    from linoss.cli._scores import score_of
+    from linoss.cli._report import About, write_report
+    from linoss.cli._runs import Run, load_run
+    from linoss.cli._scores import evaluate_run, score_on
     from linoss.cli._study_report import write_study_report
 
     training, test = (
@@ -160,16 +161,17 @@ def _searched(
             write_column_names(run, ColumnNames(training.names, roles))
 
     def finish(trained: Any, run: Path) -> None:
-        write_report(run / REPORT, trained, *score_of(trained, task, training, test))
+        fitted = Run.of(trained)
+        evaluation = evaluate_run(fitted, training, test)
+        write_report(run / REPORT, fitted, evaluation, About(data, training))
 
     result = linoss.search.search(
         estimator, training, out=out, trials=trials, seed=seed, verbose=1, begin=begin,
         finish=finish, **what, **where,
     )  # fmt: skip
     score = None
-    if result.directory is not None:
-        best = linoss.estimators.load(result.directory)
-        score, _ = score_of(best, task, training, test)
+    if result.directory is not None and test is not None:
+        score = score_on(load_run(result.directory), test)
     write_study_report(out / REPORT, result, score)
     return result, score
 

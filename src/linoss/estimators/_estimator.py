@@ -92,7 +92,10 @@ class SequenceEstimator:
         self, directory: str | os.PathLike[str] | None, outputs: Outputs, *, resume: bool
     ) -> Description:
         """Begin or resume a run. Returns the description of this estimator, with its seed."""
-        facts = {"outputs": outputs.to_dict(), "n_features_in": getattr(self, "n_features_in_", None)}
+        facts = {
+            "outputs": outputs.to_dict(),
+            "n_features_in": getattr(self, "n_features_in_", None),
+        }
         description = describe(self, **facts)
         return {**description, "seed": begin(directory, description, resume=resume)}
 

@@ -83,7 +83,8 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any =
 
     Raises `ValueError` for estimators that cannot be exported.
     """
-    check_is_fitted(estimator)
+    if not isinstance(estimator, Fitted):
+        check_is_fitted(estimator)
     static = getattr(estimator, "static", ())
     if len(static):
         raise ValueError(
@@ -92,6 +93,7 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any =
         )
     estimator = _of_one_series(estimator, series)
     fitted: Fitted | None = getattr(estimator, "fitted_", None)
+    fitted = estimator if isinstance(estimator, Fitted) else fitted
     parts, answer = [Part("p0")], Part("a")
     with jax.enable_x64(False):
         if fitted is None:  # a forecaster

@@ -1,0 +1,215 @@
+"""`linoss explain`: attribution of predictions to parts of their sequences."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from linoss._files import make_directory, write_text
+from linoss.cli._options import Json, roles_of
+from linoss.cli._output import json_line, show_json, show_line
+from linoss.cli._run_settings import read_column_names
+from linoss.cli._runs import Data, Drop, Id, Label, RunArgument, load_fitted
+from linoss.cli._sources import check_there, read_unlabelled_cases
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from linoss.data import Sequences
+    from linoss.fitted import Fitted
+
+_MOST = 6  # cases by default
+_SUMMARY = "attribution.json"
+_AVERAGED, _CLASSES, _PARTS = 6, 6, 48  # averages: most cases of each class, most classes
+_EXPLAINED, _LONGEST = 3, 10_000  # in a report: most cases, and most samples of a case
+
+
+def explain(
+    run: RunArgument,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Directory for the figures.")],
+    case: Annotated[
+        list[str] | None,
+        typer.Option(help="Name or number of a case; repeatable.", show_default="some"),
+    ] = None,
+    label: Label = None,
+    id: Id = None,
+    drop: Drop = None,
+    json: Json = False,
+) -> None:
+    """Show which parts of a sequence support a run's predictions.
+
+    For each case, by default one for each prediction, draws the attribution of the output of
+    trained models to each value (integrated gradients), and that of untrained oscillators to
+    periods and times. Blue supports the prediction, orange opposes it. attribution.json has the
+    sums by channel and their error.
+    """
+    check_there(data)
+    fitted = load_fitted(run)
+    columns = read_column_names(run)
+    cases = read_unlabelled_cases(data, {**columns.roles, **roles_of(label, id, drop)})
+    chosen = _some(fitted, cases) if case is None else [_index_of(cases, name) for name in case]
+    numbered = [f"channel {i}" for i in range(fitted.n_channels)]
+    names = [str(name) for name in columns.channels or numbered]
+    make_directory(out)
+    records = [_explain_one(fitted, cases, i, names, out) for i in chosen]
+    write_text(out / _SUMMARY, json_line(records))
+    if json:
+        show_json({"out": str(out), "cases": records})
+        return
+    for record in records:
+        files = " and ".join(record["pictures"])
+        show_line(f"Case {record['case']}, prediction {record['prediction']}: {files}")
+    show_line(f"The figures are in {out}")
+
+
+def _some(fitted: "Fitted", cases: "Sequences") -> list[int]:
+    """The first case of each predicted class; for regression, cases from the lowest to the
+    highest."""
+    import numpy as np
+
+    predictions = np.asarray(fitted.outputs.decode(fitted.predict(cases)))
+    if fitted.classes is not None:
+        return sorted(np.unique(predictions, return_index=True)[1].tolist())[:_MOST]
+    order = np.argsort(predictions.reshape(len(cases), -1)[:, 0], kind="stable")
+    places = np.linspace(0, len(order) - 1, min(len(order), _MOST)).astype(int)
+    return order[places].tolist()
+
+
+def _index_of(cases: "Sequences", name: str) -> int:
+    """The index of a case by its name or number."""
+    ids = [] if cases.ids is None else [str(i) for i in cases.ids]
+    if name in ids:
+        return ids.index(name)
+    if name.isdigit() and int(name) < len(cases):
+        return int(name)
+    raise ValueError(f"--case is {name}, expected the name of a case, or 0 to {len(cases) - 1}")
+
+
+def _explain_one(
+    fitted: "Fitted", cases: "Sequences", i: int, names: list[str], out: Path
+) -> dict[str, Any]:
+    """Draw one case, and return its record."""
+    from linoss.cli import _pictures as pictures
+
+    one = cases.select([i])
+    case = str(i if cases.ids is None else cases.ids[i])
+    prediction = fitted.outputs.decode(fitted.predict(one))[0]
+    record: dict[str, Any] = {"case": case, "prediction": prediction, "pictures": []}
+    for member in fitted.members:
+        explained = explained_case(fitted, member, one, f"case {case}")
+        file = f"case-{i}-{member}.png"
+        pictures.save(pictures.attribution_plot(explained, names), out / file)
+        record["pictures"].append(file)
+        record[f"channels_{member}"] = dict(zip(names, explained.channels.tolist(), strict=True))
+        if member == "linoss":
+            record["error"] = explained.error
+    return record
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedCase:
+    """The attribution of one output for one case, or for the mean of several."""
+
+    name: str
+    values: "np.ndarray"
+    """(periods, times) for oscillators, (channels, samples) for trained models."""
+    channels: "np.ndarray"
+    """(channels,): the sum for each channel."""
+    times: "np.ndarray"
+    periods: "np.ndarray | None" = None
+    """Bin edges of the periods, for oscillators."""
+    samples: "np.ndarray | None" = None
+    """(channels, samples): the sequence."""
+    error: float = 0.0
+
+
+def explained_case(
+    fitted: "Fitted",
+    member: str,
+    case: "Sequences",
+    name: str,
+    output: int | None = None,
+    **bins: int,
+) -> ExplainedCase:
+    """The attribution of an output of a member, by default that of the prediction."""
+    import numpy as np
+
+    if output is None:
+        prediction = fitted.predict(case)[0]
+        output = 0 if fitted.classes is None else int(np.argmax(prediction))
+        shown = (
+            format(float(np.ravel(prediction)[0]), ".4g")
+            if fitted.classes is None
+            else fitted.classes[output]
+        )
+        name = f"{name}: {shown}"
+    found = fitted.explain(case, member=member, **bins)
+    is_single = fitted.classes is not None and len(found.values) == 1  # that of the second class
+    sign, row = (-1.0 if output == 0 else 1.0, 0) if is_single else (1.0, output)
+    samples = np.asarray(case.values[0], float).T
+    return ExplainedCase(
+        name,
+        sign * found.values[row],
+        sign * found.channels[row],
+        found.times,
+        found.periods,
+        samples,
+        found.error,
+    )
+
+
+def explained_cases(fitted: "Fitted", cases: "Sequences") -> list[ExplainedCase]:
+    """The first case of some labels, by the trained models; none if they have many outputs."""
+    import numpy as np
+
+    if fitted.trained is None or fitted.outputs.every is not None:
+        return []
+    labels = np.asarray(cases.labels).reshape(len(cases), -1)[:, 0]
+    _, first = np.unique(labels, return_index=True)
+    short = [int(i) for i in np.sort(first) if cases.lengths[i] <= _LONGEST]
+    return [
+        explained_case(fitted, "linoss", cases.select([i]), f"training case {i}")
+        for i in short[:_EXPLAINED]
+    ]
+
+
+def mean_attributions(fitted: "Fitted", cases: "Sequences") -> list[ExplainedCase]:
+    """Means for the oscillators: of each class in its cases; for numbers, of absolute values."""
+    import numpy as np
+
+    if fitted.oscillators is None:
+        return []
+    if fitted.classes is None:
+        return [_mean(fitted, cases, np.arange(len(cases)), "the prediction", 0)]
+    labels = np.asarray(cases.labels).astype(str)
+    names = [str(name) for name in fitted.classes[:_CLASSES].tolist()]
+    chosen = [np.flatnonzero(labels == name) for name in names]
+    return [
+        _mean(fitted, cases, some, name, i)
+        for i, (name, some) in enumerate(zip(names, chosen, strict=True))
+        if len(some)
+    ]
+
+
+def _mean(
+    fitted: "Fitted", cases: "Sequences", chosen: "np.ndarray", name: str, output: int
+) -> ExplainedCase:
+    import numpy as np
+
+    some = chosen[np.linspace(0, len(chosen) - 1, min(len(chosen), _AVERAGED)).astype(int)]
+    length = int(cases.lengths[some].min())
+    parts = length // -(-length // _PARTS)  # parts of nearly equal size
+    several = [
+        explained_case(fitted, "oscillators", cases.select([i]), name, output, parts=parts)
+        for i in some
+    ]
+    change = np.abs if fitted.classes is None else np.asarray
+    return ExplainedCase(
+        name,
+        np.mean([change(one.values) for one in several], axis=0),
+        np.mean([change(one.channels) for one in several], axis=0),
+        np.linspace(0, 100, parts + 1),
+        several[0].periods,
+    )

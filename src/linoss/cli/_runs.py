@@ -1,0 +1,128 @@
+"""What commands work on: a run, which holds a fitted thing or a forecaster, and data."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from linoss.cli._run_settings import holds_a_run
+
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Directory of a run, written by linoss fit.")
+]
+Data = Annotated[
+    Path, typer.Argument(metavar="DATA", help="A file, or a directory with a test part.")
+]
+Label = Annotated[
+    str | None,
+    typer.Option(help="Label column of a table.", show_default="as for fit"),
+]
+Id = Annotated[
+    str | None, typer.Option(help="Column with the names of cases.", show_default="as for fit")
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="Column to ignore; repeatable.", show_default="as for fit"),
+]
+Out = Annotated[
+    Path | None, typer.Option(help="CSV file for the predictions.", show_default="stdout")
+]
+Levels = Annotated[
+    list[float] | None,
+    typer.Option(
+        help="Prediction interval in percent, such as 80; repeatable.", show_default=False
+    ),
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What was fitted, and the settings of its estimator."""
+
+    estimator: str
+    """The name of the estimator."""
+    parameters: dict[str, Any]
+    model: Any
+    """A [`linoss.fitted.Fitted`][], or a forecaster."""
+
+    @classmethod
+    def of(cls, estimator: Any) -> "Run":
+        """The run of an estimator that was just fitted."""
+        model = getattr(estimator, "fitted_", estimator)
+        return cls(type(estimator).__name__, estimator.get_params(deep=False), model)
+
+    @property
+    def task(self) -> str:
+        """The task."""
+        return self.model.task
+
+    @property
+    def is_forecaster(self) -> bool:
+        """Whether it forecasts tables; otherwise it predicts for sequences."""
+        return self.task == "forecasting"
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Scores on held-out training cases, by name."""
+        return self.model.own_scores_ if self.is_forecaster else self.model.scores
+
+    @property
+    def supports_streaming(self) -> bool:
+        """Whether it predicts sample by sample."""
+        return self.model.can_stream_ if self.is_forecaster else self.model.supports_streaming
+
+    @property
+    def trained(self) -> list[Any]:
+        """The trained models."""
+        if self.is_forecaster:
+            return [self.model.model_]
+        return [] if self.model.trained is None else self.model.trained.models
+
+    @property
+    def history(self) -> tuple[list[dict[str, Any]], str]:
+        """The evaluations of the first trained model, and the name of their metric."""
+        if self.is_forecaster:
+            return self.model.history_, self.model.objective_.metric
+        trained = self.model.trained
+        return ([], "") if trained is None else (trained.history, trained.objective.metric)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of updates of all models."""
+        if self.is_forecaster:
+            return self.model.n_steps_
+        return 0 if self.model.trained is None else self.model.trained.n_steps
+
+
+def load_run(directory: str | os.PathLike[str]) -> Run:
+    """Load a run."""
+    directory = Path(directory)
+    if not holds_a_run(directory):
+        raise ValueError(f"{directory}: holds no run, expected a directory that linoss fit wrote")
+    from linoss.estimators import LinOSSForecaster
+    from linoss.fitted import load
+    from linoss.training import read_extra
+
+    if read_extra(directory).get("estimator") == LinOSSForecaster.__name__:
+        return Run.of(LinOSSForecaster.load(directory))
+    fitted, description = load(directory)
+    return Run(str(description.get("estimator")), dict(description["parameters"]), fitted)
+
+
+def load_forecaster(directory: Path) -> Any:
+    """Load a run that holds a forecaster."""
+    run = load_run(directory)
+    if not run.is_forecaster:
+        raise ValueError(f"{directory}: holds a {run.estimator}; use linoss predict")
+    return run.model
+
+
+def load_fitted(directory: Path, instead: str = "") -> Any:
+    """Load a run that holds a [`linoss.fitted.Fitted`][]."""
+    run = load_run(directory)
+    if run.is_forecaster:
+        hint = instead or "expected a classifier or regressor"
+        raise ValueError(f"{directory}: holds a forecaster{'; ' if instead else ', '}{hint}")
+    return run.model
