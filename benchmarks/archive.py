@@ -1,7 +1,8 @@
 """Classifiers side by side on archived data sets: `python benchmarks/archive.py`.
 
 For each set, on its official split, in one run: `OscillatorClassifier`, `LinOSSClassifier`,
-`AutoClassifier`, and MiniRocket and MultiRocket of aeon. Accuracy, seconds and CPU seconds of fit and predict are means over seeds.
+`AutoClassifier`, and MiniRocket and MultiRocket of aeon. Accuracy, seconds and CPU seconds of fit
+and predict are means over seeds.
 `--drop 0.3` takes away 30 % of the samples at random: linoss gets the times of those that are left,
 the others an interpolation.
 

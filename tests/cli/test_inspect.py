@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import linoss
-from linoss.cli._spectrum import BlockSpectrum, banks
+from linoss.cli._inspect import BlockSpectrum, banks
 from linoss.estimators import load as load_estimator
 
 

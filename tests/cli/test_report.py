@@ -10,12 +10,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from linoss.cli._data_report import About, answer_sections
-from linoss.cli._forecast_scores import last_forecasts
+from linoss.cli._data_report import About
+from linoss.cli._data_report import prediction_sections as answer_sections
+from linoss.cli._inspect import BlockSpectrum, banks
 from linoss.cli._pictures import learning_curves, predicted_against_true, spectrum, svg
 from linoss.cli._report import report
-from linoss.cli._scores import ClassScore, NumberScore
-from linoss.cli._spectrum import BlockSpectrum, banks
+from linoss.cli._scores import ClassScore, NumberScore, last_forecasts
 from linoss.data import read_table, sequences
 from linoss.estimators import load as load_estimator
 

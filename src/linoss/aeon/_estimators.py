@@ -14,9 +14,9 @@ from linoss import estimators, features
 from linoss._faces import FaceOfCases, face
 from linoss._settings import (
     LinOSSClassifierSettings,
+    LinOSSRegressorSettings,
     OscillatorClassifierSettings,
     OscillatorRegressorSettings,
-    LinOSSRegressorSettings,
 )
 
 _FEW = {"n_oscillators": 16}

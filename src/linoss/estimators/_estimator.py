@@ -32,7 +32,7 @@ Kind = TypeVar("Kind", bound="SequenceEstimator")
 
 
 class SequenceEstimator:
-    """What estimators of sequences share, before scikit-learn's classes: `fitted_` does the work."""
+    """What estimators share besides scikit-learn's classes: `fitted_` does the work."""
 
     task: ClassVar[str]
     """`"classification"` or `"regression"`."""

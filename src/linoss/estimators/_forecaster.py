@@ -30,9 +30,9 @@ from linoss.estimators._forecast_context import (
     last_of,
     restored_context,
 )
+from linoss.estimators._forecast_stream import ForecastListener
 from linoss.estimators._foundation import Foundation, FoundationOptions, cut
 from linoss.estimators._founding import Founded, candidates_of, divide
-from linoss.estimators._forecast_stream import ForecastListener
 from linoss.estimators._seasons import Clock, on_grid, strongest_period
 from linoss.training import Forecasting, Inputs, Scaling, Windows, replace_arrays
 

@@ -1,4 +1,4 @@
-"""What a fit ends with: prepared inputs, models and decoded outputs; predictions, streams, files."""
+"""What a fit ends with: prepared inputs, models, decoded outputs; predictions, streams, files."""
 
 from linoss.fitted._attribution import Attribution
 from linoss.fitted._ensemble import FLOOR, Choice

@@ -28,12 +28,12 @@ from linoss.training._watchers import JsonLines, TensorBoard, Watcher, together
 from linoss.training._windows import Normalization, WindowBatch, Windows
 
 __all__ = [
-    "IntegratedGradients",
     "Cases",
     "CheckpointError",
     "Classification",
     "Forecasting",
     "Inputs",
+    "IntegratedGradients",
     "JsonLines",
     "Normalization",
     "Objective",

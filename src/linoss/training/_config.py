@@ -54,7 +54,8 @@ class TrainingConfig:
         ```python
         >>> from linoss._settings import LinOSSClassifierSettings
         >>> from linoss.training import TrainingConfig
-        >>> TrainingConfig.from_settings(LinOSSClassifierSettings(epochs=10), seed=0, cases=320).steps
+        >>> settings = LinOSSClassifierSettings(epochs=10)
+        >>> TrainingConfig.from_settings(settings, seed=0, cases=320).steps
         100
         >>> TrainingConfig.from_settings(LinOSSClassifierSettings(), seed=0, cases=10_000).steps
         2000
