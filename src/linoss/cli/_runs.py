@@ -108,7 +108,7 @@ def load_run(directory: str | os.PathLike[str]) -> Run:
     if read_extra(directory).get("estimator") == LinOSSForecaster.__name__:
         return Run.of(LinOSSForecaster.load(directory))
     fitted, description = load(directory)
-    return Run(str(description.get("estimator")), dict(description["parameters"]), fitted)
+    return Run(description.estimator, description.parameters, fitted)
 
 
 def load_forecaster(directory: Path) -> Any:

@@ -3,7 +3,7 @@
 import os
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
@@ -15,25 +15,25 @@ from linoss._settings import (
     LinOSSRegressorSettings,
 )
 from linoss._stderr import duration, say
-from linoss.data import Sequences
 from linoss.estimators._estimator import SequenceEstimator
-from linoss.estimators._oscillators import fit_oscillators
 from linoss.estimators._trained import objective_of
-from linoss.fitted import (
-    Choice,
-    OnProgress,
-    Outputs,
-    RunOptions,
-    choose,
-    fit_models,
-)
-from linoss.training import TrainingError
+from linoss.fitted import Choice, RunOptions, fit_models, fit_oscillators
+from linoss.training import TrainingError, Watcher
 
+Kind = TypeVar("Kind", bound="AutoClassifier | AutoRegressor")
+
+_TRAINED: dict[str, Any] = {
+    "classification": LinOSSClassifierSettings,
+    "regression": LinOSSRegressorSettings,
+}
 _OWN = ("every",)  # settings of trained models that an ensemble does not have
 
 
-def _trained_settings(estimator: Any, record: type[Any]) -> Any:
+def _trained_settings(
+    estimator: "AutoClassifier | AutoRegressor",
+) -> LinOSSClassifierSettings | LinOSSRegressorSettings:
     """The settings of the trained models: those of the ensemble, and `linoss_options`."""
+    record = _TRAINED[estimator.task]
     options, settings = estimator.linoss_options or {}, declared(record)
     known = settings.keys() - declared(type(estimator)).keys() - {*_OWN}
     for name, value in options.items():
@@ -44,45 +44,6 @@ def _trained_settings(estimator: Any, record: type[Any]) -> Any:
             )
         settings[name].check(value)
     return record(**{**shared_with(estimator, record), **options})
-
-
-def _fit(
-    estimator: Any,
-    settings: Any,
-    cases: Sequences,
-    outputs: Outputs,
-    directory: str | os.PathLike[str] | None,
-    resume: bool,
-    on_progress: OnProgress | None,
-) -> Any:
-    """Fit the oscillators, train, and keep what helps."""
-    run = estimator._begin(directory, outputs, resume=resume)
-    begun, seed = time.monotonic(), run["seed"]
-    class_weight = getattr(estimator, "class_weight", None)
-    oscillators = fit_oscillators(estimator, cases, outputs, seed, class_weight)
-    if estimator.verbose:
-        assert oscillators.held_out is not None
-        say(
-            f"Untrained oscillators, after {duration(time.monotonic() - begun)}: leave-one-out "
-            f"{outputs.metric} {oscillators.held_out.score:.4g}"
-        )
-
-    def kept(reason: str) -> Any:
-        choice = Choice.because(reason, "oscillators")
-        return estimator._end(replace(oscillators, choice=choice), run, directory)
-
-    if estimator.minutes == 0:
-        return kept("minutes is 0, so nothing was trained")
-    kept("the training has not ended")  # what a run has if it is killed
-    objective, options = objective_of(settings, outputs), RunOptions(directory, resume, on_progress)
-    try:
-        trained = fit_models(settings, cases, outputs, objective, seed, options)
-    except TrainingError as error:
-        return kept(f"the training failed: {error}")
-    except KeyboardInterrupt:
-        kept("the training was interrupted")
-        raise
-    return estimator._end(choose(trained, oscillators, cases), run, directory)
 
 
 @documented
@@ -121,7 +82,7 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, AutoClassifierSettings,
         return self.fitted_.choice
 
     def fit(
-        self,
+        self: Kind,
         X: Any,
         y: Any = None,
         *,
@@ -129,16 +90,48 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, AutoClassifierSettings,
         sample_weight: Any = None,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
-        on_progress: OnProgress | None = None,
-    ) -> "AutoClassifier":
-        """Fit to labelled sequences.
+        on_progress: Watcher | None = None,
+    ) -> Kind:
+        """Fit to labelled sequences: the oscillators, then trained models, and keep what helps.
 
-        **Arguments:** as for [`linoss.LinOSSClassifier.fit`][]. Ctrl-C raises a KeyboardInterrupt
-        and keeps the oscillators.
+        **Arguments:** as for [`linoss.LinOSSClassifier.fit`][], with one output for each case.
+        Ctrl-C raises a KeyboardInterrupt and keeps the oscillators.
         """
         cases, outputs = self._validated(X, y, times, sample_weight)
-        settings = _trained_settings(self, LinOSSClassifierSettings)
-        return _fit(self, settings, cases, outputs, directory, resume, on_progress)
+        settings = _trained_settings(self)
+        run, begun = self._begin(outputs, directory, resume=resume), time.monotonic()
+        oscillators = fit_oscillators(
+            cases,
+            outputs,
+            n_oscillators=self.n_oscillators,
+            causal=self.causal,
+            seed=run.seed,
+            class_weight=getattr(self, "class_weight", None),
+        )
+        if self.verbose:
+            assert oscillators.held_out is not None
+            say(
+                f"Untrained oscillators, after {duration(time.monotonic() - begun)}: leave-one-out "
+                f"{outputs.metric} {oscillators.held_out.score:.4g}"
+            )
+
+        def keep(reason: str) -> Kind:
+            choice = Choice.because(reason, "oscillators")
+            return self._end(replace(oscillators, choice=choice), run, directory)
+
+        if self.minutes == 0:
+            return keep("minutes is 0, so nothing was trained")
+        keep("the training has not ended")  # what a run has if it is killed
+        options = RunOptions(directory, resume, on_progress)
+        objective = objective_of(settings, outputs)
+        try:
+            trained = fit_models(settings, cases, outputs, objective, run.seed, options)
+        except TrainingError as error:
+            return keep(f"the training failed: {error}")
+        except KeyboardInterrupt:
+            keep("the training was interrupted")
+            raise
+        return self._end(oscillators.composed(trained, cases), run, directory)
 
 
 @documented
@@ -163,22 +156,4 @@ class AutoRegressor(SequenceEstimator, RegressorMixin, AutoRegressorSettings, Ba
 
     task = "regression"
     choice_ = AutoClassifier.choice_
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        times: Any = None,
-        sample_weight: Any = None,
-        directory: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        on_progress: OnProgress | None = None,
-    ) -> "AutoRegressor":
-        """Fit to sequences and their targets.
-
-        **Arguments:** as for [`linoss.LinOSSRegressor.fit`][], with one output for each case.
-        """
-        cases, outputs = self._validated(X, y, times, sample_weight)
-        settings = _trained_settings(self, LinOSSRegressorSettings)
-        return _fit(self, settings, cases, outputs, directory, resume, on_progress)
+    fit = AutoClassifier.fit

@@ -1,11 +1,10 @@
-"""What all classifiers and regressors share: validated cases in, decoded predictions out."""
+"""The base of classifiers and regressors: validated cases in, decoded predictions out."""
 
 import os
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
@@ -19,29 +18,23 @@ from linoss.fitted import (
     Description,
     Fitted,
     Outputs,
-    begin,
-    describe,
-    described,
-    finish,
     load,
-    save,
-    understanding,
+    reading,
 )
 
 Kind = TypeVar("Kind", bound="SequenceEstimator")
 
 
 class SequenceEstimator:
-    """What estimators share besides scikit-learn's classes: `fitted_` does the work."""
+    """The base of classifiers and regressors, before scikit-learn's; `fitted_` does the work."""
 
     task: ClassVar[str]
     """`"classification"` or `"regression"`."""
     fitted_: Fitted
-    """What `fit` ends with, see [`linoss.fitted.Fitted`][]."""
+    """The result of `fit`, see [`linoss.fitted.Fitted`][]."""
     classes_: np.ndarray
     """The classes, in the order of the probabilities."""
     n_features_in_: int
-    get_params: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
@@ -58,13 +51,17 @@ class SequenceEstimator:
         """Accuracy or R² of predictions for held-out training cases; None if there are none."""
         return None if self.fitted_.held_out is None else self.fitted_.held_out.score
 
-    # ---- The door: settings and data are validated here, once ----
+    # ---- Fits ----
 
     def _validated(
-        self, X: Any, y: Any, times: Any, sample_weight: Any = None, every: int | None = None
+        self, X: Any, y: Any, times: Any, sample_weight: Any
     ) -> tuple[Sequences, Outputs]:
-        """The labelled cases of `fit`, without those of weight 0, and how outputs are decoded."""
+        """Labelled cases without those of weight 0, and how outputs are decoded.
+
+        Settings and data are validated here, once.
+        """
         check_settings(self)
+        every = getattr(self, "every", None)
         if self.task == "classification":
             cases, y = as_sequences(self, X, y, times, reset=True)
             labels: Any = _class_labels(_labels(self, cases, y))
@@ -80,24 +77,24 @@ class SequenceEstimator:
         if weights is not None:
             cases = cases.select(weights > 0)
         if self.task == "classification":
-            classes = np.unique(np.asarray(cases.labels))
-            if len(classes) < 2:
-                raise ValueError(f"y has one class, {classes.tolist()[0]!r}, expected at least two")
-            return cases, Outputs(classes, len(classes))
+            return cases, Outputs.of_classes(cases.labels)
         first = np.asarray(labels[0])
         is_scalar = first.ndim == (0 if every is None else 1)
         return cases, Outputs(None, 1 if is_scalar else first.shape[-1], is_scalar, every)
 
     def _begin(
-        self, directory: str | os.PathLike[str] | None, outputs: Outputs, *, resume: bool
+        self,
+        outputs: Outputs,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        resume: bool = False,
     ) -> Description:
         """Begin or resume a run. Returns the description of this estimator, with its seed."""
         facts = {
             "outputs": outputs.to_dict(),
             "n_features_in": getattr(self, "n_features_in_", None),
         }
-        description = describe(self, **facts)
-        return {**description, "seed": begin(directory, description, resume=resume)}
+        return Description.of(self, **facts).begin(directory, resume=resume)  # pyright: ignore[reportArgumentType]
 
     def _end(
         self: Kind,
@@ -110,7 +107,7 @@ class SequenceEstimator:
         if fitted.classes is not None:
             self.classes_ = fitted.classes
         if directory is not None:
-            finish(directory, description, fitted)
+            description.finish(directory, fitted)
         return self
 
     # ---- Predictions ----
@@ -129,22 +126,17 @@ class SequenceEstimator:
         return self._predictions(X, times)
 
     def _predictions(self, X: Any, times: Any) -> Any:
-        cases = self._cases(X, times)
-        return self.fitted_.predict(cases)
+        return self.fitted_.predict(self._cases(X, times))
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
         """Accuracy, or R² over all known targets; `y` may be omitted if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
-        predictions = self._predictions(X, times)
-        outputs = self.fitted_.outputs
-        if outputs.every is not None:
-            if sample_weight is not None:
-                raise ValueError("sample_weight was given, but every is not None, expected None")
-            return outputs.score(predictions, y)
-        metric = accuracy_score if outputs.classes is not None else r2_score
-        return float(metric(y, outputs.decode(predictions), sample_weight=sample_weight))
+        predictions, outputs = self._predictions(X, times), self.fitted_.outputs
+        if outputs.every is not None and sample_weight is not None:
+            raise ValueError("sample_weight was given, but every is not None, expected None")
+        return outputs.score(predictions, y, sample_weight)
 
     def stream(self) -> AbstractPredictionStream:
         """Return a function that processes one sample at a time, in constant memory.
@@ -178,7 +170,7 @@ class SequenceEstimator:
         periods: int = 24,
         parts: int = 48,
     ) -> Attribution:
-        """Return how much each part of the only case of X contributes to each output.
+        """Return the attribution of each output to parts of the only case of X.
 
         **Arguments:**
 
@@ -200,8 +192,9 @@ class SequenceEstimator:
 
         ```
         """
-        cases = self._cases(X, times)
-        return self.fitted_.explain(cases, member=member, periods=periods, parts=parts)
+        return self.fitted_.explain(
+            self._cases(X, times), member=member, periods=periods, parts=parts
+        )
 
     # ---- Files ----
 
@@ -211,20 +204,20 @@ class SequenceEstimator:
         Raises if it holds an estimator or a run; with `overwrite` it is replaced atomically.
         """
         check_is_fitted(self)
-        save(directory, self._description, self.fitted_, overwrite=overwrite)
+        self._description.save(directory, self.fitted_, overwrite=overwrite)
 
     @classmethod
     def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
         """Load an estimator of `save` or `fit(..., directory=...)`; executes no code."""
         fitted, description = load(directory)
-        estimator = described(cls, description, directory)
-        with understanding(directory):
-            if description["n_features_in"] is not None:
-                estimator.n_features_in_ = int(description["n_features_in"])
+        estimator = description.create(cls, directory)  # pyright: ignore[reportArgumentType]
+        with reading(directory):
+            if description.facts["n_features_in"] is not None:
+                estimator.n_features_in_ = int(description.facts["n_features_in"])
         return estimator._end(fitted, description)
 
 
-def _labels(estimator: Any, cases: Sequences, y: Any) -> Any:
+def _labels(estimator: SequenceEstimator, cases: Sequences, y: Any) -> Any:
     """The labels `y`, or else those of the cases."""
     y = cases.labels if y is None else y
     if y is None:

@@ -1,43 +1,16 @@
 """Classifier and regressor of untrained oscillators: a random bank, and a ridge readout."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_sample_weight
 
 from linoss._declare import documented
 from linoss._settings import OscillatorClassifierSettings, OscillatorRegressorSettings
-from linoss.data import Sequences
 from linoss.estimators._estimator import SequenceEstimator
-from linoss.fitted import Fitted, HeldOut, Outputs, Untrained
+from linoss.fitted import fit_oscillators
 
-
-def fit_oscillators(
-    settings: Any, cases: Sequences, outputs: Outputs, seed: int, class_weight: Any = None
-) -> Fitted:
-    """Fit a readout of untrained oscillators to labelled cases.
-
-    `settings` has `n_oscillators` and `causal`.
-    """
-    if len(cases) < 2:
-        raise ValueError(f"X has {len(cases)} sample, expected at least 2 cases")
-    weights, labels = cases.weights, cases.labels
-    if class_weight is not None:
-        balance = compute_sample_weight(class_weight, labels)
-        weights = balance if weights is None else weights * balance
-    targets = outputs.encode(labels)
-    member, held_out, predictions = Untrained.fit(
-        cases,
-        targets,
-        weights,
-        n_oscillators=settings.n_oscillators,
-        causal=settings.causal,
-        seed=seed,
-    )
-    score = outputs.score(predictions, np.asarray(labels)[held_out])
-    scored = HeldOut("leave-one-out", held_out, predictions, score)
-    return Fitted(outputs, oscillators=member, held_out=scored, channels=cases.names)
+Kind = TypeVar("Kind", bound="OscillatorClassifier | OscillatorRegressor")
 
 
 @documented
@@ -68,22 +41,30 @@ class OscillatorClassifier(
     task = "classification"
 
     def fit(
-        self, X: Any, y: Any = None, *, times: Any = None, sample_weight: Any = None
-    ) -> "OscillatorClassifier":
+        self: Kind, X: Any, y: Any = None, *, times: Any = None, sample_weight: Any = None
+    ) -> Kind:
         """Fit to labelled sequences.
 
         **Arguments:**
 
         - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
           unequal length, or [`linoss.data.Sequences`][]. NaN marks a missing value.
-        - `y`: a label for each case; None for the labels of [`linoss.data.Sequences`][].
+        - `y`: a class for each case, or, for a regressor, `(cases,)` or `(cases, n)` numbers; None
+          for the labels of [`linoss.data.Sequences`][].
         - `times`: sampling times, for irregular sampling: `(time,)`, `(cases, time)` or a list of
           `(length,)` arrays.
         - `sample_weight`: a weight for each case; cases of weight 0 are ignored.
         """
         cases, outputs = self._validated(X, y, times, sample_weight)
-        run = self._begin(None, outputs, resume=False)
-        fitted = fit_oscillators(self, cases, outputs, run["seed"], self.class_weight)
+        run = self._begin(outputs)
+        fitted = fit_oscillators(
+            cases,
+            outputs,
+            n_oscillators=self.n_oscillators,
+            causal=self.causal,
+            seed=run.seed,
+            class_weight=getattr(self, "class_weight", None),
+        )
         return self._end(fitted, run)
 
     def decision_function(self, X: Any, *, times: Any = None) -> np.ndarray:
@@ -120,15 +101,4 @@ class OscillatorRegressor(
 
     task = "regression"
 
-    def fit(
-        self, X: Any, y: Any = None, *, times: Any = None, sample_weight: Any = None
-    ) -> "OscillatorRegressor":
-        """Fit to sequences and their targets.
-
-        **Arguments:** as for [`linoss.OscillatorClassifier.fit`][], but
-
-        - `y`: `(cases,)` or `(cases, n)` numbers.
-        """
-        cases, outputs = self._validated(X, y, times, sample_weight)
-        run = self._begin(None, outputs, resume=False)
-        return self._end(fit_oscillators(self, cases, outputs, run["seed"]), run)
+    fit = OscillatorClassifier.fit

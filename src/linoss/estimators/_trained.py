@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -12,17 +12,10 @@ from linoss._declare import documented
 from linoss._settings import LinOSSClassifierSettings, LinOSSRegressorSettings
 from linoss.data import Sequences
 from linoss.estimators._estimator import SequenceEstimator
-from linoss.fitted import (
-    FitStopped,
-    Fitted,
-    OnProgress,
-    Outputs,
-    RunOptions,
-    calibrated,
-    fit_models,
-    load,
-)
-from linoss.training import Classification, Objective, Regression
+from linoss.fitted import FitStopped, Fitted, Outputs, RunOptions, fit_models, load
+from linoss.training import Classification, Objective, Regression, Watcher
+
+Kind = TypeVar("Kind", bound="LinOSSClassifier | LinOSSRegressor")
 
 
 def objective_of(
@@ -60,29 +53,6 @@ def source_of(start_from: Any) -> Fitted | None:
     return source
 
 
-def _fit(
-    estimator: Any,
-    cases: Sequences,
-    outputs: Outputs,
-    directory: str | os.PathLike[str] | None,
-    resume: bool,
-    on_progress: OnProgress | None,
-    start_from: Any,
-) -> Any:
-    """Train, and set the fitted attributes, also after an interrupt."""
-    source = source_of(start_from)
-    run = estimator._begin(directory, outputs, resume=resume)
-    options = RunOptions(directory, resume, on_progress, source)
-    try:
-        fitted = fit_models(
-            estimator, cases, outputs, objective_of(estimator, outputs), run["seed"], options
-        )
-    except FitStopped as stop:
-        estimator._end(stop.fitted, run)
-        raise
-    return estimator._end(calibrated(fitted, cases), run, directory)
-
-
 @documented
 class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSettings, BaseEstimator):
     """A scikit-learn classifier of sequences: trained models of the paper.
@@ -109,7 +79,7 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSetti
     task = "classification"
 
     def fit(
-        self,
+        self: Kind,
         X: Any,
         y: Any = None,
         *,
@@ -117,9 +87,9 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSetti
         sample_weight: Any = None,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
-        on_progress: OnProgress | None = None,
+        on_progress: Watcher | None = None,
         start_from: Any = None,
-    ) -> "LinOSSClassifier":
+    ) -> Kind:
         """Train on labelled sequences.
 
         **Arguments:**
@@ -127,14 +97,17 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSetti
         - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
           unequal length, or [`linoss.data.Sequences`][]. NaN marks a missing value, which is
           masked.
-        - `y`: a label for each case; None for the labels of [`linoss.data.Sequences`][].
+        - `y`: a class for each case; None for the labels of [`linoss.data.Sequences`][]. For a
+          regressor, `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, steps)`, `(cases,
+          steps, n)`, or a list of `(steps,)` or `(steps, n)` arrays, where NaN marks an unknown
+          target.
         - `times`: sampling times, for irregular sampling: `(time,)`, `(cases, time)` or a list of
           `(length,)` arrays.
         - `sample_weight`: a weight for each case; cases of weight 0 are ignored.
         - `directory`: directory of the run and its checkpoints; None for none.
         - `resume`: resume the run in `directory`.
         - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
-        - `start_from`: a fitted classifier, or the directory of one, whose weights initialise the
+        - `start_from`: a fitted estimator, or the directory of one, whose weights initialise the
           training. Parts that fit are reused: blocks of the same sizes, the encoder if the number
           of channels is equal, the head if the classes are equal. With `verbose` they are listed.
 
@@ -144,7 +117,15 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSetti
         Raises `ValueError`, which names the invalid setting or argument.
         """
         cases, outputs = self._validated(X, y, times, sample_weight)
-        return _fit(self, cases, outputs, directory, resume, on_progress, start_from)
+        options = RunOptions(directory, resume, on_progress, source_of(start_from))
+        run = self._begin(outputs, directory, resume=resume)
+        objective = objective_of(self, outputs)
+        try:
+            fitted = fit_models(self, cases, outputs, objective, run.seed, options)
+        except FitStopped as stop:
+            self._end(stop.fitted, run)
+            raise
+        return self._end(fitted.calibrated(cases), run, directory)
 
 
 @documented
@@ -168,24 +149,4 @@ class LinOSSRegressor(SequenceEstimator, RegressorMixin, LinOSSRegressorSettings
 
     task = "regression"
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        times: Any = None,
-        sample_weight: Any = None,
-        directory: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        on_progress: OnProgress | None = None,
-        start_from: Any = None,
-    ) -> "LinOSSRegressor":
-        """Train on sequences and their targets.
-
-        **Arguments:** as for [`linoss.LinOSSClassifier.fit`][], but
-
-        - `y`: `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, steps)`, `(cases, steps,
-          n)`, or a list of `(steps,)` or `(steps, n)` arrays, where NaN marks an unknown target.
-        """
-        cases, outputs = self._validated(X, y, times, sample_weight, self.every)
-        return _fit(self, cases, outputs, directory, resume, on_progress, start_from)
+    fit = LinOSSClassifier.fit

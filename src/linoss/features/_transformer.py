@@ -70,7 +70,10 @@ class OscillatorFeatures(TransformerMixin, OscillatorRegressorSettings, BaseEsti
           `(length,)` arrays.
         """
         check_settings(self)
-        cases, _ = as_sequences(self, X, None, times, reset=True)
+        return self.fit_cases(as_sequences(self, X, None, times, reset=True)[0])
+
+    def fit_cases(self, cases: Sequences) -> "OscillatorFeatures":
+        """As `fit`, to sequences that are validated already."""
         self.interval_, self.even_ = None, True
         self.wide_ = any(case.dtype == np.float64 for case in cases.values)
         if cases.times is not None:
@@ -92,7 +95,10 @@ class OscillatorFeatures(TransformerMixin, OscillatorRegressorSettings, BaseEsti
         A case without any value has NaN.
         """
         check_is_fitted(self)
-        cases, _ = as_sequences(self, X, None, times, reset=False)
+        return self.transform_cases(as_sequences(self, X, None, times, reset=False)[0])
+
+    def transform_cases(self, cases: Sequences) -> np.ndarray:
+        """As `transform`, of sequences that are validated already."""
         return respond(*self._samples(cases)).reshape(len(cases), -1)
 
     def fit_transform(self, X: Any, y: Any = None, *, times: Any = None) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -9,19 +9,21 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 
 from linoss._files import make_directory, replaced_directory, restore_directory
 from linoss._plain import first_difference, plain
 from linoss.fitted._ensemble import Choice
 from linoss.fitted._fitted import Fitted, HeldOut, Outputs
-from linoss.fitted._members import Trained, Untrained
-from linoss.fitted._train import drawn_seed
+from linoss.fitted._models import Trained
+from linoss.fitted._oscillators import Untrained
 from linoss.training import (
     CheckpointError,
     Saved,
@@ -32,8 +34,6 @@ from linoss.training import (
     save_model,
 )
 
-Description = dict[str, Any]
-"""The name of an estimator, its parameters, outputs, and the seed of its fit, as plain values."""
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
 _MAY_DIFFER = ("devices", "memory", "verbose", "steps", "epochs")  # when a run is resumed
@@ -41,7 +41,7 @@ _PAIRS = "pairs"
 
 
 class Storable(Protocol):
-    """What a directory stores: trained models, and the rest as plain values and arrays."""
+    """What a directory stores: trained models, and everything else as plain values and arrays."""
 
     @property
     def trained(self) -> Trained | None:
@@ -57,119 +57,125 @@ class Storable(Protocol):
         ...
 
 
-def describe(estimator: BaseEstimator, **facts: Any) -> Description:
-    """The description of an estimator, with other plain values; draws the seed of its fit."""
-    parameters = {name: _named(value) for name, value in estimator.get_params(deep=False).items()}
-    seed = drawn_seed(parameters["random_state"])
-    if not isinstance(parameters["random_state"], int | np.integer | None):
-        parameters["random_state"] = None  # its state has changed since
-    name = type(estimator).__name__
-    return {"estimator": name, "parameters": plain(parameters), "seed": seed, **facts}
+@dataclass(frozen=True)
+class Description:
+    """The estimator of a directory, as plain values."""
+
+    estimator: str
+    """The name of its class."""
+    parameters: dict[str, Any]
+    seed: int
+    """The seed of its fit."""
+    facts: dict[str, Any]
+    """What is known before the first model is trained, such as the classes."""
+
+    @classmethod
+    def of(cls, estimator: BaseEstimator, **facts: Any) -> "Description":
+        """Describe an estimator; draws the seed of its fit."""
+        parameters = {name: _named(x) for name, x in estimator.get_params(deep=False).items()}
+        seed = parameters["random_state"]
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31)
+            parameters["random_state"] = None  # the state of a generator has changed since
+        return cls(type(estimator).__name__, plain(parameters), int(seed), plain(facts))
+
+    def create(self, kind: type[Estimator], directory: str | os.PathLike[str]) -> Estimator:
+        """The estimator, not yet fitted. Raises ValueError if it is of another class."""
+        if self.estimator != kind.__name__:
+            raise ValueError(
+                f"{os.fspath(directory)} holds a {self.estimator}, expected a {kind.__name__}"
+            )
+        with reading(directory):
+            return kind(**{name: _unnamed(value) for name, value in self.parameters.items()})
+
+    # ---- Writing ----
+
+    def begin(
+        self,
+        directory: str | os.PathLike[str] | None,
+        fitted: Storable | None = None,
+        *,
+        resume: bool = False,
+    ) -> "Description":
+        """Begin a run in a directory, or resume it; returns the description with its seed.
+
+        `fitted` is what a new run already has before its models are trained.
+        """
+        if directory is None:
+            if resume:
+                raise ValueError(
+                    "resume is True, but directory is None; pass the directory of the run"
+                )
+            return self
+        if not (resume and holds_files(directory)):
+            save_arrays(directory, *self._content(fitted))
+            return self
+        before = Stored.read(directory).description
+        old, new = (_comparable(each.parameters) for each in (before, self))
+        difference = first_difference(old, new)
+        if before.estimator != self.estimator or difference is not None:
+            what, old, new = "the estimator", before.estimator, self.estimator
+            if difference is not None:
+                what, old, new = ".".join(difference.path), difference.before, difference.now
+            raise CheckpointError(
+                f"{os.fspath(directory)}: {what} is {old!r} in the run, but {new!r} now; resume "
+                "with the settings of the run, or train in another directory"
+            )
+        return replace(self, seed=before.seed)
+
+    def finish(self, directory: str | os.PathLike[str], fitted: Storable) -> None:
+        """Write what was fitted to the directory of a run, which has its trained models."""
+        save_arrays(directory, *self._content(fitted), replace=True)
+
+    def save(self, directory: str | os.PathLike[str], fitted: Storable, *, overwrite: bool) -> None:
+        """Write a fitted thing to a directory, which appears complete or not at all."""
+        with _new_directory(directory, overwrite) as folder:
+            self.begin(folder)
+            trained = fitted.trained
+            for k, model in enumerate(() if trained is None else trained.models, 1):
+                assert trained is not None
+                save_model(folder / f"model-{k}", model, trained.inputs, trained.objective)
+            self.finish(folder, fitted)
+
+    def _content(self, fitted: Storable | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The content of both files of a directory."""
+        if fitted is None:
+            return {**asdict(self), "fitted": None}, {}
+        trained, facts = fitted.trained, fitted.facts()
+        facts["models"] = 0 if trained is None else len(trained.models)
+        facts["n_steps"] = 0 if trained is None else trained.n_steps
+        return {**asdict(self), "fitted": plain(facts)}, fitted.arrays()
 
 
-def described(
-    kind: type[Estimator], description: Description, directory: str | os.PathLike[str]
-) -> Estimator:
-    """The estimator of a description, not yet fitted. Raises ValueError for another class."""
-    name = description.get("estimator")
-    if name != kind.__name__:
-        raise ValueError(
-            f"{os.fspath(directory)} holds {f'a {name}' if name else 'no estimator'}, "
-            f"expected a {kind.__name__}"
-        )
-    with understanding(directory):
-        parameters = description["parameters"].items()
-        return kind(**{name: _unnamed(value) for name, value in parameters})
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """The content of a directory, but for its trained models."""
 
+    folder: Path
+    description: Description
+    facts: dict[str, Any] | None
+    """What a `Storable` gave as plain values; None if a run has no result yet."""
+    arrays: dict[str, np.ndarray]
 
-def begin(
-    directory: str | os.PathLike[str] | None,
-    description: Description,
-    fitted: Storable | None = None,
-    *,
-    resume: bool = False,
-) -> int:
-    """Begin a run in a directory, or resume it. Returns the seed of the run.
+    @classmethod
+    def read(cls, directory: str | os.PathLike[str]) -> "Stored":
+        """Read and verify a directory."""
+        values, arrays = load_arrays(directory)
+        if "estimator" not in values:
+            raise ValueError(f"{os.fspath(directory)} holds a model, but no estimator")
+        with reading(directory):
+            facts = values.pop("fitted")
+            description = Description(**values)
+            description = replace(description, seed=int(description.seed))
+            return cls(Path(directory), description, None if facts is None else dict(facts), arrays)
 
-    `fitted` is what a new run already has before its models are trained.
-    """
-    if directory is None:
-        if resume:
-            raise ValueError("resume is True, but directory is None; pass the directory of the run")
-        return description["seed"]
-    folder = Path(directory)
-    if not (resume and holds_files(folder)):
-        save_arrays(folder, *_content(description, fitted))
-        return description["seed"]
-    before, _ = load_arrays(folder)
-    with understanding(folder):
-        seed = int(before["seed"])
-        parameters = (before["parameters"], plain(description["parameters"]))
-    kept = [{n: v for n, v in each.items() if n not in _MAY_DIFFER} for each in parameters]
-    difference = first_difference(kept[0], kept[1])
-    if before.get("estimator") != description["estimator"] or difference is not None:
-        what = "the estimator" if difference is None else ".".join(difference.path)
-        old, new = (
-            (before.get("estimator"), description["estimator"])
-            if difference is None
-            else (difference.before, difference.now)
-        )
-        raise CheckpointError(
-            f"{folder}: {what} is {old!r} in the run, but {new!r} now; resume with the settings of "
-            "the run, or train in another directory"
-        )
-    return seed
-
-
-def finish(directory: str | os.PathLike[str], description: Description, fitted: Storable) -> None:
-    """Write what was fitted to the directory of a run, which already has its trained models."""
-    save_arrays(directory, *_content(description, fitted), replace=True)
-
-
-def _content(
-    description: Description, fitted: Storable | None
-) -> tuple[Description, dict[str, np.ndarray]]:
-    """The content of both files of a directory."""
-    if fitted is None:
-        return plain({**description, "fitted": None}), {}
-    trained, facts = fitted.trained, fitted.facts()
-    facts["models"] = 0 if trained is None else len(trained.models)
-    facts["n_steps"] = 0 if trained is None else trained.n_steps
-    return plain({**description, "fitted": facts}), fitted.arrays()
-
-
-def save(
-    directory: str | os.PathLike[str],
-    description: Description,
-    fitted: Storable,
-    *,
-    overwrite: bool,
-) -> None:
-    """Write a fitted thing to a directory, which appears complete or not at all."""
-    with saved_into(directory, overwrite) as folder:
-        begin(folder, description)
-        trained = fitted.trained
-        for k, model in enumerate(() if trained is None else trained.models, 1):
-            assert trained is not None
-            save_model(folder / f"model-{k}", model, trained.inputs, trained.objective)
-        finish(folder, description, fitted)
-
-
-def read(
-    directory: str | os.PathLike[str],
-) -> tuple[Description, dict[str, Any] | None, dict[str, np.ndarray]]:
-    """The description in a directory, the plain values (None before a first result) and arrays."""
-    description, arrays = load_arrays(directory)
-    with understanding(directory):
-        facts = description.pop("fitted")
-        return description, None if facts is None else dict(facts), arrays
-
-
-def read_trained(directory: str | os.PathLike[str], facts: dict[str, Any]) -> Trained | None:
-    """The trained models in a directory, with the plain values of its `read`."""
-    folder, count = Path(directory), int(facts["models"])
-    models = [_load_model(folder / f"model-{k}") for k in range(1, count + 1)]
-    return _trained(folder, models, int(facts["n_steps"])) if models else None
+    def trained(self) -> Trained | None:
+        """Load the trained models."""
+        assert self.facts is not None
+        with reading(self.folder):
+            count, steps = int(self.facts["models"]), int(self.facts["n_steps"])
+        models = [_load_model(self.folder / f"model-{k}") for k in range(1, count + 1)]
+        return _trained(self.folder, models, steps) if models else None
 
 
 def load(directory: str | os.PathLike[str]) -> tuple[Fitted, Description]:
@@ -177,41 +183,34 @@ def load(directory: str | os.PathLike[str]) -> tuple[Fitted, Description]:
 
     Loading executes no code. An unfinished run is loaded with what it has, and a warning.
     """
-    folder = Path(directory)
-    description, facts, arrays = read(folder)
-    with understanding(folder):
-        outputs = Outputs.from_dict(description["outputs"])
+    stored = Stored.read(directory)
+    folder, facts = stored.folder, stored.facts
+    with reading(folder):
+        outputs = Outputs.from_dict(stored.description.facts["outputs"])
     if facts is None:
-        return _unfinished(folder, outputs), description
-    with understanding(folder):
-        oscillators = None
-        if facts["oscillators"] is not None:
-            oscillators = Untrained.from_files(facts["oscillators"], arrays)
-        held_out = None
-        if facts["held_out"] is not None:
-            kind, score = facts["held_out"]
-            held_out = HeldOut(str(kind), np.zeros(0, int), None, float(score))
-        channels, choice = facts["channels"], facts["choice"]
+        return _unfinished(folder, outputs), stored.description
+    with reading(folder):
+        oscillators, held_out = facts["oscillators"], facts["held_out"]
+        choice, channels = facts["choice"], facts["channels"]
         fitted = Fitted(
             outputs,
-            read_trained(folder, facts),
-            oscillators,
+            stored.trained(),
+            None if oscillators is None else Untrained.from_files(oscillators, stored.arrays),
             _checked_weights(facts["weights"]),
-            held_out,
+            None if held_out is None else HeldOut.scored(*held_out),
             None if choice is None else Choice(**choice),
             None if channels is None else tuple(channels),
         )
         if not fitted.members:
             raise ValueError("it has no member")
-    sizes = {member.n_channels for member in fitted.members.values()}
-    if len(sizes) > 1:
+    if len({member.n_channels for member in fitted.members.values()}) > 1:
         raise CheckpointError(f"{folder}: its members are of different data")
-    return fitted, description
+    return fitted, stored.description
 
 
 def _unfinished(folder: Path, outputs: Outputs) -> Fitted:
     """What a stopped run has: its models so far."""
-    models = []
+    models: list[Saved] = []
     while holds_files(place := folder / f"model-{len(models) + 1}"):
         try:
             models.append(_load_model(place))
@@ -240,21 +239,16 @@ def _load_model(folder: Path) -> Saved:
 
 def _trained(folder: Path, models: list[Saved], n_steps: int) -> Trained:
     """The models of a directory, which must have equal settings, inputs and targets."""
-    first = models[0]
-    for k, saved in enumerate(models, 1):
-        same = saved.model.config == first.model.config
-        same = same and saved.inputs.to_dict() == first.inputs.to_dict()
-        if not same or saved.objective.to_dict() != first.objective.to_dict():
+    first, *others = [
+        (saved.model.config, saved.inputs.to_dict(), saved.objective.to_dict()) for saved in models
+    ]
+    for k, other in enumerate(others, 2):
+        if other != first:
             raise CheckpointError(f"{folder / f'model-{k}'}: is not one of the models of {folder}")
-    best = first.history[-1]["best"] if first.history else None
-    return Trained(
-        [saved.model for saved in models],
-        first.inputs,
-        first.objective,
-        first.history,
-        n_steps,
-        best,
-    )
+    saved, history = models[0], models[0].history
+    best = history[-1]["best"] if history else None
+    each = [saved.model for saved in models]
+    return Trained(each, saved.inputs, saved.objective, history, n_steps, best)
 
 
 def _checked_weights(weights: Any) -> np.ndarray | None:
@@ -267,7 +261,7 @@ def _checked_weights(weights: Any) -> np.ndarray | None:
 
 
 @contextmanager
-def saved_into(directory: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
+def _new_directory(directory: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
     """Yield the directory to save into.
 
     A new directory appears complete at the end; with `overwrite` it replaces an existing one.
@@ -287,7 +281,7 @@ def saved_into(directory: str | os.PathLike[str], overwrite: bool) -> Iterator[P
 
 
 @contextmanager
-def understanding(directory: str | os.PathLike[str]) -> Iterator[None]:
+def reading(directory: str | os.PathLike[str]) -> Iterator[None]:
     """Convert errors from unexpected content of a directory to `CheckpointError`."""
     try:
         yield
@@ -297,6 +291,10 @@ def understanding(directory: str | os.PathLike[str]) -> Iterator[None]:
         raise CheckpointError(
             f"{os.fspath(directory)}: the estimator in it is invalid: {error!r}"
         ) from None
+
+
+def _comparable(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name not in _MAY_DIFFER}
 
 
 def _named(value: Any) -> Any:

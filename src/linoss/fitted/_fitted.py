@@ -1,12 +1,12 @@
 """What every fit ends with: members, how they are combined, and how outputs are decoded."""
 
-import warnings
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
+from linoss._plain import scalar
 from linoss.data import DataError, Sequences
 from linoss.fitted._attribution import Attribution
 from linoss.fitted._ensemble import (
@@ -19,8 +19,9 @@ from linoss.fitted._ensemble import (
     pool,
     pool_losses,
 )
-from linoss.fitted._members import Trained, Untrained
-from linoss.fitted._stream import AbstractPredictionStream, EnsembleStream, NotANumberWarning
+from linoss.fitted._models import Trained
+from linoss.fitted._oscillators import Untrained
+from linoss.fitted._stream import AbstractPredictionStream, EnsembleStream, warn_of_nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,25 @@ class Outputs:
     every: int | None = None
     """Outputs at every k-th step; None for one output for each case."""
 
+    @classmethod
+    def of_classes(cls, labels: Any) -> "Outputs":
+        """The classes of some labels. Raises ValueError for labels that files cannot hold."""
+        labels = np.asarray(labels)
+        known = labels.dtype.kind in "biufU" or (
+            labels.dtype.kind == "O"
+            and all(isinstance(scalar(x), str | int | float) for x in labels.tolist())
+        )
+        if not known:
+            example = labels.reshape(-1)[0]
+            raise ValueError(
+                f"y has labels such as {example!r}, expected text, numbers or booleans; convert "
+                "them, for example with y.astype(str)"
+            )
+        classes = np.unique(labels)
+        if len(classes) < 2:
+            raise ValueError(f"y has one class, {classes.tolist()[0]!r}, expected at least two")
+        return cls(classes, len(classes))
+
     @property
     def task(self) -> str:
         """`"classification"` or `"regression"`."""
@@ -47,8 +67,17 @@ class Outputs:
         return "R²" if self.classes is None else "accuracy"
 
     def decode(self, predictions: Any) -> Any:
-        """The most probable classes, or numbers in the shape of the targets."""
+        """The most probable classes, or numbers in the shape of the targets.
+
+        Raises ValueError for probabilities that are NaN, of which no class is the most probable.
+        """
         if self.classes is not None:
+            unknown = np.flatnonzero(np.isnan(predictions).any(axis=1))
+            if len(unknown):
+                raise ValueError(
+                    f"the probabilities of case {unknown[0]} are NaN, so that it has no class: "
+                    "values of the data or the weights are too large; leave the case out"
+                )
             return self.classes[np.argmax(predictions, axis=1)]
         if not self.is_scalar:
             return predictions
@@ -62,24 +91,37 @@ class Outputs:
             return np.searchsorted(self.classes, labels)
         return np.asarray(labels, np.float64).reshape(len(labels), -1)
 
-    def score(self, predictions: Any, labels: Any) -> float:
-        """Accuracy, or R² over all known targets."""
+    def score(self, predictions: Any, labels: Any, weights: Any = None) -> float:
+        """Accuracy, for which NaN is never right, or R² over all known targets."""
         if self.classes is not None:
-            return float(accuracy_score(labels, self.decode(predictions)))
-        truth, numbers = (
-            np.concatenate([np.reshape(np.asarray(each, float), (-1, self.size)) for each in parts])
-            for parts in (labels, predictions)
-        )
-        known = np.isfinite(truth).all(axis=1)
-        return float(r2_score(truth[known], numbers[known]))
+            known = ~np.isnan(predictions).any(axis=1)
+            if not known.all():
+                predictions = np.where(known[:, None], predictions, 0)
+                weights = np.ones(len(known)) if weights is None else np.asarray(weights, float)
+                share = np.sum(weights * known) / np.sum(weights)
+                weights = weights * known
+            else:
+                share = 1.0
+            if not share:
+                return 0.0
+            decoded = self.decode(predictions)
+            return float(share * accuracy_score(labels, decoded, sample_weight=weights))
+        if self.every is None:
+            truth, numbers = np.asarray(labels, float), np.asarray(self.decode(predictions))
+        else:
+            truth, numbers = (
+                np.concatenate([np.reshape(np.asarray(x, float), (-1, self.size)) for x in parts])
+                for parts in (labels, predictions)
+            )
+        known = np.isfinite(truth.reshape(len(truth), -1)).all(axis=1)
+        weights = None if weights is None else np.asarray(weights)[known]
+        return float(r2_score(truth[known], numbers[known], sample_weight=weights))
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, for JSON."""
-        classes = None if self.classes is None else self.classes.tolist()
-        has_objects = self.classes is not None and self.classes.dtype == object
         return {
-            "classes": classes,
-            "has_objects": bool(has_objects),
+            "classes": None if self.classes is None else self.classes.tolist(),
+            "dtype": None if self.classes is None else self.classes.dtype.str,
             "size": self.size,
             "is_scalar": bool(self.is_scalar),
             "every": self.every,
@@ -88,10 +130,9 @@ class Outputs:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Outputs":
         """The inverse of `to_dict`."""
-        classes, dtype = plain["classes"], object if plain["has_objects"] else None
-        every = plain["every"]
+        classes, every = plain["classes"], plain["every"]
         return cls(
-            None if classes is None else np.array(classes, dtype),
+            None if classes is None else np.array(classes, np.dtype(plain["dtype"])),
             int(plain["size"]),
             bool(plain["is_scalar"]),
             None if every is None else int(every),
@@ -110,6 +151,11 @@ class HeldOut:
     """Probabilities or numbers, `(cases, outputs)`; with `every` a list."""
     score: float
     """Accuracy or R²."""
+
+    @classmethod
+    def scored(cls, kind: str, score: float) -> "HeldOut":
+        """The score alone, which is all that files hold."""
+        return cls(str(kind), np.zeros(0, int), None, float(score))
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +285,60 @@ class Fitted:
             return self.oscillators.explain(cases, periods=periods, parts=parts)
         return self._trained.explain(cases)
 
+    # ---- Ensembles ----
+
+    def calibrated(self, cases: Sequences) -> "Fitted":
+        """Trained models, with probabilities calibrated on the held-out of these cases."""
+        held_out, outputs = self.held_out, self.outputs
+        if held_out is None or outputs.classes is None:
+            return self
+        truth, logs = cases.select(held_out.cases), [logarithms(held_out.predictions)]
+        weights = fit_pool(logs, outputs.encode(truth.labels), truth.weights)
+        predictions = pool(logs, weights)
+        score = outputs.score(predictions, truth.labels)
+        held_out = replace(held_out, predictions=predictions, score=score)
+        return replace(self, weights=weights, held_out=held_out)
+
+    def composed(self, trained: "Fitted", cases: Sequences) -> "Fitted":
+        """Oscillators composed with trained models, or alone, by predictions for held-out cases.
+
+        Trained models get a weight only if they lower the loss of held-out cases by more than a
+        standard error of the mean difference.
+        """
+        outputs, first, second = self.outputs, trained.held_out, self.held_out
+        assert second is not None
+        if first is None or not len(common := np.intersect1d(first.cases, second.cases)):
+            choice = Choice.because("no cases were held out for a comparison", "ensemble")
+            return replace(self, trained=trained.trained, weights=np.full(2, 0.5), choice=choice)
+        predictions = [
+            np.asarray(each.predictions)[_places(each.cases, common)] for each in (first, second)
+        ]
+        if not np.isfinite(predictions[0]).all():
+            reason = "predictions of the trained models are not finite"
+            return replace(self, choice=Choice.because(reason, "oscillators"))
+        chosen = cases.select(common)
+        truth = outputs.encode(chosen.labels)
+        if outputs.classes is not None:
+            logs = [logarithms(each) for each in predictions]
+            weights = fit_pool(logs, truth, chosen.weights)
+            alone = fit_pool(logs[1:], truth, chosen.weights)[0]
+            losses = [pool_losses(logs, truth, w) for w in (weights, np.array([0, alone]))]
+        else:
+            weights = fit_mean(predictions, truth, chosen.weights)
+            losses = [mean_losses(predictions, truth, w) for w in (weights, np.array([0, 1.0]))]
+        ensemble = combine(outputs, predictions, weights)
+        named = {"oscillators": predictions[1], "linoss": predictions[0], "ensemble": ensemble}
+        scores = {name: outputs.score(each, chosen.labels) for name, each in named.items()}
+        helps = is_better(*losses)
+        kept = weights if helps else np.array([0, 1])
+        choice = Choice.by_weights(kept, scores, len(common), outputs.metric)
+        if not helps:
+            return replace(self, choice=choice)
+        held_out = replace(first, cases=common, predictions=ensemble, score=scores["ensemble"])
+        return replace(
+            self, trained=trained.trained, weights=weights, held_out=held_out, choice=choice
+        )
+
     # ---- Files ----
 
     def facts(self) -> dict[str, Any]:
@@ -267,75 +367,7 @@ def combine(outputs: Outputs, predictions: list[Any], weights: np.ndarray | None
     return np.tensordot(weights, np.asarray(predictions), 1)
 
 
-def calibrated(fitted: Fitted, cases: Sequences) -> Fitted:
-    """Trained models with probabilities calibrated on their held-out cases."""
-    held_out, outputs = fitted.held_out, fitted.outputs
-    if held_out is None or outputs.classes is None:
-        return fitted
-    truth = cases.select(held_out.cases)
-    logs = [logarithms(held_out.predictions)]
-    weights = fit_pool(logs, outputs.encode(truth.labels), truth.weights)
-    predictions = pool(logs, weights)
-    score = outputs.score(predictions, truth.labels)
-    held_out = replace(held_out, predictions=predictions, score=score)
-    return replace(fitted, weights=weights, held_out=held_out)
-
-
-def choose(trained: Fitted, oscillators: Fitted, cases: Sequences) -> Fitted:
-    """The ensemble of both, or the oscillators alone, by predictions for held-out cases.
-
-    Trained models get a weight only if they lower the loss of held-out cases by more than a
-    standard error of the mean difference.
-    """
-    outputs = oscillators.outputs
-    first, second = trained.held_out, oscillators.held_out
-    assert second is not None
-    if first is None or not len(common := np.intersect1d(first.cases, second.cases)):
-        choice = Choice.because("no cases were held out for a comparison", "ensemble")
-        return replace(oscillators, trained=trained.trained, weights=np.full(2, 0.5), choice=choice)
-    predictions = [
-        np.asarray(each.predictions)[_places(each.cases, common)] for each in (first, second)
-    ]
-    chosen = cases.select(common)
-    if not np.isfinite(predictions[0]).all():
-        reason = "predictions of the trained models are not finite"
-        return replace(oscillators, choice=Choice.because(reason, "oscillators"))
-    truth = outputs.encode(chosen.labels)
-    if outputs.classes is not None:
-        logs = [logarithms(each) for each in predictions]
-        weights = fit_pool(logs, truth, chosen.weights)
-        alone = fit_pool(logs[1:], truth, chosen.weights)[0]
-        losses = [pool_losses(logs, truth, w) for w in (weights, np.array([0, alone]))]
-    else:
-        weights = fit_mean(predictions, truth, chosen.weights)
-        losses = [mean_losses(predictions, truth, w) for w in (weights, np.array([0, 1.0]))]
-    ensemble = combine(outputs, predictions, weights)
-    named = {"oscillators": predictions[1], "linoss": predictions[0], "ensemble": ensemble}
-    scores = {name: outputs.score(each, chosen.labels) for name, each in named.items()}
-    if not is_better(*losses):
-        choice = Choice.by_weights(np.array([0, 1]), scores, len(common), outputs.metric)
-        return replace(oscillators, choice=choice)
-    choice = Choice.by_weights(weights, scores, len(common), outputs.metric)
-    held_out = replace(first, cases=common, predictions=ensemble, score=scores["ensemble"])
-    return replace(
-        oscillators, trained=trained.trained, weights=weights, held_out=held_out, choice=choice
-    )
-
-
 def _places(cases: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Where the wanted cases are among others."""
     order = np.argsort(cases)
     return order[np.searchsorted(cases, wanted, sorter=order)]
-
-
-def warn_of_nan(what: str, predictions: Any) -> None:
-    """Warn if predictions, one for each case, are not all finite."""
-    wrong = [i for i, each in enumerate(predictions) if not np.isfinite(each).all()]
-    if wrong:
-        more = f" and {len(wrong) - 1} others" if len(wrong) > 1 else ""
-        warnings.warn(
-            f"the predictions for {what} {wrong[0]}{more} are not numbers: values of the data or "
-            "the weights are too large for single precision",
-            NotANumberWarning,
-            stacklevel=4,
-        )

@@ -1,6 +1,7 @@
 """Streaming: raw samples in, predictions for the sequence so far out, in constant memory."""
 
 import abc
+import copy
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,17 +44,6 @@ class AbstractPredictionStream(abc.ABC):
         return np.stack([self(*sample) for sample in zip(samples, times, strict=True)])
 
 
-class FunctionStream(AbstractPredictionStream):
-    """A stream given by a function of a sample and its time."""
-
-    def __init__(self, predict: Callable[[Any, float | None], np.ndarray]):
-        self._predict = predict
-
-    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
-        """Call the function."""
-        return self._predict(sample, time)
-
-
 class EnsembleStream(AbstractPredictionStream):
     """A stream that combines the predictions of several."""
 
@@ -63,6 +53,10 @@ class EnsembleStream(AbstractPredictionStream):
         combine: Callable[[list[np.ndarray]], np.ndarray],
     ):
         self._members, self._combine = members, combine
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "EnsembleStream":
+        """Copy the states; what does not change is shared."""
+        return EnsembleStream(copy.deepcopy(self._members, memo), self._combine)
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return the combined prediction after one more sample."""
@@ -81,7 +75,7 @@ class ModelStream(AbstractPredictionStream):
     """
 
     def __init__(self, inputs: Inputs, objective: Objective, model: LinOSS):
-        self._inputs, self._objective = inputs, objective
+        self._inputs, self._objective, self._model = inputs, objective, model
         with jax.enable_x64(False):
             self._stream = Stream(model)
         self._steps = 0
@@ -90,6 +84,15 @@ class ModelStream(AbstractPredictionStream):
         self._is_finite = True
         self._patch: list[np.ndarray] = []
         self._patch_has_value = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ModelStream":
+        """Copy the state; what does not change is shared."""
+        stream = copy.copy(self)
+        stream._patch = list(self._patch)
+        with jax.enable_x64(False):
+            stream._stream = Stream(self._model)
+            stream._stream.state = self._stream.state
+        return stream
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return probabilities, or numbers in the units of the targets."""
@@ -159,6 +162,19 @@ class ModelStream(AbstractPredictionStream):
         if not interval > 0:
             raise ValueError(f"time is {time}, expected a later one than that of the sample before")
         return since, interval
+
+
+def warn_of_nan(what: str, predictions: Any) -> None:
+    """Warn if predictions, one for each case, are not all finite."""
+    wrong = [i for i, each in enumerate(predictions) if not np.isfinite(each).all()]
+    if wrong:
+        more = f" and {len(wrong) - 1} others" if len(wrong) > 1 else ""
+        warnings.warn(
+            f"the predictions for {what} {wrong[0]}{more} are not numbers: values of the data or "
+            "the weights are too large for single precision",
+            NotANumberWarning,
+            stacklevel=4,
+        )
 
 
 def _warn(text: str) -> None:

@@ -1,101 +1,23 @@
-"""The members of a fitted thing: trained models, and untrained oscillators with their readout."""
+"""Untrained oscillators: a bank, and the ridge readout of its features."""
 
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from linoss import _checks
 from linoss._settings import OscillatorRegressorSettings
-from linoss.data import DataError, Sequences
+from linoss.data import Sequences
 from linoss.features import STATISTICS, OscillatorFeatures
-from linoss.fitted._attribution import Attribution, attribute_to_periods, attribute_to_values
+from linoss.fitted._attribution import Attribution, attribute_to_periods
 from linoss.fitted._ensemble import fit_pool, pool
 from linoss.fitted._ridge import Ridge, fit_ridge
-from linoss.fitted._stream import EnsembleStream, FunctionStream, ModelStream
-from linoss.nn import MIXERS, LinOSS
-from linoss.training import Inputs, Objective, Scaling, predict
+from linoss.fitted._stream import AbstractPredictionStream
+from linoss.training import Scaling
 
 _IMPORTANCE = {"lateness": 0.5}  # the beginning of many recordings is arbitrary
 _AT_ONCE = 512  # cases whose features are converted to double precision at a time
 _RIDGE = ("mean", "scale", "coefficients", "intercept")
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """Trained models with equal settings; their prediction is the mean."""
-
-    models: list[LinOSS]
-    inputs: Inputs
-    """The conversion of data to the inputs of the models."""
-    objective: Objective
-    """The objective of their training, which decodes their outputs."""
-    history: list[dict[str, Any]]
-    """For each evaluation of the first model: step, loss, metric, best, learning_rate, seconds."""
-    n_steps: int
-    """Number of updates of all models."""
-    best_metric: float | None = None
-    """The best validation metric of the first model."""
-
-    @property
-    def n_channels(self) -> int:
-        """Number of channels of the data."""
-        return self.inputs.channels
-
-    @property
-    def needs_times(self) -> bool:
-        """Whether each sample needs a time."""
-        return self.inputs.irregular
-
-    @property
-    def supports_streaming(self) -> bool:
-        """Whether the models read sequences forwards only."""
-        config = self.models[0].config
-        return not config.bidirectional and not MIXERS[config.mixer].follows
-
-    def predict(self, cases: Sequences) -> Any:
-        """Probabilities or numbers, `(cases, outputs)`; with `every` a list."""
-        return mean_of([self.predict_by(model, cases) for model in self.models])
-
-    def predict_by(self, model: LinOSS, cases: Sequences) -> Any:
-        """The predictions of one of the models."""
-        with jax.enable_x64(False):
-            outputs = predict(model, self.inputs, cases)
-        if isinstance(outputs, list):
-            return [self.objective.decode(output) for output in outputs]
-        return self.objective.decode(outputs)
-
-    def check(self, cases: Sequences) -> None:
-        """Raise for cases whose times do not suit the models; warn of unseen kinds of gaps."""
-        if self.inputs.ignores_times(cases):
-            raise DataError(
-                "times are irregular, but those of fit were regular, or there were none; fit "
-                "with irregular times"
-            )
-        if self.needs_times and cases.times is None:
-            raise DataError(
-                "times are not given, but fit had times; also pass them to predict and score. In "
-                "cross-validation: sklearn.set_config(enable_metadata_routing=True), and "
-                "estimator.set_fit_request(times=True).set_score_request(times=True)"
-            )
-        if not self.inputs.indicators and any(map(_is_partly_missing, cases.values)):
-            warnings.warn(
-                "X has steps where some of the channels are missing; fit had none, so the model "
-                "treats these as the mean of their channel. Include such cases in fit",
-                stacklevel=4,
-            )
-
-    def stream(self) -> EnsembleStream:
-        """A streaming predictor."""
-        streams = [ModelStream(self.inputs, self.objective, model) for model in self.models]
-        return EnsembleStream(streams, mean_of)
-
-    def explain(self, cases: Sequences) -> Attribution:
-        """Attribution of the outputs to the values of the only case, by integrated gradients."""
-        return attribute_to_values(self.models, self.inputs, self.objective, cases)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +45,7 @@ class Untrained:
         **Returns:** the member; cases, a subset of very many; and their leave-one-out predictions.
         """
         features = OscillatorFeatures(n_oscillators=n_oscillators, causal=causal, random_state=seed)
-        table = features.fit_transform(cases)
+        table = features.fit_cases(cases).transform_cases(cases)
         importance = np.array([_IMPORTANCE.get(name, 1.0) for name in STATISTICS])
         importance = importance.repeat(table.shape[1] // len(STATISTICS))
         if targets.ndim == 1:
@@ -167,26 +89,22 @@ class Untrained:
         parts = []
         for start in range(0, len(cases), _AT_ONCE):
             some = cases.select(np.arange(start, min(start + _AT_ONCE, len(cases))))
-            parts.append(self.readout(self.features.transform(some)))
+            parts.append(self.readout(self.features.transform_cases(some)))
         return np.concatenate(parts)
 
     def predict(self, cases: Sequences) -> np.ndarray:
         """Probabilities or numbers, `(cases, outputs)`."""
-        return self._decoded(self.decide(cases))
+        return self.decode(self.decide(cases))
 
-    def _decoded(self, decisions: np.ndarray) -> np.ndarray:
+    def decode(self, decisions: np.ndarray) -> np.ndarray:
+        """Probabilities or numbers, from the outputs of the readout."""
         if self.sharpness is None:
             return decisions
         return pool([two_sided(decisions)], np.array([self.sharpness]))
 
-    def stream(self) -> FunctionStream:
+    def stream(self) -> "OscillatorStream":
         """A streaming predictor."""
-        stream = self.features.stream()
-
-        def predict(sample: Any, time: float | None = None) -> np.ndarray:
-            return self._decoded(self.readout(stream(sample, time)))[0]
-
-        return FunctionStream(predict)
+        return OscillatorStream(self)
 
     def explain(self, cases: Sequences, *, periods: int, parts: int) -> Attribution:
         """Attribution of the outputs to periods and parts of the only case."""
@@ -231,23 +149,19 @@ class Untrained:
         )
 
 
+class OscillatorStream(AbstractPredictionStream):
+    """A stream of untrained oscillators."""
+
+    def __init__(self, member: Untrained):
+        self._member, self._stream = member, member.features.stream()
+
+    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
+        """Return the prediction after one more sample."""
+        return self._member.decode(self._member.readout(self._stream(sample, time)))[0]
+
+
 def two_sided(decisions: np.ndarray) -> np.ndarray:
     """A column for each of two classes."""
     if decisions.shape[1] > 1:
         return decisions
     return np.concatenate([-decisions, decisions], axis=1)
-
-
-def mean_of(several: Sequence[Any]) -> Any:
-    """The mean of predictions of several models, each of them an array or a list of arrays."""
-    if len(several) == 1:
-        return several[0]
-    if isinstance(several[0], list):
-        return [np.mean(of_case, axis=0) for of_case in zip(*several, strict=True)]
-    return np.mean(several, axis=0)
-
-
-def _is_partly_missing(case: Any) -> bool:
-    """Whether some, but not all, channels are missing at a step."""
-    missing = np.isnan(case)
-    return bool((missing.any(axis=-1) & ~missing.all(axis=-1)).any())

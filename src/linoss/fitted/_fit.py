@@ -1,4 +1,4 @@
-"""Training of one or several models from the settings of an estimator.
+"""Fits: the readout of untrained oscillators, or one or several trained models.
 
 With fewer than 1000 cases a different fold is held out from each of several models, otherwise the
 same cases from all. A run directory holds the directory of each model, `model-1`, `model-2`, ...
@@ -15,13 +15,14 @@ from typing import Any
 import jax
 import numpy as np
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
 
 from linoss._settings import LinOSSClassifierSettings, LinOSSRegressorSettings, TrainedSettings
 from linoss._stderr import duration, say
 from linoss.data import Sequences
 from linoss.fitted._fitted import Fitted, HeldOut, Outputs
-from linoss.fitted._members import Trained, mean_of
+from linoss.fitted._models import Trained, mean_of
+from linoss.fitted._oscillators import Untrained
 from linoss.nn import MIXERS, LinOSS, LinOSSConfig, adopt
 from linoss.training import (
     Cases,
@@ -32,6 +33,7 @@ from linoss.training import (
     TrainingConfig,
     TrainingResult,
     TrainingStopped,
+    Watcher,
     holds_files,
     make_mesh,
     read_training,
@@ -39,7 +41,6 @@ from linoss.training import (
     train,
 )
 
-OnProgress = Callable[[Progress], None]
 _FEW = 1000  # with fewer cases, several models are trained, each with another held-out fold
 _FEW_TO_HOLD_OUT = 500  # with fewer cases, one model holds out none by default
 _MODELS = 4
@@ -51,7 +52,7 @@ class RunOptions:
 
     directory: str | os.PathLike[str] | None = None
     resume: bool = False
-    on_progress: OnProgress | None = None
+    on_progress: Watcher | None = None
     start_from: Fitted | None = None
     """A fitted thing whose weights initialise the models; None to draw them."""
 
@@ -69,6 +70,14 @@ class RunOptions:
         folder = None if self.directory is None else Path(self.directory) / f"model-{k + 1}"
         progress = tell if count > 1 and report is not None else report
         return replace(self, directory=folder, on_progress=progress)
+
+    def warn_of_stop(self, done: str) -> None:
+        """Warn, without a directory, that a fit was interrupted, and how far it came."""
+        if self.directory is None:
+            warnings.warn(
+                f"fit was interrupted after {done}; the estimator uses the weights learned so far",
+                stacklevel=5,
+            )
 
     @contextmanager
     def shown(self, metric: str, verbose: int | bool) -> Iterator["RunOptions"]:
@@ -89,11 +98,27 @@ class FitStopped(KeyboardInterrupt):
         self.fitted = fitted
 
 
-def drawn_seed(random_state: Any) -> int:
-    """The seed of a fit: `random_state` if it is an integer, else drawn from it."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31))
+def fit_oscillators(
+    cases: Sequences,
+    outputs: Outputs,
+    *,
+    n_oscillators: Any,
+    causal: bool,
+    seed: int,
+    class_weight: Any = None,
+) -> Fitted:
+    """Fit a readout of untrained oscillators to labelled cases."""
+    if len(cases) < 2:
+        raise ValueError(f"X has {len(cases)} sample, expected at least 2 cases")
+    weights, labels = cases.weights, cases.labels
+    if class_weight is not None:
+        balance = compute_sample_weight(class_weight, labels)
+        weights = balance if weights is None else weights * balance
+    bank = {"n_oscillators": n_oscillators, "causal": causal, "seed": seed}
+    member, part, predictions = Untrained.fit(cases, outputs.encode(labels), weights, **bank)
+    score = outputs.score(predictions, np.asarray(labels)[part])
+    held_out = HeldOut("leave-one-out", part, predictions, score)
+    return Fitted(outputs, oscillators=member, held_out=held_out, channels=cases.names)
 
 
 def fit_models(
@@ -106,12 +131,12 @@ def fit_models(
 ) -> Fitted:
     """Train models on labelled cases. Raises `FitStopped` on Ctrl-C if there is a model already."""
     parts, is_crossed = _held_out_parts(settings, cases, outputs, seed)
-    rest = [np.setdiff1d(np.arange(len(cases)), part) for part in parts]
-    seen = cases if is_crossed else cases.select(rest[0])
+    others = [np.setdiff1d(np.arange(len(cases)), part) for part in parts]
+    seen = cases if is_crossed else cases.select(others[0])
     inputs = Inputs.from_sequences(seen, time_channel=bool(settings.time_channel))
     inputs = replace(inputs, patch=_patch(settings, inputs, outputs))
     objective, count = objective_of(seen), len(parts)
-    config = TrainingConfig.from_settings(settings, seed, min(map(len, rest)))
+    config = TrainingConfig.from_settings(settings, seed, min(map(len, others)))
     if config.minutes is not None:
         config = replace(config, minutes=config.minutes / count)
     if settings.verbose:
@@ -128,7 +153,7 @@ def fit_models(
     with run.shown(objective.metric, settings.verbose) as shown:
         for k, part in enumerate(parts):
             is_validated = len(part) and (not is_crossed or settings.patience is not None)
-            sets = cases.select(rest[k]), cases.select(part) if is_validated else None
+            sets = cases.select(others[k]), cases.select(part) if is_validated else None
             training = replace(config, seed=seeds[k])
             try:
                 result = train_model(
@@ -138,12 +163,10 @@ def fit_models(
                 results += [stop.result] if isinstance(stop, TrainingStopped) else []
                 if not results:
                     raise
-                if run.directory is None:
-                    steps = sum(each.steps for each in results)
-                    warn_of_stop(
-                        f"{steps} of {count * config.steps} updates of {len(results)} of {count} "
-                        "models"
-                    )
+                steps = sum(each.steps for each in results)
+                run.warn_of_stop(
+                    f"{steps} of {count * config.steps} updates of {len(results)} of {count} models"
+                )
                 raise FitStopped(fitted()) from None
             results.append(result)
     return fitted(_held_out(fitted(), cases, parts, is_crossed))
@@ -194,14 +217,6 @@ def train_model(
             memory=settings.memory,
             quickly=True,
         )
-
-
-def warn_of_stop(done: str) -> None:
-    """Warn that a fit without a directory was interrupted, and how far it came."""
-    warnings.warn(
-        f"fit was interrupted after {done}; the estimator uses the weights learned so far",
-        stacklevel=5,
-    )
 
 
 def _lengthened(
