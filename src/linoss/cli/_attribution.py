@@ -59,7 +59,7 @@ def explain(
         show_json({"out": str(out), "cases": records})
         return
     for record in records:
-        files = " and ".join(record["pictures"])
+        files = " and ".join(record["figures"])
         show_line(f"Case {record['case']}, prediction {record['prediction']}: {files}")
     show_line(f"The figures are in {out}")
 
@@ -91,17 +91,17 @@ def _explain_one(
     fitted: "Fitted", cases: "Sequences", i: int, names: list[str], out: Path
 ) -> dict[str, Any]:
     """Draw one case, and return its record."""
-    from linoss.cli import _pictures as pictures
+    from linoss.cli import _figures as figures
 
     one = cases.select([i])
     case = str(i if cases.ids is None else cases.ids[i])
     prediction = fitted.outputs.decode(fitted.predict(one))[0]
-    record: dict[str, Any] = {"case": case, "prediction": prediction, "pictures": []}
+    record: dict[str, Any] = {"case": case, "prediction": prediction, "figures": []}
     for member in fitted.members:
         explained = explained_case(fitted, member, one, f"case {case}")
         file = f"case-{i}-{member}.png"
-        pictures.save(pictures.attribution_plot(explained, names), out / file)
-        record["pictures"].append(file)
+        figures.save(figures.attribution(explained, names), out / file)
+        record["figures"].append(file)
         record[f"channels_{member}"] = dict(zip(names, explained.channels.tolist(), strict=True))
         if member == "linoss":
             record["error"] = explained.error

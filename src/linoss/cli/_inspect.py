@@ -43,7 +43,7 @@ def inspect(
     loaded = load_run(run)
     spectra = banks(loaded.trained[0]) if loaded.trained else []
     if plot is not None:
-        from linoss.cli._pictures import save, spectrum
+        from linoss.cli._figures import save, spectrum
 
         if not spectra:
             raise ValueError(f"{run}: holds no trained oscillators, which --plot needs")

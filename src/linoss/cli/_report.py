@@ -1,135 +1,122 @@
-"""report.html: a self-contained page about a run."""
+"""report.html: self-contained pages about runs, evaluations and searches.
+
+A page is a list of sections, a section a list of parts; the template writes their HTML.
+"""
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
+from markupsafe import Markup
 
 from linoss._files import write_text
-from linoss.cli import _pictures as pictures
-from linoss.cli._attribution import ExplainedCase, explained_cases, mean_attributions
-from linoss.cli._data_report import About, data_section, prediction_sections, summary
-from linoss.cli._forecast_report import forecast_sections
-from linoss.cli._html import section as _section
-from linoss.cli._html import table as _table
-from linoss.cli._html import text as _text
-from linoss.cli._inspect import (
-    SPECTRUM_COLUMNS,
-    BlockSpectrum,
-    banks,
-    span,
-    spectrum_row,
-    untrained_facts,
-)
+from linoss._stderr import duration
+from linoss.cli import _figures as figures
+from linoss.cli._attribution import explained_cases, mean_attributions
+from linoss.cli._inspect import SPECTRUM_COLUMNS, banks, span, spectrum_row, untrained_facts
 from linoss.cli._output import number
 from linoss.cli._runs import Run
-from linoss.cli._scores import ClassScore, Evaluation, ForecastScore, NumberScore
-from linoss.fitted import Fitted
+from linoss.cli._scores import (
+    CLASS_COLUMNS,
+    ClassScore,
+    Evaluation,
+    ForecastScore,
+    NumberScore,
+    Score,
+    backtest_rows,
+    backtest_windows,
+)
+from linoss.data import Sequences, Table
+from linoss.search import Study, Trial
 
-_MOST_CLASSES, _MOST_CHANNELS = 20, 8
-_STYLE = """
-:root { color-scheme: light dark; --page: #f6f7f9; --card: #ffffff; --ink: #1c1f26;
-  --soft: #5b6472; --faint: #c9ced6; --mark: 31, 119, 208; PALETTE }
-@media (prefers-color-scheme: dark) { :root { --page: #14171c; --card: #1d2128; --ink: #e6e9ee;
-  --soft: #a0a8b4; --faint: #434a56; --mark: 88, 160, 235; DARK } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 60rem; margin: 0 auto; padding: 2rem 1rem 3rem; }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 0 0 .75rem; }
-p { margin: .25rem 0 .75rem; } .soft { color: var(--soft); }
-section { background: var(--card); border: 1px solid var(--faint); border-radius: .6rem;
-  padding: 1.1rem 1.25rem; margin-top: 1rem; overflow-x: auto; }
-.facts { display: flex; flex-wrap: wrap; gap: 1rem 2.5rem; margin: 0; }
-.facts div { min-width: 7rem; } .facts dt { color: var(--soft); }
-.facts dd { margin: 0; font-size: 1.35rem; font-weight: 600; }
-.facts .main dd { font-size: 2.2rem; line-height: 1.2; }
-svg { display: block; width: 100%; min-width: 32rem; height: auto; max-width: 54rem;
-  margin: 0 auto; }
-svg.small { min-width: 18rem; max-width: 30rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--faint); }
-th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
-.name { max-width: 14rem; overflow-wrap: break-word; }
-.trials .name { max-width: none; white-space: nowrap; }
-.why .name { max-width: none; } .why td { text-align: left; }
-.confusion td, .confusion th + th { text-align: center; }
-.confusion td { border: 1px solid var(--faint); min-width: 3rem; }
-.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr));
-  gap: 1rem; }
-.columns { margin-top: 1rem; align-items: start; } .columns > section { margin-top: 0; }
-.columns > div > section:first-child { margin-top: 0; }
-pre { margin: 0; padding: .8rem 1rem; border-radius: .4rem; background: var(--page);
-  overflow-x: auto; font: 13px/1.6 ui-monospace, "Cascadia Mono", Menlo, monospace; }
-"""
+_MOST_CLASSES, _MOST_CHANNELS, _MOST_MISTAKES, _MOST_VARIABLES = 20, 8, 6, 12
+_CASES = {
+    "test": "the test part",
+    "held-out": "held-out training cases",
+    "validation": "the validation cases",
+    "training": "the training cases",
+}
+_STATES = ("complete", "pruned", "failed", "running", "waiting")
+Part = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a page."""
+
+    title: str
+    parts: Sequence[Part]
+    is_half: bool = False
+    """Whether it takes half of the width, where there is room."""
+
+
+@dataclass(frozen=True, eq=False)
+class About:
+    """The data of a report."""
+
+    data: Path | None = None
+    cases: Sequences | Table | None = None
+    """The training or evaluation data."""
+    seconds: float | None = None
+    """The duration of the fit."""
+    when: datetime = field(default_factory=lambda: datetime.now().astimezone())
 
 
 def write_report(path: Path, run: Run, evaluation: Evaluation, about: About) -> None:
-    """Write the report of a run."""
-    write_text(path, report(run, evaluation, about))
-
-
-def report(run: Run, evaluation: Evaluation, about: About) -> str:
-    """The page: summary and score first, details of the model last."""
-    sections = [_section("Score", summary(evaluation) + _facts(run, evaluation))]
-    sections += data_section(about, evaluation)
-    sections += prediction_sections(evaluation)
-    fitted: Fitted | None = None if run.is_forecaster else run.model
-    if fitted is None:
-        sections += [_section(*each) for each in forecast_sections(run.model, evaluation)]
-    history, metric = run.history
-    if run.trained:
-        sections.append(_section("Learning curves", _curves(history, metric)))
-    if fitted is not None and fitted.oscillators is not None and about.cases is not None:
-        means = mean_attributions(fitted, about.cases)
-        sections.append(_section("Attribution by period and time", _means(means)))
-    if fitted is not None and about.cases is not None:
-        explained = explained_cases(fitted, about.cases)
-        if explained:
-            sections.append(_section("Attribution to each value", _explained(explained)))
-    if fitted is not None and fitted.oscillators is not None:
-        sections.append(_section("Untrained oscillators", _untrained(fitted.oscillators)))
-    if run.trained and (spectra := banks(run.trained[0])):
-        sections.append(_section("Oscillators", _oscillators(spectra)))
-    sections += [
-        '<div class="columns">',
-        _section("Settings", _table((), _settings(run))),
-        "<div>",
-        _section("Use this run", _use(run)),
-        _section("Environment", _table((), environment())),
-        "</div></div>",
+    """Write the page of a run: the score first, details of the model last."""
+    sections = [Section("Score", [*_summary(evaluation), *_score_facts(run, evaluation)])]
+    sections += _results(run, evaluation, about)
+    sections += _model(run, about)
+    use = Section("Use this run", _use(run))
+    settings = [
+        (name, "none" if value is None else value)
+        for name, value in run.parameters.items()
+        if name != "verbose"
     ]
-    return page(f"linoss: {run.task}", _subtitle(run), sections)
+    sections += [use, Section("Settings", [_table(settings)], is_half=True), _environment()]
+    _write(path, f"linoss: {run.task}", _subtitle(run), sections)
 
 
 def write_evaluation(path: Path, run: Run, evaluation: Evaluation, about: About) -> None:
     """Write a page about predictions for other data than the training data."""
     assert evaluation.score is not None
     name, value = evaluation.score.headline
-    fact = f"<dt>{_text(name)}</dt><dd>{number(value)}</dd>"
-    head = f'<dl class="facts"><div class="main">{fact}</div></dl>'
-    sections = [_section("Score", summary(evaluation) + head)]
-    sections += [*data_section(about, evaluation), *prediction_sections(evaluation)]
-    if run.is_forecaster:
-        sections += [_section(*each) for each in forecast_sections(run.model, evaluation)]
-    sections.append(_section("Environment", _table((), environment())))
-    write_text(path, page(f"linoss: {run.task}, evaluated", _subtitle(run), sections))
+    sections = [Section("Score", [*_summary(evaluation), _facts([(name, number(value))])])]
+    sections += [*_results(run, evaluation, about), _environment()]
+    _write(path, f"linoss: {run.task}, evaluated", _subtitle(run), sections)
 
 
-def page(title: str, subtitle: str, sections: Iterable[str]) -> str:
-    """A page of sections; title and subtitle are HTML."""
-    style = _STYLE.replace("PALETTE", pictures.palette(dark=False))
-    style = style.replace("DARK", pictures.palette(dark=True))
-    body = "\n".join(sections)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
-        f'<header><h1>{title}</h1><p class="soft">{subtitle}</p></header>\n'
-        f"{body}\n</main>\n</body>\n</html>\n"
-    )
+def write_study(path: Path, study: Study, score: Score | None) -> None:
+    """Write the page of a search; `score` is that of the best trial on the test part."""
+    sections = [Section("Best", _best(study, score))]
+    if study.trials:
+        sections.append(Section("Trials", [_figure(figures.trials(study))]))
+        sections.append(Section("Learning curves", [_figure(figures.trial_curves(study))]))
+    if study.best is not None:
+        note = "The best trial is circled."
+        note += " Percentages are the importance of each parameter." * bool(study.importance)
+        sections.append(Section("Parameters", [_note(note), _figure(figures.parameters(study))]))
+    rows = trial_rows(study)
+    sections.append(Section("All trials", [_table(rows, trial_header(study), "wide")]))
+    errors = [(t.number, t.error[:300]) for t in study.trials if t.error is not None]
+    if errors:
+        sections.append(Section("Failures", [_table(errors, ("trial", "error"), "words")]))
+    sections.append(_environment())
+    _write(path, "linoss: search", f"study {study.name}, {counts(study)}", sections)
+
+
+def _write(path: Path, title: str, subtitle: str, sections: Iterable[Section]) -> None:
+    loader = jinja2.PackageLoader("linoss.cli")
+    page = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    content = {"title": title, "subtitle": subtitle, "sections": sections}
+    colors = {"light": figures.LIGHT, "dark": figures.DARK}
+    write_text(path, page.get_template("report.html").render(**content, **colors))
 
 
 def _subtitle(run: Run) -> str:
@@ -145,22 +132,94 @@ def _subtitle(run: Run) -> str:
         of = of if config.mixer == "linoss" else config.mixer
         steps = f"{run.n_steps} training steps" if run.n_steps else "not trained"
         parts.append(f"{models}{blocks} of {of}, {steps}")
-    return _text("; and ".join(parts))
+    return "; and ".join(parts)
+
+
+# ---- Parts ----
+
+
+def _text(text: str) -> Part:
+    return {"kind": "text", "text": text}
+
+
+def _note(text: str) -> Part:
+    return {"kind": "note", "text": text}
+
+
+def _code(*lines: str) -> Part:
+    return {"kind": "code", "text": "\n".join(lines)}
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> Part:
+    return {"kind": "facts", "facts": facts}
+
+
+def _table(rows: Iterable[Sequence[Any]], header: Sequence[str] = (), style: str = "") -> Part:
+    return {"kind": "table", "rows": rows, "header": header, "style": style}
+
+
+def _figure(figure: Any, style: str = "") -> Part:
+    title = figure.axes[0].get_title("left")
+    return {"kind": "figure", "svg": Markup(figures.svg(figure, title, style))}
 
 
 # ---- Score ----
 
 
-def _facts(run: Run, evaluation: Evaluation) -> str:
+def _summary(evaluation: Evaluation) -> list[Part]:
+    """A paragraph with the score, a baseline, and the most frequent error."""
+    score, of = evaluation.score, _CASES[evaluation.kind]
+    if isinstance(score, ClassScore):
+        right, total = int(np.trace(score.confusion)), len(score.truth)
+        often = int(np.argmax(score.cases))
+        words = (
+            f"{right} of {total} predictions for {of} are correct ({right / max(total, 1):.1%}). "
+            f"Always predicting {score.classes[often]}, the most frequent class, would be correct "
+            f"for {score.cases[often] / max(total, 1):.1%}."
+        )
+        confused = _confused(score)[:1]
+        words += "".join(
+            f" The most frequent error: {truth} is predicted as {predicted}: {count} cases."
+            for truth, predicted, count in confused
+        )
+    elif isinstance(score, NumberScore):
+        words = (
+            f"The mean absolute error of predictions for {of} is {number(score.headline[1])}; "
+            f"they explain {score.r2:.1%} of the variance (predicting the mean explains 0%)."
+        )
+    elif evaluation.backtest is not None:
+        words = _backtest_summary(evaluation)
+    else:
+        return []
+    if evaluation.kind == "training":
+        words += " The model was trained on these cases: expect lower scores for new ones."
+    return [_text(words)]
+
+
+def _backtest_summary(evaluation: Evaluation) -> str:
+    """The error compared with repeating the last season, and the coverage of intervals."""
+    backtest = evaluation.backtest
+    own, simple = (backtest.error("mase", of) for of in ("forecast", "seasonal naive"))
+    if simple > 0:
+        compared = f"{abs(1 - own / simple):.0%} {'lower' if own < simple else 'higher'}"
+        words = f"the error is {compared} than that of the value {backtest.season} steps before"
+    else:
+        words = f"the mean absolute scaled error is {number(own)}"
+    shares = {level: backtest.coverage(level) for level in backtest.intervals}
+    covered = [
+        f"{np.nanmean(share):.1%} of the values are within intervals of {level:g} %"
+        for level, share in shares.items()
+        if np.isfinite(share).any()
+    ]
+    return f"{backtest_windows(evaluation.kind)}: {'; '.join([words, *covered])}."
+
+
+def _score_facts(run: Run, evaluation: Evaluation) -> list[Part]:
     from linoss.nn import count_parameters
 
     score, test = evaluation.score, evaluation.test
-    choice = None if run.is_forecaster else run.model.choice
-    own = [(_spelled(name), number(value)) for name, value in run.scores.items()]
-    facts = []
-    if test is not None:
-        name, value = test.headline
-        facts.append((f"test {name}", number(value)))
+    history, _ = run.history
+    facts = [] if test is None else [(f"test {test.headline[0]}", number(test.headline[1]))]
     if isinstance(test, ClassScore):
         facts.append(("test cases", str(len(test.truth))))
     elif isinstance(test, NumberScore):
@@ -168,118 +227,249 @@ def _facts(run: Run, evaluation: Evaluation) -> str:
         facts.append(("test cases", str(test.cases)))
     elif isinstance(test, ForecastScore):
         facts.append(("steps ahead", str(test.horizon)))
-    facts += [fact for fact in own if fact not in facts]
-    history, _ = run.history
+    facts += [(_spelled(name), number(value)) for name, value in run.scores.items()]
     if not facts and score is not None:
-        name, value = score.headline
-        facts.append((f"{evaluation.kind} {name}", number(value)))
+        facts.append((f"{evaluation.kind} {score.headline[0]}", number(score.headline[1])))
     if not facts and history:
         facts.append(("last training loss", number(history[-1]["loss"])))
     if run.trained:
         facts.append(("parameters", f"{sum(map(count_parameters, run.trained)):,}"))
-    entries = [f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in facts]
-    first, *others = entries
-    shown = f'<div class="main">{first}</div>' + "".join(f"<div>{e}</div>" for e in others)
-    note = "" if choice is None else f"<p>{_text(choice.why)}.</p>"
+    parts = [_facts(facts)]
+    if not run.is_forecaster and run.model.choice is not None:
+        parts.append(_text(f"{run.model.choice.why}."))
     if test is None:
-        note += '<p class="soft">The data have no test part.</p>'
-    return f'<dl class="facts">{shown}</dl>{note}'
+        parts.append(_note("The data have no test part."))
+    return parts
 
 
 def _spelled(name: str) -> str:
     """The display name of a score."""
-    part, metric, *rest = name.split(" ", 2)
-    part = "best validation" if part == "validation" else part
-    return " ".join([part, pictures.metric_name(metric), *rest])
+    part, metric = name.split(" ", 1)
+    return f"{'best validation' if part == 'validation' else part} {figures.metric_name(metric)}"
 
 
-def _curves(history: Any, metric: str) -> str:
-    if not history:
-        return "<p>There were no evaluations.</p>"
-    figure = pictures.learning_curves(history, metric)
-    return pictures.svg(figure, "Learning curves")
+# ---- Data and predictions ----
+
+
+def _results(run: Run, evaluation: Evaluation, about: About) -> Iterator[Section]:
+    """The data, predictions and errors."""
+    if about.cases is not None:
+        yield from _data(about, evaluation.score)
+    score, note = evaluation.score, _note(f"Predictions for {_CASES[evaluation.kind]}.")
+    if isinstance(score, NumberScore):
+        figure = _figure(figures.predicted_against_true(score), "small")
+        yield Section("Predictions", [note, figure])
+    elif isinstance(score, ClassScore):
+        is_half = len(score.classes) < 8
+        yield Section("Confusion", [note, *_confusion(score)], is_half)
+        yield Section("Classes", [note, _table(score.rows(), CLASS_COLUMNS)], is_half)
+        worst = score.mistakes(_MOST_MISTAKES)
+        if len(worst):
+            wrong = int((score.predicted != score.truth).sum())
+            text = f"The most confident of {wrong} wrong predictions: check whether the labels are "
+            figure = _figure(figures.mistakes(score, evaluation.cases, worst))
+            yield Section("Worst mistakes", [_note(f"{text}correct."), figure])
+    if run.is_forecaster:
+        yield from _forecasts(run.model, evaluation)
+
+
+def _data(about: About, score: Score | None) -> Iterator[Section]:
+    """Tables that describe the data."""
+    cases = about.cases
+    rows = [("date", f"{about.when:%Y-%m-%d %H:%M %Z}")]
+    rows += [] if about.seconds is None else [("duration", duration(about.seconds))]
+    rows += [] if about.data is None else [("file", about.data.name)]
+    if isinstance(cases, Table):
+        yield Section("Data", [_table([*rows, *_table_facts(cases)], style="words")])
+        return
+    assert cases is not None
+    parts = [_table([*rows, *_case_facts(cases)], style="words")]
+    yield Section("Data", parts, is_half=isinstance(score, ClassScore))
+    if isinstance(score, ClassScore):
+        numbers = Counter(str(label) for label in np.asarray(cases.labels).tolist())
+        parts = [_table(numbers.most_common(_MOST_CLASSES), ("class", "cases"))]
+        if len(numbers) > _MOST_CLASSES:
+            parts.append(_note(f"and {len(numbers) - _MOST_CLASSES} more classes"))
+        yield Section("Cases of each class", parts, is_half=True)
+
+
+def _case_facts(cases: Sequences) -> list[tuple[str, str]]:
+    channels = str(cases.num_channels)
+    if cases.names is not None and cases.num_channels <= 8:
+        channels += f" ({', '.join(cases.names)})"
+    steps = [] if cases.times is None else [np.diff(t) for t in cases.times if len(t) > 1]
+    sampling = "no times: samples are numbered"
+    if steps:
+        usual = float(np.median([np.median(step) for step in steps]))
+        is_even = all(np.allclose(step, usual, rtol=0.01) for step in steps)
+        sampling = f"every {usual:.6g}" if is_even else f"irregular, median interval {usual:.6g}"
+    return [
+        ("cases", f"{len(cases):,}"),
+        ("channels", channels),
+        ("length", _span(cases.lengths)),
+        ("missing values", _missing(cases.values)),
+        ("sampling", sampling),
+    ]
+
+
+def _table_facts(table: Table) -> list[tuple[str, str]]:
+    names = ", ".join(map(str, table.names[:8])) + ", ..." * (len(table.names) > 8)
+    return [
+        ("series", f"{len(table.series):,}"),
+        ("variables", names),
+        ("steps", _span([len(series) for series in table.series])),
+        ("from", str(table.index[0][0])[:19].replace("T", " ")),
+        ("to", str(table.index[0][-1])[:19].replace("T", " ")),
+        ("missing values", _missing(table.series)),
+        ("times", "irregular" if table.irregular else "in regular steps"),
+    ]
+
+
+def _span(lengths: Any) -> str:
+    shortest, longest = int(np.min(lengths)), int(np.max(lengths))
+    return f"{longest:,}" if shortest == longest else f"{shortest:,} to {longest:,}"
+
+
+def _missing(arrays: Any) -> str:
+    missing = sum(int(np.isnan(array).sum()) for array in arrays)
+    total = sum(np.size(array) for array in arrays)
+    return f"{missing:,} of {total:,} ({missing / total:.1%})" if missing else "none"
+
+
+def _confusion(score: ClassScore) -> list[Part]:
+    """The confusion matrix; for many classes, the most frequent confusions."""
+    if len(score.classes) > _MOST_CLASSES:
+        rows = _confused(score)[:_MOST_CLASSES]
+        return [_table(rows, ("true", "predicted", "cases"))]
+    totals = np.maximum(score.confusion.sum(axis=1), 1)
+    rows = [
+        (name, [(int(count), f"{0.55 * count / total:.3f}") for count in counts])
+        for name, counts, total in zip(score.classes, score.confusion, totals, strict=True)
+    ]
+    note = _note("Rows are true classes, columns predicted ones.")
+    return [note, {"kind": "confusion", "classes": score.classes, "rows": rows}]
+
+
+def _confused(score: ClassScore) -> list[tuple[str, str, int]]:
+    """True class, predicted class and number of cases, the most frequent errors first."""
+    wrong = score.confusion * (1 - np.eye(len(score.classes), dtype=int))
+    order = np.argsort(-wrong, axis=None, kind="stable")[: np.count_nonzero(wrong)]
+    pairs = zip(*np.unravel_index(order, wrong.shape), strict=True)
+    return [(score.classes[i], score.classes[j], int(wrong[i, j])) for i, j in pairs]
+
+
+# ---- Forecasts ----
+
+
+def _forecasts(forecaster: Any, evaluation: Evaluation) -> Iterator[Section]:
+    backtest = evaluation.backtest
+    if evaluation.forecasts:
+        levels = ", with 80 and 95 % prediction intervals" * bool(evaluation.forecasts[0].intervals)
+        note = _text(f"Forecasts of the last steps of the data{levels}.")
+        yield Section("Forecast", [note, _figure(figures.forecast(evaluation.forecasts))])
+    if backtest is not None:
+        yield Section("Errors", _errors(backtest, backtest_windows(evaluation.kind)))
+        yield Section("Errors by horizon", [_figure(figures.errors_by_horizon(backtest))])
+        yield Section("Worst windows", [_worst_windows(backtest)])
+    if forecaster.known_:
+        effects = forecaster.known_effects()
+        targets = list(next(iter(effects.values())))[:_MOST_VARIABLES]
+        rows = [
+            (name, *(number(row[each], 3) for each in targets)) for name, row in effects.items()
+        ]
+        note = _note(
+            "The effect of each variable on each forecast: the standard deviation of its "
+            "contribution to the linear part, in the unit of the target."
+        )
+        header = ("known", *map(str, targets))
+        yield Section("Variables known in advance", [note, _table(rows, header)])
+
+
+def _errors(backtest: Any, windows: str) -> list[Part]:
+    header, rows = backtest_rows(backtest)
+    more = len(backtest.names) - _MOST_VARIABLES
+    note = (
+        f"{windows}: {len(backtest.truth)} of {backtest.horizon} steps. MAE, RMSE and pinball are "
+        "in the unit of the variable; MASE, without a unit, is the MAE by that of the value "
+        f"{backtest.season} steps before."
+    ) + (f" {more} more variables are not shown." if more > 0 else "")
+    return [_note(note), _table(rows[: _MOST_VARIABLES * len(backtest.forecasts)], header)]
+
+
+def _worst_windows(backtest: Any) -> Part:
+    """The windows with the largest errors: their time and series."""
+    has_ids = backtest.ids is not None
+    header = ("after", *(("series",) if has_ids else ()), "MASE", "MASE of all")
+    rows = []
+    for i in backtest.worst(3):
+        errors = np.abs(backtest.forecasts["forecast"] - backtest.truth)[i] / backtest.scale[i]
+        value = float(np.nanmean(errors)) if np.isfinite(errors).any() else float("nan")
+        time = backtest.times[i]
+        if np.asarray(time).dtype.kind == "M":
+            time = str(np.datetime_as_string(time, unit="m")).replace("T", " ")
+        name = (backtest.ids[i],) if has_ids else ()
+        rows.append((time, *name, number(value), number(backtest.error("mase"))))
+    return _table(rows, header)
 
 
 # ---- Model ----
 
 
-def _means(means: Sequence[ExplainedCase]) -> str:
-    """Figures of mean attributions of untrained oscillators, and their channels."""
-    note = (
-        '<p class="soft">Mean attribution for some training cases of each class, by period and '
-        "part of the sequence: blue supports the class, orange opposes it.</p>"
+def _model(run: Run, about: About) -> Iterator[Section]:
+    """Learning curves, attributions and oscillators."""
+    fitted = None if run.is_forecaster else run.model
+    history, metric = run.history
+    if run.trained:
+        curves = [_figure(figures.learning_curves(history, metric))] if history else []
+        yield Section("Learning curves", curves or [_text("There were no evaluations.")])
+    if fitted is not None and isinstance(about.cases, Sequences):
+        means = mean_attributions(fitted, about.cases)
+        if means:
+            yield Section("Attribution by period and time", _mean_attributions(means))
+        explained = explained_cases(fitted, about.cases)
+        if explained:
+            yield Section("Attribution to each value", _attributions(explained))
+    if fitted is not None and fitted.oscillators is not None:
+        rows = [
+            (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else span(value))
+            for name, value in untrained_facts(fitted.oscillators).items()
+        ]
+        note = _note("Minimum / median / maximum; periods are in samples.")
+        yield Section("Untrained oscillators", [note, _table(rows)])
+    spectra = banks(run.trained[0]) if run.trained else []
+    if spectra:
+        note = _note(
+            "Times are in samples: minimum / median / maximum. In a decay time a state falls to "
+            "1/e; a free particle is an oscillator with A = 0."
+        )
+        table = _table([spectrum_row(each) for each in spectra], SPECTRUM_COLUMNS)
+        yield Section("Oscillators", [_figure(figures.spectrum(spectra)), note, table])
+
+
+def _mean_attributions(means: Sequence[Any]) -> list[Part]:
+    note = _note(
+        "Mean attribution for some training cases of each class, by period and part of the "
+        "sequence: blue supports the class, orange opposes it."
     )
-    content = note + pictures.svg(pictures.mean_attribution_plot(means), "Attribution")
-    if len(means[0].channels) == 1:
-        return content
-    loudest = np.argsort(-np.abs(means[0].channels))[:_MOST_CHANNELS]
-    header = ("attribution to", *(f"channel {i}" for i in loudest))
-    rows = [(one.name, *(number(float(one.channels[i]), 2) for i in loudest)) for one in means]
-    return content + _table(header, rows)
+    parts = [note, _figure(figures.mean_attributions(means))]
+    if len(means[0].channels) > 1:
+        loudest = np.argsort(-np.abs(means[0].channels))[:_MOST_CHANNELS]
+        rows = [(one.name, *(number(float(one.channels[i]), 2) for i in loudest)) for one in means]
+        parts.append(_table(rows, ("attribution to", *(f"channel {i}" for i in loudest))))
+    return parts
 
 
-def _explained(several: Sequence[ExplainedCase]) -> str:
-    """Figures of the attribution of predictions for some cases to each value."""
-    note = (
-        '<p class="soft">The contribution of each value to the output of the trained models, '
-        "relative to channels at their mean: blue supports the prediction, orange opposes it. "
-        "Titles have the sum of each channel.</p>"
+def _attributions(explained: Sequence[Any]) -> list[Part]:
+    note = _note(
+        "The contribution of each value to the output of the trained models, relative to channels "
+        "at their mean: blue supports the prediction, orange opposes it. Titles have the sum of "
+        "each channel."
     )
-    names = [f"channel {i}" for i in range(len(several[0].channels))]
-    return note + "".join(
-        pictures.svg(pictures.attribution_plot(one, names, most=2), "Attribution to each value")
-        for one in several
-    )
+    names = [f"channel {i}" for i in range(len(explained[0].channels))]
+    return [note, *(_figure(figures.attribution(one, names, most=2)) for one in explained)]
 
 
-def _untrained(oscillators: Any) -> str:
-    """The random bank of untrained oscillators."""
-    facts = untrained_facts(oscillators)
-    rows = [
-        (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else span(value))
-        for name, value in facts.items()
-    ]
-    note = '<p class="soft">Minimum / median / maximum; periods are in samples.</p>'
-    return note + _table((), rows)
-
-
-def _oscillators(spectra: Sequence[BlockSpectrum]) -> str:
-    note = (
-        '<p class="soft">Times are in samples: minimum / median / maximum. In a decay time a state '
-        "falls to 1/e; a free particle is an oscillator with A = 0.</p>"
-    )
-    picture = pictures.svg(pictures.spectrum(spectra), "Spectrum of the oscillators")
-    return picture + note + _table(SPECTRUM_COLUMNS, [spectrum_row(each) for each in spectra])
-
-
-def _settings(run: Run) -> list[tuple[str, str]]:
-    return [
-        (name, "none" if value is None else str(value))
-        for name, value in run.parameters.items()
-        if name != "verbose"
-    ]
-
-
-def environment() -> list[tuple[str, str]]:
-    """Versions and the kind of machine, without personal data."""
-    import jax
-
-    from linoss import __version__
-    from linoss.scan import resolve_engine
-
-    return [
-        ("linoss", __version__),
-        ("engine", resolve_engine("auto")),
-        ("jax", jax.__version__),
-        ("device", jax.default_backend()),
-        ("numpy", np.__version__),
-        ("python", platform.python_version()),
-        ("system", platform.system()),
-        ("machine", platform.machine()),
-    ]
-
-
-def _use(run: Run) -> str:
+def _use(run: Run) -> list[Part]:
     commands = ["evaluate RUN DATA"]
     if run.is_forecaster:
         commands.append(f"forecast RUN --horizon {run.model.horizon} --out forecast.csv")
@@ -289,10 +479,74 @@ def _use(run: Run) -> str:
     if run.supports_streaming:
         commands.append("stream RUN < samples.csv")
     commands.append("inspect RUN")
-    lines = [f"linoss {command}" for command in commands]
-    python = [f"from linoss import {run.estimator}", f'model = {run.estimator}.load("RUN")']
-    return (
-        "<p>On the command line, where RUN is the directory of this page:</p>"
-        f"<pre>{_text(chr(10).join(lines))}</pre><p></p><p>In Python:</p>"
-        f"<pre>{_text(chr(10).join(python))}</pre>"
+    return [
+        _text("On the command line, where RUN is the directory of this page:"),
+        _code(*(f"linoss {command}" for command in commands)),
+        _text("In Python:"),
+        _code(f"from linoss import {run.estimator}", f'model = {run.estimator}.load("RUN")'),
+    ]
+
+
+def _environment() -> Section:
+    """Versions and the kind of machine, without personal data."""
+    import jax
+
+    from linoss import __version__
+    from linoss.scan import resolve_engine
+
+    rows = [
+        ("linoss", __version__),
+        ("engine", resolve_engine("auto")),
+        ("jax", jax.__version__),
+        ("device", jax.default_backend()),
+        ("numpy", np.__version__),
+        ("python", platform.python_version()),
+        ("system", platform.system()),
+        ("machine", platform.machine()),
+    ]
+    return Section("Environment", [_table(rows)], is_half=True)
+
+
+# ---- Searches ----
+
+
+def counts(study: Study) -> str:
+    """The number of trials in each state, as text."""
+    parts = [f"{study.count(state)} {state}" for state in _STATES if study.count(state)]
+    return ", ".join(parts) or "no trials"
+
+
+def _best(study: Study, score: Score | None) -> list[Part]:
+    best = study.best
+    if best is None:
+        return [_text("No trial is complete.")]
+    facts = [(f"validation {figures.metric_name(study.metric)}", number(best.value))]
+    if score is not None:
+        facts.append((f"test {score.headline[0]}", number(score.headline[1])))
+    facts.append(("trial", str(best.number)))
+    use = (
+        "Its run is in the directory best, beside this page. It was selected by the validation "
+        "part only."
     )
+    rows = [(name, figures.word(value)) for name, value in best.parameters.items()]
+    return [_facts(facts), _text(use), _table(rows)]
+
+
+def trial_header(study: Study) -> list[str]:
+    """The header of a table of trials."""
+    return ["trial", "state", study.metric, *study.space, "time"]
+
+
+def trial_rows(study: Study, most: int | None = None) -> list[list[str]]:
+    """Complete trials, the best first, then the others."""
+    ranked = study.ranked
+    chosen = {trial.number for trial in ranked}
+    order = [*ranked, *(trial for trial in study.trials if trial.number not in chosen)]
+    return [_trial_row(study, trial) for trial in order[:most]]
+
+
+def _trial_row(study: Study, trial: Trial) -> list[str]:
+    time = "–" if trial.seconds is None else duration(trial.seconds)
+    settings = trial.parameters
+    cells = [figures.word(settings[name]) if name in settings else "–" for name in study.space]
+    return [str(trial.number), trial.state, number(trial.value), *cells, time]

@@ -140,10 +140,9 @@ def _searched(
     """Read the data, search, and report; the result, and the score if there is a test part."""
     import linoss.estimators
     import linoss.search
-    from linoss.cli._report import About, write_report
+    from linoss.cli._report import About, write_report, write_study
     from linoss.cli._runs import Run, load_run
     from linoss.cli._scores import evaluate_run, score_on
-    from linoss.cli._study_report import write_study_report
 
     training, test = (
         read_tables(data, parameters.get("static", ()))
@@ -172,12 +171,12 @@ def _searched(
     score = None
     if result.directory is not None and test is not None:
         score = score_on(load_run(result.directory), test)
-    write_study_report(out / REPORT, result, score)
+    write_study(out / REPORT, result, score)
     return result, score
 
 
 def _show(out: Path, result: Any, score: Any, *, json: bool) -> None:
-    from linoss.cli._study_report import counts, trial_header, trial_rows
+    from linoss.cli._report import counts, trial_header, trial_rows
 
     if result.best is None:
         errors = [trial.error for trial in result.trials if trial.error is not None]
