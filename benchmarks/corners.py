@@ -24,8 +24,8 @@ from measure import SIZES, take_turns, update_of
 
 import linoss
 from linoss.dynamics import SCHEMES
-from linoss.experiments import efficiency
 from linoss.nn import OUTSIDE_KERNELS
+from paper import efficiency
 
 
 def report_cost(sizes: list[str], repeats: int) -> None:

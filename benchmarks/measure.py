@@ -20,7 +20,7 @@
 
 Times are medians of repeats that take turns. For `step`, `models` and `length` each method has a
 process of its own, whose memory is its peak above what it held before the first step; `step` is
-what `linoss reproduce efficiency` measures, with the floor beside it.
+what `python -m paper efficiency` measures, with the floor beside it.
 """
 
 import argparse
@@ -46,8 +46,11 @@ import numpy as np
 import linoss
 import linoss.data
 from linoss import kernels
-from linoss.experiments import _textbook, efficiency
 from linoss.planning import plan
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from paper import efficiency, textbook
 
 DATA_SETS = {
     "heartbeat": "Heartbeat",
@@ -82,7 +85,7 @@ def layer_functions(size_name: str) -> tuple[dict[str, Callable[..., Any]], tupl
         return (u @ layer.input_weight.T) @ layer.output_weight.T
 
     functions = {
-        "textbook": backward(lambda layer, u: jax.vmap(lambda one: _textbook.layer(layer, one))(u)),
+        "textbook": backward(lambda layer, u: jax.vmap(lambda one: textbook.layer(layer, one))(u)),
         "products alone": backward(products),
     }
     for engine in linoss.engines():

@@ -10,6 +10,7 @@ published loss and with log-softmax.
 """
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from linoss import LinOSS, LinOSSConfig, Oscillators
-from linoss.experiments import uea
-from linoss.experiments._execute import make_run
-from linoss.experiments._markdown import table
-from linoss.experiments._paper import SEEDS, UEA
-from linoss.experiments._protocol import NAMES, Options
+from linoss import LinOSS, Oscillators
 from linoss.nn import trainable
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from paper import uea
+from paper.models import title
+from paper.numbers import SEEDS, UEA
+from paper.runs import Options, make_run
+from paper.tables import table
 
 RUNS = (
     ("EthanolConcentration", "im", None),
@@ -56,11 +60,10 @@ def measured(
     data_dir: Path, data_set: str, model: str, variant: str | None, seed: int
 ) -> list[str]:
     """Cells of the table."""
-    run = make_run(uea.NAME, Options(out=Path()), data_set, model, seed, variant=variant)
+    options = Options(experiment="uea", out=Path())
+    run = make_run(options, data_set, model, seed, variant=variant)
     problem = uea.make_problem(data_dir, run)
-    sizes = {"in_size": problem.inputs.in_size, "out_size": problem.objective.out_size}
-    config = LinOSSConfig.published(**sizes, **run.model_settings)
-    network = LinOSS(config, key=jax.random.split(jax.random.key(seed), 4)[1])
+    network = problem.model(run)
     batch = problem.training.batch(range(32))
     arguments = problem.inputs(batch, masked=False)
     targets = [jnp.asarray(array) for array in problem.objective.targets(batch)]
@@ -85,7 +88,7 @@ def main() -> None:
     for data_set, model, variant in RUNS:
         seeds = [measured(data_dir, data_set, model, variant, seed) for seed in SEEDS]
         cells = [", ".join(column) for column in zip(*seeds, strict=True)]
-        rows.append([UEA[data_set].short, NAMES[model], variant or "as they are", *cells])
+        rows.append([UEA[data_set].short, title(model), variant or "as they are", *cells])
     head = ["set", "model", "values", "smallest A", "largest output", "commonest prediction"]
     print(table([*head, "gradient, published loss", "gradient, log-softmax"], rows))
 

@@ -6,6 +6,8 @@ mean training loss since the last line, and the metric on the validation part; m
 
 import argparse
 import dataclasses
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ import jax
 import numpy as np
 
 import linoss
-from linoss.experiments import _data_sets, _execute, harmonic_motion, uea
-from linoss.experiments._paper import SEEDS
-from linoss.experiments._protocol import Options
 from linoss.training import evaluate, train
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from paper import harmonic_motion, uea
+from paper.numbers import SEEDS
+from paper.runs import Options, make_run
 
 PRECISIONS = ("float32", "bfloat16")
 SIZES = ("hidden_size", "state_size", "num_blocks")
@@ -24,14 +29,19 @@ SIZES = ("hidden_size", "state_size", "num_blocks")
 
 def problem_of(what: str, seed: int, steps: int) -> tuple[Any, Any]:
     """A run of one of the paper's experiments, and its data."""
-    options = Options(out=Path(), protocol="quick", max_steps=steps)
+    options = Options(
+        experiment=what,
+        out=Path(),
+        protocol="quick",
+        max_steps=steps,
+        models=("im",),
+        seeds=(seed,),
+    )
     if what == "harmonic-motion":
-        (run,) = harmonic_motion.runs_of(
-            dataclasses.replace(options, seeds=(seed,), models=("im",))
-        )
+        (run,) = harmonic_motion.runs_of(options)
         return run, harmonic_motion.make_problem(run)
-    run = _execute.make_run(uea.NAME, options, "SelfRegulationSCP1", "im", seed)
-    return run, uea.make_problem(_data_sets.data_directory(None), run)
+    run = make_run(options, "SelfRegulationSCP1", "im", seed)
+    return run, uea.make_problem(Path(os.environ["LINOSS_DATA"]), run)
 
 
 def curve(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "d" / "programs"
 WEEK = 7 * 24 * 3600
-TRAINING_ROOMS = ("aeon", "cli", "experiments", "export", "search", "sktime")
+TRAINING_ROOMS = ("aeon", "cli", "export", "paper", "search", "sktime")
 LARGE, MORE, MANY = 1e9, 1.5e8, 30_000
 
 # Compile quickly rather than well, and once for all workers, child processes and runs.

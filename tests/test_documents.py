@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from linoss.experiments import write_page
 
 ROOT = Path(__file__).parent.parent

@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from linoss.experiments import _paper
 
 from linoss import LinOSSClassifier, LinOSSForecaster
-from linoss.experiments import _paper
 from linoss.search import _space
 from linoss.search._space import Span, Values, default_ranges, grid_points, make_space, parse_ranges
 

@@ -1,0 +1,349 @@
+"""Memory and run time of a training step: the textbook method compared with this library.
+
+    python -m paper.efficiency METHOD SIZE
+
+starts the process of a measurement: it answers each line `step` with the seconds of one training
+step, and `memory` with its peak memory above that before the first step, in megabytes.
+"""
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from linoss.nn import LinOSS, LinOSSConfig, trainable
+from paper import numbers, textbook
+from paper.models import BASELINES, CDES, MODELS, counted, title
+from paper.numbers import PublishedRun
+from paper.runs import (
+    Experiment,
+    Options,
+    Result,
+    left_for_all,
+    made_by,
+    read_result,
+    refuse_difference,
+    refuse_used,
+    say,
+    write_result,
+)
+from paper.tables import table
+
+REPEATS = {"paper": 5, "quick": 2}
+Method = Literal["textbook", "linoss", "linoss, bfloat16"]
+METHODS: tuple[Method, ...] = ("textbook", "linoss")
+KEPT = 10**9
+"""Bytes of intermediate results kept for the backward pass, as by default in `train`."""
+_SETS = (*numbers.UEA, "PPG")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSize:
+    """The sizes that determine the cost of a training step."""
+
+    batch_size: int
+    length: int
+    in_size: int
+    out_size: int
+    hidden_size: int
+    state_size: int
+    num_blocks: int
+    model: str
+    every: int | None = None
+    own: dict[str, Any] = field(default_factory=dict)
+    """Settings that only this model has."""
+
+
+def size_of(data_set: str, model: str) -> MeasuredSize:
+    """The size of the paper's best model on a data set."""
+    data, (chosen, own) = numbers.DATA_SETS[data_set], counted(data_set, model)
+    return MeasuredSize(
+        batch_size=data.batch_size,
+        length=data.length,
+        in_size=data.channels + chosen.include_time,
+        out_size=data.classes,
+        hidden_size=chosen.hidden_size,
+        state_size=chosen.state_size,
+        num_blocks=chosen.num_blocks,
+        model=model,
+        every=data.every,
+        own=own,
+    )
+
+
+def methods_of(model: str) -> tuple[Method, ...]:
+    """Both methods; only this library's for CDEs, which have a solver instead of blocks."""
+    return METHODS[1:] if model in CDES else METHODS
+
+
+def run(options: Options) -> None:
+    """Measure both methods at every size, alternately."""
+    data_sets = options.data_sets or _SETS
+    repeats = options.max_steps or REPEATS[options.protocol]
+    todo = []
+    for data_set, model in itertools.product(data_sets, options.models):
+        folder = options.out / options.experiment / options.protocol / data_set / model
+        settings = {"size": asdict(size_of(data_set, model)), "measured": {"repeats": repeats}}
+        refuse_used(folder, options)
+        before = read_result(folder)
+        if before is None:
+            todo.append((data_set, model, folder, settings))
+        else:
+            refuse_difference(folder, before.settings, settings)
+    begin = time.monotonic()
+    for place, (data_set, model, folder, settings) in enumerate(todo, start=1):
+        start = time.monotonic()
+        outcome = compare(size_of(data_set, model), repeats, methods_of(model))
+        result = Result(
+            experiment=options.experiment,
+            data_set=data_set,
+            model=model,
+            protocol=options.protocol,
+            settings=settings,
+            outcome=outcome,
+            made=made_by(options, time.monotonic() - start),
+        )
+        write_result(folder, result)
+        left = (time.monotonic() - begin) / place * (len(todo) - place)
+        times = ", ".join(f"{m} {_number(outcome[m], 'step', 1000, 'ms')}" for m in outcome)
+        say(f"[{place}/{len(todo)}] {data_set}, {title(model)}: {times}{left_for_all(left)}")
+
+
+def compare(
+    size: MeasuredSize, repeats: int, methods: Sequence[Method] = METHODS
+) -> dict[str, dict[str, Any] | None]:
+    """For each method the first step, the median of the following turns, and the peak memory.
+
+    None for a method whose process has ended, for example because of too little memory, and for
+    memory if the system does not report it.
+    """
+    workers = {method: Worker(method, size) for method in methods}
+    asks = [Worker.step, *[Worker.turn] * repeats, Worker.memory]
+    answers: dict[str, list[float]] = {method: [] for method in methods}
+    try:
+        for ask in asks:
+            for method, worker in list(workers.items()):
+                try:
+                    answers[method].append(ask(worker))
+                except EndedError as error:
+                    say(f"  {error}")
+                    workers.pop(method).end()
+    finally:
+        for worker in workers.values():
+            worker.end()
+    return {
+        method: {
+            "first_step": found[0],
+            "step": statistics.median(found[1:-1]),
+            "memory": None if math.isnan(found[-1]) else found[-1],
+        }
+        if len(found) == len(asks)
+        else None
+        for method, found in answers.items()
+    }
+
+
+class EndedError(RuntimeError):
+    """A measuring process has ended."""
+
+
+class Worker:
+    """One method in its own process, so that its memory can be measured."""
+
+    def __init__(self, method: str, size: MeasuredSize):
+        self.method = method
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "paper.efficiency",
+                method,
+                json.dumps(asdict(size)),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+
+    def ask(self, line: str) -> float:
+        """Send a line, and return the reply."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+            return float(self.process.stdout.readline())
+        except (BrokenPipeError, ValueError):
+            code = self.process.wait()
+            raise EndedError(
+                f"the process that measures {self.method} has ended (code {code})"
+                + (", killed by the system, perhaps for want of memory" if code < 0 else "")
+            ) from None
+
+    def step(self) -> float:
+        """Seconds of a step."""
+        return self.ask("step")
+
+    def turn(self) -> float:
+        """Seconds of a step that follows another one, as in training.
+
+        The first step of a turn still waits for the system to reclaim the memory of the other
+        method.
+        """
+        self.step()
+        return self.step()
+
+    def memory(self) -> float:
+        """Peak memory of all steps, in megabytes above that before the first."""
+        return self.ask("memory")
+
+    def end(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def make_model(size: MeasuredSize, precision: str = "float32") -> LinOSS:
+    """The paper's model with that size."""
+    config = LinOSSConfig.published(
+        in_size=size.in_size,
+        out_size=size.out_size,
+        hidden_size=size.hidden_size,
+        state_size=size.state_size,
+        num_blocks=size.num_blocks,
+        task="classification" if size.every is None else "regression",
+        every=size.every,
+        precision=precision,
+        **{**MODELS[size.model].settings, **size.own},
+    )
+    return LinOSS(config, key=jax.random.key(0))
+
+
+def training_step(method: Method, size: MeasuredSize) -> Callable[[], None]:
+    """Forward, backward and Adam for a whole model, on random data."""
+    model = make_model(size, "bfloat16" if "bfloat16" in method else "float32")
+    weights, rest = eqx.partition(model, trainable(model))
+    optimizer = optax.adam(1e-3)
+    key = jax.random.key(1)
+    u = jax.random.normal(key, (size.batch_size, size.length, size.in_size))
+    if size.every is None:
+        target = jax.random.randint(key, (size.batch_size,), 0, size.out_size)
+    else:
+        shape = (size.batch_size, size.length // size.every, size.out_size)
+        target = jax.random.uniform(key, shape)
+
+    def loss(weights: Any, rest: Any, u: jax.Array, target: jax.Array, key: jax.Array) -> Any:
+        model = eqx.combine(weights, rest)
+        if method == "textbook":
+            answers, norms = textbook.model(model, u, key), None
+        else:
+            answers, norms = model.training_pass(u, key=key, memory=KEPT)
+        if size.every is None:
+            losses = optax.softmax_cross_entropy_with_integer_labels(answers, target)
+        else:
+            losses = (answers - target) ** 2
+        return jnp.mean(losses), norms
+
+    @eqx.filter_jit
+    def step(weights: Any, rest: Any, state: Any, u: Any, target: Any, key: Any) -> Any:
+        (value, norms), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(
+            weights, rest, u, target, key
+        )
+        updates, state = optimizer.update(gradient, state)
+        return eqx.apply_updates(weights, updates), state, value, norms
+
+    arguments = (weights, rest, optimizer.init(weights), u, target, jax.random.key(2))
+    jax.block_until_ready(arguments)
+    return lambda: jax.block_until_ready(step(*arguments))
+
+
+def work(step: Callable[[], None]) -> None:
+    """Answer each line of stdin on stdout."""
+    before = memory("VmRSS")
+    for line in sys.stdin:
+        if line == "step\n":
+            start = time.perf_counter()
+            step()
+            answer = time.perf_counter() - start
+        else:
+            answer = memory("VmHWM") - before
+        print(answer, flush=True)
+
+
+def memory(field: str) -> float:
+    """Memory of this process in megabytes, current (VmRSS) or peak (VmHWM); only on Linux."""
+    path = Path("/proc/self/status")
+    if not path.exists():
+        return math.nan
+    (line,) = (line for line in path.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def report(results: Sequence[Result], folder: Path, published: Sequence[PublishedRun]) -> str:
+    """Both methods compared with the paper's GPU."""
+    rows, ratios = [], []
+    for result in sorted(results, key=lambda r: _SETS.index(r.data_set)):
+        textbook, linoss = (result.outcome.get(method, {}) for method in METHODS)
+        ratio = textbook["step"] / linoss["step"] if textbook and linoss else None
+        if ratio and result.model not in BASELINES:
+            ratios.append(ratio)
+        theirs = (of.get(result.model, {}) for of in (numbers.RUN_TIME, numbers.MEMORY))
+        seconds, megabytes = (of.get(result.data_set) for of in theirs)
+        rows.append(
+            [
+                numbers.DATA_SETS[result.data_set].short,
+                title(result.model),
+                *(_number(of, "step", 1000, "s") for of in (textbook, linoss)),
+                f"{ratio:.1f}" if ratio else "",
+                f"{seconds} s" if seconds else "",
+                *(_number(of, "memory", 1, "MB") for of in (textbook, linoss)),
+                f"{megabytes} MB" if megabytes else "",
+            ]
+        )
+    head = ["set", "model", "time, textbook", "time, linoss", "faster", "time, paper, GPU"]
+    head += ["memory, textbook", "memory, linoss", "memory, paper, GPU"]
+    machines = sorted({str(result.made.get("machine")) for result in results})
+    lines = [table(head, rows), "", f"Measured on {'; '.join(machines)}."]
+    if ratios:
+        mean = statistics.geometric_mean(ratios)
+        lines.append(f"LinOSS, geometric mean: {mean:.1f} times faster than the textbook method.")
+    return "\n".join(lines)
+
+
+def _number(measured: dict[str, Any] | None, name: str, scale: int, unit: str) -> str:
+    if measured is None:
+        return "has ended"
+    value = measured.get(name)
+    return "" if value is None else f"{scale * value:.0f} {unit}"
+
+
+EXPERIMENT = Experiment(
+    title="Memory and run time",
+    run=run,
+    report=report,
+    data_sets=_SETS,
+    models=("im", "imex"),
+    others=("damped", *BASELINES),
+)
+
+if __name__ == "__main__":
+    work(training_step(sys.argv[1], MeasuredSize(**json.loads(sys.argv[2]))))  # pyright: ignore

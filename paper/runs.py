@@ -1,0 +1,537 @@
+"""Experiments, their options, and their runs: each in its own directory, finished ones kept."""
+
+import concurrent.futures
+import datetime
+import functools
+import json
+import math
+import multiprocessing
+import os
+import platform
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from linoss import __version__
+from linoss.nn import LinOSS, LinOSSConfig, count_parameters
+from linoss.training import (
+    Cases,
+    Inputs,
+    Objective,
+    Progress,
+    TrainingConfig,
+    TrainingError,
+    TrainingResult,
+    evaluate,
+    train,
+)
+from paper.models import MODELS, Hyperparameters, best, own_settings, title
+from paper.numbers import DATA_SETS, PublishedRun
+
+_SAVE_EVERY = 120  # seconds between checkpoints
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The length of a training, and its evaluations."""
+
+    steps: int
+    evaluate_every: int
+    patience: int = 11
+
+
+PROTOCOLS = {"paper": Protocol(100_000, 1000), "quick": Protocol(5_000, 50)}
+"""`paper`: stop after more than ten evaluations without improvement. `quick`: the same models and
+splits with evaluations twenty times as often, so that runs end twenty times sooner."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of a command."""
+
+    experiment: str
+    out: Path
+    data_dir: Path | None = None
+    data_sets: tuple[str, ...] | None = None
+    """None for all that are available."""
+    models: tuple[str, ...] = ()
+    variants: tuple[str | None, ...] = (None,)
+    seeds: tuple[int, ...] = ()
+    protocol: str = "paper"
+    max_steps: int | None = None
+    resume: bool = False
+    processes: int = 1
+    command: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The result of one run or measurement."""
+
+    experiment: str
+    data_set: str
+    model: str
+    seed: int | None = None
+    variant: str | None = None
+    """The variant, which distinguishes it from other runs of the experiment."""
+    protocol: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    """All settings that affect the outcome."""
+    outcome: dict[str, Any] = field(default_factory=dict)
+    """Numbers by name."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """For each evaluation: step, loss, metric, best, learning_rate, seconds."""
+    made: dict[str, Any] = field(default_factory=dict)
+    """Provenance: command, seconds, commit, versions, machine, date."""
+
+    @property
+    def curve(self) -> dict[int, float]:
+        """The validation metric by step."""
+        return {h["step"]: h["metric"] for h in self.history if h["metric"] is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """An experiment of the paper. `report` writes Markdown, with pictures in a directory."""
+
+    title: str
+    run: Callable[[Options], None]
+    report: Callable[[Sequence[Result], Path, Sequence[PublishedRun]], str]
+    data_sets: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    """The models of the paper."""
+    others: tuple[str, ...] = ()
+    """Further models that it can run."""
+    variants: tuple[str, ...] = ()
+    on_request: tuple[str, ...] = ()
+    """Variants that are run on request."""
+    seeds: tuple[int, ...] = ()
+    """The default seeds; empty if nothing is drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training of one model on one split, with all of its settings."""
+
+    experiment: str
+    data_set: str
+    model: str
+    seed: int
+    protocol: str
+    hyperparameters: Hyperparameters
+    training: TrainingConfig
+    variant: str | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Changes to the settings of the published model."""
+
+    @property
+    def name(self) -> str:
+        """A description of the run."""
+        parts = (self.data_set, title(self.model), self.variant, f"seed {self.seed}")
+        return ", ".join(part for part in parts if part)
+
+    def folder(self, out: Path) -> Path:
+        """The directory of the run within that of all results."""
+        parts = (self.protocol, self.data_set, self.model, self.variant, str(self.seed))
+        return out.joinpath(self.experiment, *(part for part in parts if part))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "hyperparameters": asdict(self.hyperparameters),
+            "model": self.model_settings,
+            "training": self.training.to_dict(),
+        }
+
+    @property
+    def model_settings(self) -> dict[str, Any]:
+        """Arguments of `LinOSSConfig.published`, without those that follow from the data."""
+        own = own_settings(self.data_set, self.model) if self.data_set in DATA_SETS else {}
+        return {**self.hyperparameters.sizes, **MODELS[self.model].settings, **own, **self.changes}
+
+
+def make_run(
+    options: Options,
+    data_set: str,
+    model: str,
+    seed: int,
+    *,
+    chosen: Hyperparameters | None = None,
+    variant: str | None = None,
+    changes: dict[str, Any] | None = None,
+    protocols: dict[str, Protocol] | None = None,
+) -> Run:
+    """A run on one of the paper's data sets, by Adam with a constant learning rate; by default with
+    the paper's best hyperparameters."""
+    chosen = chosen or best(data_set, model)
+    protocol = (protocols or PROTOCOLS)[options.protocol]
+    return Run(
+        experiment=options.experiment,
+        data_set=data_set,
+        model=model,
+        seed=seed,
+        protocol=options.protocol,
+        hyperparameters=chosen,
+        training=TrainingConfig(
+            steps=options.max_steps or protocol.steps,
+            batch_size=DATA_SETS[data_set].batch_size,
+            learning_rate=chosen.learning_rate,
+            schedule="constant",
+            clip_norm=None,
+            evaluate_every=protocol.evaluate_every,
+            patience=protocol.patience,
+            seed=seed,
+        ),
+        variant=variant,
+        changes=changes or {},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Data, inputs and objective of a run."""
+
+    inputs: Inputs
+    objective: Objective
+    training: Cases
+    validation: Cases
+    test: Cases
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Task and head of the model."""
+
+    def model(self, run: Run) -> LinOSS:
+        """The initial model of a run."""
+        config = LinOSSConfig.published(
+            in_size=self.inputs.in_size,
+            out_size=self.objective.out_size,
+            **{**self.settings, **run.model_settings},
+        )
+        # The second of four keys; the first draws the split.
+        return LinOSS(config, key=jax.random.split(jax.random.key(run.seed), 4)[1])
+
+
+MakeProblem = Callable[[Run], Problem]
+Measure = Callable[[LinOSS, Problem], dict[str, Any]]
+
+
+def execute(
+    runs: Sequence[Run],
+    problem: MakeProblem,
+    options: Options,
+    measure: Measure = lambda model, problem: {},
+) -> None:
+    """Execute all runs without a result, `options.processes` at a time."""
+    todo = [run for run in runs if not is_finished(run, options)]
+    if len(todo) < len(runs):
+        say(f"{len(runs) - len(todo)} of {len(runs)} runs already have results")
+    one = functools.partial(execute_one, problem=problem, options=options, measure=measure)
+    start = time.monotonic()
+    try:
+        done = (
+            in_processes(one, todo, options.processes)
+            if options.processes > 1
+            else ((run, one(run)) for run in todo)
+        )
+        for place, (run, result) in enumerate(done, start=1):
+            left = (time.monotonic() - start) / place * (len(todo) - place)
+            say(f"[{place}/{len(todo)}] {run.name}: {_summary(result)}{left_for_all(left)}")
+    except KeyboardInterrupt:
+        say("Interrupted. The same command with --resume continues.")
+        raise
+
+
+def execute_one(run: Run, problem: MakeProblem, options: Options, measure: Measure) -> Result:
+    """Train, test, and write the result."""
+    folder, parts = run.folder(options.out), problem(run)
+    error = None
+    try:
+        trained = train(
+            parts.model(run),
+            parts.inputs,
+            parts.objective,
+            parts.training,
+            parts.validation,
+            run.training,
+            directory=folder,
+            resume=True,
+            on_progress=_Shown(run.name, parts.objective.metric),
+            save_every=_SAVE_EVERY,
+            extra={"experiment": run.experiment, "data_set": run.data_set},
+        )
+    except TrainingError as stopped:
+        trained, error = stopped.result, str(stopped)
+    result = Result(
+        experiment=run.experiment,
+        data_set=run.data_set,
+        model=run.model,
+        seed=run.seed,
+        variant=run.variant,
+        protocol=run.protocol,
+        settings=run.settings,
+        outcome=_outcome(parts, trained, error, measure),
+        history=trained.history,
+        made=made_by(options, trained.history[-1]["seconds"] if trained.history else 0.0),
+    )
+    write_result(folder, result)
+    return result
+
+
+def _outcome(
+    parts: Problem, trained: TrainingResult, error: str | None, measure: Measure
+) -> dict[str, Any]:
+    """The results of a run; `error` has the reason if its training or test failed."""
+    outcome = {
+        "metric": parts.objective.metric,
+        "test": None,
+        "validation": trained.best_metric,
+        "best_step": trained.best_step,
+        "steps": trained.steps,
+        "stopped_early": trained.stopped_early,
+        "parameters": count_parameters(trained.model),
+        "cases": [len(part) for part in (parts.training, parts.validation, parts.test)],
+    }
+    if trained.best_metric is not None:
+        test = evaluate(trained.model, parts.inputs, parts.objective, parts.test)
+        if math.isfinite(test):
+            outcome["test"] = test
+            outcome.update(measure(trained.model, parts))
+        else:
+            error = error or f"the test {parts.objective.metric} is {test}"
+    elif error is None:
+        error = f"the validation {parts.objective.metric} was never finite"
+    if error is not None:
+        outcome["error"] = error
+    return outcome
+
+
+class _Shown:
+    """A line for each evaluation."""
+
+    def __init__(self, name: str, metric: str):
+        self.name, self.metric, self.last = name, metric, None
+
+    def __call__(self, progress: Progress) -> None:
+        evaluation = (progress.metric, progress.best, progress.step == progress.steps)
+        if progress.metric is not None and evaluation != self.last:
+            self.last = evaluation
+            say(f"  {self.name}: {progress.text(self.metric)}")
+
+
+def _summary(result: Result) -> str:
+    outcome, seconds = result.outcome, result.made["seconds"]
+    if outcome["test"] is None:
+        return f"failed: {outcome['error']}"
+    return (
+        f"test {outcome['metric']} {outcome['test']:.4g} (validation {outcome['validation']:.4g} "
+        f"at step {outcome['best_step']} of {outcome['steps']}), {minutes(seconds)}"
+    )
+
+
+def say(line: str) -> None:
+    """A line on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def minutes(seconds: float) -> str:
+    """A duration as text.
+
+    ```python
+    >>> from paper.runs import minutes
+    >>> minutes(12.3), minutes(150), minutes(7300)
+    ('12 s', '2.5 min', '2.0 h')
+
+    ```
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
+def left_for_all(seconds: float) -> str:
+    """The time left for all runs, as text."""
+    return f"; about {minutes(seconds)} left for all" if seconds else ""
+
+
+def is_finished(run: Run, options: Options) -> bool:
+    """Whether there is a result. Raises for a directory that is not empty, unless `resume`, and for
+    a result with other settings; with more steps, a run that ended at its limit goes on."""
+    folder = run.folder(options.out)
+    refuse_used(folder, options)
+    result = read_result(folder)
+    if result is None:
+        return False
+    ended = result.outcome.get("stopped_early") or "error" in result.outcome
+    if not ended and run.training.goes_on(result.settings.get("training")):
+        return False
+    refuse_difference(folder, result.settings, run.settings)
+    return True
+
+
+def refuse_used(folder: Path, options: Options) -> None:
+    """Raise for a directory that is not empty, unless `resume`."""
+    if not options.resume and folder.exists() and any(folder.iterdir()):
+        raise ValueError(
+            f"{folder}: already exists and is not overwritten; continue it with --resume, or "
+            "choose another --out"
+        )
+
+
+def refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise for a result with other settings, and name them."""
+    for part, settings in now.items():
+        old = before.get(part, {})
+        for name in settings if old != settings else ():
+            if old.get(name) != settings[name]:
+                raise ValueError(
+                    f"{folder}: {name} is {old.get(name)!r} in its result, but {settings[name]!r} "
+                    "now; continue with the same options, or choose another --out"
+                )
+
+
+def write_result(folder: Path, result: Result) -> None:
+    """Write a result to a directory, atomically."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / f"{RESULT}.part"
+    written.write_text(json.dumps(asdict(result), indent=1, allow_nan=False) + "\n")
+    written.replace(folder / RESULT)
+
+
+def read_result(folder: Path) -> Result | None:
+    """The result in a directory, if there is one."""
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    try:
+        return Result(**json.loads(path.read_text()))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: is no result of an experiment ({error}); remove it") from None
+
+
+def read_results(folder: Path) -> list[Result]:
+    """All results in a directory, sorted by protocol, data set and model, then by path."""
+    results = (read_result(path.parent) for path in sorted(folder.rglob(RESULT)))
+    order = {model: place for place, model in enumerate(MODELS)}
+    return sorted(
+        (result for result in results if result is not None),
+        key=lambda r: (r.protocol or "", r.data_set, order.get(r.model, len(order))),
+    )
+
+
+def made_by(options: Options, seconds: float) -> dict[str, Any]:
+    """The provenance of a result of this process."""
+    return {
+        "command": options.command,
+        "seconds": round(seconds, 1),
+        "commit": _commit(),
+        "linoss": __version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "machine": machine(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def command(words: Iterable[str]) -> str:
+    """The command with these words, without the paths of data and results."""
+    kept, words = ["python", "-m", "paper"], iter(words)
+    for word in words:
+        if word.partition("=")[0] in ("--out", "--data-dir", "--processes"):
+            if "=" not in word:
+                next(words, None)
+        elif word != "--resume":
+            kept.append(word)
+    return shlex.join(kept)
+
+
+@functools.cache
+def machine() -> str:
+    """The processor, its cores and the memory, as text."""
+    name, memory = platform.machine(), ""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        name = names[0] if names else name
+        memory = f", {os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GB"
+    except (OSError, ValueError):  # not Linux
+        pass
+    cores = len(_cores()) or os.cpu_count() or 1
+    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}{memory}"
+
+
+@functools.cache
+def _commit() -> str | None:
+    """The commit of the source tree, followed by "+" if files were changed."""
+
+    def git(*arguments: str) -> str:
+        folder = str(Path(__file__).parent.parent)
+        return subprocess.run(
+            ["git", "-C", folder, *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + (
+            "+" if git("status", "--porcelain", "src", "paper") else ""
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def in_processes(
+    function: Callable[[Any], Any], items: Sequence[Any], processes: int
+) -> Iterable[tuple[Any, Any]]:
+    """Each item with the function's value, computed in processes with their own share of the cores.
+
+    If this process is interrupted or a call fails, all others end at once.
+    """
+    context = multiprocessing.get_context("spawn")
+    shares, (end, alive) = context.Queue(), context.Pipe(duplex=False)
+    for share in core_shares(processes):
+        shares.put(share)
+    with concurrent.futures.ProcessPoolExecutor(
+        processes, context, initializer=_begin, initargs=(shares, end)
+    ) as pool:
+        waiting = {pool.submit(function, item): item for item in items}
+        try:
+            for future in concurrent.futures.as_completed(waiting):
+                yield waiting[future], future.result()
+        except BaseException:
+            alive.close()
+            raise
+    alive.close()
+
+
+def core_shares(processes: int) -> list[list[int]]:
+    """Divide the cores of this process; with more processes than cores, each gets all of them."""
+    cores = _cores()
+    if processes > len(cores):
+        return [cores] * processes
+    return [cores[i::processes] for i in range(processes)]
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def _begin(shares: Any, end: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the first process handles Ctrl-C
+    share = shares.get()
+    if share:
+        os.sched_setaffinity(0, share)
+    threading.Thread(target=_end_with, args=(end,), daemon=True).start()
+
+
+def _end_with(end: Any) -> None:
+    """Exit when the first process ends or is killed."""
+    end.poll(None)  # blocks until the other end is closed
+    os._exit(1)

@@ -1,0 +1,181 @@
+"""Classification of six long data sets of the UEA archive, on the splits of the published runs."""
+
+import functools
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from linoss.estimators import OscillatorClassifier
+from linoss.nn import LinOSS
+from linoss.training import Classification, Inputs, predict
+from paper import numbers
+from paper.data import MissingData, data_directory, find, read_split
+from paper.models import BASELINES, UNTRAINED, title
+from paper.numbers import PublishedRun
+from paper.runs import (
+    Experiment,
+    Options,
+    Problem,
+    Result,
+    Run,
+    execute,
+    made_by,
+    make_run,
+    minutes,
+    read_result,
+    refuse_used,
+    say,
+    write_result,
+)
+from paper.tables import cell, groups, learning_curves, printed, source_here, table, unique
+
+SCALED, LOG_SOFTMAX = "scaled", "log-softmax"
+"""Variants: channels standardised by the training part, and the loss without a floor."""
+
+
+def run(options: Options) -> None:
+    """Train every model on every available data set, with every seed."""
+    data_sets = available(options, tuple(numbers.UEA))
+    if UNTRAINED in options.models:
+        for data_set in data_sets:
+            for seed in options.seeds:
+                fit_untrained(options, data_set, seed)
+    runs = [
+        make_run(options, data_set, model, seed, variant=variant)
+        for data_set in data_sets
+        for model in options.models
+        if model != UNTRAINED
+        for variant in options.variants
+        for seed in options.seeds
+    ]
+    problem = functools.partial(make_problem, data_directory(options.data_dir))
+    execute(runs, problem, options, count_answers)
+
+
+def available(options: Options, known: Iterable[str]) -> list[str]:
+    """The requested data sets; without a request, those that are available."""
+    data_dir = data_directory(options.data_dir)
+    present, missing = [], []
+    for data_set in options.data_sets or known:
+        try:
+            find(data_set, data_dir)
+            present.append(data_set)
+        except MissingData as error:
+            missing.append(error)
+    if missing and (options.data_sets or not present):
+        raise missing[0]
+    for error in missing:
+        say(f"Skipped: {error}")
+    return present
+
+
+def fit_untrained(options: Options, data_set: str, seed: int) -> None:
+    """Fit untrained oscillators; the validation part is not used for any selection."""
+    folder = options.out / options.experiment / UNTRAINED / data_set / UNTRAINED / str(seed)
+    refuse_used(folder, options)
+    if read_result(folder) is not None:
+        return
+    start = time.monotonic()
+    training, validation, test = read_split(data_set, data_directory(options.data_dir), seed)
+    classifier = OscillatorClassifier(random_state=seed).fit(training)
+    outcome = {
+        "metric": "accuracy",
+        "test": classifier.score(test),
+        "validation": classifier.score(validation),
+        "steps": 0,
+        "cases": [len(part) for part in (training, validation, test)],
+    }
+    result = Result(
+        experiment=options.experiment,
+        data_set=data_set,
+        model=UNTRAINED,
+        seed=seed,
+        protocol=UNTRAINED,
+        settings={"model": {**classifier.get_params(), "random_state": seed}},
+        outcome=outcome,
+        made=made_by(options, time.monotonic() - start),
+    )
+    write_result(folder, result)
+    name, seconds = f"{data_set}, {title(UNTRAINED)}, seed {seed}", result.made["seconds"]
+    say(f"{name}: test accuracy {outcome['test']:.4g}, {minutes(seconds)}")
+
+
+def make_problem(data_dir: Path, run: Run) -> Problem:
+    """The split of a seed, with values and loss as published or as in the variant."""
+    training, validation, test = read_split(run.data_set, data_dir, run.seed)
+    inputs = Inputs.from_sequences(
+        training,
+        scale=run.variant == SCALED,
+        time_channel=run.hyperparameters.include_time,
+    )
+    labels = [np.asarray(part.labels) for part in (training, validation, test)]
+    floor = 0.0 if run.variant == LOG_SOFTMAX else numbers.LOSS_FLOOR
+    objective = Classification.from_labels(np.concatenate(labels), floor=floor)
+    return Problem(inputs, objective, training, validation, test)
+
+
+def count_answers(model: LinOSS, problem: Problem) -> dict[str, Any]:
+    """The number of predictions of each class on the test part."""
+    answers = np.argmax(predict(model, problem.inputs, problem.test), axis=-1)
+    return {"answers": np.bincount(answers, minlength=problem.objective.out_size).tolist()}
+
+
+def report(results: Sequence[Result], folder: Path, published: Sequence[PublishedRun]) -> str:
+    """The paper's table with our rows, results of each seed, and learning curves."""
+    curves = learning_curves(results, folder, "uea", published)
+    return "\n".join([accuracy_table(results), "", seed_table(results), *curves])
+
+
+def accuracy_table(results: Sequence[Result]) -> str:
+    """Rows of the paper and of ours for each model, then those of later models."""
+    rows = []
+    for model in unique([*numbers.ACCURACY, *(result.model for result in results)]):
+        if model in numbers.ACCURACY:
+            row, average = numbers.ACCURACY[model], numbers.AVERAGE[model]
+            source = numbers.LATER.get(model, "paper")
+            rows.append([title(model), source, *map(printed, row.values()), f"{average:.1f}"])
+        ours = [result for result in results if result.model == model]
+        for kind, chosen in groups(ours, "protocol", "variant").items():
+            by_set = [[r for r in chosen if r.data_set == name] for name in numbers.UEA]
+            cells = [cell(of_set, scale=100) for of_set in by_set]
+            average = _average(by_set) if all(cells) else ""
+            rows.append([title(model), source_here(*kind), *cells, average])
+    head = ["model", "", *(data_set.short for data_set in numbers.UEA.values()), "average"]
+    return table(head, rows)
+
+
+def _average(by_set: list[list[Result]]) -> str:
+    tests = [[r.outcome["test"] for r in s if r.outcome["test"] is not None] for s in by_set]
+    return f"{100 * statistics.fmean(map(statistics.fmean, tests)):.1f}"
+
+
+def seed_table(results: Sequence[Result]) -> str:
+    """The test accuracy of each seed, ours and the published one."""
+    rows = []
+    seeds = unique([*numbers.SEEDS, *(result.seed for result in results)])
+    for key, chosen in groups(results, "data_set", "model", "protocol", "variant").items():
+        data_set, model, *kind = key
+        tests = {r.seed: r.outcome["test"] for r in chosen}
+        name = [numbers.UEA[data_set].short, title(model)]
+        theirs = dict(zip(numbers.SEEDS, numbers.PER_SEED.get((data_set, model), ()), strict=False))
+        for source, of_seed in ((source_here(*kind), tests), ("published", theirs)):
+            cells = [f"{of_seed[s]:.3f}" if of_seed.get(s) is not None else "" for s in seeds]
+            rows.append([*name, source, *cells])
+    shown = [row for row in unique(map(tuple, rows)) if any(row[3:])]
+    return table(["set", "model", "", *map(str, seeds)], shown)
+
+
+EXPERIMENT = Experiment(
+    title="Six data sets of the UEA archive",
+    run=run,
+    report=report,
+    data_sets=tuple(numbers.UEA),
+    models=("im", "imex"),
+    others=(*("damped", "verlet", "exact", "damped-im", "damped-exact"), *BASELINES, UNTRAINED),
+    on_request=(SCALED, LOG_SOFTMAX),
+    seeds=numbers.SEEDS,
+)

@@ -1,0 +1,218 @@
+"""Small made data in the formats of the originals, and experiments small enough for tests."""
+
+import os
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paper import harmonic_motion, numbers, ppg, runs, search, weather
+from paper.__main__ import main
+from paper.models import Hyperparameters
+
+SMALL = Hyperparameters(1e-2, 4, 4, 1, True)
+
+
+def _write_archive(folder, name, cases=40, length=20, channels=2, suffix=".ts"):
+    """Slow and fast waves, in the format of the UEA archive; two series are there twice."""
+    random = np.random.default_rng(0)
+    speed = np.arange(cases) % 2
+    phase = random.uniform(0, 6, (cases, channels, 1))
+    waves = np.sin((0.3 + speed[:, None, None]) * np.arange(length) + phase)
+    waves = (waves + 0.1 * random.normal(size=waves.shape)).astype(np.float32)
+    waves[3], waves[-1] = waves[5], waves[1]
+    place = folder / name
+    place.mkdir(parents=True, exist_ok=True)
+    for part, chosen in (("TRAIN", slice(0, cases // 2)), ("TEST", slice(cases // 2, None))):
+        rows = zip(waves[chosen], speed[chosen], strict=True)
+        if suffix == ".ts":
+            head = (
+                f"@problemName {name}\n@timeStamps false\n@missing false\n@univariate false\n"
+                f"@dimensions {channels}\n@equalLength true\n@seriesLength {length}\n"
+                "@classLabel true slow fast\n@data\n"
+            )
+            lines = [
+                ":".join(",".join(map(repr, map(float, c))) for c in series)
+                + f":{('slow', 'fast')[label]}"
+                for series, label in rows
+            ]
+        else:
+            times = "".join(f"@attribute t{i} numeric\n" for i in range(length))
+            head = (
+                f"@relation {name}\n@attribute relationalAtt relational\n{times}"
+                "@end relationalAtt\n@attribute class {slow,fast}\n@data\n"
+            )
+            lines = [
+                "'" + "\\n".join(",".join(map(repr, map(float, c))) for c in series)
+                + f"',{('slow', 'fast')[label]}"
+                for series, label in rows
+            ]  # fmt: skip
+        (place / f"{name}_{part}{suffix}").write_text(head + "\n".join(lines) + "\n")
+    return waves, speed
+
+
+@pytest.fixture(scope="session")
+def write_archive():
+    """(folder, name, ...) to files of the UEA archive; gives values and classes."""
+    return _write_archive
+
+
+def _string(text):
+    """A string as Python 2 pickles it."""
+    data = text if isinstance(text, bytes) else text.encode("latin1")
+    if len(data) < 256:
+        return b"U" + struct.pack("<B", len(data)) + data
+    return b"T" + struct.pack("<i", len(data)) + data
+
+
+def _python2(value):
+    """A value as Python 2 with NumPy 1 pickles it, by protocol 2, without memory of repeats."""
+    if isinstance(value, dict):
+        pairs = b"".join(_python2(k) + _python2(v) for k, v in value.items())
+        return b"}(" + pairs + b"u"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float):
+        return b"G" + struct.pack(">d", value)
+    if isinstance(value, int):
+        return b"J" + struct.pack("<i", value)
+    shape = b"(" + b"".join(_python2(int(n)) for n in value.shape) + b"t"
+    kind = b"cnumpy\ndtype\n(" + _string(value.dtype.str[1:]) + b"K\x00K\x01tR"
+    kind += b"(K\x03" + _string("<") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    begin = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t" + _string("b") + b"tR"
+    )
+    return begin + b"(K\x01" + shape + kind + b"I00\n" + _string(value.tobytes()) + b"tb"
+
+
+@pytest.fixture(scope="session")
+def python2_pickle():
+    """A value to the bytes that Python 2 pickled it to."""
+    return lambda value: b"\x80\x02" + _python2(value) + b"."
+
+
+def _recording(seed, labels):
+    """What a subject's file holds, as the data set's authors wrote it, for 2 (labels + 3) s."""
+    random, seconds = np.random.default_rng(seed), 2 * (labels + 3)
+    return {
+        "signal": {
+            "wrist": {
+                "ACC": random.normal(size=(32 * seconds, 3)),
+                "BVP": random.normal(size=(64 * seconds, 1)),
+                "EDA": random.uniform(size=(4 * seconds, 1)),
+                "TEMP": random.uniform(30, 35, size=(4 * seconds, 1)),
+            },
+            "chest": {"ECG": random.normal(size=(70 * seconds, 1))},
+        },
+        "label": random.uniform(50, 150, labels),
+        "activity": random.integers(0, 8, (4 * seconds, 1)).astype(np.float64),
+        "questionnaire": {"AGE": 34, "Gender": " m", "HEIGHT": 182.0},
+        "rpeaks": np.arange(20),
+        "subject": f"S{seed}",
+    }
+
+
+@pytest.fixture(scope="session")
+def recording():
+    """(seed, labels) to what a subject's file holds."""
+    return _recording
+
+
+@pytest.fixture(scope="session")
+def write_recordings(python2_pickle):
+    """(folder, subjects, labels) to subjects' files; gives what they hold."""
+
+    def write(folder, subjects, labels):
+        contents = [_recording(subject, labels) for subject in range(1, subjects + 1)]
+        for subject, content in enumerate(contents, start=1):
+            place = folder / "PPG_FieldStudy" / f"S{subject}"
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"S{subject}.pkl").write_bytes(python2_pickle(content))
+        return contents
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def write_weather():
+    """(folder, hours) to a file like WTH.csv; gives its numbers."""
+
+    def write(folder, hours):
+        random = np.random.default_rng(0)
+        time = np.arange(hours)[:, None]
+        scale = np.arange(1, 13)
+        values = scale * np.sin(2 * np.pi * time / 24 + scale) + 10 * scale
+        values = (values + 0.1 * random.normal(size=values.shape)).round(3)
+        names = ",".join(f"V{i}" for i in range(11)) + ",WetBulbCelsius"
+        start = np.datetime64("2010-01-20T00")
+        lines = ["date," + names]
+        for hour, row in enumerate(values):
+            date = (start + np.timedelta64(hour, "h")).item()
+            written = f"{date.month}/{date.day}/{date.year} {date.hour}:00"
+            lines.append(",".join([written, *map(repr, map(float, row))]))
+        place = Path(folder) / "WTH"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "WTH.csv").write_text("\n".join(lines) + "\n")
+        return values
+
+    return write
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Experiments with tiny models, tiny data and a handful of steps."""
+    few = {name: runs.Protocol(4, 2) for name in runs.PROTOCOLS}
+    monkeypatch.setattr(runs, "best", lambda data_set, model: SMALL)
+    monkeypatch.setattr(runs, "PROTOCOLS", few)
+    monkeypatch.setattr(search, "GRID", (SMALL, Hyperparameters(1e-3, 4, 4, 1, False)))
+    monkeypatch.setattr(harmonic_motion, "CASES", (40, 8, 8))
+    monkeypatch.setattr(harmonic_motion, "STEPS", 40)
+    monkeypatch.setattr(harmonic_motion, "_SIZES", Hyperparameters(1e-2, 4, 4, 1, False))
+    monkeypatch.setattr(weather, "PROTOCOLS", few)
+    monkeypatch.setattr(weather, "PAST", 12)
+    monkeypatch.setattr(weather, "HORIZON", 6)
+    monkeypatch.setattr(numbers, "SUBJECTS", 1)
+    monkeypatch.setattr(ppg, "ANSWERS", 4)
+    monkeypatch.setattr(ppg, "STRIDE", 2)
+
+
+@pytest.fixture
+def experiment(tmp_path, capsys):
+    """Words of a command, with `data_dir` to (exit code, table or stdout, what was said)."""
+
+    def run(name, *words, data_dir=None, code=0, out=tmp_path / "out"):
+        words = [name, *words, "--out", out]
+        words += ["--data-dir", data_dir] if data_dir else []
+        try:
+            ended = main([str(word) for word in words])
+        except SystemExit as wrong:
+            ended = wrong.code
+        printed = capsys.readouterr()
+        assert ended == code, printed.err
+        return printed.out if code == 0 else printed.err
+
+    run.out = tmp_path / "out"
+    return run
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The directory of the real data sets, where there is one."""
+    folder = os.environ.get("LINOSS_DATA")
+    if not folder:
+        pytest.skip("needs the real data sets: set LINOSS_DATA to their directory")
+    return Path(folder)
+
+
+@pytest.fixture
+def trap(tmp_path):
+    """A pickle's instruction that leaves a file behind if it is carried out, and that file."""
+    mark = tmp_path / "carried out"
+
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(mark),)
+
+    return pickle.dumps(Trap(), protocol=2), mark

@@ -1,0 +1,51 @@
+"""Simple harmonic motion: data, training, errors."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from linoss import LinOSS, LinOSSConfig
+from paper import harmonic_motion
+from paper.runs import read_results
+
+
+def test_the_data_solve_the_equation():
+    u, y = harmonic_motion.simple_harmonic_motion(jax.random.key(0), cases=3)
+    times = 0.1 * np.arange(1, 1001)
+    for inputs, motion in zip(u, y, strict=True):
+        assert np.all(inputs == inputs[0])
+        assert np.all((inputs >= 0) & (inputs <= 1))
+        solution = solve_ivp(
+            lambda t, x: (x[1], -x[0]), (0, 100), inputs[0], t_eval=times, rtol=1e-10, atol=1e-12
+        )
+        np.testing.assert_allclose(motion[:, 0], solution.y[0], atol=1e-6)
+
+
+@pytest.mark.usefixtures("single_precision")
+def test_training_lowers_the_error(experiment, monkeypatch):
+    monkeypatch.setattr(harmonic_motion, "CASES", (64, 16, 16))
+    monkeypatch.setattr(harmonic_motion, "STEPS", 100)
+    experiment("harmonic-motion", "--model", "imex", "--max-steps", 60)
+    (result,) = read_results(experiment.out)
+    assert len(result.outcome["error_over_time"]) == 100
+    variance = 1 / 12  # of an initial value, and so of the motion at each time
+    assert result.outcome["test"] < 0.5 * variance
+
+
+@pytest.mark.usefixtures("single_precision")
+def test_errors_are_those_of_each_step(monkeypatch):
+    motion = harmonic_motion.simple_harmonic_motion(jax.random.key(0), cases=5, steps=30)
+    cases = harmonic_motion.sequences(motion)
+    answers = np.random.default_rng(0).normal(size=(5, 30, 1))
+    monkeypatch.setattr(harmonic_motion, "predict", lambda *arguments: answers)
+    sizes = LinOSSConfig(in_size=2, out_size=1, hidden_size=2, state_size=2, num_blocks=1)
+    error = harmonic_motion.error_over_time(LinOSS(sizes, key=jax.random.key(0)), cases)
+    expected = [np.mean((answers[:, t] - np.asarray(motion[1])[:, t]) ** 2) for t in range(30)]
+    np.testing.assert_allclose(error, expected, rtol=1e-6)
+
+
+def test_parts_are_the_first_the_middle_and_the_last_tenth():
+    error = np.arange(1000.0)
+    expected = [np.mean(error[:100]), np.mean(error[450:550]), np.mean(error[900:]), error.mean()]
+    assert harmonic_motion.parts(error) == expected

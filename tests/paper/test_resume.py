@@ -1,0 +1,125 @@
+"""A killed experiment goes on without repeating what is finished."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from linoss.training import TrainingError
+from paper import runs
+from paper.runs import core_shares, read_results
+
+
+def results_of(out):
+    """What decides and what came out, without times."""
+    return [
+        (r.seed, r.settings, r.outcome, [{**h, "seconds": 0} for h in r.history])
+        for r in read_results(out / "uea")
+    ]
+
+
+def files_of(folder):
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+@pytest.mark.slow  # kill -9 of a training: tests/training/test_resume.py
+def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive, start):
+    write_archive(tmp_path / "data", "Heartbeat")
+    script = Path(__file__).with_name("killed_run.py")
+
+    def begin(out, *pace):
+        return start(script, tmp_path / "data", out, *pace, stderr=subprocess.PIPE, text=True)
+
+    first = begin(tmp_path / "killed", "slowly")
+    assert first.stderr is not None
+    for line in first.stderr:
+        if "seed 3456: step" in line:
+            break
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    folder = tmp_path / "killed" / "uea" / "paper" / "Heartbeat" / "im"
+    assert [path.parent.name for path in folder.glob("*/result.json")] == ["2345"]
+    assert (folder / "3456" / "state.safetensors").exists()
+    finished = files_of(folder / "2345")
+
+    second = begin(tmp_path / "killed")
+    _, said = second.communicate()
+    assert second.returncode == 0, said
+    assert "1 of 3 runs already have results" in said
+    assert "[1/2] Heartbeat, LinOSS-IM, seed 3456" in said
+    assert files_of(folder / "2345") == finished
+
+    whole = begin(tmp_path / "whole")
+    whole.communicate()
+    assert results_of(tmp_path / "killed") == results_of(tmp_path / "whole")
+
+
+@pytest.fixture
+def again(tmp_path, write_archive, small, single_precision, experiment):
+    """A finished experiment; (words, code) to do it again."""
+    write_archive(tmp_path / "data", "Heartbeat")
+
+    def run(*words, seeds=2345, code=0):
+        words = ["--model", "im", "--data-set", "Heartbeat", "--seeds", seeds, *words]
+        return experiment("uea", *words, data_dir=tmp_path / "data", code=code)
+
+    run()
+    return run
+
+
+def test_what_exists_is_not_overwritten_and_not_mixed_with_something_else(again, experiment):
+    assert "2345: already exists and is not overwritten" in again(code=1)
+    again("--resume", seeds="2345,3456")
+    assert [result.seed for result in read_results(experiment.out)] == [2345, 3456]
+    said = again("--resume", "--max-steps", 3, code=1)
+    assert "steps is 4 in its result, but 3 now; continue with" in said
+    before, _ = read_results(experiment.out)
+    again("--resume", "--max-steps", 8)
+    after, _ = read_results(experiment.out)
+    assert after.history[: len(before.history)] == before.history
+    assert (before.outcome["steps"], after.outcome["steps"]) == (4, 8)
+    for path in experiment.out.rglob("result.json"):
+        path.write_text("{")
+    assert "result.json: is no result of an experiment" in again("--resume", code=1)
+
+
+def test_a_run_that_fails_has_a_result_too(again, experiment, monkeypatch):
+    train = runs.train
+
+    def fails(*arguments, **options):
+        raise TrainingError("the loss is nan", train(*arguments, **options))
+
+    monkeypatch.setattr(runs, "train", fails)
+    again(seeds=3456)
+    result = read_results(experiment.out)[-1]
+    assert result.outcome["error"] == "the loss is nan"
+    assert 0 <= result.outcome["test"] <= 1
+    monkeypatch.setattr(runs, "train", train)
+    monkeypatch.setattr(runs, "evaluate", lambda *arguments: float("inf"))
+    again(seeds=4567)
+    result = read_results(experiment.out)[-1]
+    assert result.outcome["test"] is None
+    assert result.outcome["error"] == "the test accuracy is inf"
+
+
+def test_ctrl_c_ends_all_processes(tmp_path, start):
+    script = Path(__file__).with_name("interrupted_together.py")
+    process = start(script, tmp_path, stderr=subprocess.PIPE, text=True)
+    while len(list(tmp_path.iterdir())) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)  # until none has the end of the pipe
+    assert said.rstrip().endswith("KeyboardInterrupt")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs to choose cores")
+def test_cores_are_shared(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 5})
+    assert core_shares(1) == [[0, 1, 2, 5]]
+    assert core_shares(2) == [[0, 2], [1, 5]]
+    assert core_shares(5) == [[0, 1, 2, 5]] * 5
