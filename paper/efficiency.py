@@ -119,7 +119,7 @@ def run(options: Options) -> None:
         )
         write_result(folder, result)
         left = (time.monotonic() - begin) / place * (len(todo) - place)
-        times = ", ".join(f"{m} {_number(outcome[m], 'step', 1000, 'ms')}" for m in outcome)
+        times = ", ".join(f"{m} {_number(outcome[m], 'step', 1000)} ms" for m in outcome)
         say(f"[{place}/{len(todo)}] {data_set}, {title(model)}: {times}{left_for_all(left)}")
 
 
@@ -312,28 +312,26 @@ def report(results: Sequence[Result], folder: Path, published: Sequence[Publishe
             [
                 numbers.DATA_SETS[result.data_set].short,
                 title(result.model),
-                *(_number(of, "step", 1000, "s") for of in (textbook, linoss)),
+                *(_number(of, "step", 1000) for of in (textbook, linoss)),
                 f"{ratio:.1f}" if ratio else "",
-                f"{seconds} s" if seconds else "",
-                *(_number(of, "memory", 1, "MB") for of in (textbook, linoss)),
-                f"{megabytes} MB" if megabytes else "",
+                f"{seconds}" if seconds else "",
+                *(_number(of, "memory", 1) for of in (textbook, linoss)),
+                f"{megabytes}" if megabytes else "",
             ]
         )
-    head = ["set", "model", "time, textbook", "time, linoss", "faster", "time, paper, GPU"]
-    head += ["memory, textbook", "memory, linoss", "memory, paper, GPU"]
+    head = ["set", "model", "seconds, textbook", "linoss", "ratio", "paper, GPU"]
+    head += ["MB, textbook", "linoss", "paper, GPU"]
     machines = sorted({str(result.made.get("machine")) for result in results})
-    lines = [table(head, rows), "", f"Measured on {'; '.join(machines)}."]
-    if ratios:
-        mean = statistics.geometric_mean(ratios)
-        lines.append(f"LinOSS, geometric mean: {mean:.1f} times faster than the textbook method.")
+    mean = f" LinOSS: {statistics.geometric_mean(ratios):.1f} times faster." if ratios else ""
+    lines = [table(head, rows), "", f"Measured on {'; '.join(machines)}.{mean}"]
     return "\n".join(lines)
 
 
-def _number(measured: dict[str, Any] | None, name: str, scale: int, unit: str) -> str:
+def _number(measured: dict[str, Any] | None, name: str, scale: int) -> str:
     if measured is None:
         return "has ended"
     value = measured.get(name)
-    return "" if value is None else f"{scale * value:.0f} {unit}"
+    return "" if value is None else f"{scale * value:.0f}"
 
 
 EXPERIMENT = Experiment(

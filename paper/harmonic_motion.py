@@ -22,7 +22,7 @@ from paper import numbers
 from paper.models import Hyperparameters, title
 from paper.numbers import PublishedRun
 from paper.runs import Experiment, Options, Problem, Result, Run, execute
-from paper.tables import figure, groups, learning_curves, table
+from paper.tables import figure, groups, table
 
 NAME = "harmonic-motion"
 TIMESTEP = 0.1
@@ -150,7 +150,7 @@ def report(results: Sequence[Result], folder: Path, published: Sequence[Publishe
             axes.set(xlabel="time t", ylabel="mean squared error", title="Test sequences")
             axes.figure.legend(loc="outside lower center", ncols=len(errors), frameon=False)
         lines.append("")
-    return "\n".join([*lines, *learning_curves(results, folder, "curves")])
+    return "\n".join(lines)
 
 
 def mean_error(runs: Sequence[Result]) -> np.ndarray:

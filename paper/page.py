@@ -16,7 +16,12 @@ _TABLE = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- / -->", re.DOTALL)
 Make = Callable[[Sequence[Result], Path], str]
 TABLES: dict[str, tuple[str, Make]] = {
     "accuracy": ("uea", lambda results, pictures: uea.accuracy_table(results)),
-    "seeds": ("uea", lambda results, pictures: uea.seed_table(results)),
+    "seeds": (
+        "uea",
+        lambda results, _: uea.seed_table(
+            [r for r in results if (r.data_set, r.model) in numbers.PER_SEED]
+        ),
+    ),
     "ppg": (
         "ppg",
         lambda results, _: model_table(results, numbers.PPG_ERROR, scale=100, digits=2),
@@ -29,7 +34,7 @@ TABLES: dict[str, tuple[str, Make]] = {
     "cost": (
         "efficiency",
         lambda results, pictures: efficiency.report(
-            [result for result in results if result.model in ("im", "imex")], pictures, ()
+            [result for result in results if result.model == "im"], pictures, ()
         ),
     ),
 }

@@ -22,6 +22,7 @@ from typing import Any
 import jax
 
 from linoss import __version__
+from linoss.kernels import instruction_set
 from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 from linoss.training import (
     Cases,
@@ -437,7 +438,7 @@ def made_by(options: Options, seconds: float) -> dict[str, Any]:
         "linoss": __version__,
         "jax": jax.__version__,
         "python": platform.python_version(),
-        "machine": machine(),
+        "machine": f"{machine()}, {instruction_set()}",
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 

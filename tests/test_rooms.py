@@ -8,7 +8,7 @@ from linoss.dynamics._transition import SCHEMES
 SOURCE = Path(__file__).parent.parent / "src" / "linoss"
 ROOMS = (
     "dynamics", "kernels", "scan", "nn", "data", "training", "features", "fitted", "estimators",
-    "search", "planning", "experiments", "export", "aeon", "sktime", "cli",
+    "search", "planning", "export", "aeon", "sktime", "cli",
 )  # fmt: skip
 FACES = ("aeon", "sktime")
 """Rooms whose classes have the names of those that they hold."""
@@ -16,7 +16,6 @@ FACES = ("aeon", "sktime")
 WRITERS = {
     "cli": "prints for people",
     "_stderr": "shows progress and messages of all other rooms, in Python as on the command line",
-    "experiments/efficiency": "answers, as a process that measures, the one that asks, on stdout",
 }
 PRIVATE_JAX = {"training/_distributed"}
 """The key-value store of `jax.distributed`, to which JAX has no public access."""
@@ -141,14 +140,14 @@ def test_no_private_module_of_jax():
 
 
 def test_no_scheme_is_known_by_name():
-    """But to `dynamics`, to the paper's tables, and as the choices and the default of a setting.
+    """But to `dynamics`, and as the choices and the default of a setting.
 
     Help texts have names among other words.
     """
     assert not [
         f"{module}.py:{node.lineno}: {node.value!r}"
         for module in MODULES
-        if room_of(module) not in ("dynamics", "experiments")
+        if room_of(module) != "dynamics"
         for node in ast.walk(MODULES[module])
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SCHEMES
         if node not in defaults_of_settings(module) and node not in choices_of_schemes(module)

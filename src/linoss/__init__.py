@@ -73,7 +73,7 @@ __all__ = [
 
 _ROOMS = (
     "dynamics", "scan", "features", "nn", "data", "training", "fitted", "estimators", "search",
-    "planning", "export", "experiments", "aeon", "sktime",
+    "planning", "export", "aeon", "sktime",
 )  # fmt: skip
 _DOORS = ("dynamics", "scan", "nn", "estimators", "features")
 """The packages of the names above, in the order in which they are searched."""

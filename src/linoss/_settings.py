@@ -625,17 +625,6 @@ class AutoClassifierSettings:
 
 
 ModelName = Literal["auto", "oscillators", "linoss"]
-ExperimentName = Literal[
-    "uea",
-    "uea-search",
-    "ppg",
-    "weather",
-    "harmonic-motion",
-    "parameterization",
-    "timestep",
-    "parameters",
-    "efficiency",
-]
 SETTINGS: dict[tuple[ModelName, TaskName], type[Any]] = {
     ("auto", "classification"): AutoClassifierSettings,
     ("auto", "regression"): AutoRegressorSettings,

@@ -3,7 +3,7 @@
 Permanent lines are messages of the logger `linoss`, which gets a handler that writes them unless it
 already has one: configure `logging.getLogger("linoss")` to redirect them.
 
-Estimators, searches and experiments report progress on request, in Python and on the command line.
+Estimators and searches report progress on request, in Python and on the command line.
 They create the text; this module shows it.
 """
 

@@ -104,8 +104,7 @@ def test_harmonic_motion(experiment):
         assert len(result.outcome["error_over_time"]) == 40
         mean = np.mean(result.outcome["error_over_time"])
         assert mean == pytest.approx(result.outcome["test"], rel=1e-4)
-    names = {"harmonic-motion-paper", "curves-harmonic-motion-paper"}
-    assert figures(experiment.out / "harmonic-motion") == names
+    assert figures(experiment.out / "harmonic-motion") == {"harmonic-motion-paper"}
 
 
 def test_ablations(experiment, data):
@@ -131,7 +130,7 @@ def test_efficiency(experiment, monkeypatch):
     words = ["efficiency", "--data-set", "EigenWorms", "--model", "imex", "--max-steps", 1]
     table = experiment(*words)
     assert "| Worms | LinOSS-IMEX |" in table
-    assert "| 37 s |" in table
+    assert "| 37 |" in table
     (result,) = read_results(experiment.out)
     assert set(result.outcome) == {"textbook", "linoss"}
     assert "already exists" in experiment(*words, code=1)
@@ -150,7 +149,7 @@ def test_a_method_that_does_not_fit_into_memory_is_said_to(experiment, monkeypat
 
     monkeypatch.setattr(efficiency, "Worker", Ended)
     table = experiment("efficiency", "--data-set", "MotorImagery", "--model", "imex")
-    assert "| Motor | LinOSS-IMEX | has ended | 500 s |  | 128 s |" in table
+    assert "| Motor | LinOSS-IMEX | has ended | 500 |  | 128 |" in table
 
 
 WORKER = """

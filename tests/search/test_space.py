@@ -3,11 +3,11 @@
 import re
 
 import pytest
-from linoss.experiments import _paper
 
 from linoss import LinOSSClassifier, LinOSSForecaster
 from linoss.search import _space
 from linoss.search._space import Span, Values, default_ranges, grid_points, make_space, parse_ranges
+from paper.models import GRID, Hyperparameters
 
 
 def space_of(text):
@@ -100,10 +100,10 @@ def test_the_grid_is_the_papers():
     points = grid_points(make_space(_space.PAPER, LinOSSClassifier), seed=0)
     names = {"time_channel": "include_time"}
     found = {
-        _paper.Hyperparameters(**{names.get(name, name): value for name, value in point.items()})
+        Hyperparameters(**{names.get(name, name): value for name, value in point.items()})
         for point in points
     }
-    assert found == set(_paper.GRID)
+    assert found == set(GRID)
     assert len(points) == 162
 
 

@@ -67,11 +67,6 @@ _COMMANDS = {
         "Learn to classify the sounds of three bells in noise; takes about half a minute.",
         "linoss demo --out runs/demo",
     ),
-    "reproduce": (
-        "Reproduce an experiment of the paper.",
-        "linoss reproduce parameters --out results",
-        "linoss reproduce uea --data-set EigenWorms --protocol quick --data-dir data --out results",
-    ),
     "doctor": (
         "Show versions, devices and engines, and why the native kernels were not built.",
         "linoss doctor",
