@@ -25,7 +25,7 @@ def small():
 @pytest.fixture(scope="session")
 def alone(small):
     """Settings of a classifier or regressor of one small model."""
-    return {**small, "n_models": 1, "n_oscillators": None}
+    return {**small, "n_models": 1}
 
 
 @pytest.fixture(scope="session")

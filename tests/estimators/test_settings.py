@@ -9,10 +9,9 @@ import pandas
 import pytest
 from sklearn.base import clone
 
-from linoss import LinOSSClassifier, LinOSSForecaster, LinOSSRegressor
+from linoss import LinOSSClassifier, LinOSSForecaster, LinOSSRegressor, load
 from linoss._declare import declared
 from linoss.dynamics import SCHEMES
-from linoss.estimators import load
 from linoss.training import load_model
 
 ESTIMATORS = (LinOSSClassifier, LinOSSRegressor, LinOSSForecaster)
@@ -48,8 +47,6 @@ OTHER = {
     "n_models": 2,
     "patch": 1,
     "pooling": "last+max",
-    "n_oscillators": 16,
-    "causal": True,
     "minutes": 30,
     "random_state": 5,
     "devices": (2, 1),
@@ -107,8 +104,6 @@ WRONG = {
     "n_models": COUNTS,
     "patch": COUNTS,
     "pooling": ("sum", "max+mean", None, 1),
-    "n_oscillators": COUNTS,
-    "causal": (*FLAG, None),
     "minutes": (-1, float("nan"), float("inf"), "two"),
     "random_state": (-1, 2**32, 0.5, "now"),
     "devices": (0, 1.5, (1, 0), (1, 2, 3), "2x4"),
@@ -208,12 +203,14 @@ def test_parameters_reach_the_training_and_come_back_from_a_directory(kind, tmp_
         again = load(tmp_path / directory)
         assert type(again) is kind
         assert again.get_params() == {**others(kind), "devices": None, "memory": kind().memory}
-    saved = load_model(tmp_path / "run")
+    part = tmp_path / "run"
+    saved = load_model(part if kind is LinOSSForecaster else part / "model-1")
     for config in (saved.model.config, saved.training):
         shared = declared(type(config)).keys() & declared(kind).keys() - {"minutes"}
         assert {name: getattr(config, name) for name in shared} == {n: OTHER[n] for n in shared}
     assert saved.model.config.feedthrough == OTHER["model_options"]["feedthrough"]
-    assert saved.training.minutes == OTHER["minutes"] / (len(getattr(again, "models_", [1])))
+    count = 1 if kind is LinOSSForecaster else OTHER["n_models"]
+    assert saved.training.minutes == OTHER["minutes"] / count
     assert saved.training.seed == OTHER["random_state"]
     assert saved.inputs.time_channel
 
@@ -254,7 +251,7 @@ def test_settings_that_do_not_go_together(settings, message):
 def test_a_scheme_without_damping_is_fitted_without_it(scheme):
     small = {"hidden_size": 4, "state_size": 3, "num_blocks": 1, "steps": 1, "random_state": 0}
     classifier = LinOSSClassifier(scheme=scheme, **small).fit(*data(LinOSSClassifier))
-    assert not classifier.model_.config.damped
+    assert not classifier.fitted_.trained.models[0].config.damped
 
 
 @pytest.mark.usefixtures("unchecked", "single_precision")
@@ -271,7 +268,6 @@ def test_numbers_of_numpy(tmp_path):
         "scheme": np.str_("im"),
         "random_state": np.int64(3),
         "n_models": np.int64(1),
-        "n_oscillators": None,
         "class_weight": {np.int64(0): np.float64(1.0), np.int64(1): 2.0},
     }
     classifier = LinOSSClassifier(**settings).fit(*data(LinOSSClassifier))

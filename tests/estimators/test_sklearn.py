@@ -22,7 +22,6 @@ QUICK = {
     "steps": 40,
     "batch_size": 8,
     "n_models": 1,
-    "n_oscillators": None,
 }
 ACCURATE = {"scheme": "exact", "damped": None, "hidden_size": 32, "state_size": 32, "steps": 200}
 

@@ -118,7 +118,8 @@ class SequenceEstimator:
 
     def predict(self, X: Any, *, times: Any = None) -> Any:
         """The most probable class of each case, or numbers in the shape of the targets of `fit`."""
-        return self.fitted_.outputs.decode(self._predictions(X, times))
+        predictions = self._predictions(X, times)
+        return self.fitted_.outputs.decode(predictions)
 
     @available_if(lambda self: self.task == "classification")
     def predict_proba(self, X: Any, *, times: Any = None) -> np.ndarray:
@@ -126,14 +127,16 @@ class SequenceEstimator:
         return self._predictions(X, times)
 
     def _predictions(self, X: Any, times: Any) -> Any:
-        return self.fitted_.predict(self._cases(X, times))
+        cases = self._cases(X, times)
+        return self.fitted_.predict(cases)
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, times: Any = None
     ) -> float:
         """Accuracy, or R² over all known targets; `y` may be omitted if X has labels."""
         y = X.labels if y is None and isinstance(X, Sequences) else y
-        predictions, outputs = self._predictions(X, times), self.fitted_.outputs
+        predictions = self._predictions(X, times)
+        outputs = self.fitted_.outputs
         if outputs.every is not None and sample_weight is not None:
             raise ValueError("sample_weight was given, but every is not None, expected None")
         return outputs.score(predictions, y, sample_weight)

@@ -36,7 +36,8 @@ from linoss.training import (
 
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
-_MAY_DIFFER = ("devices", "memory", "verbose", "steps", "epochs")  # when a run is resumed
+_MACHINE = ("devices", "memory")  # parameters of a machine, which are not stored
+_MAY_DIFFER = ("verbose", "steps", "epochs")  # when a run is resumed
 _PAIRS = "pairs"
 
 
@@ -72,7 +73,8 @@ class Description:
     @classmethod
     def of(cls, estimator: BaseEstimator, **facts: Any) -> "Description":
         """Describe an estimator; draws the seed of its fit."""
-        parameters = {name: _named(x) for name, x in estimator.get_params(deep=False).items()}
+        chosen = estimator.get_params(deep=False).items()
+        parameters = {name: _named(value) for name, value in chosen if name not in _MACHINE}
         seed = parameters["random_state"]
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31)
