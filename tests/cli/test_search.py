@@ -8,11 +8,11 @@ import sys
 
 import numpy as np
 import pytest
+from linoss.cli._study_report import study_report
 
 from linoss.cli import _options as options
 from linoss.cli._fit import fit
 from linoss.cli._search import search
-from linoss.cli._study_report import study_report
 from linoss.search import Study, Trial
 
 RANGES = "--range learning_rate=1e-3..1e-1 --range time_channel=no"
