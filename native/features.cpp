@@ -207,6 +207,15 @@ std::vector<T> copied(const nb::ndarray<const T, nb::c_contig, nb::device::cpu>&
   return std::vector<T>(array.data(), array.data() + array.size());
 }
 
+// Two rows of equal length.
+template <typename Array>
+auto halves(const Array& array) {
+  const auto all = copied(array);
+  if (all.size() % 2) refuse("bank: two rows of different lengths");
+  const auto middle = all.begin() + all.size() / 2;
+  return std::make_pair(std::vector(all.begin(), middle), std::vector(middle, all.end()));
+}
+
 // A sequence of the caller, (time, channels) in any layout; intervals before its samples, or null if
 // all are 1.
 struct Series {
@@ -229,7 +238,7 @@ struct Bank {
 // Validates sizes and indices, which the kernels rely on.
 void check(const Bank& bank) {
   const size_t groups = bank.groups, drives = bank.order.size();
-  bool good = bank.rows.size() == groups * kRows * kLanes &&
+  bool good = groups > 0 && bank.channels > 0 && bank.rows.size() == groups * kRows * kLanes &&
               bank.moves.size() == groups * kMoves * kLanes && bank.precise.size() == groups &&
               bank.drive.size() == groups && bank.backwards.size() == drives &&
               bank.first.size() == drives + 1 && bank.weight.size() == bank.channel.size() &&
@@ -516,13 +525,16 @@ LINOSS_MODULE([](nb::module_& m) {
   m.attr("lanes") = kLanes;
   nb::class_<Bank>(m, "Bank")
       .def("__init__",
-           [](Bank* bank, Doubles rows, Doubles moves, Bytes stages, Bytes precise, Whole drive,
-              Bytes order, Bytes backwards, Whole first, Whole channel, Floats weight, Doubles mean,
-              Doubles scale) {
+           // flags: stages and precise of each group; ways: order and backwards of each input;
+           // scaling: mean and scale of each channel; one row after the other.
+           [](Bank* bank, Doubles rows, Doubles moves, Bytes flags, Whole drive, Bytes ways,
+              Whole first, Whole channel, Floats weight, Doubles scaling) {
+             const auto [stages, precise] = halves(flags);
+             const auto [order, backwards] = halves(ways);
+             const auto [mean, scale] = halves(scaling);
              Bank made = {static_cast<int64_t>(stages.size()), static_cast<int64_t>(mean.size()),
-                          copied(rows), copied(moves), copied(stages), copied(precise),
-                          copied(drive), copied(order), copied(backwards), copied(first),
-                          copied(channel), copied(weight), copied(mean), copied(scale)};
+                          copied(rows), copied(moves), stages, precise, copied(drive), order,
+                          backwards, copied(first), copied(channel), copied(weight), mean, scale};
              check(made);
              new (bank) Bank(std::move(made));
            })

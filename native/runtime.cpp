@@ -24,22 +24,25 @@ namespace linoss {
 #ifdef LINOSS_PORTABLE
 const char* instruction_set() { return "portable"; }
 #else
-// The level of the processor; LINOSS_NATIVE_LEVEL (2, 3 or 4) selects a lower one.
+// The level of the processor; LINOSS_NATIVE_LEVEL (1 to 4) selects a lower one. Level 1 is the portable
+// build: what every processor has.
 int level() {
   static const int chosen = [] {
     int best = __builtin_cpu_supports("x86-64-v4") ? 4 + !!__builtin_cpu_supports("avx512bf16")
                : __builtin_cpu_supports("x86-64-v3") ? 3
-                                                     : 2;
-    const char* asked = std::getenv("LINOSS_NATIVE_LEVEL");
-    if (asked && *asked >= '2' && *asked <= '4') best = std::min(best, *asked - '0');
+               : __builtin_cpu_supports("x86-64-v2") ? 2
+                                                     : 1;
+    const char* lower = std::getenv("LINOSS_NATIVE_LEVEL");
+    if (lower && *lower >= '1' && *lower <= '4') best = std::min(best, *lower - '0');
     return best;
   }();
   return chosen;
 }
 
 const char* instruction_set() {
-  static const char* const names[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4, AVX512-BF16"};
-  return names[level() - 2];
+  static const char* const names[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4",
+                                      "x86-64-v4, AVX512-BF16"};
+  return names[level() - 1];
 }
 #endif
 

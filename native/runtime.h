@@ -10,11 +10,13 @@
 #include <cstring>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "kernel.h"
@@ -40,19 +42,21 @@ using U32 = ffi::Buffer<ffi::U32>;
   static const Table& name() { return portable::name; }
 #define LINOSS_CHOOSE_HALF LINOSS_CHOOSE
 #else
-// Level 2, 3 or 4 of x86-64, or 5 for level 4 with AVX512-BF16.
+// Level 1 to 4 of x86-64, or 5 for level 4 with AVX512-BF16.
 int level();
-#define LINOSS_BY_LEVEL(Table, name, choose) \
-  namespace v2 { extern const Table name; }  \
-  namespace v3 { extern const Table name; }  \
-  namespace v4 { extern const Table name; }  \
-  static const Table& name() {               \
-    return choose level() >= 4 ? v4::name : level() == 3 ? v3::name : v2::name; \
+#define LINOSS_BY_LEVEL(Table, name, choose)      \
+  namespace portable { extern const Table name; } \
+  namespace v2 { extern const Table name; }       \
+  namespace v3 { extern const Table name; }       \
+  namespace v4 { extern const Table name; }       \
+  static const Table& name() {                    \
+    const int n = level();                        \
+    return choose n >= 4 ? v4::name : n == 3 ? v3::name : n == 2 ? v2::name : portable::name; \
   }
 #define LINOSS_CHOOSE(Table, name) LINOSS_BY_LEVEL(Table, name, )
 #define LINOSS_CHOOSE_HALF(Table, name)          \
   namespace v4_bf16 { extern const Table name; } \
-  LINOSS_BY_LEVEL(Table, name, level() == 5 ? v4_bf16::name :)
+  LINOSS_BY_LEVEL(Table, name, n == 5 ? v4_bf16::name :)
 #endif
 
 // ---- Handlers ----
@@ -82,6 +86,16 @@ struct Target {
 };
 #define LINOSS_TARGET(name, function)                     \
   XLA_FFI_DEFINE_HANDLER_AUTO(handle_##name, (function)); \
+  static const Target target_##name(#name, handle_##name)
+
+// The same for a handler (Threads&, Arrays&), whose attributes follow as .Attr<type>("name"), here and in
+// its parameters.
+#define LINOSS_HANDLER(name, function, ...)                                               \
+  XLA_FFI_DEFINE_HANDLER_EXPLICIT(handle_##name, ::linoss::with_arrays(function),         \
+                                  ffi::Ffi::Bind()                                        \
+                                      .Ctx<ffi::ThreadPool>()                             \
+                                      .RemainingArgs()                                    \
+                                      .RemainingRets() __VA_ARGS__);                      \
   static const Target target_##name(#name, handle_##name)
 
 // Adds the Python definitions of a kernel file to the module: LINOSS_MODULE([](nb::module_& m) {...});
@@ -131,6 +145,103 @@ class Shapes {
   std::string wrong_;
 };
 
+// The arguments and results of a handler, in order, each checked where its name is given.
+class Arrays {
+ public:
+  using Sizes = std::initializer_list<int64_t>;
+  Arrays(ffi::RemainingArgs arguments, ffi::RemainingRets results)
+      : arguments_(arguments), results_(results) {}
+
+  // The sizes of the next argument, which must have that many dimensions; zeros if it has not. Only the
+  // first may be 0, the batch.
+  template <size_t kRank>
+  auto sizes(const char* name) {
+    std::array<int64_t, kRank> found = {};
+    const auto next = arguments_.get<ffi::AnyBuffer>(argument_);
+    if (!next) return refuse(name, "missing"), std::tuple_cat(found);
+    const auto shape = next->dimensions();
+    bool good = shape.size() == kRank;
+    for (size_t k = 0; k < shape.size(); ++k)
+      good &= shape[k] >= (k > 0) && shape[k] <= std::numeric_limits<int32_t>::max();
+    if (good) std::copy(shape.begin(), shape.end(), found.begin());
+    else refuse(name, written(shape) + ", expected " + std::to_string(kRank) + " sizes above 0");
+    return std::tuple_cat(found);
+  }
+  // The number of dimensions of the argument `ahead` of the next one.
+  size_t rank(size_t ahead = 0) const {
+    const auto next = arguments_.get<ffi::AnyBuffer>(argument_ + ahead);
+    return next ? next->dimensions().size() : 0;
+  }
+  // The next argument, of that shape.
+  template <typename T>
+  const T* in(const char* name, Sizes expected) {
+    auto next = arguments_.get<ffi::AnyBuffer>(argument_++);
+    return next ? typed<T>(name, *next, expected) : (refuse(name, "missing"), nullptr);
+  }
+  // The same, or null if it is empty.
+  template <typename T>
+  const T* in_or_null(const char* name, Sizes expected) {
+    const auto next = arguments_.get<ffi::AnyBuffer>(argument_);
+    if (next && next->element_count() == 0) return ++argument_, nullptr;
+    return in<T>(name, expected);
+  }
+  // The next result, of that shape.
+  template <typename T>
+  T* out(const char* name, Sizes expected) {
+    auto next = results_.get<ffi::AnyBuffer>(result_++);
+    return next ? typed<T>(name, **next, expected) : (refuse(name, "missing"), nullptr);
+  }
+
+  void refuse(const std::string& name, const std::string& why) {
+    if (wrong_.empty()) wrong_ = "linoss: wrong " + name + ": " + why;
+  }
+  // Whether any was wrong, or some were not asked for.
+  bool wrong() {
+    if (argument_ != arguments_.size() || result_ != results_.size())
+      refuse("number of arrays", std::to_string(arguments_.size() + results_.size()));
+    return !wrong_.empty();
+  }
+  ffi::Error error() const { return ffi::Error(ffi::ErrorCode::kInvalidArgument, wrong_); }
+
+ private:
+  template <typename T>
+  static constexpr ffi::DataType kType = std::is_same_v<T, float>    ? ffi::F32
+                                         : std::is_same_v<T, double> ? ffi::F64
+                                         : std::is_same_v<T, uint8_t> ? ffi::U8
+                                                                      : ffi::U32;
+  template <typename T>
+  T* typed(const char* name, const ffi::AnyBuffer& buffer, Sizes expected) {
+    const auto shape = buffer.dimensions();
+    if (buffer.element_type() != kType<T>)
+      refuse(name, "its type");
+    else if (!std::equal(shape.begin(), shape.end(), expected.begin(), expected.end()))
+      refuse(name, written(shape) + ", expected " + written(expected));
+    return static_cast<T*>(buffer.untyped_data());
+  }
+  template <typename Shape>
+  static std::string written(const Shape& shape) {
+    std::string text = "(";
+    for (int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+    return text + ")";
+  }
+
+  ffi::RemainingArgs arguments_;
+  ffi::RemainingRets results_;
+  size_t argument_ = 0, result_ = 0;
+  std::string wrong_;
+};
+
+// What XLA calls for a handler (Threads&, Arrays&, attributes...).
+template <typename... Attributes>
+auto with_arrays(ffi::Error (*run)(Threads&, Arrays&, Attributes...)) {
+  return [run](ffi::ThreadPool pool, ffi::RemainingArgs arguments, ffi::RemainingRets results,
+               Attributes... attributes) {
+    Threads threads(pool);
+    Arrays arrays(arguments, results);
+    return run(threads, arrays, attributes...);
+  };
+}
+
 // An optional array, empty if it is omitted.
 template <typename Buffer>
 auto* or_null(const Buffer& buffer) {
@@ -164,6 +275,10 @@ class Memory {
 // Requests large pages for a buffer that will be written completely: its memory is often new, and a
 // page fault for every 4 KiB would cost as much as the writes.
 void on_large_pages(void* data, size_t bytes);
+template <typename T>
+void on_large_pages(T* data, int64_t size) {
+  on_large_pages(static_cast<void*>(data), size * sizeof(T));
+}
 template <typename Buffer>
 void on_large_pages(Buffer& buffer) {
   on_large_pages(buffer->untyped_data(), buffer->size_bytes());

@@ -154,17 +154,15 @@ struct Problem {
   int64_t batch, time, channels, states;
   const float *u, *delta, *A, *B, *C, *start;
 
-  Problem(const F32& u, const F32& delta, const F32& A, const F32& B, const F32& C,
-          const F32& start, Shapes& shapes)
-      : u(u.typed_data()), delta(delta.typed_data()), A(A.typed_data()), B(B.typed_data()),
-        C(C.typed_data()), start(start.typed_data()) {
-    std::tie(batch, time, channels) = shapes.sizes<3>("u", u);
-    states = std::get<0>(shapes.sizes<2>("A", A));
-    shapes.check("delta", delta, {batch, time, channels});
-    shapes.check("A", A, {states, channels});
-    shapes.check("B", B, {batch, time, states});
-    shapes.check("C", C, {batch, time, states});
-    shapes.check("start", start, {batch, states, channels});
+  explicit Problem(Arrays& a) {
+    std::tie(batch, time, channels) = a.sizes<3>("u");
+    u = a.in<float>("u", {batch, time, channels});
+    delta = a.in<float>("delta", {batch, time, channels});
+    std::tie(states, std::ignore) = a.sizes<2>("A");
+    A = a.in<float>("A", {states, channels});
+    B = a.in<float>("B", {batch, time, states});
+    C = a.in<float>("C", {batch, time, states});
+    start = a.in<float>("start", {batch, states, channels});
   }
   int64_t in(int64_t i) const { return i * time * channels; }
   int64_t across(int64_t i) const { return i * time * states; }
@@ -175,50 +173,47 @@ struct Problem {
   }
 };
 
-ffi::Error forward(Threads threads, F32 u, F32 delta, F32 A, F32 B, F32 C, F32 start, OutF32 y,
-                   OutF32 final, OutF32 kept) {
-  Shapes shapes;
-  const Problem p(u, delta, A, B, C, start, shapes);
-  shapes.check("y", *y, {p.batch, p.time, p.channels});
-  shapes.check("final", *final, {p.batch, p.states, p.channels});
-  shapes.check("kept", *kept, {p.batch, tiles(p.time), p.states, p.channels});
-  if (shapes.wrong()) return shapes.error();
-  on_large_pages(y), on_large_pages(kept);
+ffi::Error forward(Threads& threads, Arrays& a) {
+  const Problem p(a);
+  float* y = a.out<float>("y", {p.batch, p.time, p.channels});
+  float* final = a.out<float>("final", {p.batch, p.states, p.channels});
+  float* kept = a.out<float>("kept", {p.batch, tiles(p.time), p.states, p.channels});
+  if (a.wrong()) return a.error();
+  on_large_pages(y, p.in(p.batch)), on_large_pages(kept, p.ends(p.batch) * tiles(p.time));
   return parallel(threads, p.batch, 0, [&](int64_t i, float*) {
-    kernels().forward(p.sequence(i, kept->typed_data()), y->typed_data() + p.in(i),
-                      final->typed_data() + p.ends(i));
+    kernels().forward(p.sequence(i, kept), y + p.in(i), final + p.ends(i));
   });
 }
 
-ffi::Error backward(Threads threads, F32 u, F32 delta, F32 A, F32 B, F32 C, F32 start, F32 kept,
-                    F32 d_y, F32 d_final, OutF32 d_u, OutF32 d_delta, OutF32 d_A, OutF32 d_B,
-                    OutF32 d_C, OutF32 d_start) {
-  Shapes shapes;
-  const Problem p(u, delta, A, B, C, start, shapes);
-  shapes.check("kept", kept, {p.batch, tiles(p.time), p.states, p.channels});
-  shapes.check("d_y", d_y, {p.batch, p.time, p.channels});
-  shapes.check("d_final", d_final, {p.batch, p.states, p.channels});
-  if (shapes.wrong()) return shapes.error();
-  on_large_pages(d_u), on_large_pages(d_delta);
-  const int64_t size = p.states * p.channels;
-  Memory<float> sums(p.batch * size);  // the gradient of A, for each sequence
+ffi::Error backward(Threads& threads, Arrays& a) {
+  const Problem p(a);
+  const float* kept = a.in<float>("kept", {p.batch, tiles(p.time), p.states, p.channels});
+  const float* d_y = a.in<float>("d_y", {p.batch, p.time, p.channels});
+  const float* d_final = a.in<float>("d_final", {p.batch, p.states, p.channels});
+  float* d_u = a.out<float>("d_u", {p.batch, p.time, p.channels});
+  float* d_delta = a.out<float>("d_delta", {p.batch, p.time, p.channels});
+  float* d_A = a.out<float>("d_A", {p.states, p.channels});
+  float* d_B = a.out<float>("d_B", {p.batch, p.time, p.states});
+  float* d_C = a.out<float>("d_C", {p.batch, p.time, p.states});
+  float* d_start = a.out<float>("d_start", {p.batch, p.states, p.channels});
+  if (a.wrong()) return a.error();
+  on_large_pages(d_u, p.in(p.batch)), on_large_pages(d_delta, p.in(p.batch));
+  const int64_t size = p.ends(1);
+  Memory<float> sums(groups_of(p.batch) * size);  // gradients of A
   if (!sums.at) return out_of_memory();
-  float* unchanged = const_cast<float*>(kept.typed_data());
-  ffi::Error error = parallel(threads, p.batch, scratch(p.states), [&](int64_t i, float* memory) {
-    const Gradients d = {d_u->typed_data() + p.in(i),     d_delta->typed_data() + p.in(i),
-                         sums.at + i * size,              d_B->typed_data() + p.across(i),
-                         d_C->typed_data() + p.across(i), d_start->typed_data() + p.ends(i)};
-    kernels().backward(p.sequence(i, unchanged), d_y.typed_data() + p.in(i),
-                       d_final.typed_data() + p.ends(i), d, memory);
-  });
-  std::fill_n(d_A->typed_data(), size, 0.f);
-  for (int64_t i = 0; i < p.batch; ++i)
-    for (int64_t k = 0; k < size; ++k) d_A->typed_data()[k] += sums.at[i * size + k];
+  ffi::Error error = parallel_sums(
+      threads, p.batch, scratch(p.states), size, sums.at, [&](int64_t i, float* memory, float* sum) {
+        const Gradients d = {d_u + p.in(i),     d_delta + p.in(i), sum,
+                             d_B + p.across(i), d_C + p.across(i), d_start + p.ends(i)};
+        kernels().backward(p.sequence(i, const_cast<float*>(kept)), d_y + p.in(i),
+                           d_final + p.ends(i), d, memory);
+      });
+  std::copy_n(sums.at, size, d_A);
   return error;
 }
 
-LINOSS_TARGET(linoss_selective_forward, forward);
-LINOSS_TARGET(linoss_selective_backward, backward);
+LINOSS_HANDLER(linoss_selective_forward, forward);
+LINOSS_HANDLER(linoss_selective_backward, backward);
 
 }  // namespace linoss::selective
 

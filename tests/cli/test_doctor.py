@@ -50,10 +50,10 @@ def test_what_is_not_installed_is_null_and_has_its_command(good, good_json, monk
 
 
 def test_variables_are_shown_but_no_password(good, good_json, monkeypatch):
-    monkeypatch.setenv("LINOSS_ENGINE", "chunked")
+    monkeypatch.setenv("LINOSS_ENGINE", "sequential")
     monkeypatch.setenv("LINOSS_STORAGE", "postgresql://me:sesame@host/studies")
     found = good_json("doctor")["environment"]
-    assert found["LINOSS_ENGINE"] == "chunked"
+    assert found["LINOSS_ENGINE"] == "sequential"
     assert found["LINOSS_STORAGE"] == "(set)"
     assert "sesame" not in good("doctor")
 

@@ -69,7 +69,7 @@ def test_any_leading_axes(make_model, model_loop, draw):
 
 
 @pytest.mark.several
-@pytest.mark.parametrize("engine", ["sequential", "associative", "chunked"])
+@pytest.mark.parametrize("engine", ["sequential", "associative"])
 def test_every_engine_is_the_loop(make_model, model_loop, draw, draw_intervals, engine):
     model, u, intervals = make_model(scheme="imex"), draw(2, T, 2), draw_intervals(2, T)
     found = model(u, engine=engine, intervals=intervals)

@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 
 import linoss
 
-ENGINES = ["sequential", "chunked", "associative", "toeplitz"]
+ENGINES = ["sequential", "associative", "toeplitz"]
 SCHEMES = ["im", "imex", "verlet", "exact"]
 FEW = settings.default.max_examples // 10  # each is compiled
 TOLERANCE = {False: 1e-5, True: 1e-11}
-# Several segments and chunks each; some are slow to compile.
+# Several segments each; some are slow to compile.
 by_every_engine = pytest.mark.parametrize(
     ("engine", "time"),
     [
         ("sequential", 600),
-        ("chunked", 600),
         pytest.param("associative", 13, marks=pytest.mark.integration),
         pytest.param("toeplitz", 600, marks=pytest.mark.integration),
     ],
@@ -37,7 +36,7 @@ def shapes(draw):
 @given(
     shape=shapes(),
     scheme=st.sampled_from(SCHEMES),
-    engine=st.sampled_from(["sequential", "chunked", "toeplitz", "auto"]),
+    engine=st.sampled_from(["sequential", "toeplitz", "auto"]),
     double=st.booleans(),
     at_rest=st.booleans(),
 )
@@ -63,12 +62,10 @@ def test_engine_is_the_loop_for_any_shape(
 
 
 CASES = [("sequential", n, True) for n in (1, 256, 257)]
-CASES += [("chunked", n, True) for n in (1, 64, 65, 1025)]
 CASES += [("associative", n, True) for n in (3, 64)]
 CASES += [("toeplitz", 4097, True)]  # chunks of chunks of chunks
 # The tree of 255 is odd at every level, that of 64 even; each takes long to compile.
 MORE_CASES = [("sequential", n, True) for n in (2, 255)]
-MORE_CASES += [("chunked", n, True) for n in (2, 63, 1023, 1024)]
 MORE_CASES += [(engine, 2999, False) for engine in ENGINES[:2]]
 MORE_CASES += [("associative", n, double) for n, double in ((1, True), (255, True), (257, False))]
 MORE_CASES += [("toeplitz", n, True) for n in (1, 64, 65, 4032)]
@@ -105,9 +102,8 @@ def long_run(make_bank, draw, reference):
 
 
 LONG = [(engine, 49_999, False) for engine in (*ENGINES, "auto")]
-LONG += [("chunked", 49_920, False)]  # whole segments and chunks
 MORE_LONG = [("sequential", 49_999, True), ("toeplitz", 49_999, True)]
-MORE_LONG += [LONG.pop(2)]  # associative, which compiles long
+MORE_LONG += [LONG.pop(1)]  # associative, which compiles long
 LONG += [pytest.param(*case, marks=pytest.mark.slow) for case in MORE_LONG]
 
 
@@ -120,7 +116,7 @@ def test_engine_is_the_loop_for_long_sequences(engine, time, double, long_run, s
     assert_same(found, expected, TOLERANCE[double])
 
 
-@pytest.mark.parametrize("engine", ["sequential", "chunked", "toeplitz", "auto"])
+@pytest.mark.parametrize("engine", ["sequential", "toeplitz", "auto"])
 def test_a_million_steps_end_as_a_filter_does(engine, single_precision):
     """Each component of x obeys x_n = tr(M) x_{n-1} - det(M) x_{n-2} + c_0 b_n + c_1 b_{n-1}."""
     force = np.random.default_rng(0).normal(size=1_000_000).astype(np.float32)
@@ -139,7 +135,7 @@ def test_a_million_steps_end_as_a_filter_does(engine, single_precision):
 
 @pytest.mark.parametrize(
     ("engine", "time", "leading"),
-    [("sequential", 600, (0,)), ("chunked", 600, (2, 0)), ("associative", 13, (0,))],
+    [("sequential", 600, (0,)), ("toeplitz", 600, (2, 0)), ("associative", 13, (0,))],
 )
 def test_empty_batch_stays_empty(engine, time, leading, make_transition, draw, scan):
     transition = make_transition("imex", 3)
@@ -156,7 +152,6 @@ def test_empty_batch_stays_empty(engine, time, leading, make_transition, draw, s
     ("engine", "time", "dtype"),
     [
         ("sequential", 600, jnp.float16),
-        ("chunked", 600, jnp.bfloat16),
         pytest.param("associative", 13, jnp.bfloat16, marks=pytest.mark.integration),
     ],
 )
@@ -202,7 +197,6 @@ def skip_masked(transition, mask):
     ("engine", "time"),
     [
         ("sequential", 600),
-        ("chunked", 600),
         ("toeplitz", 600),
         ("associative", 13),
         pytest.param("associative", 257, marks=pytest.mark.integration),
@@ -235,7 +229,6 @@ def test_missing_forces_may_be_anything(engine, time, masked, scan, assert_same)
     ("engine", "time", "scheme", "at_rest"),
     [
         ("sequential", 600, "imex", False),
-        ("chunked", 600, "verlet", True),
         pytest.param("associative", 13, "verlet", True, marks=pytest.mark.integration),
     ],
 )
@@ -288,7 +281,6 @@ def test_an_unmasked_nan_reaches_its_own_future_only(engine, time, make_bank, dr
     ("engine", "time", "start_given", "mask_given"),
     [
         ("sequential", 600, True, False),
-        ("chunked", 600, False, True),
         pytest.param("associative", 13, True, True, marks=pytest.mark.integration),
     ],
 )
@@ -320,7 +312,7 @@ def test_pieces_with_carried_state_are_the_whole(scheme, mask_given, data, make_
     mask[:, 0] = True
     cuts = st.sampled_from([1, 100, 101, 200, 300, 599])  # few lengths, compiled once for all
     cuts = sorted(data.draw(st.lists(cuts, min_size=1, max_size=3, unique=True)))
-    engine = data.draw(st.sampled_from(["sequential", "chunked"]))
+    engine = "sequential"
     run = lambda piece, state: linoss.oscillator_scan(  # noqa: E731
         transition, force[:, piece], initial_state=state, mask=mask[:, piece], engine=engine
     )

@@ -58,7 +58,7 @@ def test_walk_sees_into_loops_and_calls():
 
 
 @pytest.mark.several
-@pytest.mark.parametrize("engine", ["sequential", "chunked", "associative", "toeplitz", "auto"])
+@pytest.mark.parametrize("engine", ["sequential", "toeplitz", "auto"])
 def test_constant_steps_fill_no_array_of_matrices(engine, single_precision):
     chunk = BATCH * 64 * WIDTH  # the last one may be filled up
     assert max(array.size for array in arrays_of(engine)) <= SEQUENCE + chunk
@@ -69,11 +69,8 @@ def test_constant_steps_fill_no_array_of_matrices(engine, single_precision):
     ("engine", "masked", "width"),
     [
         ("sequential", True, None),
-        ("chunked", False, None),
         ("sequential", False, 1),
-        ("chunked", True, 1),
         ("sequential", True, WIDTH),
-        ("chunked", False, WIDTH),
     ],
 )
 def test_varying_steps_fill_no_array_of_matrices(engine, masked, width, single_precision):
@@ -93,12 +90,11 @@ def test_associative_varying_steps_are_made_a_segment_at_a_time(masked, single_p
 
 
 @pytest.mark.several
-@pytest.mark.parametrize("engine", ["sequential", "chunked"])
 @pytest.mark.parametrize("varying", [False, True])
-def test_the_backward_pass_holds_few_sequences(engine, varying, single_precision):
+def test_the_backward_pass_holds_few_sequences(varying, single_precision):
     """The compiled program's buffers beside arguments and results: positions, their cotangents."""
     time = 10 * TIME
     timestep = np.full((BATCH, time, 1), 0.3, np.float32) if varying else 0.3
-    gradient, arguments = program(engine, timestep=timestep, time=time)
+    gradient, arguments = program("sequential", timestep=timestep, time=time)
     held = gradient.lower(*arguments).compile().memory_analysis().temp_size_in_bytes
     assert held <= 4 * arguments[1].nbytes

@@ -7,12 +7,11 @@ import scipy.linalg
 
 import linoss
 
-# Several segments and chunks each; the associative scan of varying steps is slow to compile.
+# Several segments each; the associative scan of varying steps is slow to compile.
 by_every_engine = pytest.mark.parametrize(
     ("engine", "time"),
     [
         ("sequential", 600),
-        ("chunked", 600),
         pytest.param("associative", 13, marks=pytest.mark.integration),
     ],
 )
@@ -21,15 +20,13 @@ by_schemes_and_engines = pytest.mark.parametrize(
     ("scheme", "engine", "time"),
     [
         ("im", "sequential", 600),
-        ("imex", "chunked", 600),
         ("verlet", "sequential", 600),
-        ("verlet", "chunked", 600),
         pytest.param("imex", "associative", 13, marks=pytest.mark.slow),
         pytest.param("verlet", "associative", 13, marks=pytest.mark.integration),
         pytest.param("exact", "sequential", 600, marks=pytest.mark.integration),
     ],
 )
-ENGINES = ["sequential", "chunked", "associative"]
+ENGINES = ["sequential", "associative"]
 STIFFNESS = np.array([0.0, 0.6, 2.7])
 DAMPING = np.array([0.05, 0.0, 0.1])
 
@@ -184,7 +181,7 @@ def test_single_precision_errs_by_the_rounding_of_the_steps_only(
 
 @pytest.mark.several
 @pytest.mark.parametrize(
-    ("engine", "time", "shape"), [("sequential", 600, (3,)), ("chunked", 600, (2, 1))], ids=str
+    ("engine", "time", "shape"), [("sequential", 600, (3,)), ("sequential", 600, (2, 1))], ids=str
 )
 def test_timesteps_are_shared_along_leading_axes(engine, time, shape, draw):
     timestep, (force, _, _) = uneven(*shape, time, 1), draw((2, 3), time, 3)
@@ -226,9 +223,7 @@ def test_a_masked_sample_is_no_sample(engine, time, draw):
 
 
 @pytest.mark.several
-@pytest.mark.parametrize(
-    ("engine", "time"), [("sequential", 13), ("chunked", 600), ("associative", 13)]
-)
+@pytest.mark.parametrize(("engine", "time"), [("sequential", 600), ("associative", 13)])
 def test_verlet_weighs_a_force_after_a_gap_by_the_last_sample_that_is_there(
     engine, time, draw, scan, reference, assert_same
 ):

@@ -77,19 +77,17 @@ def native(bank: Bank) -> Any:
     mixed, channel = np.nonzero(bank.mixture)
     chained = bank.chained.reshape(groups, LANES)[:, 0]
     slowest = np.where(bank.chained, bank.frequency.min(axis=0), bank.frequency[0])
+    is_slow = slowest.reshape(groups, LANES).min(axis=1) < _PRECISE
     return kernels.native.Bank(
         grouped(*described, bank.threshold),
         grouped(*stepped),
-        (1 + chained).astype(np.uint8),
-        (slowest.reshape(groups, LANES).min(axis=1) < _PRECISE).astype(np.uint8),
+        np.stack([1 + chained, is_slow]).astype(np.uint8),
         bank.drive.astype(np.int32),
-        bank.order.astype(np.uint8),
-        bank.backwards.astype(np.uint8),
+        np.stack([bank.order, bank.backwards]).astype(np.uint8),
         np.searchsorted(mixed, np.arange(len(bank.mixture) + 1)).astype(np.int32),
         channel.astype(np.int32),
         bank.mixture[mixed, channel].astype(np.float32),
-        bank.mean.astype(np.float64),
-        bank.scale.astype(np.float64),
+        np.stack([bank.mean, bank.scale]).astype(np.float64),
     )
 
 

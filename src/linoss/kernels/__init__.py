@@ -9,5 +9,18 @@ from linoss.kernels._library import (
     tiles,
     usable,
 )
+from linoss.kernels._scan import diagonal, oscillators, oscillators_back, selective
 
-__all__ = ["build_failure", "call", "instruction_set", "native", "padded", "tiles", "usable"]
+__all__ = [
+    "build_failure",
+    "call",
+    "diagonal",
+    "instruction_set",
+    "native",
+    "oscillators",
+    "oscillators_back",
+    "padded",
+    "selective",
+    "tiles",
+    "usable",
+]

@@ -5,8 +5,9 @@ parallel with others, a *segment* is recomputed in the backward pass, a *shard* 
 and a *piece* is one part of a stream.
 """
 
-from linoss.scan._diagonal import as_complex, as_pairs, diagonal_scan
-from linoss.scan._plan import engines, resolve_engine
+from linoss.scan._adjoint import SEGMENT, end_of_segments
+from linoss.scan._diagonal import as_complex, as_pairs, diagonal_scan, selective_scan
+from linoss.scan._engines import engines, resolve_engine
 from linoss.scan._scan import (
     OscillatorState,
     at_rest,
@@ -15,8 +16,6 @@ from linoss.scan._scan import (
     state_before_shard,
     weights_of_forces,
 )
-from linoss.scan._segments import SEGMENT, end_of_segments
-from linoss.scan._selective import selective_scan
 from linoss.scan._shards import last_nonzero, nearest_before
 
 __all__ = [

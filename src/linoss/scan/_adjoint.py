@@ -3,19 +3,30 @@
 All engines share this custom derivative; each provides a `Solver` for one segment. The forward pass
 stores the residuals of the solver (a state per segment or tile); the backward pass visits the
 segments in reverse order and recomputes their states.
+
+`end_of_segments` does the same where the operations before the forces (a norm, a projection) are
+part of a segment. Its derivative is custom because that of `jax.lax.scan` would copy the sequences
+and their gradient into segments.
 """
 
 import abc
+from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Shaped
 
 from linoss.dynamics import Step
 from linoss.scan._recurrence import Recurrence, Sampling, State
+
+SEGMENT = 1024
+"""Number of steps of a segment."""
+
+Advance = Callable[[Any, Array, Array | None, Array], Array]
+"""(weights, a segment of the sequences, its mask, state before it) -> state after it."""
 
 
 class Gradients(NamedTuple):
@@ -53,33 +64,27 @@ class Solver(abc.ABC):
         segment."""
 
 
-class Segments(NamedTuple):
-    """Consecutive segments of equal size, and their solver."""
+class Plan(NamedTuple):
+    """How a sequence is solved."""
 
-    number: int
-    size: int
     solver: Solver
-
-
-Plan = tuple[Segments, ...]
+    size: int
+    """Steps of a segment; the last one may have fewer."""
 
 
 def run(
     plan: Plan, recurrence: Recurrence, sampling: Sampling, force: Array, state: State
 ) -> tuple[Array, State, list[Any]]:
-    """Positions, the final state, and the residuals of each solver."""
-    positions, kept = jnp.zeros_like(force), []
-    for (number, size, solver), offset in _with_offsets(plan):
+    """Positions, the final state, and the residuals of the segments."""
 
-        def advance(carry: Any, i: Any, size: int = size, solver: Solver = solver, o: int = offset):
-            (state, positions), at = carry, o + i * size
-            y, state, kept = solver.run(
-                recurrence, sampling.cut(at, size), _cut(force, at, size), state
-            )
-            return (state, _paste(positions, y, at)), kept
+    def advance(size: int, carry: Any, segment: Any) -> Any:
+        (state, positions), (at, _) = carry, segment
+        b, samples = _cut(force, at, size), sampling.cut(at, size)
+        y, state, kept = plan.solver.run(recurrence, samples, b, state)
+        return (state, _paste(positions, y, at)), kept
 
-        (state, positions), kept_here = _loop(advance, (state, positions), jnp.arange(number))
-        kept.append(kept_here)
+    start = (state, jnp.zeros_like(force))
+    (state, positions), kept = _visit(advance, start, force.shape[1], plan.size)
     return positions, state, kept
 
 
@@ -102,24 +107,19 @@ def _forward(
 def _backward(plan: Plan, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     recurrence, sampling, force, kept = residuals
     d_positions, d_final = cotangents
-    carry = (d_final, *jax.tree.map(jnp.zeros_like, (force, recurrence, sampling.intervals)))
-    for ((number, size, solver), offset), kept_here in zip(
-        reversed(_with_offsets(plan)), reversed(kept), strict=True
-    ):
 
-        def pull_back(
-            carry: Any, i: Any, size: int = size, solver: Solver = solver, o: int = offset
-        ):
-            (d_end, d_force, d_recurrence, d_intervals), (i, kept) = carry, i
-            at = o + i * size
-            b, dy = _cut(force, at, size), _cut(d_positions, at, size)
-            found = solver.pull_back(recurrence, sampling.cut(at, size), b, kept, dy, d_end)
-            d_recurrence = jax.tree.map(jnp.add, d_recurrence, found.recurrence)
-            if found.intervals is not None:
-                d_intervals = _paste(d_intervals, found.intervals, at)
-            return (found.start, _paste(d_force, found.force, at), d_recurrence, d_intervals), None
+    def pull_back(size: int, carry: Any, segment: Any) -> Any:
+        (d_end, d_force, d_recurrence, d_intervals), (at, kept) = carry, segment
+        b, dy = _cut(force, at, size), _cut(d_positions, at, size)
+        d = plan.solver.pull_back(recurrence, sampling.cut(at, size), b, kept, dy, d_end)
+        d_recurrence = jax.tree.map(jnp.add, d_recurrence, d.recurrence)
+        if d.intervals is not None:
+            d_intervals = _paste(d_intervals, d.intervals, at)
+        return (d.start, _paste(d_force, d.force, at), d_recurrence, d_intervals), None
 
-        carry, _ = _loop(pull_back, carry, (jnp.arange(number), kept_here), reverse=True)
+    zeros = jax.tree.map(jnp.zeros_like, (force, recurrence, sampling.intervals))
+    time = force.shape[1]
+    carry, _ = _visit(pull_back, (d_final, *zeros), time, plan.size, kept, reverse=True)
     d_start, d_force, d_recurrence, d_intervals = carry
     return d_recurrence, Sampling(d_intervals, None), d_force, d_start
 
@@ -140,18 +140,73 @@ def steps_with_pull_back(
     return jax.vjp(steps, recurrence, sampling.intervals)
 
 
-def _with_offsets(plan: Plan) -> list[tuple[Segments, int]]:
-    """Each group of segments with the index of its first sample."""
-    sizes = [segments.number * segments.size for segments in plan]
-    return list(zip(plan, accumulate(sizes[:-1], initial=0), strict=True))
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def end_of_segments(
+    advance: Advance,
+    weights: Any,
+    u: Float[Array, "batch time channel"],
+    mask: Shaped[Array, "batch time"] | None,
+    start: Array,
+) -> Array:
+    """The state after the last segment, with forces computed one segment at a time."""
+    return _end_forward(advance, weights, u, mask, start)[0]
 
 
-def _loop(body: Any, carry: Any, xs: Any, *, reverse: bool = False) -> tuple[Any, Any]:
+def _end_forward(
+    advance: Advance, weights: Any, u: Array, mask: Array | None, start: Array
+) -> tuple[Array, Any]:
+    def run(size: int, state: Array, segment: Any) -> tuple[Array, Array]:
+        cut = partial(_cut, at=segment[0], size=size)
+        return advance(weights, *jax.tree.map(cut, (u, mask)), state), state
+
+    end, starts = _visit(run, start, u.shape[1], SEGMENT)
+    return end, (weights, u, mask, starts)
+
+
+def _end_backward(advance: Advance, residuals: Any, d_end: Array) -> tuple[Any, ...]:
+    weights, u, mask, starts = residuals
+
+    def pull_back(size: int, carry: Any, segment: Any) -> Any:
+        (d_state, d_weights, d_u), (at, state) = carry, segment
+        part, mask_here = jax.tree.map(partial(_cut, at=at, size=size), (u, mask))
+
+        def run(weights: Any, u: Array, state: Array) -> Array:
+            return advance(weights, u, mask_here, state)
+
+        _, pull = jax.vjp(run, weights, part, state)
+        d_here, d_part, d_state = pull(d_state)
+        return (d_state, jax.tree.map(jnp.add, d_weights, d_here), _paste(d_u, d_part, at)), None
+
+    carry = (d_end, *jax.tree.map(jnp.zeros_like, (weights, u)))
+    carry, _ = _visit(pull_back, carry, u.shape[1], SEGMENT, starts, reverse=True)
+    d_start, d_weights, d_u = carry
+    return d_weights, d_u, None, d_start
+
+
+end_of_segments.defvjp(_end_forward, _end_backward)
+
+
+def _visit(
+    body: Any, carry: Any, time: int, size: int, kept: Any = None, *, reverse: bool = False
+) -> tuple[Any, list[Any]]:
+    """`body(size, carry, (at, kept))` for each segment; what it keeps of the whole segments, and
+    of the last one if it is shorter."""
+    whole, last = divmod(time, size)
+    parts = [(size, jnp.arange(whole) * size)] if whole else []
+    parts += [(last, jnp.array([whole * size]))] if last else []
+    outputs, kept = [], kept or [None] * len(parts)
+    for (size, at), kept_here in list(zip(parts, kept, strict=True))[:: -1 if reverse else 1]:
+        carry, output = _loop(partial(body, size), carry, (at, kept_here), reverse=reverse)
+        outputs.append(output)
+    return carry, outputs
+
+
+def _loop(body: Any, carry: Any, xs: Any, *, reverse: bool) -> tuple[Any, Any]:
     """`jax.lax.scan`, without a loop for a single iteration."""
-    if jax.tree.leaves(xs)[0].shape[0] > 1:
+    if len(xs[0]) > 1:
         return jax.lax.scan(body, carry, xs, reverse=reverse)
-    carry, found = body(carry, jax.tree.map(lambda x: x[0], xs))
-    return carry, jax.tree.map(lambda x: x[None], found)
+    carry, output = body(carry, jax.tree.map(lambda x: x[0], xs))
+    return carry, jax.tree.map(lambda x: x[None], output)
 
 
 def _cut(x: Array, at: Any, size: int) -> Array:

@@ -1,10 +1,19 @@
-"""A diagonal recurrence of complex numbers over a whole sequence: x_n = a_n x_{n-1} + f_n.
+"""Diagonal recurrences over a whole sequence: that of complex numbers, and the selective scan.
 
-It is the recurrence of the oscillators with the rotation and scaling M = [[Re a, -Im a], [Im a, Re
-a]], where both components have a force and an output. Arrays are real: rows hold the real parts of
-all m modes, then their imaginary parts. The gradient of x_n over all paths, l_n = conj(a_{n+1})
-l_{n+1} + dL/dx_n, is that of f_n, and conj(x_{n-1}) l_n is that of a_n: the backward pass needs
-only the states that the scan returns.
+The recurrence of complex numbers, x_n = a_n x_{n-1} + f_n, is that of the oscillators with the
+rotation and scaling M = [[Re a, -Im a], [Im a, Re a]], where both components have a force and an
+output. Arrays are real: rows hold the real parts of all m modes, then their imaginary parts. The
+gradient of x_n over all paths, l_n = conj(a_{n+1}) l_{n+1} + dL/dx_n, is that of f_n, and
+conj(x_{n-1}) l_n is that of a_n: the backward pass needs only the states that the scan returns.
+
+The selective scan has a step, input and output that depend on the sample. For each channel and each
+of its states, with A < 0 and steps d_n > 0:
+
+    x_n = exp(d_n A) x_{n-1} + d_n u_n B_n,    y_n = sum over states of C_n x_n.
+
+The factors of all samples would be an array (time, channels, states). They are computed where they
+are used instead, and the backward pass recomputes states from those stored at the start of each
+tile or segment.
 """
 
 from functools import partial
@@ -16,6 +25,8 @@ from jax import Array
 from jaxtyping import Bool, Complex, Float
 
 from linoss import kernels
+
+_SEGMENT = 64
 
 
 def as_complex(pairs: Float[Array, "... pairs"]) -> Complex[Array, "... m"]:
@@ -59,9 +70,8 @@ def diagonal_scan(
 
     def solve(x: Array) -> Array:
         if engine == "native":
-            byte = jnp.zeros((0, 0), jnp.uint8) if present is None else present.astype(jnp.uint8)
-            return _native(a, f, byte, x)
-        return _plain(a, f, present, x, engine)
+            return kernels.diagonal(a[None], f, present, x)
+        return _in_jax(a, f, present, x, engine)
 
     last = None
     if time_axis is not None:
@@ -74,36 +84,7 @@ def diagonal_scan(
     return states.reshape(force.shape), last.reshape(*leading, row)
 
 
-# ---- Native ----
-
-
-@jax.custom_vjp
-def _native(a: Array, f: Array, mask: Array, start: Array) -> Array:
-    return _native_forward(a, f, mask, start)[0]
-
-
-def _native_forward(a: Array, f: Array, mask: Array, start: Array) -> tuple[Array, Any]:
-    shape = jax.ShapeDtypeStruct(f.shape, f.dtype)
-    states = kernels.call(f"linoss_diagonal_forward_{f.dtype}", shape, f, a, mask, start)
-    return states, (states, a, mask, start)
-
-
-def _native_backward(residuals: Any, d_states: Array) -> tuple[Any, ...]:
-    states, a, _, start = residuals
-    shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (states, a, start))
-    d_force, d_factor, d_start = kernels.call(
-        f"linoss_diagonal_backward_{states.dtype}", shapes, *residuals, d_states
-    )
-    return d_factor, d_force, None, d_start
-
-
-_native.defvjp(_native_forward, _native_backward)
-
-
-# ---- Plain JAX ----
-
-
-def _plain(a: Array, f: Array, present: Array | None, start: Array, engine: str) -> Array:
+def _in_jax(a: Array, f: Array, present: Array | None, start: Array, engine: str) -> Array:
     factor, forces, x = _factors(a, present, f.shape), as_complex(f), as_complex(start)
     if engine in ("associative", "toeplitz") or (
         engine == "auto" and jax.default_backend() != "cpu"
@@ -133,9 +114,6 @@ def _factors(a: Array, present: Array | None, shape: tuple[int, ...]) -> Array:
     return jnp.broadcast_to(factor, (batch, time, row // 2))
 
 
-# ---- Time split over devices ----
-
-
 def _join_shards(
     axis: str, product: Array, end: Array, start: Array, *, reverse: bool
 ) -> tuple[Array, Array]:
@@ -147,3 +125,44 @@ def _join_shards(
 
     last, starts = jax.lax.scan(join, as_complex(start), (products, ends), reverse=reverse)
     return as_pairs(starts[jax.lax.axis_index(axis)]), as_pairs(last)
+
+
+def selective_scan(
+    u: Float[Array, "batch time channels"],
+    delta: Float[Array, "batch time channels"],
+    A: Float[Array, "states channels"],
+    B: Float[Array, "batch time states"],
+    C: Float[Array, "batch time states"],
+    start: Float[Array, "batch states channels"],
+    *,
+    engine: str,
+) -> tuple[Float[Array, "batch time channels"], Float[Array, "batch states channels"]]:
+    """y, and the state after the last sample. A step of 0 leaves the state unchanged."""
+    is_single = all(x.dtype == jnp.float32 for x in (u, delta, A, B, C, start))
+    if engine == "native" and is_single:
+        return kernels.selective(u, delta, A, B, C, start)
+    return _selective_in_segments(u, delta, A, B, C, start)
+
+
+def _selective_in_segments(
+    u: Array, delta: Array, A: Array, B: Array, C: Array, start: Array
+) -> Any:
+    time = u.shape[1]
+    number = -(-time // _SEGMENT)
+
+    def cut(x: Array) -> Array:
+        """Divide time into segments, padded with zeros, with the segments as the first axis."""
+        x = jnp.pad(x, ((0, 0), (0, number * _SEGMENT - time), (0, 0)))
+        return jnp.moveaxis(x, 1, 0).reshape(number, _SEGMENT, x.shape[0], x.shape[2])
+
+    def advance(x: Array, sample: tuple[Array, ...]) -> tuple[Array, Array]:
+        u, delta, B, C = sample
+        x = jnp.exp(delta[:, None] * A[None]) * x + (delta * u)[:, None] * B[..., None]
+        return x, jnp.einsum("bk,bkc->bc", C, x)
+
+    @jax.checkpoint
+    def segment(x: Array, samples: tuple[Array, ...]) -> tuple[Array, Array]:
+        return jax.lax.scan(advance, x, samples)
+
+    final, y = jax.lax.scan(segment, start, tuple(map(cut, (u, delta, B, C))))
+    return jnp.moveaxis(y.reshape(-1, *y.shape[2:])[:time], 0, 1), final

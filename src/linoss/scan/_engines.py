@@ -1,14 +1,11 @@
-"""Solvers in plain JAX: a loop over time, parallel chunks of time, or the parallel scan.
-
-Each runs x_n = M_n x_{n-1} + F_n b_n forwards, or, with `adjoint=True`, the recurrence of the
-sensitivities backwards, which has the same form. Both return all states and the last one.
+"""The engines, and the choice of one: a loop in C++, a loop in JAX, the parallel scan, products.
 
 Quantities that accumulate errors are in double precision: products of many M, whose error enters at
 every use and shifts the phase in one direction (single precision would lose three digits over
 50,000 steps), and the state of the loop.
 """
 
-from collections.abc import Callable
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,8 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from linoss import _checks, kernels
 from linoss.dynamics import Step
-from linoss.scan._adjoint import Gradients, Solver, steps_with_pull_back
+from linoss.scan._adjoint import SEGMENT, Gradients, Plan, Solver, steps_with_pull_back
 from linoss.scan._recurrence import (
     Matrix,
     Recurrence,
@@ -26,18 +24,127 @@ from linoss.scan._recurrence import (
     State,
     add,
     apply,
-    is_constant,
+    double_precision,
     multiply,
     push,
 )
+from linoss.scan._toeplitz import Toeplitz
+
+ENGINES = ("sequential", "associative", "toeplitz", "native")
+
+
+def engines() -> tuple[str, ...]:
+    """The available engines; `"native"` is one of them if its kernels were built.
+
+    ```python
+    >>> import linoss
+    >>> linoss.engines()[:3]
+    ('sequential', 'associative', 'toeplitz')
+
+    ```
+    """
+    return ENGINES if kernels.usable() else ENGINES[:-1]
+
+
+def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
+    """Validate the name of an engine, and resolve `"auto"` as far as possible without shapes.
+
+    `"auto"` becomes the engine of the environment variable `LINOSS_ENGINE` if it is set, else
+    `"native"` if its kernels are usable; otherwise it stays `"auto"`.
+    """
+    _checks.one_of("engine", engine, ("auto", *ENGINES))
+    if engine == "auto":
+        engine = os.environ.get("LINOSS_ENGINE", "auto")
+        _checks.one_of("LINOSS_ENGINE", engine, ("auto", *ENGINES))
+        if engine not in ("auto", "native"):
+            return engine
+        return "native" if kernels.usable() and not forward_mode else "auto"
+    if engine == "native" and not kernels.usable():
+        raise ValueError(
+            "engine is 'native', expected one of linoss.engines(): the native kernels need an "
+            "install with a C++ compiler, and JAX on a CPU"
+        )
+    if engine == "native" and forward_mode:
+        raise ValueError("engine is 'native', expected another one for forward_mode=True")
+    return engine
+
+
+def make_plan(engine: str, shape: tuple[int, ...], *, varying: bool) -> Plan:
+    """The solver of a sequence `(batch, time, m)`, and the length of its segments.
+
+    Without kernels, a CPU runs the loop in JAX, whose overhead pays off with some hundred numbers
+    in each iteration; a narrow bank is solved by products if its steps are constant. So do
+    accelerators; varying steps there are the parallel scan.
+    """
+    batch, time, m = shape
+    if engine == "auto" and jax.default_backend() != "cpu":
+        engine = "toeplitz"
+    elif engine == "auto":
+        narrow = batch * m <= 128 and time >= 256 and not varying
+        engine = "toeplitz" if narrow else "sequential"
+    if engine == "native":
+        return Plan(Native(), min(time, SEGMENT) if varying else time)
+    if engine == "toeplitz" and not varying:
+        return Plan(Toeplitz(), time)
+    if engine == "sequential":
+        return Plan(JaxSolver(parallel=False), min(time, 256))
+    return Plan(JaxSolver(parallel=True), min(time, SEGMENT))
+
+
+@dataclass(frozen=True)
+class Native(Solver):
+    """A loop over time in C++, vectorised over oscillators, threaded over sequences.
+
+    A constant step is passed once, together with the mask; varying steps are passed for every
+    sample and include the mask. The residuals are the states at the start of each tile.
+    """
+
+    def run(
+        self, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
+    ) -> tuple[Array, State, Array]:
+        """See `kernels.oscillators`."""
+        steps, mask, _ = self._arguments(recurrence, sampling, force)
+        begin = jnp.stack(start, axis=-1)
+        positions, end, kept = kernels.oscillators(force, steps, mask, begin)
+        return positions, (end[..., 0], end[..., 1]), kept
+
+    def pull_back(
+        self,
+        recurrence: Recurrence,
+        sampling: Sampling,
+        force: Array,
+        kept: Array,
+        d_positions: Array,
+        d_end: State,
+    ) -> Gradients:
+        """The adjoint recurrence, tile by tile."""
+        steps, mask, pull_back = self._arguments(recurrence, sampling, force)
+        d_force, d_steps, d_start = kernels.oscillators_back(
+            force, steps, mask, kept, d_positions, jnp.stack(d_end, axis=-1)
+        )
+        (zz, zy, yz, yy, fz, fy) = d_steps
+        d_recurrence, d_intervals = pull_back(Step(((zz, zy), (yz, yy)), (fz, fy)))
+        return Gradients(d_force, d_recurrence, d_intervals, (d_start[..., 0], d_start[..., 1]))
+
+    def _arguments(
+        self, recurrence: Recurrence, sampling: Sampling, force: Array
+    ) -> tuple[Array, Array | None, Any]:
+        """The steps in rows, the mask, and what maps gradients of steps to those of parameters."""
+        mask, shape = None, force.shape
+        if recurrence.scheme is None:
+            if sampling.mask is not None:
+                mask = jnp.broadcast_to(sampling.mask[..., 0], force.shape[:2])
+            shape, sampling = force.shape[-1:], Sampling(None, None)
+        steps, pull_back = steps_with_pull_back(recurrence, sampling, shape)
+        return jnp.stack(jax.tree.leaves(steps)), mask, pull_back
 
 
 @dataclass(frozen=True)
 class JaxSolver(Solver):
     """All states of a segment in JAX; the sensitivities follow from the same recurrence."""
 
-    chunks: int
-    """Number of parallel chunks, a divisor of the segment's size; 0 for the parallel scan."""
+    parallel: bool
+    """By the parallel scan, or by a loop."""
 
     def run(
         self, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
@@ -74,11 +181,23 @@ class JaxSolver(Solver):
         d_recurrence, d_intervals = pull_back(d_step)
         return Gradients(fz * lz + fy * ly, d_recurrence, d_intervals, mu_start)
 
-    def _solve(self, *problem: Any, adjoint: bool) -> tuple[State, State]:
-        """All states of a segment, and the last one."""
-        if self.chunks == 0:
-            return _solve_by_doubling(*problem, adjoint=adjoint)
-        return _solve_in_chunks(self.chunks, *problem, adjoint=adjoint)
+    def _solve(
+        self,
+        recurrence: Recurrence,
+        sampling: Sampling,
+        force: Array,
+        start: State,
+        *,
+        adjoint: bool,
+    ) -> tuple[State, State]:
+        """All states of a segment, and the last one.
+
+        Forwards x_n = M_n x_{n-1} + F_n b_n, or, with `adjoint`, the sensitivities backwards.
+        """
+        solve = _in_parallel if self.parallel else _in_order
+        make_step = recurrence.adjoint_step if adjoint else recurrence.step
+        with jax.enable_x64(True):
+            return solve(make_step, sampling, force, start, reverse=adjoint)
 
 
 def _later(first: Array, x: Array) -> Array:
@@ -91,174 +210,40 @@ def _earlier(x: Array, last: Array) -> Array:
     return jnp.concatenate([x[:, 1:], last[:, None]], axis=1)
 
 
-def _solve_in_chunks(
-    chunks: int,
-    recurrence: Recurrence,
-    sampling: Sampling,
-    force: Array,
-    start: State,
-    *,
-    adjoint: bool,
+def _in_order(
+    make_step: Any, sampling: Sampling, force: Array, start: State, *, reverse: bool
 ) -> tuple[State, State]:
-    """Run all chunks from rest, compute their initial states from the final ones and the products
-    of M, and run all chunks again from these states."""
-    batch, time, m = force.shape
-    length = time // chunks
-    force, sampling = jax.tree.map(
-        lambda x: x.reshape(x.shape[0], chunks, length, x.shape[-1]), (force, sampling)
-    )
+    time = force.shape[1]
 
-    def advance(i: Array, state: State) -> tuple[Array, Matrix, State]:
-        n = length - 1 - i if adjoint else i
-        at_n = partial(jax.lax.dynamic_index_in_dim, index=n, axis=2, keepdims=False)
-        make_step = recurrence.adjoint_step if adjoint else recurrence.step
+    def advance(i: Array, carry: tuple[State, State]) -> tuple[State, State]:
+        state, (zs, ys) = carry
+        n = time - 1 - i if reverse else i
+        at_n = partial(jax.lax.dynamic_index_in_dim, index=n, axis=1, keepdims=False)
         matrix, forcing = make_step(jax.tree.map(at_n, sampling))
-        return n, matrix, add(apply(matrix, state), push(forcing, at_n(force)))
-
-    def run(i: Array, carry: tuple[State, State]) -> tuple[State, State]:
-        state, states = carry
-        n, _, state = advance(i, state)
-        write = partial(jax.lax.dynamic_update_index_in_dim, index=n, axis=2)
+        state = add(apply(matrix, state), push(forcing, at_n(force)))
+        write = partial(jax.lax.dynamic_update_index_in_dim, index=n, axis=1)
         z, y = (x.astype(force.dtype) for x in state)
-        return state, (write(states[0], z), write(states[1], y))
+        return state, (write(zs, z), write(ys, y))
 
-    with jax.enable_x64(True):
-        if chunks == 1:
-            starts, final = double_precision((start[0][:, None], start[1][:, None])), None
-        else:
-            products, ends = _run_from_rest(advance, length, (batch, chunks, m), force.dtype)
-            starts, final = _join(products, ends, start, reverse=adjoint)
-        empty = jnp.zeros_like(force)
-        (z, y), (zs, ys) = jax.lax.fori_loop(0, length, run, (starts, (empty, empty)))
-        if final is None:
-            final = (z[:, 0].astype(force.dtype), y[:, 0].astype(force.dtype))
-    return (zs.reshape(batch, time, m), ys.reshape(batch, time, m)), final
+    states = (jnp.zeros_like(force), jnp.zeros_like(force))
+    carry = jax.lax.fori_loop(0, time, advance, (double_precision(start), states))
+    last, states = carry
+    return states, jax.tree.map(lambda x: x.astype(force.dtype), last)
 
 
-def _run_from_rest(
-    advance: Callable[[Array, State], tuple[Array, Matrix, State]],
-    length: int,
-    shape: tuple[int, int, int],
-    dtype: Any,
-) -> tuple[Matrix, State]:
-    """The product of all M of a chunk, and the chunk's end state from rest."""
-    rest = (jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
-    _, matrix, _ = advance(jnp.asarray(0), rest)
-    if is_constant(matrix):
-        ends = jax.lax.fori_loop(0, length, lambda i, state: advance(i, state)[2], rest)
-        return _power(double_precision(matrix), length), ends
-
-    def run(i: Array, carry: tuple[Matrix, State]) -> tuple[Matrix, State]:
-        product, state = carry
-        _, matrix, state = advance(i, state)
-        return multiply(double_precision(matrix), product), state
-
-    one, zero = jnp.ones(shape, jnp.float64), jnp.zeros(shape, jnp.float64)
-    return jax.lax.fori_loop(0, length, run, (((one, zero), (zero, one)), rest))
-
-
-def double_precision(matrix: Any) -> Any:
-    """Convert to double precision."""
-    return jax.tree.map(lambda x: x.astype(jnp.float64), matrix)
-
-
-def _power(matrix: Matrix, exponent: int) -> Matrix:
-    """M^exponent, by squaring."""
-    if exponent == 1:
-        return matrix
-    half = _power(matrix, exponent // 2)
-    square = multiply(half, half)
-    return multiply(square, matrix) if exponent % 2 else square
-
-
-def _join(products: Matrix, ends: State, start: State, *, reverse: bool) -> tuple[State, State]:
-    """The state at the start of each chunk, and at the end of the last."""
-
-    def join(state: State, chunk: tuple[Matrix | None, State]) -> tuple[State, State]:
-        product, end = chunk
-        return add(apply(product or products, state), end), state
-
-    chunk_first = partial(jax.tree.map, lambda x: jnp.moveaxis(x, 1, 0))
-    chunks = (None if is_constant(products) else chunk_first(products), chunk_first(ends))
-    last, (zs, ys) = jax.lax.scan(join, double_precision(start), chunks, reverse=reverse)
-    starts = (jnp.moveaxis(zs, 0, 1), jnp.moveaxis(ys, 0, 1))
-    return jax.tree.map(lambda x: x.astype(start[0].dtype), (starts, last))
-
-
-def _solve_by_doubling(
-    recurrence: Recurrence, sampling: Sampling, force: Array, start: State, *, adjoint: bool
+def _in_parallel(
+    make_step: Any, sampling: Sampling, force: Array, start: State, *, reverse: bool
 ) -> tuple[State, State]:
-    """The parallel scan with (M_1, f_1) . (M_2, f_2) = (M_2 M_1, M_2 f_1 + f_2).
-
-    If M is constant, all products on one level of the tree are the same power of M, and only the
-    forces are arrays over time.
-    """
-    matrix, forcing = (recurrence.adjoint_step if adjoint else recurrence.step)(sampling)
-    along_time = partial(jnp.flip, axis=1) if adjoint else lambda x: x
-    fz, fy = push(forcing, force)
-    forced = (along_time(fz), along_time(fy))
-    if is_constant(matrix):
-        first = add(apply(matrix, start), (forced[0][:, 0], forced[1][:, 0]))
-        zs, ys = (x.at[:, 0].set(x0) for x, x0 in zip(forced, first, strict=True))
-        zs, ys = _double(_powers_of_two(matrix, force.shape[1]), (zs, ys))
-    else:
-        with jax.enable_x64(True):
-            wide = jax.tree.map(lambda x: along_time(jnp.broadcast_to(x, force.shape)), matrix)
-            products, states = jax.lax.associative_scan(
-                _compose, double_precision((wide, forced)), axis=1
-            )
-            begin = double_precision((start[0][:, None], start[1][:, None]))
-            states = add(apply(products, begin), states)
-            zs, ys = (x.astype(force.dtype) for x in states)
-    return (along_time(zs), along_time(ys)), (zs[:, -1], ys[:, -1])
+    """The parallel scan with (M_1, f_1) . (M_2, f_2) = (M_2 M_1, M_2 f_1 + f_2)."""
+    matrix, forcing = make_step(sampling)
+    matrix = jax.tree.map(lambda x: jnp.broadcast_to(x, force.shape), matrix)
+    steps = double_precision((matrix, push(forcing, force)))
+    products, states = jax.lax.associative_scan(_compose, steps, reverse=reverse, axis=1)
+    begin = double_precision((start[0][:, None], start[1][:, None]))
+    states = jax.tree.map(lambda x: x.astype(force.dtype), add(apply(products, begin), states))
+    end = 0 if reverse else -1
+    return states, (states[0][:, end], states[1][:, end])
 
 
 def _compose(first: tuple[Matrix, State], second: tuple[Matrix, State]) -> tuple[Matrix, State]:
     return multiply(second[0], first[0]), add(apply(second[0], first[1]), second[1])
-
-
-def _powers_of_two(matrix: Matrix, time: int) -> list[tuple[Matrix, Matrix]]:
-    """M, M^2, M^4, ... up to the length of the sequence, each as a rounded value and its error."""
-    dtype, powers = matrix[0][0].dtype, []
-    with jax.enable_x64(True):
-        power = double_precision(matrix)
-        while time > 1:
-            rounded = jax.tree.map(lambda x: x.astype(dtype), power)
-            error = jax.tree.map(lambda x, r: (x - r.astype(x.dtype)).astype(dtype), power, rounded)
-            powers.append((rounded, error))
-            power, time = multiply(power, power), time // 2
-    return powers
-
-
-def _double(powers: list[tuple[Matrix, Matrix]], forced: State) -> State:
-    """All states of x_n = M x_{n-1} + f_n: first every second one, by pairs of steps, then the
-    others."""
-    if not powers:
-        return forced
-    (matrix, error), *further = powers
-    even = (forced[0][:, 0::2], forced[1][:, 0::2])
-    odd = (forced[0][:, 1::2], forced[1][:, 1::2])
-
-    def advance(state: State, length: int) -> State:
-        z, y = state[0][:, :length], state[1][:, :length]
-        return add(apply(matrix, (z, y)), apply(error, (z, y)))
-
-    at_odd = _double(further, add(advance(even, odd[0].shape[1]), odd))
-    before = advance(at_odd, even[0].shape[1] - 1)
-    at_even = add(even, (_delay(before[0]), _delay(before[1])))
-    return _interleave(at_even[0], at_odd[0]), _interleave(at_even[1], at_odd[1])
-
-
-def _delay(x: Array) -> Array:
-    """Shift by one step along time, with zeros first."""
-    return jnp.pad(x, ((0, 0), (1, 0), (0, 0)))
-
-
-def _interleave(even: Array, odd: Array) -> Array:
-    """even_0, odd_0, even_1, odd_1, ... along time."""
-    time = even.shape[1] + odd.shape[1]
-    zero = jnp.zeros((), even.dtype)
-    none = (0, 0, 0)
-    spread_even = jax.lax.pad(even, zero, (none, (0, 1 - time % 2, 1), none))
-    spread_odd = jax.lax.pad(odd, zero, (none, (1, time % 2, 1), none))
-    return spread_even + spread_odd

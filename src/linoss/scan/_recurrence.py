@@ -97,6 +97,6 @@ def multiply(second: Matrix, first: Matrix) -> Matrix:
     return (column_z[0], column_y[0]), (column_z[1], column_y[1])
 
 
-def is_constant(matrix: Matrix) -> bool:
-    """Whether all samples have the same matrix."""
-    return matrix[0][0].ndim == 1
+def double_precision(values: Any) -> Any:
+    """Convert to double precision."""
+    return jax.tree.map(lambda x: x.astype(jnp.float64), values)

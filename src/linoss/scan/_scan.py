@@ -16,10 +16,15 @@ from linoss._arrays import common_dtype
 from linoss._checks import AnyArray
 from linoss.dynamics import Transition, VaryingTransition
 from linoss.scan._adjoint import run, run_with_adjoint
-from linoss.scan._plan import make_plan, resolve_engine
+from linoss.scan._engines import make_plan, resolve_engine
 from linoss.scan._recurrence import Recurrence, Sampling, State
-from linoss.scan._shards import join_shards, power_of_step, product_of_steps
-from linoss.scan._weights import force_weights
+from linoss.scan._shards import (
+    join_shards,
+    last_nonzero,
+    nearest_before,
+    power_of_step,
+    product_of_steps,
+)
 
 
 class OscillatorState(eqx.Module):
@@ -66,13 +71,14 @@ def oscillator_scan(
       force is ignored, even if it is NaN.
     - `reverse`: run from the last sample to the first; the final state is the one after the first
       sample.
-    - `engine`: `"native"`, a loop over time in C++; `"sequential"`, a loop in JAX; `"chunked"`,
-      parallel chunks of time, for few oscillators; `"associative"`, the paper's parallel scan;
-      `"toeplitz"`, batched products over chunks, for accelerators, and the parallel scan if steps
-      vary; `"auto"`, the fastest available, or the one in the environment variable `LINOSS_ENGINE`.
-      All compute the same values and gradients up to rounding.
+    - `engine`: `"native"`, a loop over time in C++; `"sequential"`, a loop in JAX;
+      `"associative"`, the paper's parallel scan; `"toeplitz"`, batched products over chunks, for
+      accelerators and few oscillators, and the parallel scan if steps vary; `"auto"`, the fastest
+      available, or the one in the environment variable `LINOSS_ENGINE`. All compute the same
+      values and gradients up to rounding.
     - `forward_mode`: differentiate by JAX's rules instead of the adjoint recurrence, so that
-      `jax.jvp` and higher-order derivatives work; `jax.grad` then stores all states.
+      `jax.jvp` and higher-order derivatives work; `jax.grad` then stores all states, and does not
+      work with `"associative"` in single precision.
     - `time_axis`: inside `jax.shard_map`, the mesh axis along which time is split. `force` and
       `mask` are then this device's shard, while the initial and final state are those of whole
       sequences.
@@ -133,7 +139,7 @@ def scan_forces(
     """`oscillator_scan` without validation, with the complete state between two pieces."""
     recurrence, sampling, b, state, interval = _prepare(transition, force, start, mask, reverse)
     if transition.weigh is not None:
-        weights, interval = force_weights(
+        weights, interval = _force_weights(
             transition.weigh,
             b.shape[1],
             sampling,
@@ -143,8 +149,7 @@ def scan_forces(
             reverse=reverse,
         )
         b = b * weights
-    masked, varying = sampling.mask is not None, sampling.intervals is not None
-    plan = make_plan(engine, b.shape, masked=masked, varying=varying)
+    plan = make_plan(engine, b.shape, varying=sampling.intervals is not None)
 
     def solve(force: Array, state: State) -> tuple[Array, State]:
         if forward_mode:
@@ -201,11 +206,49 @@ def weights_of_forces(
     if reverse:
         sampling = jax.tree.map(partial(jnp.flip, axis=1), sampling)
     carried = None if start.interval is None else start.interval.reshape(-1, 1, 1)
-    weights, final = force_weights(weigh, time, sampling, carried, dtype)
+    weights, final = _force_weights(weigh, time, sampling, carried, dtype)
     sequences = math.prod(leading)
     final = jnp.broadcast_to(final[:, 0], (sequences, 1)).reshape(*leading, 1)
     weights = jnp.broadcast_to(weights[..., 0], (sequences, time))
     return weights, OscillatorState(start.oscillators, final)
+
+
+def _force_weights(
+    weigh: Callable[[Array, Array], Array],
+    time: int,
+    sampling: Sampling,
+    carried: Float[Array, "#batch 1 #m"] | None,
+    dtype: Any,
+    *,
+    time_axis: str | None = None,
+    reverse: bool = False,
+) -> tuple[Float[Array, "#batch time #m"], Float[Array, "#batch 1 #m"]]:
+    """The weight of each force, and the interval of the last sample.
+
+    `carried` is the interval before the first sample; None means one of the same length. Masked
+    samples are skipped: the previous sample is the last present one, which may be on an earlier
+    device if time is split over devices.
+    """
+    intervals = sampling.intervals
+    here = jnp.ones((1, time, 1), dtype) if intervals is None else intervals
+    index = jnp.arange(time)[None, :, None]
+    present = index if sampling.mask is None else jnp.where(sampling.mask, index, -1)
+    last = jax.lax.cummax(present, axis=1)
+    previous = jnp.concatenate([jnp.full_like(last[:, :1], -1), last[:, :-1]], axis=1)
+    own = jnp.where(last[:, -1:] < 0, 0, _at(here, last[:, -1:]))
+    first, final = here if carried is None else carried, own
+    if time_axis is not None:
+        earlier = nearest_before(time_axis, own, reverse=reverse)
+        first = jnp.where(earlier > 0, earlier, first)
+        final = last_nonzero(time_axis, own, reverse=reverse)
+    weights = weigh(jnp.where(previous < 0, first, _at(here, previous)), here)
+    if carried is not None:
+        final = jnp.where(final > 0, final, carried)
+    return weights, final
+
+
+def _at(intervals: Array, index: Array) -> Array:
+    return jnp.take_along_axis(intervals, jnp.maximum(index, 0), axis=1)
 
 
 class _Problem(NamedTuple):

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from linoss.scan._engines import double_precision
 from linoss.scan._recurrence import (
     Matrix,
     Recurrence,
@@ -21,6 +20,7 @@ from linoss.scan._recurrence import (
     State,
     add,
     apply,
+    double_precision,
     multiply,
 )
 
@@ -103,8 +103,8 @@ def _backward(highest: int, residuals: Any, cotangent: Matrix) -> tuple[Matrix, 
     with jax.enable_x64(True):
         power = partial(_squarings, highest, exponent=exponent)
         _, pull_back = jax.vjp(power, double_precision(matrix))
-        (found,) = pull_back(double_precision(cotangent))
-        return _like(matrix, found), None
+        (d_matrix,) = pull_back(double_precision(cotangent))
+        return _like(matrix, d_matrix), None
 
 
 _power.defvjp(_forward, _backward)
@@ -114,9 +114,9 @@ def _squarings(highest: int, matrix: Matrix, exponent: Array) -> Matrix:
     one = jnp.ones(jnp.broadcast_shapes(exponent.shape, matrix[0][0].shape), jnp.float64)
     product = ((one, 0 * one), (0 * one, one))
     for bit in range(highest.bit_length()):
-        taken = (exponent >> bit) % 2 == 1
+        is_set = (exponent >> bit) % 2 == 1
         longer = multiply(matrix, product)
-        product = jax.tree.map(lambda a, b, t=taken: jnp.where(t, a, b), longer, product)
+        product = jax.tree.map(lambda a, b, s=is_set: jnp.where(s, a, b), longer, product)
         matrix = multiply(matrix, matrix)
     return product
 

@@ -24,8 +24,7 @@ from jaxtyping import Float, Int
 
 from linoss.dynamics import Step
 from linoss.scan._adjoint import Gradients, Solver
-from linoss.scan._engines import double_precision
-from linoss.scan._recurrence import Recurrence, Sampling, State
+from linoss.scan._recurrence import Recurrence, Sampling, State, double_precision
 
 CHUNK = 64
 """Number of steps in a chunk, and of chunks in a chunk of chunks."""
@@ -77,11 +76,11 @@ def _solve(mask: Array | None, step: Step, force: Array, start: State) -> tuple[
         if mask is None:
             positions, end = _run(step, force, begin, jnp.full(batch, time, jnp.int32))
         else:
-            there = jnp.broadcast_to(mask[..., 0], (batch, time))
-            order = jnp.argsort(~there, axis=1, stable=True)
-            latest = jnp.cumsum(there, axis=1, dtype=jnp.int32) - 1
-            moved, end = _run(step, _take(force, order), begin, latest[:, -1] + 1)
-            positions = _take(moved, jnp.maximum(latest, 0))
+            present = jnp.broadcast_to(mask[..., 0], (batch, time))
+            order = jnp.argsort(~present, axis=1, stable=True)
+            latest = jnp.cumsum(present, axis=1, dtype=jnp.int32) - 1
+            moved, end = _run(step, _gather(force, order), begin, latest[:, -1] + 1)
+            positions = _gather(moved, jnp.maximum(latest, 0))
             positions = jnp.where(latest[..., None] < 0, start[1][:, None], positions)
     return positions, (end[..., 0], end[..., 1])
 
@@ -104,11 +103,11 @@ def _run(
     y = _product("bkjm,ijm->bkim", b, _lower(response[..., 1]))
     y = y + _product("bkmx,imx->bkim", before, powers[1:, :, 1])
 
-    chunk, rest = jnp.divmod(count, jnp.int32(length))
-    lag = rest[:, None] - 1 - jnp.arange(length, dtype=jnp.int32)[None]
+    chunk, within = jnp.divmod(count, jnp.int32(length))
+    lag = within[:, None] - 1 - jnp.arange(length, dtype=jnp.int32)[None]
     last = jnp.where(lag[..., None, None] >= 0, response[lag], 0)
     end = _product("bjm,bjmw->bmw", _at(b, jnp.minimum(chunk, b.shape[1] - 1)), last)
-    end = end + _product("bmx,bmwx->bmw", _at(states, chunk), powers[rest])
+    end = end + _product("bmx,bmwx->bmw", _at(states, chunk), powers[within])
     return _whole(y, force.shape[1]), end
 
 
@@ -165,7 +164,7 @@ def _whole(x: Float[Array, "batch k j ..."], time: int) -> Float[Array, "batch t
     return x.reshape(batch, chunks * length, *rest)[:, :time]
 
 
-def _take(x: Float[Array, "batch time m"], index: Int[Array, "batch time"]) -> Array:
+def _gather(x: Float[Array, "batch time m"], index: Int[Array, "batch time"]) -> Array:
     return jnp.take_along_axis(x, index[..., None], axis=1)
 
 
