@@ -64,7 +64,7 @@ class Solver(abc.ABC):
         segment."""
 
 
-class Plan(NamedTuple):
+class Schedule(NamedTuple):
     """How a sequence is solved."""
 
     solver: Solver
@@ -73,45 +73,45 @@ class Plan(NamedTuple):
 
 
 def run(
-    plan: Plan, recurrence: Recurrence, sampling: Sampling, force: Array, state: State
+    schedule: Schedule, recurrence: Recurrence, sampling: Sampling, force: Array, state: State
 ) -> tuple[Array, State, list[Any]]:
     """Positions, the final state, and the residuals of the segments."""
 
     def advance(size: int, carry: Any, segment: Any) -> Any:
         (state, positions), (at, _) = carry, segment
         b, samples = _cut(force, at, size), sampling.cut(at, size)
-        y, state, kept = plan.solver.run(recurrence, samples, b, state)
+        y, state, kept = schedule.solver.run(recurrence, samples, b, state)
         return (state, _paste(positions, y, at)), kept
 
     start = (state, jnp.zeros_like(force))
-    (state, positions), kept = _visit(advance, start, force.shape[1], plan.size)
+    (state, positions), kept = _visit(advance, start, force.shape[1], schedule.size)
     return positions, state, kept
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def run_with_adjoint(
-    plan: Plan, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
+    schedule: Schedule, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
 ) -> tuple[Array, State]:
     """Positions and the final state, differentiated by the adjoint recurrence."""
-    positions, final, _ = run(plan, recurrence, sampling, force, start)
+    positions, final, _ = run(schedule, recurrence, sampling, force, start)
     return positions, final
 
 
 def _forward(
-    plan: Plan, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
+    schedule: Schedule, recurrence: Recurrence, sampling: Sampling, force: Array, start: State
 ) -> tuple[Any, Any]:
-    positions, final, kept = run(plan, recurrence, sampling, force, start)
+    positions, final, kept = run(schedule, recurrence, sampling, force, start)
     return (positions, final), (recurrence, sampling, force, kept)
 
 
-def _backward(plan: Plan, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+def _backward(schedule: Schedule, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     recurrence, sampling, force, kept = residuals
     d_positions, d_final = cotangents
 
     def pull_back(size: int, carry: Any, segment: Any) -> Any:
         (d_end, d_force, d_recurrence, d_intervals), (at, kept) = carry, segment
         b, dy = _cut(force, at, size), _cut(d_positions, at, size)
-        d = plan.solver.pull_back(recurrence, sampling.cut(at, size), b, kept, dy, d_end)
+        d = schedule.solver.pull_back(recurrence, sampling.cut(at, size), b, kept, dy, d_end)
         d_recurrence = jax.tree.map(jnp.add, d_recurrence, d.recurrence)
         if d.intervals is not None:
             d_intervals = _paste(d_intervals, d.intervals, at)
@@ -119,7 +119,7 @@ def _backward(plan: Plan, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
 
     zeros = jax.tree.map(jnp.zeros_like, (force, recurrence, sampling.intervals))
     time = force.shape[1]
-    carry, _ = _visit(pull_back, (d_final, *zeros), time, plan.size, kept, reverse=True)
+    carry, _ = _visit(pull_back, (d_final, *zeros), time, schedule.size, kept, reverse=True)
     d_start, d_force, d_recurrence, d_intervals = carry
     return d_recurrence, Sampling(d_intervals, None), d_force, d_start
 

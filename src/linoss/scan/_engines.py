@@ -16,7 +16,7 @@ from jax import Array
 
 from linoss import _checks, kernels
 from linoss.dynamics import Step
-from linoss.scan._adjoint import SEGMENT, Gradients, Plan, Solver, steps_with_pull_back
+from linoss.scan._adjoint import SEGMENT, Gradients, Schedule, Solver, steps_with_pull_back
 from linoss.scan._recurrence import (
     Matrix,
     Recurrence,
@@ -69,7 +69,7 @@ def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
     return engine
 
 
-def make_plan(engine: str, shape: tuple[int, ...], *, varying: bool) -> Plan:
+def make_schedule(engine: str, shape: tuple[int, ...], *, varying: bool) -> Schedule:
     """The solver of a sequence `(batch, time, m)`, and the length of its segments.
 
     Without kernels, a CPU runs the loop in JAX, whose overhead pays off with some hundred numbers
@@ -83,12 +83,12 @@ def make_plan(engine: str, shape: tuple[int, ...], *, varying: bool) -> Plan:
         narrow = batch * m <= 128 and time >= 256 and not varying
         engine = "toeplitz" if narrow else "sequential"
     if engine == "native":
-        return Plan(Native(), min(time, SEGMENT) if varying else time)
+        return Schedule(Native(), min(time, SEGMENT) if varying else time)
     if engine == "toeplitz" and not varying:
-        return Plan(Toeplitz(), time)
+        return Schedule(Toeplitz(), time)
     if engine == "sequential":
-        return Plan(JaxSolver(parallel=False), min(time, 256))
-    return Plan(JaxSolver(parallel=True), min(time, SEGMENT))
+        return Schedule(JaxSolver(parallel=False), min(time, 256))
+    return Schedule(JaxSolver(parallel=True), min(time, SEGMENT))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from linoss._arrays import common_dtype
 from linoss._checks import AnyArray
 from linoss.dynamics import Transition, VaryingTransition
 from linoss.scan._adjoint import run, run_with_adjoint
-from linoss.scan._engines import make_plan, resolve_engine
+from linoss.scan._engines import make_schedule, resolve_engine
 from linoss.scan._recurrence import Recurrence, Sampling, State
 from linoss.scan._shards import (
     join_shards,
@@ -149,12 +149,12 @@ def scan_forces(
             reverse=reverse,
         )
         b = b * weights
-    plan = make_plan(engine, b.shape, varying=sampling.intervals is not None)
+    schedule = make_schedule(engine, b.shape, varying=sampling.intervals is not None)
 
     def solve(force: Array, state: State) -> tuple[Array, State]:
         if forward_mode:
-            return run(plan, recurrence, sampling, force, state)[:2]
-        result: Any = run_with_adjoint(plan, recurrence, sampling, force, state)
+            return run(schedule, recurrence, sampling, force, state)[:2]
+        result: Any = run_with_adjoint(schedule, recurrence, sampling, force, state)
         return result
 
     final = None
