@@ -9,8 +9,8 @@ import pytest
 
 from linoss._files import (
     copy_directory,
+    locked,
     make_directory,
-    open_lock,
     remove_remains,
     restore_directory,
     write_after,
@@ -135,14 +135,12 @@ def test_a_directory_that_cannot_be_made_is_named(victim):
         make_directory(victim / "run")
 
 
-def test_a_lock_does_not_follow_a_link(folder, victim):
-    victim.unlink()
-    (folder / "study.db.lock").symlink_to(victim)
-    with pytest.raises(
-        OSError, match=r"study\.db\.lock: cannot be written \(it is a symbolic link"
-    ):
-        open_lock(folder / "study.db.lock")
-    assert not victim.exists()
+def test_a_lock_excludes_others(folder):
+    busy = pytest.raises(BlockingIOError, match="another process is training in it")
+    with locked(folder), busy, locked(folder):
+        pass
+    with locked(folder, wait=True):
+        pass
 
 
 def test_a_directory_is_copied_and_links_are_replaced(folder, tmp_path):
@@ -208,7 +206,6 @@ for write in (
     lambda: write_after(folder / "history.jsonl", 0, b"new"),
     lambda: make_directory(folder / "run"),
     lambda: remove_file(folder / "state.json"),
-    lambda: open_lock(folder / "study.db.lock"),
 ):
     try:
         write()
@@ -222,7 +219,7 @@ for write in (
     result = subprocess.run(words, capture_output=True, text=True, check=False)
     if result.returncode:
         pytest.skip(f"nothing can be mounted: {result.stderr}")
-    files = ("state.json", "history.jsonl", "run", "state.json", "study.db.lock")
+    files = ("state.json", "history.jsonl", "run", "state.json")
     assert result.stdout.splitlines() == [
         f"{folder / name}: cannot be written (Read-only file system)" for name in files
     ]

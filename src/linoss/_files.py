@@ -11,6 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None
+
 _REMAINS = re.compile(r".+(\.[0-9a-f]{16}|\.jsonl?|\.safetensors)\.tmp")
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
@@ -131,12 +136,29 @@ def remove_remains(folder: Path) -> None:
     _remove(folder, _REMAINS)
 
 
-def open_lock(path: Path) -> int:
-    """Open or create a lock file. Raises `OSError` for a symbolic link."""
+@contextmanager
+def locked(folder: Path, *, wait: bool = False) -> Iterator[Path]:
+    """Lock a directory against other processes; the lock is released if the process dies.
+
+    Raises `BlockingIOError` if another process has locked it, unless `wait`.
+    """
+    if fcntl is None:
+        yield folder
+        return
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise BlockingIOError(
+                f"{folder}: another process is training in it; wait for it, or choose another "
+                "directory"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield folder
+    finally:
+        os.close(handle)
 
 
 def _temporary(path: Path) -> Path:

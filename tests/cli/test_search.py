@@ -59,7 +59,7 @@ def test_it_tells_the_trials_and_the_best(found, place):
 
 
 def test_a_directory_of_trials(found, place):
-    names = {"best", "report.html", "study.db", "study.db.lock", "study.json", "trials"}
+    names = {"best", "report.html", "study.db", "study.json", "trials"}
     assert {path.name for path in place.iterdir()} == names
     assert {path.name for path in (place / "trials").iterdir()} == {"0", "1"}
 

@@ -2,13 +2,16 @@
 
 import importlib
 import json
+import socket
+import tempfile
 
 import numpy as np
 import pytest
 
-from linoss import LinOSSClassifier, LinOSSForecaster
-from linoss.estimators import _base, load
-from linoss.search import search
+from linoss import LinOSSClassifier, LinOSSForecaster, load
+from linoss.fitted import _train
+from linoss.search import StorageError, search, search_grid, without_password
+from linoss.training import TrainingError
 
 pytestmark = pytest.mark.usefixtures("single_precision", "unchecked")
 RATES = {"learning_rate": (1e-3, 1e-1)}
@@ -35,9 +38,10 @@ def test_each_trial_is_a_run(found, place):
     assert [trial.run for trial in found.trials] == ["trials/0", "trials/1", "trials/2"]
     for trial in found.trials:
         run = load(place / trial.run)
+        history = run.fitted_.trained.history
         assert run.learning_rate == trial.parameters["learning_rate"]
-        assert max(record["metric"] for record in run.history_) == trial.value
-        assert trial.curve == [(r["step"], r["metric"]) for r in run.history_]
+        assert max(record["metric"] for record in history) == trial.value
+        assert trial.curve == [(r["step"], r["metric"]) for r in history]
 
 
 def test_the_best_is_a_run_too(found, place, waves):
@@ -57,7 +61,7 @@ def test_the_study_is_written_down(found, place):
 
 
 def test_data_of_another_size_are_refused(found, place, waves):
-    with pytest.raises(ValueError, match=r"shape.*\[20"):
+    with pytest.raises(ValueError, match="has cases 32, but now it is 20"):
         search(small(), waves[0][:20], waves[1][:20], out=place, space=RATES, trials=3)
 
 
@@ -72,7 +76,6 @@ def test_the_same_again_does_nothing(found, place, waves):
     [
         ({"space": {"learning_rate": (1e-3, 1.0)}}, "has high 0.1, but now it is 1.0"),
         ({"seed": 1}, "has seed 0, but now it is 1"),
-        ({"study": "other"}, "holds the trials of another study"),
     ],
 )
 def test_another_search_in_the_same_place(found, place, waves, changes, message):
@@ -87,40 +90,40 @@ def test_another_estimator_in_the_same_place(found, place, waves):
 
 @pytest.fixture
 def interrupted(monkeypatch):
-    """Let trainings be interrupted after the evaluation at step 4, so often."""
-    train, left = _base.train, []
+    """Interrupt the first training after the evaluation at step 4."""
+    train, once = _train.train, [True]
 
     def stopped(*arguments, on_progress, **options):
         def progress(state):
             on_progress(state)
-            if state.step == 4 and left:
-                left.pop()
+            if state.step == 4 and once:
+                once.pop()
                 raise KeyboardInterrupt
 
         return train(*arguments, on_progress=progress, **options)
 
-    monkeypatch.setattr(_base, "train", stopped)
-    return left
+    monkeypatch.setattr(_train, "train", stopped)
 
 
-def test_what_was_stopped_goes_on_to_the_same_weights(found, place, tmp_path, waves, interrupted):
-    interrupted.append("once")
-    out = tmp_path / "out"
+def test_a_stopped_search_continues_to_the_same_weights(
+    found, place, tmp_path, waves, interrupted, recwarn
+):
     with pytest.raises(KeyboardInterrupt):
-        search(small(), *waves, out=out, space=RATES, trials=2)
-    assert len((out / "trials" / "0" / "history.jsonl").read_text().splitlines()) == 4
-    again = search(small(), *waves, out=out, space=RATES, trials=2)
-    assert [trial.attempts for trial in again.trials] == [2, 1]
+        search(small(), *waves, out=tmp_path, space=RATES, trials=2)
+    run = "trials/0/model-1"
+    assert len((tmp_path / run / "history.jsonl").read_text().splitlines()) == 4
+    again = search(small(), *waves, out=tmp_path, space=RATES, trials=2)
     assert again.trials[0].curve == found.trials[0].curve
-    weights = "trials/0/weights.safetensors"
-    assert (out / weights).read_bytes() == (place / weights).read_bytes()
+    assert again.trials[0].parameters == found.trials[0].parameters
+    weights = f"{run}/weights.safetensors"
+    assert (tmp_path / weights).read_bytes() == (place / weights).read_bytes()
+    assert not [w for w in recwarn if "already reported" in str(w.message)]
 
 
-def test_a_damaged_checkpoint_is_left_and_the_trial_begun_again(tmp_path, waves, interrupted):
-    interrupted.append("once")
+def test_a_trial_with_a_damaged_checkpoint_begins_again(tmp_path, waves, interrupted):
     with pytest.raises(KeyboardInterrupt):
         search(small(), *waves, out=tmp_path, space=RATES, trials=1)
-    (tmp_path / "trials" / "0" / "state.safetensors").write_bytes(b"damaged")
+    (tmp_path / "trials/0/model-1/state.safetensors").write_bytes(b"damaged")
     again = search(small(), *waves, out=tmp_path, space=RATES, trials=1)
     assert again.trials[0].run == "trials/0-2"
     assert len(again.trials[0].curve) == 8
@@ -163,14 +166,14 @@ def test_errors_are_made_small(tmp_path):
     assert isinstance(load(found.directory), LinOSSForecaster)
 
 
-def test_callers_hear_of_each_trial(tmp_path, waves):
-    heard = []
+def test_callbacks_of_each_trial(tmp_path, waves):
+    calls = []
     search(
         small(steps=1), *waves, out=tmp_path, space=RATES, trials=1,
-        begin=lambda run: heard.append(run.name),
-        finish=lambda trained, run: heard.append((run.name, trained.n_steps_)),
+        begin=lambda run: calls.append(run.name),
+        finish=lambda trained, run: calls.append((run.name, trained.fitted_.trained.n_steps)),
     )  # fmt: skip
-    assert heard == ["0", ("0", 1)]
+    assert calls == ["0", ("0", 1)]
 
 
 # ---- Refused ----
@@ -222,3 +225,147 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path, waves, monkeypatch, p
     message = rf"a search needs {package}; install it with pip install \"linoss\[search\]\""
     with pytest.raises(ImportError, match=message):
         search(small(), *waves, out=tmp_path, space=RATES, trials=1)
+
+
+# ---- A grid of a function ----
+
+
+def grid(folder, trial, count=2, **changes):
+    """Run a grid of numbers, and return the lines about its trials."""
+    lines = []
+    search_grid(
+        trial,
+        [{"x": i} for i in range(count)],
+        storage=f"sqlite:///{folder / 'study.db'}",
+        on_end=lambda line: lines.append(line.partition(";")[0]),
+        **{"study": "s", "metric": "x", "higher_is_better": True, "settings": {}, **changes},
+    )
+    return lines
+
+
+def test_an_error_of_a_trial_fails_it_once(tmp_path):
+    def trial(number, report):
+        if number == 0:
+            raise TrainingError("the loss is nan")
+        return 0.5
+
+    assert grid(tmp_path, trial) == ["trial 0: failed: the loss is nan", "trial 1: x 0.5"]
+    assert grid(tmp_path, trial) == []
+
+
+def test_a_trial_out_of_memory_is_repeated(tmp_path):
+    tries = []
+
+    def trial(number, report):
+        report(1, 0.1)
+        tries.append(number)
+        if number == 1 or len(tries) < 3:
+            raise MemoryError
+        return 0.5
+
+    assert grid(tmp_path, trial)[2] == "trial 0: x 0.5"
+    assert tries == [0, 0, 0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, RuntimeError])
+def test_an_error_of_another_kind_ends_the_worker_and_the_trial_is_run_again(tmp_path, error):
+    def trial(number, report):
+        raise error
+
+    for _ in range(5):
+        with pytest.raises(error):
+            grid(tmp_path, trial, 1)
+    assert grid(tmp_path, lambda number, report: 1.0, 1) == ["trial 0: x 1"]
+
+
+def test_a_worker_may_leave_the_trials_of_others(tmp_path):
+    def trial(number, report):
+        if number == 0:
+            lines.extend(grid(tmp_path, lambda *_: 0.5, wait=False))
+        return 1.0
+
+    lines = []
+    assert grid(tmp_path, trial) == ["trial 0: x 1"]
+    assert lines == ["trial 1: x 0.5"]
+
+
+def test_a_grid_with_other_settings_is_refused(tmp_path):
+    grid(tmp_path, lambda *_: 0.5)
+    with pytest.raises(ValueError, match=r"the study 's' has steps None, but now it is 9; join it"):
+        grid(tmp_path, lambda *_: 0.5, settings={"steps": 9})
+
+
+def test_optuna_is_silent(tmp_path, capfd):
+    grid(tmp_path, lambda number, report: float(number))
+    assert capfd.readouterr() == ("", "")
+
+
+# ---- Storages ----
+
+
+def refused(url, error=StorageError):
+    """The message for a storage that cannot be used."""
+    with pytest.raises(error) as caught:
+        search(small(), [[0.0]], [0], out=tempfile.mkdtemp(), space=RATES, storage=url)
+    return str(caught.value)
+
+
+def test_a_storage_that_is_not_running():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    message = refused(f"postgresql://me:sesame@127.0.0.1:{port}/studies")
+    assert f"the storage postgresql://***@127.0.0.1:{port}/studies cannot be reached" in message
+    assert "sesame" not in message
+    assert "\n" not in message
+
+
+def test_a_storage_that_does_not_answer(monkeypatch):
+    monkeypatch.setattr("linoss.search._storage._CONNECT", 2)
+    monkeypatch.setattr("linoss.search._storage._PAUSES", (None,))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert "timeout" in refused(f"postgresql://me:x@127.0.0.1:{server.getsockname()[1]}/s")
+
+
+def test_a_wrong_password(postgresql):
+    message = refused(postgresql.replace("sesame", "secret"))
+    assert "password authentication failed" in message
+    assert "secret" not in message
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("studies", "the storage is invalid, expected sqlite:///FILE or postgresql://"),
+        ("mysql://me:sesame@host/studies", "the storage is one of mysql, expected sqlite:///FILE"),
+        ("sqlite:///:memory:", "the storage is in memory"),
+        ("postgresql://me:ses@me@127.0.0.1/x", "expected %40"),
+        ("postgresql://127.0.0.1/x?user=me&password=sesame@me", "expected %40"),
+    ],
+)
+def test_an_invalid_url(url, message):
+    text = refused(url, ValueError)
+    assert message in text
+    assert "ses" not in text.replace("password", "")
+
+
+def test_a_storage_that_is_no_database(tmp_path):
+    assert "cannot be reached: no" in refused(f"sqlite:///{tmp_path / 'absent' / 'study.db'}")
+    (tmp_path / "study.db").write_text("a letter")
+    assert "file is not a database" in refused(f"sqlite:///{tmp_path / 'study.db'}")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:sesame@host:5432/x?sslmode=require", "postgresql://***@host:5432/x?***"),
+        ("postgresql://host/x?user=me&password=sesame", "postgresql://host/x?***"),
+        ("postgresql://me:ses@me@host/x", "postgresql://***@host/x"),
+        ("postgresql://me:ses/ame@host/x", "postgresql://***@host/x"),
+        ("postgresql://me:ses?ame@host/x", "***"),
+        ("host=host password=sesame", "***"),
+        ("sqlite:///study@home.db", "sqlite:///study@home.db"),
+    ],
+)
+def test_a_password_is_not_shown(url, shown):
+    assert without_password(url) == shown

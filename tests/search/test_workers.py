@@ -4,7 +4,6 @@ import json
 import shlex
 import signal
 import time
-from pathlib import Path
 
 import pytest
 import sqlalchemy
@@ -58,7 +57,7 @@ def test_one_of_three_is_killed(tmp_path, data, small, worker, postgresql):
         f"--storage {postgresql} --study killed --json"
     )
     *survivors, victim = [worker("-m", "linoss", *shlex.split(line)) for _ in range(3)]
-    while not list(out.glob("trials/*/history.jsonl")):
+    while not list(out.glob("trials/*/model-1/history.jsonl")):
         assert victim.poll() is None, victim.communicate()
         time.sleep(0.1)
     looking = Looking(postgresql, "killed")
@@ -77,22 +76,32 @@ def test_one_of_three_is_killed(tmp_path, data, small, worker, postgresql):
         run = out / trial["run"]
         assert trial["attempts"] == 1 + lost.count(trial["number"])
         steps = [
-            json.loads(line)["step"] for line in (run / "history.jsonl").read_text().splitlines()
+            json.loads(line)["step"]
+            for line in (run / "model-1" / "history.jsonl").read_text().splitlines()
         ]
         assert steps == list(range(10, STEPS + 1, 10))
         assert (run / "report.html").exists()
 
 
-@pytest.mark.slow
-def test_of_three_on_one_machine_two_are_killed(tmp_path, worker):
-    url, trials = f"sqlite:///{tmp_path / 'study.db'}", 15
-    script = Path(__file__).with_name("quick_worker.py")
-    workers = [worker(script, url, trials) for _ in range(3)]
-    for victim in workers[:2]:
-        victim.stdout.readline()
-        victim.kill()
-    said = [worker.communicate()[1] for worker in workers]
-    assert [worker.returncode for worker in workers] == [-9, -9, 0], said
-    held = Looking(url, "quick").attempts()
-    assert sorted(n for n, state in held if state == "COMPLETE") == list(range(trials))
-    assert {state for _, state in held} <= {"COMPLETE", "FAIL"}
+QUICK = """
+import sys, time
+from linoss.search import search_grid
+
+def trial(number, report):
+    report(1, number)
+    time.sleep(0.05)
+    return float(number)
+
+search_grid(
+    trial, [{"x": i} for i in range(30)], storage=sys.argv[1], study="quick", metric="x",
+    higher_is_better=True, settings={}, on_end=lambda line: print(line, flush=True),
+)
+"""
+
+
+@pytest.mark.slow  # as above, on one machine
+def test_three_on_one_machine_run_each_trial_once(tmp_path, worker):
+    workers = [worker("-c", QUICK, f"sqlite:///{tmp_path / 'study.db'}") for _ in range(3)]
+    lines = [line for each in workers for line in each.communicate()[0].splitlines()]
+    numbers = sorted(int(line.split()[1].rstrip(":")) for line in lines)
+    assert numbers == list(range(30))

@@ -1,10 +1,9 @@
-"""Hyperparameter search: a study of many trainings, shared by any number of workers."""
+"""Hyperparameter search: a study of many trainings, by Optuna, shared by any number of workers."""
 
-from linoss.search._grid import search_grid
-from linoss.search._records import Study, Trial
-from linoss.search._search import search
+from linoss.search._search import search, search_grid
 from linoss.search._space import default_ranges, make_space, parse_ranges
 from linoss.search._storage import StorageError, without_password
+from linoss.search._study import Study, Trial
 
 __all__ = [
     "StorageError",

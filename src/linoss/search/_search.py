@@ -1,32 +1,30 @@
 """Hyperparameter search for an estimator."""
 
-import filecmp
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from linoss import _checks
-from linoss._files import copy_directory, make_directory
-from linoss.data import Sequences, Table
-from linoss.search._records import Study, refuse_other, write_study
-from linoss.search._shared import Claim, Definition, SharedStudy
-from linoss.search._space import default_ranges, grid_points, make_space
-from linoss.search._storage import SILENCE, Storage
-from linoss.search._summary import Silence, StudyLine
-from linoss.search._worker import summary_of, work
+from linoss._files import copy_directory, locked, make_directory
+from linoss._stderr import LiveLine, say
+from linoss.data import Table
+from linoss.search._space import choice_of, default_ranges, grid_points, make_space
+from linoss.search._storage import opened, quiet_optuna
+from linoss.search._study import Study, write_study
+from linoss.search._worker import RunningTrial, SharedStudy
 from linoss.training import CheckpointError, Progress
 
 TRIALS, BEST, DATABASE = "trials", "best", "study.db"
 _NUMBER_OF_TRIALS = 30
+_SILENCE = 60  # seconds
 _HELD_OUT, _STEPS = 0.2, 1000
-_ALONE = {"n_models": 1, "n_oscillators": None, "min_loss": 0.0}
+_ALONE = {"n_models": 1, "min_loss": 0.0}  # one model, with evaluations during its training
 _METRICS = {
     "LinOSSClassifier": ("accuracy", True),
     "LinOSSRegressor": ("mse", False),
@@ -55,7 +53,7 @@ def search(
     """Search parameters of an estimator by their score on held-out cases. Returns all trials.
 
     Each trial is a run in its own directory, `out/trials/NUMBER`, and the best one is copied to
-    `out/best`; [`linoss.estimators.load`][] loads them. Any number of processes, on one or several
+    `out/best`; [`linoss.load`][] loads them. Any number of processes, on one or several
     machines, that call this with the same arguments share the work. If a process dies, another one
     continues its trial, from its last checkpoint if `out` is shared. Call it again to continue a
     search that was stopped.
@@ -85,7 +83,7 @@ def search(
     >>> import numpy as np, tempfile
     >>> import linoss.search
     >>> from linoss import LinOSSClassifier
-    >>> from linoss.estimators import load
+    >>> from linoss import load
     >>> labels = np.arange(40) % 2
     >>> waves = np.sin(np.outer(1 + labels, np.arange(30)) / 3)
     >>> small = LinOSSClassifier(steps=10, hidden_size=8, state_size=8, num_blocks=1)
@@ -113,64 +111,124 @@ def search(
     number = _number_of(trials, points)
     if silence is not None:
         _checks.number("silence", silence, "at least 2 seconds", lambda s: s >= 2)
-    definition = Definition(
-        metric=metric,
-        higher_is_better=higher_is_better,
-        seed=seed,
-        grid=bool(grid),
-        prune_after=max(estimator.steps // 5, 1) if prune else None,
-        settings={"estimator": name, **_settings(estimator, ranges), **_facts(X)},
-    )
+    fixed = estimator.get_params(deep=False).items()
+    settings = {n: value for n, value in fixed if n not in {"verbose", "devices", *ranges}}
+    settings |= {"estimator": name, "cases": len(X.series if isinstance(X, Table) else X)}
+    line = LiveLine()
+    shown = line if verbose and line.is_live else None
+    trainer = _Trainer(estimator, X, y, folder, metric, begin, finish, shown)
     make_directory(folder)
-    place = Storage(storage or f"sqlite:///{folder / DATABASE}", int(silence or SILENCE))
-    try:
-        shared = SharedStudy(place, study, definition, ranges, points)
-        with place.alone():
-            refuse_other(folder, shared.identity)
-            write_study(folder, shared.record(), shared.identity)
-        show = StudyLine(lambda: summary_of(shared, number), metric) if verbose else Silence()
-        trainer = _Trainer(estimator, X, y, folder, show, begin, finish)
-        try:
-            work(shared, trainer, number, show)
-        finally:
-            show.close()
-        with place.alone():
-            result = _with_best(shared.record(), folder)
-            write_study(folder, result, shared.identity)
+    url = storage or f"sqlite:///{folder / DATABASE}"
+    with quiet_optuna(), opened(url, int(silence or _SILENCE)) as database:
+        shared = SharedStudy(
+            database,
+            Study(study, metric, higher_is_better),
+            ranges,
+            settings,
+            points=points,
+            seed=seed,
+            prune_after=max(estimator.steps // 5, 1) if prune else None,
+        )
+
+        def tell(line: str) -> None:
+            if verbose:
+                say(f"{line}; {shared.record().progress(number)}")
+
+        shared.work(trainer, number, tell)
+        with locked(folder, wait=True):
+            result = _with_best(shared.record(importance=True), folder)
+            write_study(folder, result)
         return result
-    finally:
-        place.close()
 
 
+Report = Callable[[int, float], None]
+"""Called with a step and the validation metric there."""
+
+
+def search_grid(
+    trial: Callable[[int, Report], float],
+    points: Sequence[dict[str, Any]],
+    *,
+    storage: str,
+    study: str,
+    metric: str,
+    higher_is_better: bool,
+    settings: dict[str, Any],
+    on_end: Callable[[str], None],
+    wait: bool = True,
+) -> None:
+    """Run a function for each point of a grid. Processes that call this with the same arguments
+    share the work.
+
+    A trial whose process died is run by another.
+
+    **Arguments:**
+
+    - `trial`: called with the number of a point and a function to report evaluations to; returns
+      the validation metric. A [`linoss.training.TrainingError`][] counts as a failed trial.
+    - `points`: the values of every parameter, for each trial.
+    - `storage`, `study`: as for [`linoss.search.search`][].
+    - `metric`, `higher_is_better`: the metric for comparing trials.
+    - `settings`: all other settings of the trials; must be equal in all processes.
+    - `on_end`: called with a line about each trial that this process has finished.
+    - `wait`: whether to wait for the trials of other processes.
+
+    ```python
+    >>> import tempfile
+    >>> from linoss.search import search_grid
+    >>> points, lines = [{"size": 8}, {"size": 16}], []
+    >>> names = {"study": "sizes", "metric": "accuracy", "higher_is_better": True, "settings": {}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     url = f"sqlite:///{folder}/study.db"
+    ...     search_grid(
+    ...         lambda i, _: (1 + i) / 2, points, storage=url, on_end=lines.append, **names
+    ...     )
+    >>> [line.partition(";")[0] for line in lines]
+    ['trial 0: accuracy 0.5', 'trial 1: accuracy 1']
+
+    ```
+    """
+    with quiet_optuna(), opened(storage, _SILENCE) as database:
+        space = {
+            name: choice_of(dict.fromkeys(point[name] for point in points)) for name in points[0]
+        }
+        empty = Study(study, metric, higher_is_better)
+        shared = SharedStudy(database, empty, space, settings, points=points)
+        shared.work(
+            lambda running: trial(running.number, running.report),
+            len(points),
+            lambda line: on_end(f"{line}; {shared.record().progress(len(points))}"),
+            wait=wait,
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class _Trainer:
     """Runs a trial: trains an estimator in a directory."""
 
-    def __init__(
-        self,
-        estimator: Any,
-        X: Any,
-        y: Any,
-        folder: Path,
-        show: Silence,
-        begin: Callable[[Path], None] | None,
-        finish: Callable[[Any, Path], None] | None,
-    ):
-        self.estimator, self.X, self.y, self.folder = estimator, X, y, folder
-        self.show, self.begin, self.finish = show, begin, finish
+    estimator: Any
+    X: Any
+    y: Any
+    folder: Path
+    metric: str
+    begin: Callable[[Path], None] | None
+    finish: Callable[[Any, Path], None] | None
+    line: LiveLine | None
+    """Where to show the progress."""
 
-    def __call__(self, claim: Claim) -> float:
+    def __call__(self, trial: RunningTrial) -> float:
         """The metric of the best evaluation."""
-        run = f"{TRIALS}/{claim.number}"
+        run = f"{TRIALS}/{trial.number}"
         try:
-            estimator = self._train(claim, run)
-        except CheckpointError:  # in use, damaged, or left by another study
-            run = f"{run}-{claim.attempts + 1}"
-            estimator = self._train(claim, run)
-        for record in estimator.history_:  # also those of an earlier attempt
+            estimator = self._train(trial, run)
+        except (CheckpointError, BlockingIOError):  # in use, damaged, or left by another study
+            run = f"{run}-{trial.attempts + 1}"
+            estimator = self._train(trial, run)
+        history, steps, best = _training_of(estimator)
+        for record in history:  # also those of an earlier attempt
             if record["metric"] is not None:
-                claim.report(record["step"], record["metric"], judge=False)
-        best = estimator.best_metric_
-        if estimator.n_steps_ == 0:
+                trial.report(record["step"], record["metric"])
+        if steps == 0:
             raise ValueError(
                 "trials cannot be compared: they train no model, because steps is 0, or because "
                 "the series to forecast are short; use longer series, or base=False"
@@ -184,23 +242,35 @@ class _Trainer:
             self.finish(estimator, self.folder / run)
         return best
 
-    def _train(self, claim: Claim, run: str) -> Any:
+    def _train(self, trial: RunningTrial, run: str) -> Any:
         folder = self.folder / run
-        claim.note_run(run)
+        trial.note_run(run)
         if self.begin is not None:
             self.begin(folder)
-        estimator = _changed_to(self.estimator, claim.parameters)
-        every, metric = estimator.evaluate_every, claim.study.definition.metric
+        estimator = clone(self.estimator).set_params(**trial.parameters)
+        every = estimator.evaluate_every
 
         def progress(state: Progress) -> None:
-            self.show.live(f"trial {claim.number}: {state.text(metric)}")
+            if self.line is not None:
+                self.line.show(f"trial {trial.number}: {state.text(self.metric)}")
             if state.metric is not None and state.step % every == 0 and state.step < state.steps:
-                claim.report(state.step, state.metric)
+                trial.report(state.step, state.metric, may_prune=True)
 
         options = {"directory": folder, "resume": True, "on_progress": progress}
-        if self.y is None:
-            return estimator.fit(self.X, **options)
-        return estimator.fit(self.X, self.y, **options)
+        labels = () if self.y is None else (self.y,)
+        try:
+            return estimator.fit(self.X, *labels, **options)
+        finally:
+            if self.line is not None:
+                self.line.clear()
+
+
+def _training_of(estimator: Any) -> tuple[list[Any], int, float | None]:
+    """The history, the number of updates and the best metric of an estimator's training."""
+    if hasattr(estimator, "fitted_"):
+        trained = estimator.fitted_.trained
+        return trained.history, trained.n_steps, trained.best_metric
+    return estimator.history_, estimator.n_steps_, estimator.best_metric_
 
 
 def _prepared(estimator: Any, seed: int) -> Any:
@@ -219,16 +289,10 @@ def _prepared(estimator: Any, seed: int) -> Any:
         changes["steps"] = _STEPS
     if given["evaluate_every"] is None:
         changes["evaluate_every"] = max((given["steps"] or _STEPS) // 20, 1)
-    for name, value in _ALONE.items():  # one model, with evaluations during its training
+    for name, value in _ALONE.items():
         if name in given:
             changes[name] = value
-    return _changed_to(estimator, changes)
-
-
-def _changed_to(estimator: Any, changes: Mapping[str, Any]) -> Any:
-    """An unfitted copy with other parameters."""
-    another: Any = clone(estimator)
-    return another.set_params(**changes)
+    return clone(estimator).set_params(**changes)
 
 
 def _changed(estimator: Any) -> set[str]:
@@ -246,38 +310,10 @@ def _number_of(trials: int | None, points: list[dict[str, Any]] | None) -> int:
     return min(trials or len(points), len(points))
 
 
-def _settings(estimator: Any, ranges: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the trials that are not searched."""
-    left_out = {"verbose", "devices", *ranges}
-    found = estimator.get_params(deep=False)
-    return {name: value for name, value in found.items() if name not in left_out}
-
-
-def _facts(X: Any) -> dict[str, Any]:
-    """Sizes of the data, to detect a worker with other data."""
-    if isinstance(X, Sequences):
-        return {"cases": len(X), "samples": int(np.sum(X.lengths))}
-    if isinstance(X, Table):
-        return {"series": len(X.series), "samples": sum(len(series) for series in X.series)}
-    if isinstance(X, list | tuple):
-        return {"cases": len(X), "samples": sum(np.size(case) for case in X)}
-    return {"shape": list(np.shape(X))}
-
-
 def _with_best(study: Study, folder: Path) -> Study:
     """Copy the best run to `best` atomically, if it is on this machine."""
     best, copy = study.best, folder / BEST
     if best is None or best.run is None or not (folder / best.run / "config.json").exists():
         return study
-    source = folder / best.run
-    if not _same(source, copy):
-        copy_directory(source, copy)
+    copy_directory(folder / best.run, copy)
     return replace(study, directory=str(copy))
-
-
-def _same(source: Path, copy: Path) -> bool:
-    names, others = (
-        sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-        for folder in (source, copy)
-    )
-    return names == others and filecmp.cmpfiles(source, copy, names, shallow=False)[0] == names

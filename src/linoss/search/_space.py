@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
 from types import NoneType
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from linoss._declare import Declared, declared
 from linoss._plain import scalar
 from linoss._settings import LinOSSClassifierSettings
-from linoss.search._extra import extra
+from linoss.search._storage import extra
 
 PAPER: dict[str, Any] = {
     "learning_rate": [1e-5, 1e-4, 1e-3],
@@ -34,34 +33,8 @@ _PLAIN = (int, float, str, bool, NoneType)
 _EXAMPLE = "such as learning_rate=1e-4..1e-2 or hidden_size=16,64,128"
 
 
-@dataclass(frozen=True)
-class Values:
-    """A choice among values."""
-
-    values: tuple[Any, ...]
-
-    def distribution(self) -> Any:
-        """The distribution for Optuna."""
-        return extra("optuna").distributions.CategoricalDistribution(self.values)
-
-
-@dataclass(frozen=True)
-class Span:
-    """A number from `low` to `high`, an integer if both are; with `log`, log-uniform."""
-
-    low: int | float
-    high: int | float
-    log: bool
-
-    def distribution(self) -> Any:
-        """The distribution for Optuna."""
-        kinds = extra("optuna").distributions
-        kind = kinds.IntDistribution if isinstance(self.low, int) else kinds.FloatDistribution
-        return kind(self.low, self.high, log=self.log)
-
-
-Range = Values | Span
-Space = dict[str, Range]
+Space = dict[str, Any]
+"""Optuna's distribution of each parameter."""
 
 
 def parse_ranges(texts: Iterable[str]) -> dict[str, str]:
@@ -93,8 +66,8 @@ def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
     >>> from linoss import LinOSSClassifier
     >>> from linoss.search._space import make_space
     >>> space = make_space({"hidden_size": [8, 16], "dropout": "0..0.5"}, LinOSSClassifier)
-    >>> space["hidden_size"], space["dropout"]
-    (Values(values=(8, 16)), Span(low=0.0, high=0.5, log=False))
+    >>> space["hidden_size"], space["dropout"].high
+    (CategoricalDistribution(choices=(8, 16)), 0.5)
 
     ```
     """
@@ -136,12 +109,12 @@ def default_ranges(named: str | None, fixed: Collection[str]) -> dict[str, Any]:
 def grid_points(space: Space, seed: int) -> list[dict[str, Any]]:
     """Every combination of lists of values, in an order drawn from the seed."""
     for name, values in space.items():
-        if isinstance(values, Span):
+        if not hasattr(values, "choices"):
             raise ValueError(
                 f"a grid needs lists of values, but {name} is from {values.low} to {values.high}; "
                 f"list some, such as {name}={values.low},{values.high}"
             )
-    lists = [values.values for values in space.values() if isinstance(values, Values)]
+    lists = [values.choices for values in space.values()]
     points = [dict(zip(space, point, strict=True)) for point in itertools.product(*lists)]
     return [points[i] for i in np.random.default_rng(seed).permutation(len(points))]
 
@@ -149,9 +122,16 @@ def grid_points(space: Space, seed: int) -> list[dict[str, Any]]:
 def described(space: Space) -> dict[str, Any]:
     """The space for JSON: lists, or low, high and whether logarithmic."""
     return {
-        name: list(values.values) if isinstance(values, Values) else asdict(values)
+        name: list(values.choices)
+        if hasattr(values, "choices")
+        else {"low": values.low, "high": values.high, "log": values.log}
         for name, values in space.items()
     }
+
+
+def choice_of(values: Iterable[Any]) -> Any:
+    """A choice among values."""
+    return extra("optuna").distributions.CategoricalDistribution(tuple(values))
 
 
 # ---- Values ----
@@ -163,9 +143,7 @@ def _searchable(setting: Declared) -> bool:
     return plain and setting.about.group is not None and setting.name not in _DECIDE_THE_SCORE
 
 
-def _range(setting: Declared, given: Any) -> Range:
-    if isinstance(given, Values | Span):
-        return given
+def _range(setting: Declared, given: Any) -> Any:
     if isinstance(given, str):
         if ".." in given:
             low, _, high = given.partition("..")
@@ -176,14 +154,14 @@ def _range(setting: Declared, given: Any) -> Range:
     if isinstance(given, list | tuple) and given:
         values = tuple(_checked(setting, value) for value in given)
         if len({(type(value), value) for value in values}) == len(values):
-            return Values(values)
+            return choice_of(values)
     raise ValueError(
         f"the range of {setting.name} is {given!r}, expected LOW..HIGH, or different values with "
         f"commas, {_EXAMPLE}; in Python (low, high), or a list"
     )
 
 
-def _span(setting: Declared, low: Any, high: Any, given: Any) -> Span:
+def _span(setting: Declared, low: Any, high: Any, given: Any) -> Any:
     if not {int, float} & set(setting.kinds):
         raise ValueError(
             f"the range of {setting.name} is {given!r}, expected a list of values: it is no number"
@@ -194,7 +172,9 @@ def _span(setting: Declared, low: Any, high: Any, given: Any) -> Span:
         raise ValueError(f"the range of {setting.name} is {given!r}, expected numbers as bounds")
     if not low < high:
         raise ValueError(f"the range of {setting.name} is {given!r}, expected a lower bound first")
-    return Span(low, high, log=low > 0 and high >= 10 * low)
+    kinds = extra("optuna").distributions
+    kind = kinds.IntDistribution if isinstance(low, int) else kinds.FloatDistribution
+    return kind(low, high, log=low > 0 and high >= 10 * low)
 
 
 def _checked(setting: Declared, value: Any) -> Any:

@@ -1,40 +1,24 @@
-"""The shared database of workers, with bounded waiting times and a lock.
+"""The database of a study: SQLite for the workers of one machine, PostgreSQL for several."""
 
-SQLite for the workers of one machine, PostgreSQL for those of several.
-"""
-
-import hashlib
-import os
-import queue
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None
+from linoss import _extras
+from linoss._files import locked
 
-from linoss._files import open_lock
-from linoss.search._extra import extra, quietly
+extra = partial(_extras.optional, purpose="a search", extra="search")
 
-T = TypeVar("T")
-
-SILENCE = 60  # seconds
-_CONNECT = 10  # seconds, for one attempt
-_ANSWER = 20  # seconds until a storage counts as unreachable
-_TURN = 60  # seconds, to wait for other workers
-_TRIES = (0.5, 1, 2, 4, 8)  # seconds between attempts, once it has been reached
-_LOCK = int.from_bytes(hashlib.sha256(b"linoss.search").digest()[:7])
+_PAUSES = (0.5, 1.0, 2.0, None)  # seconds between attempts to open a storage
+_LOCK = int.from_bytes(b"linoss")
+_CONNECT = 5  # seconds, for one attempt
+_LOCKED = 60  # seconds to wait for other workers on a file
 _EXPECTED = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
-_ADDRESS = re.compile(
-    r"sqlite:///.*|[\w+]+://(?:[^:/?@]*(?P<password>:[^/?@]*)?@)?"
-    r"(?:\[[^]/?@]*\]|[^[:/?@]*)(?::\d*)?(?:/[^?@]*)?"
-)
 _HIDDEN = "***"
 
 
@@ -50,184 +34,132 @@ class StorageError(ConnectionError):
     """
 
 
-class Storage:
-    """A database of studies."""
+@contextmanager
+def quiet_optuna() -> Iterator[Any]:
+    """Optuna, without its log and its warnings about experimental features."""
+    optuna = extra("optuna")
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used")
+            yield optuna
+    finally:
+        optuna.logging.set_verbosity(before)
 
-    def __init__(self, url: str, silence: int = SILENCE):
-        """Connect within a bounded time, or raise `StorageError`.
 
-        **Arguments:**
+@contextmanager
+def opened(url: str, silence: int) -> Iterator[Any]:
+    """Yield Optuna's storage, with heartbeats. Raises `StorageError` if it cannot be reached.
 
-        - `url`: `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`.
-        - `silence`: seconds without a heartbeat after which a worker counts as dead.
-        """
-        self._url = _parsed(url)
-        self.name = without_password(url)
-        self._engine = self._make_engine()
-        within(_ANSWER, self._connect_once, lambda: self._unreachable("it does not answer"))
-        self.interval = max(1, silence // 4)
-        with self.alone(), quietly() as optuna:
-            try:
-                self.rdb = optuna.storages.RDBStorage(
-                    self._url.render_as_string(hide_password=False)
-                    .replace("{", "{{")
-                    .replace("}", "}}"),
-                    engine_kwargs=self._settings(),
-                    heartbeat_interval=self.interval,
-                    grace_period=silence,
-                )
-            except self._errors() as error:
-                raise self._unreachable(_first_line(error)) from None
-            except RuntimeError as error:  # of another version of Optuna
-                raise StorageError(f"{self.name}: {error}") from None
+    **Arguments:**
 
-    def close(self) -> None:
-        """Close all connections."""
-        self.rdb.remove_session()
-        self.rdb.engine.dispose()
-        self._engine.dispose()
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Context manager: lock the storage; the lock is released if the process dies."""
-        if self._url.get_backend_name() == "sqlite":
-            with _file_lock(Path(f"{self._url.database}.lock")):
-                yield
-            return
-        sqlalchemy = extra("sqlalchemy")
+    - `url`: `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`.
+    - `silence`: seconds without a heartbeat after which a worker counts as dead.
+    """
+    optuna, errors = extra("optuna"), extra("sqlalchemy.exc")
+    address, options = _checked(url)
+    unreachable = (errors.SQLAlchemyError, optuna.exceptions.StorageInternalError)
+    try:
+        storage = _connected(address, options, silence, unreachable)
         try:
-            connection = self._engine.connect()
-        except self._errors() as error:
-            raise self._unreachable(_first_line(error)) from None
-        with connection:
-            try:
-                connection.execute(sqlalchemy.text(f"SET lock_timeout = '{_TURN}s'"))
-                connection.execute(sqlalchemy.text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-            except self._errors() as error:
-                raise self._unreachable(_first_line(error)) from None
+            yield storage
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
+    except unreachable as error:
+        reason = _first_line(error)
+        for secret in (address.password, address.query.get("password")):
+            reason = reason.replace(str(secret), _HIDDEN) if secret else reason
+        raise StorageError(
+            f"the storage {without_password(url)} cannot be reached: {reason}; check that it is "
+            "running, its address, user and password"
+        ) from None
+
+
+@contextmanager
+def alone(storage: Any) -> Iterator[None]:
+    """Context manager: keep other workers from choosing a trial."""
+    engine = storage.engine
+    if engine.dialect.name == "sqlite":
+        with locked(Path(engine.url.database).parent, wait=True):
             yield
+        return
+    with engine.begin() as connection:
+        lock = extra("sqlalchemy").text(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        connection.execute(lock)
+        yield
 
-    def patiently(self, call: Callable[[], T]) -> T:
-        """Call a function, with retries for a bounded time if the storage is unreachable."""
-        for pause in (*_TRIES, None):
-            try:
-                with quietly():
-                    return call()
-            except self._errors() as error:
-                if pause is None and isinstance(error, StorageError):
-                    raise
-                if pause is None:
-                    raise self._unreachable(_first_line(error)) from None
-                time.sleep(pause)
-        raise AssertionError
 
-    # ---- Connections ----
-
-    def _make_engine(self) -> Any:
-        sqlalchemy = extra("sqlalchemy")
-        settings = {**self._settings(), "poolclass": sqlalchemy.pool.NullPool}
-        if self._url.get_backend_name() == "postgresql":
-            extra("psycopg")
-        return sqlalchemy.create_engine(self._url, **settings)
-
-    def _settings(self) -> dict[str, Any]:
-        if self._url.get_backend_name() == "sqlite":
-            return {"connect_args": {"timeout": _TURN}}
-        silent = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-        limits = {"connect_timeout": _CONNECT, "tcp_user_timeout": 30_000, **silent}
-        return {"connect_args": limits, "pool_pre_ping": True}
-
-    def _connect_once(self) -> None:
-        sqlalchemy = extra("sqlalchemy")
+def _connected(
+    address: Any, options: dict[str, Any], silence: int, unreachable: tuple[type[Exception], ...]
+) -> Any:
+    storages = extra("optuna").storages
+    for pause in _PAUSES:
         try:
-            with self._engine.connect() as connection:
-                connection.execute(sqlalchemy.text("SELECT 1"))
-        except self._errors() as error:
-            raise self._unreachable(_first_line(error)) from None
+            return storages.RDBStorage(
+                re.sub(r"([{}])", r"\1\1", address.render_as_string(hide_password=False)),
+                engine_kwargs=options,
+                heartbeat_interval=max(1, silence // 4),
+                grace_period=silence,
+            )
+        except unreachable:  # also if another worker creates the same tables
+            if pause is None:
+                raise
+            time.sleep(pause)
+    raise AssertionError
 
-    def _errors(self) -> tuple[type[Exception], ...]:
-        """The exceptions of an unreachable storage."""
-        internal = extra("optuna").exceptions.StorageInternalError
-        return (extra("sqlalchemy.exc").SQLAlchemyError, internal, StorageError)
 
-    def _unreachable(self, why: str) -> StorageError:
-        given = [self._url.password, *(v for k, v in self._url.query.items() if "pass" in k)]
-        for secret in sorted((str(secret) for secret in given if secret), key=len, reverse=True):
-            why = why.replace(secret, _HIDDEN)
-        return StorageError(
-            f"the storage {self.name} cannot be reached: {why}; check that it is running, its "
-            "address, user and password"
+def _checked(url: str) -> tuple[Any, dict[str, Any]]:
+    """The parsed URL of a storage with its driver, and the options of SQLAlchemy's engine."""
+    sqlalchemy = extra("sqlalchemy")
+    try:
+        address = sqlalchemy.engine.make_url(url)
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        raise ValueError(f"the storage is invalid, expected {_EXPECTED}") from None
+    kind = address.drivername.partition("+")[0]
+    if kind in ("postgresql", "postgres"):
+        extra("psycopg")
+        unescaped = (address.host, address.database, url.partition("?")[2])
+        if any("@" in (part or "") for part in unescaped):
+            raise ValueError(
+                "the storage has a user, password or option with @, :, / or ? in it, expected "
+                "%40, %3A, %2F or %3F in their place"
+            )
+        limits = {"connect_timeout": _CONNECT, "tcp_user_timeout": 30_000}
+        alive = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+        options = {"connect_args": {**limits, **alive}, "pool_pre_ping": True}
+        return address.set(drivername="postgresql+psycopg"), options
+    if kind != "sqlite":
+        raise ValueError(f"the storage is one of {kind}, expected {_EXPECTED}")
+    if address.database in (None, "", ":memory:"):
+        raise ValueError(
+            "the storage is in memory, where other workers cannot access it, expected a file, "
+            "such as sqlite:///study.db"
         )
+    folder = Path(address.database).parent
+    if not folder.is_dir():
+        raise StorageError(f"the storage {address.database} cannot be reached: no {folder}")
+    return address, {"connect_args": {"timeout": _LOCKED}}
 
 
 def without_password(url: str) -> str:
-    """The URL of a storage without its password and its options, which may contain one.
-
-    Everything that could be part of a password is removed.
+    """The URL of a storage without user, password and options, which may contain one.
 
     ```python
     >>> from linoss.search import without_password
-    >>> without_password("postgresql://me:secret@host/studies")
-    'postgresql://me:***@host/studies'
-    >>> without_password("postgresql://host/studies?user=me&password=secret")
-    'postgresql://host/studies?***'
+    >>> without_password("postgresql://me:secret@host/studies?sslmode=require")
+    'postgresql://***@host/studies?***'
 
     ```
     """
     address, asked, options = url.partition("?")
-    found = _ADDRESS.fullmatch(address)
-    if found is None or "@" in options:
+    if "@" in options or "://" not in address:
         return _HIDDEN
-    start, end = found.span("password")
-    if start >= 0:
-        address = f"{address[:start]}:{_HIDDEN}{address[end:]}"
+    if not address.startswith("sqlite"):
+        address = re.sub(r"://.*@", f"://{_HIDDEN}@", address)
     return address + (f"?{_HIDDEN}" if asked else "")
-
-
-def within(seconds: float, call: Callable[[], T], late: Callable[[], Exception]) -> T:
-    """The result of a call, or its exception; raises `late()` after the timeout."""
-    answers: queue.Queue[tuple[bool, Any]] = queue.Queue()
-
-    def run() -> None:
-        try:
-            answers.put((True, call()))
-        except BaseException as error:
-            answers.put((False, error))
-
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        good, answer = answers.get(timeout=seconds)
-    except queue.Empty:
-        raise late() from None
-    if not good:
-        raise answer
-    return answer
-
-
-def _parsed(url: str) -> Any:
-    """The URL of a storage with its driver. It may contain a password."""
-    sqlalchemy = extra("sqlalchemy")
-    try:
-        parsed = sqlalchemy.engine.make_url(url)
-    except (sqlalchemy.exc.ArgumentError, ValueError):
-        raise ValueError(f"the storage is invalid, expected {_EXPECTED}") from None
-    kind = parsed.drivername.partition("+")[0]
-    if without_password(url) == _HIDDEN:
-        raise ValueError(
-            "the storage has a user, password or option with @, :, / or ? in it, expected %40, "
-            "%3A, %2F or %3F in their place"
-        )
-    if kind in ("postgresql", "postgres"):
-        return parsed.set(drivername="postgresql+psycopg")
-    if kind != "sqlite":
-        raise ValueError(f"the storage is one of {kind}, expected {_EXPECTED}")
-    if parsed.database in (None, "", ":memory:"):
-        raise ValueError("the storage is in memory, where other workers cannot access it, "
-                         "expected a file, such as sqlite:///study.db")  # fmt: skip
-    if not Path(parsed.database).resolve().parent.is_dir():
-        folder = Path(parsed.database).parent
-        raise StorageError(f"the storage {parsed.database} cannot be reached: there is no {folder}")
-    return parsed
 
 
 def _first_line(error: BaseException) -> str:
@@ -236,27 +168,3 @@ def _first_line(error: BaseException) -> str:
     cause = getattr(cause, "orig", None) or cause
     lines = str(cause).strip().splitlines()
     return lines[0].strip().rstrip(".;:") if lines else type(cause).__name__
-
-
-@contextmanager
-def _file_lock(path: Path) -> Iterator[None]:
-    if fcntl is None:
-        yield
-        return
-    try:
-        handle = open_lock(path)
-    except OSError as error:
-        raise StorageError(str(error)) from None
-    try:
-        end = time.monotonic() + _TURN
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise StorageError(f"{path}: another worker does not release it") from None
-                time.sleep(0.02)
-        yield
-    finally:
-        os.close(handle)
