@@ -8,9 +8,9 @@ import tempfile
 import numpy as np
 import pytest
 
+import linoss.training
 from linoss import LinOSSClassifier, LinOSSForecaster, load
-from linoss.fitted import _train
-from linoss.search import StorageError, search, search_grid, without_password
+from linoss.search import StorageError, search, without_password
 from linoss.training import TrainingError
 
 pytestmark = pytest.mark.usefixtures("single_precision", "unchecked")
@@ -91,7 +91,7 @@ def test_another_estimator_in_the_same_place(found, place, waves):
 @pytest.fixture
 def interrupted(monkeypatch):
     """Interrupt the first training after the evaluation at step 4."""
-    train, once = _train.train, [True]
+    train, once = linoss.training.train, [True]
 
     def stopped(*arguments, on_progress, **options):
         def progress(state):
@@ -102,7 +102,7 @@ def interrupted(monkeypatch):
 
         return train(*arguments, on_progress=progress, **options)
 
-    monkeypatch.setattr(_train, "train", stopped)
+    monkeypatch.setattr("linoss.fitted._fit.train", stopped)
 
 
 def test_a_stopped_search_continues_to_the_same_weights(
@@ -130,13 +130,14 @@ def test_a_trial_with_a_damaged_checkpoint_begins_again(tmp_path, waves, interru
     assert load(again.directory).n_features_in_ == 30
 
 
-def test_a_grid_of_lists(tmp_path, waves):
+def test_a_grid_of_lists(tmp_path, waves, capfd):
     rates = [1e-3, 1e-2]
     space = {"learning_rate": rates, "schedule": ["cosine", "constant"]}
     found = search(small(steps=1), *waves, out=tmp_path, space=space, grid=True, trials=9)
     points = {tuple(trial.parameters.values()) for trial in found.trials}
     assert points == {(rate, way) for rate in rates for way in ("cosine", "constant")}
     assert len(found.trials) == 4
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_papers_grid_without_what_is_fixed(tmp_path, waves):
@@ -227,77 +228,56 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path, waves, monkeypatch, p
         search(small(), *waves, out=tmp_path, space=RATES, trials=1)
 
 
-# ---- A grid of a function ----
+# ---- Trials that fail ----
 
 
-def grid(folder, trial, count=2, **changes):
-    """Run a grid of numbers, and return the lines about its trials."""
-    lines = []
-    search_grid(
-        trial,
-        [{"x": i} for i in range(count)],
-        storage=f"sqlite:///{folder / 'study.db'}",
-        on_end=lambda line: lines.append(line.partition(";")[0]),
-        **{"study": "s", "metric": "x", "higher_is_better": True, "settings": {}, **changes},
-    )
-    return lines
+def outcomes(out, waves, begin, count=2):
+    """Search where `begin(number)` may fail: the state and the error of each trial."""
+    space = {"learning_rate": [1e-3 * (i + 1) for i in range(count)]}
+    study = search(
+        small(steps=1), *waves, out=out, space=space, grid=True,
+        begin=lambda run: begin(int(run.name)),
+    )  # fmt: skip
+    return [(trial.state, trial.error) for trial in study.trials]
 
 
-def test_an_error_of_a_trial_fails_it_once(tmp_path):
-    def trial(number, report):
+def test_a_training_error_fails_the_trial_once(tmp_path, waves):
+    begun = []
+
+    def begin(number):
+        begun.append(number)
         if number == 0:
             raise TrainingError("the loss is nan")
-        return 0.5
 
-    assert grid(tmp_path, trial) == ["trial 0: failed: the loss is nan", "trial 1: x 0.5"]
-    assert grid(tmp_path, trial) == []
+    failed = [("failed", "the loss is nan"), ("complete", None)]
+    assert outcomes(tmp_path, waves, begin) == failed
+    assert outcomes(tmp_path, waves, begin) == failed
+    assert begun == [0, 1]
 
 
-def test_a_trial_out_of_memory_is_repeated(tmp_path):
-    tries = []
+def test_a_trial_out_of_memory_is_repeated(tmp_path, waves):
+    begun = []
 
-    def trial(number, report):
-        report(1, 0.1)
-        tries.append(number)
-        if number == 1 or len(tries) < 3:
+    def begin(number):
+        begun.append(number)
+        if number == 1 or len(begun) < 3:
             raise MemoryError
-        return 0.5
 
-    assert grid(tmp_path, trial)[2] == "trial 0: x 0.5"
-    assert tries == [0, 0, 0, 1, 1, 1, 1]
+    assert outcomes(tmp_path, waves, begin) == [("complete", None), ("failed", "out of memory")]
+    assert begun == [0, 0, 0, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, RuntimeError])
-def test_an_error_of_another_kind_ends_the_worker_and_the_trial_is_run_again(tmp_path, error):
-    def trial(number, report):
+def test_an_error_of_another_kind_ends_the_worker_and_the_trial_is_run_again(
+    tmp_path, waves, error
+):
+    def fail(number):
         raise error
 
     for _ in range(5):
         with pytest.raises(error):
-            grid(tmp_path, trial, 1)
-    assert grid(tmp_path, lambda number, report: 1.0, 1) == ["trial 0: x 1"]
-
-
-def test_a_worker_may_leave_the_trials_of_others(tmp_path):
-    def trial(number, report):
-        if number == 0:
-            lines.extend(grid(tmp_path, lambda *_: 0.5, wait=False))
-        return 1.0
-
-    lines = []
-    assert grid(tmp_path, trial) == ["trial 0: x 1"]
-    assert lines == ["trial 1: x 0.5"]
-
-
-def test_a_grid_with_other_settings_is_refused(tmp_path):
-    grid(tmp_path, lambda *_: 0.5)
-    with pytest.raises(ValueError, match=r"the study 's' has steps None, but now it is 9; join it"):
-        grid(tmp_path, lambda *_: 0.5, settings={"steps": 9})
-
-
-def test_optuna_is_silent(tmp_path, capfd):
-    grid(tmp_path, lambda number, report: float(number))
-    assert capfd.readouterr() == ("", "")
+            outcomes(tmp_path, waves, fail, count=1)
+    assert outcomes(tmp_path, waves, lambda number: None, count=1) == [("complete", None)]
 
 
 # ---- Storages ----

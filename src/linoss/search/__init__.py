@@ -1,6 +1,6 @@
 """Hyperparameter search: a study of many trainings, by Optuna, shared by any number of workers."""
 
-from linoss.search._search import search, search_grid
+from linoss.search._search import search
 from linoss.search._space import default_ranges, make_space, parse_ranges
 from linoss.search._storage import StorageError, without_password
 from linoss.search._study import Study, Trial
@@ -13,6 +13,5 @@ __all__ = [
     "make_space",
     "parse_ranges",
     "search",
-    "search_grid",
     "without_password",
 ]

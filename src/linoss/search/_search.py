@@ -3,7 +3,7 @@
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from linoss import _checks
 from linoss._files import copy_directory, locked, make_directory
 from linoss._stderr import LiveLine, say
 from linoss.data import Table
-from linoss.search._space import choice_of, default_ranges, grid_points, make_space
+from linoss.search._space import default_ranges, grid_points, make_space
 from linoss.search._storage import opened, quiet_optuna
 from linoss.search._study import Study, write_study
 from linoss.search._worker import RunningTrial, SharedStudy
@@ -139,67 +139,6 @@ def search(
             result = _with_best(shared.record(importance=True), folder)
             write_study(folder, result)
         return result
-
-
-Report = Callable[[int, float], None]
-"""Called with a step and the validation metric there."""
-
-
-def search_grid(
-    trial: Callable[[int, Report], float],
-    points: Sequence[dict[str, Any]],
-    *,
-    storage: str,
-    study: str,
-    metric: str,
-    higher_is_better: bool,
-    settings: dict[str, Any],
-    on_end: Callable[[str], None],
-    wait: bool = True,
-) -> None:
-    """Run a function for each point of a grid. Processes that call this with the same arguments
-    share the work.
-
-    A trial whose process died is run by another.
-
-    **Arguments:**
-
-    - `trial`: called with the number of a point and a function to report evaluations to; returns
-      the validation metric. A [`linoss.training.TrainingError`][] counts as a failed trial.
-    - `points`: the values of every parameter, for each trial.
-    - `storage`, `study`: as for [`linoss.search.search`][].
-    - `metric`, `higher_is_better`: the metric for comparing trials.
-    - `settings`: all other settings of the trials; must be equal in all processes.
-    - `on_end`: called with a line about each trial that this process has finished.
-    - `wait`: whether to wait for the trials of other processes.
-
-    ```python
-    >>> import tempfile
-    >>> from linoss.search import search_grid
-    >>> points, lines = [{"size": 8}, {"size": 16}], []
-    >>> names = {"study": "sizes", "metric": "accuracy", "higher_is_better": True, "settings": {}}
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     url = f"sqlite:///{folder}/study.db"
-    ...     search_grid(
-    ...         lambda i, _: (1 + i) / 2, points, storage=url, on_end=lines.append, **names
-    ...     )
-    >>> [line.partition(";")[0] for line in lines]
-    ['trial 0: accuracy 0.5', 'trial 1: accuracy 1']
-
-    ```
-    """
-    with quiet_optuna(), opened(storage, _SILENCE) as database:
-        space = {
-            name: choice_of(dict.fromkeys(point[name] for point in points)) for name in points[0]
-        }
-        empty = Study(study, metric, higher_is_better)
-        shared = SharedStudy(database, empty, space, settings, points=points)
-        shared.work(
-            lambda running: trial(running.number, running.report),
-            len(points),
-            lambda line: on_end(f"{line}; {shared.record().progress(len(points))}"),
-            wait=wait,
-        )
 
 
 @dataclass(frozen=True, eq=False)

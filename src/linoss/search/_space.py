@@ -129,11 +129,6 @@ def described(space: Space) -> dict[str, Any]:
     }
 
 
-def choice_of(values: Iterable[Any]) -> Any:
-    """A choice among values."""
-    return extra("optuna").distributions.CategoricalDistribution(tuple(values))
-
-
 # ---- Values ----
 
 
@@ -154,7 +149,7 @@ def _range(setting: Declared, given: Any) -> Any:
     if isinstance(given, list | tuple) and given:
         values = tuple(_checked(setting, value) for value in given)
         if len({(type(value), value) for value in values}) == len(values):
-            return choice_of(values)
+            return extra("optuna").distributions.CategoricalDistribution(values)
     raise ValueError(
         f"the range of {setting.name} is {given!r}, expected LOW..HIGH, or different values with "
         f"commas, {_EXAMPLE}; in Python (low, high), or a list"

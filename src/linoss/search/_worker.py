@@ -136,8 +136,6 @@ class SharedStudy:
         run: Callable[[RunningTrial], float],
         trials: int,
         on_end: Callable[[str], None],
-        *,
-        wait: bool = True,
     ) -> None:
         """Run trials until the first `trials` are complete, pruned or failed, by any worker.
 
@@ -146,7 +144,6 @@ class SharedStudy:
         - `run`: runs a trial, reports evaluations, and returns the validation metric. An error that
           is not specific to one trial ends the worker; the trial is run again.
         - `on_end`: called with a line about each trial that this worker has ended.
-        - `wait`: whether to wait while other workers run the remaining trials.
         """
         while True:
             running, others = self._begin(trials)
@@ -154,7 +151,7 @@ class SharedStudy:
                 with _Heartbeat(self._storage, running.trial):
                     outcome = self._outcome(running, run)
                 on_end(f"trial {running.number}: {outcome}")
-            elif wait and others:
+            elif others:
                 time.sleep(_LOOK_EVERY)
             else:
                 return
