@@ -11,7 +11,8 @@ import os
 import platform
 import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,20 @@ def keep_programs() -> Path | None:
     config.update("jax_compilation_cache_dir", str(directory))
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    # A program truncated by a full disk is compiled again.
-    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     return directory
+
+
+@contextmanager
+def kept_programs() -> Iterator[None]:
+    """Context manager or decorator for what compiles: enables the cache.
+
+    A program truncated by a full disk is compiled again, without a warning.
+    """
+    keep_programs()
+    with warnings.catch_warnings():
+        unreadable = "Error (reading|writing) persistent compilation cache entry"
+        warnings.filterwarnings("ignore", unreadable)
+        yield
 
 
 @cache

@@ -1,40 +1,24 @@
-"""Progress and messages on stderr. Apart from `cli`, only this module prints.
+"""Messages and progress on stderr. Apart from `cli`, only this module prints.
 
-Permanent lines are messages of the logger `linoss`, which gets a handler that writes them unless it
-already has one: configure `logging.getLogger("linoss")` to redirect them.
-
-Estimators and searches report progress on request, in Python and on the command line.
-They create the text; this module shows it.
+Both appear on request, in Python (`verbose=1`) as on the command line. A message is written as a
+line; if `logging.getLogger("linoss")` has a handler, it is logged instead, with level INFO.
 """
 
 import logging
 import sys
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO
 
-_LOGGER = logging.getLogger("linoss")
-
-
-class _Lines(logging.Handler):
-    """A handler that writes lines and ignores errors, such as a closed pipe or a full disk."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a line to the current stderr."""
-        if sys.stderr is not None:
-            with suppress(OSError):
-                sys.stderr.write(record.getMessage() + "\n")
-                sys.stderr.flush()
-
-
-if not _LOGGER.handlers:
-    _LOGGER.addHandler(_Lines())
-    _LOGGER.setLevel(logging.INFO)
-    _LOGGER.propagate = False
+_LINES = 20  # at most, where there is no bar
 
 
 def say(message: str) -> None:
-    """Log a line."""
-    _LOGGER.info("%s", message)
+    """Write a line, or log it. A closed pipe or a full disk is ignored."""
+    logger = logging.getLogger("linoss")
+    if logger.handlers:
+        logger.info("%s", message)
+    else:
+        _write(sys.stderr, message + "\n")
 
 
 def duration(seconds: float) -> str:
@@ -54,42 +38,63 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
-class LiveLine:
-    """A progress line that is rewritten in place on a terminal."""
+class ProgressBar:
+    """A bar on a terminal, a line that is rewritten in a notebook, elsewhere at most 20 lines."""
 
     def __init__(self, stream: TextIO | None = None):
-        self._stream = stream or sys.stderr
-        self._shown = 0
+        self._stream = sys.stderr if stream is None else stream
+        self._is_terminal = self._stream is not None and self._stream.isatty()
+        self._is_notebook = type(self._stream).__module__.startswith("ipykernel")
+        self._bar: Any = None
+        self._next = 1.0
+        self._width = 0
 
     @property
     def is_live(self) -> bool:
-        """Whether the stream is a terminal."""
-        return self._stream is not None and self._stream.isatty()
+        """Whether it is rewritten in place."""
+        return self._is_terminal or self._is_notebook
 
-    def show(self, text: str) -> None:
-        """Rewrite the line."""
-        self._write("\r" + text.ljust(self._shown))
-        self._shown = len(text)
-
-    def keep(self, text: str) -> None:
-        """Replace the progress line by a permanent line."""
-        self.clear()
-        self._write(text + "\n")
-
-    def clear(self) -> None:
-        """Erase the line."""
-        if self._shown:
-            self._write("\r" + " " * self._shown + "\r")
-        self._shown = 0
+    def show(self, done: float, total: float, text: str) -> None:
+        """Show how much is done, with a text."""
+        if self._is_terminal:
+            with suppress(OSError):
+                bar = self._started()
+                bar.update(bar.task_ids[0], completed=done, total=total, description=text)
+                bar.refresh()
+        elif self._is_notebook:
+            _write(self._stream, "\r" + text.ljust(self._width))
+            self._width = len(text)
+        elif done >= self._next:
+            self._next = done + total / _LINES
+            _write(self._stream, text + "\n")
 
     def close(self) -> None:
-        """Keep the line, and begin a new one."""
-        if self._shown:
-            self._write("\n")
-        self._shown = 0
-
-    def _write(self, text: str) -> None:
-        if self._stream is not None:
+        """End the bar, which stays visible."""
+        if self._bar is not None:
             with suppress(OSError):
-                self._stream.write(text)
-                self._stream.flush()
+                self._bar.stop()
+        elif self._width:
+            _write(self._stream, "\n")
+        self._bar, self._width = None, 0
+
+    def _started(self) -> Any:
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+            from rich.table import Column
+
+            wrapped = Column(no_wrap=False)
+            text = TextColumn("{task.description}", markup=False, table_column=wrapped)
+            columns = BarColumn(20), TaskProgressColumn(), text
+            console = Console(file=self._stream, force_jupyter=False)
+            self._bar = Progress(*columns, console=console, auto_refresh=False)
+            self._bar.add_task("")
+            self._bar.start()
+        return self._bar
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is not None:
+        with suppress(OSError):
+            stream.write(text)
+            stream.flush()

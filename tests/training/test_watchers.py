@@ -65,9 +65,11 @@ def test_messages_are_those_of_a_logger(capsys):
     own, handler = logger.handlers[:], logging.Handler()
     handler.emit = lambda record: kept.append(record.getMessage())
     logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
     try:
         say("another, 100 %")
     finally:
         logger.handlers[:] = own
+        logger.setLevel(logging.NOTSET)
     assert kept == ["another, 100 %"]
     assert capsys.readouterr().err == ""

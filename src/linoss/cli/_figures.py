@@ -26,8 +26,8 @@ from linoss._files import write_file
 
 if TYPE_CHECKING:
     from linoss.cli._attribution import ExplainedCase
-    from linoss.cli._inspect import BlockSpectrum
     from linoss.cli._scores import ClassScore, Forecast, NumberScore
+    from linoss.cli._spectrum import BlockSpectrum
     from linoss.search import Study, Trial
 
 LIGHT = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")

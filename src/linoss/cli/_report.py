@@ -19,7 +19,6 @@ from linoss._files import write_text
 from linoss._stderr import duration
 from linoss.cli import _figures as figures
 from linoss.cli._attribution import explained_cases, mean_attributions
-from linoss.cli._inspect import SPECTRUM_COLUMNS, banks, span, spectrum_row, untrained_facts
 from linoss.cli._output import number
 from linoss.cli._runs import Run
 from linoss.cli._scores import (
@@ -32,6 +31,7 @@ from linoss.cli._scores import (
     backtest_rows,
     backtest_windows,
 )
+from linoss.cli._spectrum import SPECTRUM_COLUMNS, banks, span, spectrum_row, untrained_facts
 from linoss.data import Sequences, Table
 from linoss.search import Study, Trial
 

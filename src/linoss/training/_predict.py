@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
-from linoss import _checks
+from linoss import _checks, _programs
 from linoss.nn import LinOSS
 from linoss.scan import resolve_engine
 from linoss.training._batches import evaluation_batches
@@ -16,6 +16,7 @@ from linoss.training._objectives import Objective
 from linoss.training._step import answer, answer_quickly
 
 
+@_programs.kept_programs()
 def predict(
     model: LinOSS, inputs: Inputs, cases: Cases, *, batch_size: int | None = None
 ) -> np.ndarray | list[np.ndarray]:

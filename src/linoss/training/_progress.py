@@ -4,9 +4,7 @@ import abc
 from dataclasses import dataclass
 from typing import Self, TextIO
 
-from linoss._stderr import LiveLine, duration
-
-_LINES = 20  # at most, without a terminal
+from linoss._stderr import ProgressBar, duration
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class AbstractClosing(abc.ABC):
 
 
 class ProgressLine(AbstractClosing):
-    """A progress line on stderr, for `on_progress`; without a terminal, at most 20 lines.
+    """A progress bar on stderr, for `on_progress`; without a terminal, at most 20 lines.
 
     ```python
     >>> import sys
@@ -88,20 +86,13 @@ class ProgressLine(AbstractClosing):
     """
 
     def __init__(self, metric: str, stream: TextIO | None = None):
-        self._metric, self._line = metric, LiveLine(stream)
-        self._next = 1.0
+        self._metric, self._bar = metric, ProgressBar(stream)
 
     def close(self) -> None:
-        """End the line."""
-        self._line.close()
+        """End the bar."""
+        self._bar.close()
 
     def __call__(self, progress: Progress) -> None:
         """Show the progress."""
-        text = progress.text(self._metric)
-        if self._line.is_live:
-            self._line.show(text)
-            return
         done = (progress.model - 1) * progress.steps + progress.step
-        if done >= self._next:
-            self._next = done + progress.models * progress.steps / _LINES
-            self._line.keep(text)
+        self._bar.show(done, progress.models * progress.steps, progress.text(self._metric))

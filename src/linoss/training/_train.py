@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from linoss import _checks
+from linoss import _checks, _programs
 from linoss._declare import check_value
 from linoss._settings import MEMORY, Memory
 from linoss.dynamics import SCHEMES
@@ -28,6 +28,7 @@ from linoss.training._saved import describe
 from linoss.training._verified_files import locked, make_directory
 
 
+@_programs.kept_programs()
 def train(
     model: LinOSS,
     inputs: Inputs,
