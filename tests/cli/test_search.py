@@ -8,12 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-from linoss.cli._study_report import study_report
 
 from linoss.cli import _options as options
 from linoss.cli._fit import fit
 from linoss.cli._search import search
-from linoss.search import Study, Trial
 
 RANGES = "--range learning_rate=1e-3..1e-1 --range time_channel=no"
 
@@ -126,34 +124,13 @@ def test_forecasts(tmp_path, load, small_forecaster, good_json):
 
 def test_the_report_shows_trials_and_pictures(found, place):
     text = (place / "report.html").read_text()
-    for title in ("Best", "Course", "Learning curves", "Parameters", "Trials", "Environment"):
+    for title in ("Best", "Trials", "Learning curves", "Parameters", "All trials", "Environment"):
         assert f"<h2>{title}</h2>" in text
     assert text.count("<svg") == 3
     assert "test accuracy" in text
     assert not re.search(r"<(script|link|iframe|object|img)", text)
     assert "url(" not in text.replace("url(#", "")
     assert str(place) not in text
-
-
-STRANGE = "<script>$x$</script>"
-
-
-@pytest.mark.parametrize("trials", [0, 1, 3])
-def test_a_report_of_any_study(trials):
-    made = [
-        Trial(0, "complete", 0.5, {"norm": "batch", "rate": 0.1}, seconds=70.0, curve=[(1, 0.5)]),
-        Trial(1, "failed", parameters={"norm": None, "rate": 1.0}, error=STRANGE),
-        Trial(2, "pruned", 0.1, {"norm": None, "rate": 1.0}, curve=[(1, 0.2), (2, 0.1)]),
-    ]
-    space = {"norm": ["batch", None], "rate": {"low": 0.1, "high": 1.0, "log": True}}
-    study = Study(STRANGE, "mse", False, made[:trials], space, {"rate": 0.75, "norm": 0.25})
-    text = study_report(study, None)
-    assert "<script" not in text
-    if trials == 0:
-        assert "No trial is complete." in text
-    else:
-        assert "1 min 10 s" in text
-        assert "rate, 75 %" in text
 
 
 # ---- Wrong use ----
