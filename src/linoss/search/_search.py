@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from linoss import _checks
 from linoss._files import copy_directory, locked, make_directory
-from linoss._stderr import LiveLine, say
+from linoss._stderr import ProgressBar, say
 from linoss.data import Table
 from linoss.search._space import default_ranges, grid_points, make_space
 from linoss.search._storage import opened, quiet_optuna
@@ -114,8 +114,8 @@ def search(
     fixed = estimator.get_params(deep=False).items()
     settings = {n: value for n, value in fixed if n not in {"verbose", "devices", *ranges}}
     settings |= {"estimator": name, "cases": len(X.series if isinstance(X, Table) else X)}
-    line = LiveLine()
-    shown = line if verbose and line.is_live else None
+    bar = ProgressBar()
+    shown = bar if verbose and bar.is_live else None
     trainer = _Trainer(estimator, X, y, folder, metric, begin, finish, shown)
     make_directory(folder)
     url = storage or f"sqlite:///{folder / DATABASE}"
@@ -152,7 +152,7 @@ class _Trainer:
     metric: str
     begin: Callable[[Path], None] | None
     finish: Callable[[Any, Path], None] | None
-    line: LiveLine | None
+    bar: ProgressBar | None
     """Where to show the progress."""
 
     def __call__(self, trial: RunningTrial) -> float:
@@ -190,8 +190,9 @@ class _Trainer:
         every = estimator.evaluate_every
 
         def progress(state: Progress) -> None:
-            if self.line is not None:
-                self.line.show(f"trial {trial.number}: {state.text(self.metric)}")
+            if self.bar is not None:
+                text = f"trial {trial.number}: {state.text(self.metric)}"
+                self.bar.show(state.step, state.steps, text)
             if state.metric is not None and state.step % every == 0 and state.step < state.steps:
                 trial.report(state.step, state.metric, may_prune=True)
 
@@ -200,8 +201,8 @@ class _Trainer:
         try:
             return estimator.fit(self.X, *labels, **options)
         finally:
-            if self.line is not None:
-                self.line.clear()
+            if self.bar is not None:
+                self.bar.close()
 
 
 def _training_of(estimator: Any) -> tuple[list[Any], int, float | None]:
