@@ -24,7 +24,7 @@ from measure import SIZES, take_turns, update_of
 
 import linoss
 from linoss.dynamics import SCHEMES
-from linoss.nn import OUTSIDE_KERNELS
+from linoss.kernels import OUTSIDE_KERNELS
 from paper import efficiency
 
 

@@ -79,8 +79,9 @@ def mix(weights: AbstractMixer, u: Array) -> Array:
 
 def block(weights: Block, u: Array, key: Array) -> Array:
     """One block in training mode, on a batch `(batch, time, hidden)`."""
-    x, _ = weights.norm(u, Samples(u), training=True)
-    x = mix(weights.mixer, x)
+    moments = jnp.stack([u.mean((0, 1)), u.var((0, 1))])
+    norm, _ = weights.norm.update(moments, Samples(u))
+    x = mix(weights.mixer, (u - norm.mean) * norm.scale)
     first, second = jax.random.split(key)
     drop = eqx.nn.Dropout(weights.dropout)
     x = drop(jax.nn.gelu(x, approximate=False), key=first)

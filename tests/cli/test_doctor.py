@@ -8,7 +8,7 @@ import pytest
 
 import linoss
 from linoss import kernels
-from linoss.nn import OUTSIDE_KERNELS
+from linoss.kernels import OUTSIDE_KERNELS
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import linoss
 from linoss.features._bank import LANES
 from linoss.features._bank import draw as draw_bank
 from linoss.features._response import ResponseStream, respond, trace
-from linoss.nn._dropout import key_words
+from linoss.nn._operations import key_words
 
 # ---- Models: the kernels of encoder, block and mix ----
 

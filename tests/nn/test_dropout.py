@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from linoss.nn._dropout import dropout, key_words, random_bits
+from linoss.nn._operations import dropout, key_words, random_bits
 
 N = 1 << 16
 POSITIONS = np.arange(N, dtype=np.uint32)

@@ -15,17 +15,10 @@ from hypothesis import strategies as st
 from scipy.special import erf, expit
 
 import linoss
+from linoss import kernels
 from linoss.nn import Samples
-from linoss.nn._dropout import dropout
-from linoss.nn._fused import (
-    Form,
-    GLUWeights,
-    MixerWeights,
-    Visits,
-    encode,
-    fused_block,
-    fused_mixer,
-)
+from linoss.nn._operations import dropout
+from linoss.nn._passes import run_blocks
 
 pytestmark = [
     pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built"),
@@ -41,14 +34,18 @@ def run(block, engine, gaps, u, words, mask, intervals, state, weights_of_loss):
     def loss(weights, u, intervals):
         block = eqx.combine(weights, rest)
         samples = Samples(u, mask, intervals, lengths, engine=engine, gaps=gaps).joined()
-        trained, _, norm = block.run(u, samples, None, words)
-        evaluated, final, _ = block.run(u, samples, state)
+        (trained, _), _, norm = run_blocks((block,), u, samples, None, words[None])
+        (evaluated, _), final, _ = run_blocks((block,), u, samples, state)
         on_state = sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(final))
         total = jnp.sum(trained * weights_of_loss) + jnp.mean(evaluated**2) + on_state
         return total, (trained, norm, evaluated, final)
 
     arguments = (0, 1) if intervals is None else (0, 1, 2)
     return jax.grad(loss, argnums=arguments, has_aux=True)(weights, u, intervals)
+
+
+def runs_natively(block, u, *, varying):
+    return kernels.can_run(block.native(), u, irregular=varying, time_split=False)
 
 
 def in_double_precision(tree):
@@ -64,11 +61,13 @@ def compare(block, batch, time, *, masked=False, varying=False, gaps="move"):
     u = jax.random.normal(keys[0], (batch, time, hidden))
     mask = jax.random.bernoulli(keys[1], 0.8, (batch, time)) if masked else None
     intervals = jnp.exp(jax.random.normal(keys[5], (batch, time)) / 2) if varying else None
-    state = block.mixer.init_state((batch,))
-    shape = block.mixer.native_state(state).shape
-    state = block.mixer.with_native_state(state, jax.random.normal(keys[2], shape))
+    state, *others = jax.tree.leaves(at_rest := block.mixer.init_state((batch,)))
+    state = jax.tree.unflatten(
+        jax.tree.structure(at_rest), [jax.random.normal(keys[2], state.shape), *others]
+    )
+    state = jax.tree.map(lambda x: x[None], state)
     words = jax.random.bits(keys[3], (2,), jnp.uint32)
-    assert block.is_fused(u, Samples(u, mask, intervals, engine="native"))
+    assert runs_natively(block, u, varying=varying)
     given = (block, u, words, mask, intervals, state, jax.random.normal(keys[4], u.shape))
     native = eqx.filter_jit(run)(block, "native", gaps, *given[1:])
     with jax.enable_x64(True):
@@ -181,20 +180,23 @@ def test_steps_have_the_formulas_of_the_scheme(name, regular):
     rows = np.stack([A, timestep, G, longest]).astype(np.float32)
     intervals = np.exp(generator.normal(0, 0 if regular else 2, (2, time))).astype(np.float32)
     force, pull = jnp.asarray(generator.normal(size=(2, 2, time, m)), jnp.float32)
-    identity = (jnp.zeros(m), jnp.ones(m), jnp.eye(m), jnp.zeros(m))
-    no = jnp.zeros((0, 0))
+    no, zeros = jnp.zeros((1, 1)), jnp.zeros(m)
+    unweighted = dataclasses.replace(scheme, weigh=None)
 
     def by_kernel(rows, intervals):
-        weights = MixerWeights(*identity, rows, jnp.eye(m), jnp.zeros(m))
-        visits = Visits(no.astype(jnp.uint8), no if regular else jnp.flip(intervals, 1), no)
-        assert scheme.native is not None
-        return jnp.sum(fused_mixer(Form(scheme=scheme.native), force, weights, visits) * pull)
+        step = linoss.dynamics.VaryingTransition(*rows[:3], no[..., None], unweighted, rows[3])
+        mixer = kernels.LinearRecurrence(step, jnp.eye(m), zeros, jnp.eye(m), zeros)
+        block = kernels.BlockArrays(
+            kernels.Normalization(0.0, 1.0), (mixer, mixer), kernels.Affine(no, zeros)
+        )
+        timing = kernels.Timing(intervals=None if regular else intervals)
+        return jnp.sum(kernels.run_backwards(block, force, timing) * pull)
 
     def by_scheme(rows, intervals):
         A, timestep, G, longest = rows
         limit = None if regular else longest  # regular samples are a timestep apart, however long
         varying = linoss.dynamics.VaryingTransition(
-            A, timestep, G, intervals[..., None], dataclasses.replace(scheme, weigh=None), limit
+            A, timestep, G, intervals[..., None], unweighted, limit
         )
         positions, _ = linoss.oscillator_scan(varying, force, reverse=True, engine="sequential")
         return jnp.sum(positions * pull)
@@ -269,9 +271,9 @@ def test_equals_the_plain_model(norm, padded, head):
 def test_moments_are_those_of_double_precision(offset, masked):
     """Far from zero, where sums of squares would lose the variance."""
     u = jax.random.normal(jax.random.key(0), (5000, 3))
-    mask = jax.random.bernoulli(jax.random.key(1), 0.5, (5000,)) if masked else jnp.zeros(0)
-    weight, bias = jnp.eye(20, 3), jnp.full(20, offset)
-    out, moments = encode(u, weight, bias, mask.astype(jnp.uint8))
+    mask = jax.random.bernoulli(jax.random.key(1), 0.5, (5000,)) if masked else None
+    encoder = kernels.Affine(jnp.eye(20, 3), jnp.full(20, offset))
+    out, moments = kernels.encode(encoder, u, kernels.Timing(mask))
     samples = np.asarray(out, np.float64)[np.asarray(mask)] if masked else np.float64(out)
     np.testing.assert_allclose(moments[0], samples.mean(0), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(moments[1], samples.var(0), rtol=1e-5, atol=1e-6)
@@ -294,26 +296,16 @@ def words_with(bits):
 def test_dropout_has_the_mask_of_the_plain_block(rate):
     """With bits next to the rate, so that a threshold that is off by one would show."""
     threshold = min(round(rate * 2**32), 2**32 - 1)
-    x = jnp.ones((1, 1, 1))
-    nothing = jnp.zeros((1, 1))
-    mixer = MixerWeights(
-        jnp.zeros(1), jnp.ones(1), nothing, jnp.zeros(1), jnp.zeros((6, 1)), nothing, jnp.ones(1)
-    )
-    glu = GLUWeights(jnp.array([[0.0], [1.0]]), jnp.array([100.0, 0.0]))
-    no = jnp.zeros((0, 0))
+    x, none = jnp.ones((1, 1, 1)), jnp.zeros((1, 1))
+    step = linoss.dynamics.Transition(jnp.zeros((1, 2, 2)), jnp.zeros((1, 2)))
+    mixer = kernels.LinearRecurrence(step, none, jnp.zeros(1), none, jnp.ones(1))
+    glu = kernels.Affine(jnp.array([[0.0], [1.0]]), jnp.array([100.0, 0.0]))
+    block = kernels.BlockArrays(kernels.Normalization(0.0, 1.0), (mixer,), glu, rate)
     for bits in {max(threshold - 1, 0), threshold, min(threshold + 1, 2**32 - 1)}:
         words, kept = words_with(bits), words_with(2**32 - 1)
-        for both in ((words, kept), (kept, words)):
-            out, *_ = fused_block(
-                Form(rate),
-                x,
-                mixer,
-                glu,
-                jnp.concatenate([*both, jnp.array([0, 1], jnp.uint32)]),
-                Visits(no.astype(jnp.uint8), no, no),
-                no[None, :0],
-                jnp.zeros((1, 1, 2)),
-            )
+        for pair in ((words, kept), (kept, words)):
+            random = jnp.concatenate([*pair, jnp.array([0, 1], jnp.uint32)])
+            out = kernels.run_block(block, x, kernels.Timing(), jnp.zeros((1, 1, 2)), random).values
             assert (out != x).item() == (bits >= threshold)
         assert (dropout(x, rate, words) != 0).item() == (bits >= threshold)
 
@@ -329,7 +321,8 @@ def test_what_is_not_a_number_stays_in_its_sequence(new_block, options, precisio
     u = jax.random.normal(jax.random.key(1), (20, 70, 5))
 
     def run(u):
-        return block.run(u, Samples(u, engine="native", precision=precision), None)[0]
+        samples = Samples(u, engine="native", precision=precision)
+        return run_blocks((block,), u, samples, None)[0].values
 
     found, expected = run(u.at[0, 3].set(jnp.nan)), run(u)
     assert np.isnan(found[0]).any()
@@ -373,6 +366,7 @@ PROGRAM = """
 import os, sys
 os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]))
 import equinox as eqx, jax, jax.numpy as jnp, linoss, numpy as np
+from linoss.nn._passes import run_blocks
 results = {"float32": [], "bfloat16": []}
 for batch, scheme, both in ((19, "im", False), (1, "exact", True), (3, "im", False)):
     new = lambda i: linoss.LinOSSLayer(20, 9, scheme=scheme, key=jax.random.key(i))
@@ -385,7 +379,7 @@ for batch, scheme, both in ((19, "im", False), (1, "exact", True), (3, "im", Fal
     intervals = 0.5 + jax.random.uniform(jax.random.key(3), u.shape[:2]) if both else None
     precision = "bfloat16" if batch == 3 else "float32"
     samples = linoss.nn.Samples(u, intervals=intervals, engine="native", precision=precision)
-    train = lambda w, u: eqx.combine(w, rest).run(u, samples, None, words)[0]
+    train = lambda w, u: run_blocks((eqx.combine(w, rest),), u, samples, None, words[None])[0]
     out, pull_back = jax.vjp(train, weights, u)
     results[precision] += jax.tree.leaves(jax.device_get((out, pull_back(out))))
 joined = {name: np.concatenate([np.ravel(x) for x in found]) for name, found in results.items()}
@@ -446,50 +440,55 @@ def test_what_is_not_covered_runs_as_the_plain_block(new_block, monkeypatch, cas
     with jax.enable_x64(double):
         if double:
             block, u = in_double_precision((block, u))
-        assert not block.is_fused(u, Samples(u, intervals=intervals, engine="native"))
+        assert not runs_natively(block, u, varying=not double)
         found = block(u, intervals=intervals, engine="native")[0]
         expected = block(u, intervals=intervals, engine="sequential")[0]
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "options", [{"norm": None, "bidirectional": True, "glu_bias": False}, {"mixer": "s5"}], ids=str
+)
+def test_a_model_in_single_precision_runs_when_jax_has_double(options):
+    config = linoss.LinOSSConfig(
+        in_size=2, out_size=2, hidden_size=4, state_size=4, num_blocks=2, **options
+    )
+    model = linoss.LinOSS(config, key=jax.random.key(0))
+    u, key = jnp.ones((3, 20, 2)), jax.random.key(1)
+    expected = model.training_pass(u, key=key, engine="native")[0]
+    with jax.enable_x64(True):
+        found = model.training_pass(u, key=key, engine="native")[0]
+        assert found.dtype == jnp.float32
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.several
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("both", [False, True], ids=["block", "mixer"])
-def test_a_wrong_buffer_is_an_error_from_python(new_block, both):
-    block = new_block(4, 3, key=jax.random.key(0))
-    mixer = MixerWeights(
-        jnp.zeros(4),
-        jnp.ones(4),
-        block.mixer.input_weight,
-        jnp.zeros(6),
-        jnp.zeros((4, 6)),
-        block.mixer.output_weight,
-        jnp.zeros(4),
-    )
-    visits = Visits(jnp.ones((2, 5), jnp.uint8), jnp.ones((2, 5)), jnp.ones((2, 5)))
-    rest = (GLUWeights(block.glu.weight, block.glu.bias), jnp.zeros(6, jnp.uint32))
-    good = (jnp.zeros((2, 5, 4)), mixer, *rest, visits, jnp.zeros((2, 5, 4)), jnp.zeros((2, 6, 2)))
-    call, good = (fused_mixer, (good[0], mixer, visits)) if both else (fused_block, good)
-    regular = visits._replace(intervals=jnp.zeros((0, 0)))
-    for arguments in (good, tuple(regular if each is visits else each for each in good)):
-        call(Form(scheme="im"), *arguments)
+@pytest.mark.parametrize("kernel", ["block", "mixer", "encoder"])
+def test_a_wrong_buffer_is_an_error_from_python(new_block, kernel):
+    from linoss.kernels._block import Form, fused_block, fused_encoder, fused_mixer, mixer_arrays
+
+    u, new = jnp.zeros((2, 5, 4)), new_block(4, 3, key=jax.random.key(0)).native()
+    _, mixer = mixer_arrays(new.mixers[0], new.norm)
+    order = (jnp.ones((2, 5), jnp.uint8), jnp.ones((2, 5)), jnp.ones((2, 5)))
+    call, good = {
+        "block": (
+            fused_block,
+            (u, mixer, new.glu, jnp.zeros(6, jnp.uint32), order, u, jnp.zeros((2, 6, 2))),
+        ),
+        "mixer": (fused_mixer, (u, mixer, order)),
+        "encoder": (fused_encoder, (u[0], jnp.zeros((3, 4)), jnp.zeros(3), order[0][0])),
+    }[kernel]
+    form = () if kernel == "encoder" else (Form(scheme="im"),)
+    call(*form, *good)
+    if form:
         with pytest.raises(Exception, match="unknown scheme: explicit"):
-            jax.block_until_ready(call(Form(scheme="explicit"), *arguments))
+            jax.block_until_ready(call(Form(scheme="explicit"), *good))
     leaves, structure = jax.tree.flatten(good)
     for i, argument in enumerate(leaves):
         for wrong in (jnp.zeros((7, 7, 7, 7), argument.dtype), argument.astype(jnp.int32)):
-            if i == 0 and wrong.ndim == 4:
+            if i == 0 and wrong.ndim == 4 and form:
                 continue  # of another rank, before a kernel is asked
             changed = jax.tree.unflatten(structure, [*leaves[:i], wrong, *leaves[i + 1 :]])
             with pytest.raises(Exception, match=r"wrong shape|type|dtype|Wrong"):
-                jax.block_until_ready(call(Form(scheme="im"), *changed))
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_a_wrong_buffer_of_the_encoder_is_an_error_from_python():
-    good = [jnp.zeros((9, 4)), jnp.zeros((3, 4)), jnp.zeros(3), jnp.zeros(9, jnp.uint8)]
-    encode(*good)
-    for i, argument in enumerate(good):
-        for wrong in (jnp.zeros((7, 7, 7, 7), argument.dtype), argument.astype(jnp.int32)):
-            with pytest.raises(Exception, match=r"wrong shape|type|dtype|Wrong"):
-                jax.block_until_ready(encode(*good[:i], wrong, *good[i + 1 :]))
+                jax.block_until_ready(call(*form, *changed))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import linoss
-from linoss.nn._keep import Kept, kept_products
+from linoss.kernels import Kept, kept_products
 
 ALL = Kept.FORCES | Kept.OUTPUTS | Kept.GATES
 SIZES = {"samples": 1000, "hidden": 100, "pairs": 200, "blocks": 3, "precision": "float32"}

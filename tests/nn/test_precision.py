@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import linoss
+from linoss import kernels
+from linoss.dynamics import Transition
 from linoss.nn import Samples
-from linoss.nn._fused import Form, MixerWeights, Visits, fused_mixer
-from linoss.nn._products import product
+from linoss.nn._operations import product
+from linoss.nn._passes import run_blocks
 
 native = pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built")
 pytestmark = pytest.mark.usefixtures("single_precision")
@@ -51,13 +53,14 @@ def test_a_kernel_rounds_the_factors_of_every_product(hidden, time):
     dense = hidden == 32
     C = drawn(hidden, hidden, seed=2) if dense else np.diag(drawn(hidden, seed=2))[:, swap]
     u, d = drawn(2, time, hidden, seed=3), drawn(2, time, hidden, seed=4)
-    zeros, ones, no = jnp.zeros(hidden), jnp.ones(hidden), jnp.zeros((0, 0))
-    step = jnp.zeros((6, hidden)).at[5].set(1)
-    visits = Visits(no.astype(jnp.uint8), no, no)
+    zeros, none = jnp.zeros(hidden), jnp.zeros((hidden, 2, 2))
+    step = Transition(none, none[..., 0].at[:, 1].set(1))
+    norm, glu = kernels.Normalization(0.0, 1.0), kernels.Affine(jnp.zeros(0), jnp.zeros(0))
 
     def mix(u, B, C):
-        weights = MixerWeights(zeros, ones, B, zeros, step, C, zeros)
-        return fused_mixer(Form(half=True), u, weights, visits)
+        mixer = kernels.LinearRecurrence(step, B, zeros, C, zeros)
+        block = kernels.BlockArrays(norm, (mixer, mixer), glu)
+        return kernels.run_backwards(block, u, kernels.Timing(), precision="bfloat16")
 
     out, pull_back = jax.vjp(mix, *map(jnp.asarray, (u, B, C)))
     d_u, d_B, d_C = pull_back(jnp.asarray(d))
@@ -98,7 +101,9 @@ def test_the_native_block_is_the_plain_one(new_block, options, varying):
     def results(weights, u, engine, precision):
         def train(weights, u):
             samples = Samples(u, None, intervals, engine=engine, precision=precision)
-            return eqx.combine(weights, rest).run(u, samples, None, words)[0]
+            return run_blocks((eqx.combine(weights, rest),), u, samples, None, words[None])[
+                0
+            ].values
 
         out, pull_back = jax.vjp(train, weights, u)
         return out, pull_back(jnp.cos(u))

@@ -32,7 +32,7 @@ def doctor(json: Json = False) -> None:
     if json:
         show_json(facts)
         return
-    from linoss.nn import OUTSIDE_KERNELS
+    from linoss.kernels import OUTSIDE_KERNELS
 
     show_table("Versions", ("", ""), facts["versions"].items())
     rows = [(name, *entry.values()) for name, entry in facts["optional"].items()]

@@ -1,13 +1,20 @@
 """A trained model as part of a program: inputs, encoder, blocks, head."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from linoss.dynamics import VaryingTransition
 from linoss.export._program import Part, Term, another
 from linoss.export._traced import traced
 from linoss.export._windows import forecasts, read
+from linoss.kernels import BlockArrays, LinearRecurrence
 from linoss.nn import LinOSS
 from linoss.training import Inputs
 
@@ -74,9 +81,10 @@ def add_trained(
     elif whole is not None and model.config.bidirectional:
         walk = walk._replace(whole=_whole_or_last(walk, whole)).then(backwards=False)
     hidden = walk.part.affine(model.encoder.weight, u, model.encoder.bias)
-    for i, block in enumerate(model.blocks, 1):
+    arrays = model.native()
+    for i, block in enumerate(arrays.blocks, 1):
         walk, hidden = _block(walk, block, hidden, f"block{i}")
-    decoder, pooling, squash = head.on_a_stream
+    decoder, pooling, squash = arrays.head
     if pooling:
         ways, hand = pooling.split("+"), _handed(walk, answer)
         pools = zip(ways, head.poolings, strict=True)
@@ -84,7 +92,6 @@ def add_trained(
     else:
         walk.part.outputs[f"{label}features"] = hidden
         pooled = answer.input(f"{label}features", hidden.size)
-    assert decoder.bias is not None
     found = answer.affine(decoder.weight, pooled, decoder.bias)
     found = answer.apply("tanh", found) if squash else found
     if objective.task == "classification":
@@ -97,15 +104,15 @@ def add_trained(
 
 def refuse(model: LinOSS, inputs: Inputs) -> None:
     """Raise for a model that cannot be exported."""
-    config, recurrence = model.config, model.blocks[0].weights().recurrence
-    if recurrence is None:
+    config, mixers = model.config, model.blocks[0].native().mixers
+    if not mixers:
         raise ValueError(
             f"mixer is {config.mixer!r}, which is not a linear recurrence with a constant step; "
             "supported mixers are 'linoss', 'lru' and 's5'"
         )
     if inputs.interval is None:
         return
-    if config.task == "forecasting" or recurrence.varying is None:
+    if config.task == "forecasting" or not isinstance(mixers[0].step, VaryingTransition):
         found = "a forecaster" if config.task == "forecasting" else f"mixer {config.mixer!r}"
         raise ValueError(
             f"the times of the data are irregular, and {found} of irregular times is not "
@@ -181,51 +188,52 @@ def _interval(walk: _Walk, usual: float) -> Term:
     return walk.chosen(seen > 0.0, time, 1.0)
 
 
-def _block(walk: _Walk, block: Any, u: Term, label: str) -> tuple[_Walk, Term]:
+def _block(walk: _Walk, block: BlockArrays, u: Term, label: str) -> tuple[_Walk, Term]:
     """u + GLU(GELU(mixer(norm(u)))), and the pass that has it."""
-    part, weights = walk.part, block.weights()
-    mean, scale = (np.asarray(x, np.float64) for x in (weights.mean, weights.scale))
-    epsilon = block.norm.epsilon_over_channels
+    part, (mean, scale, epsilon) = walk.part, block.norm
+    mean, scale = (np.broadcast_to(np.asarray(x, np.float64), u.size) for x in (mean, scale))
     if epsilon:
         away = u - part.sum(u) / float(u.size)
         deviation = part.apply("sqrt", part.sum(away * away) / float(u.size) + epsilon)
         x = away / deviation * scale + mean
     else:
         x = u * scale - mean * scale
-    y = _mixed(walk, weights.recurrence, x, label)
-    if block.backward_mixer is not None:
-        there = walk.then(backwards=True)
-        other = _mixed(there, block.backward_mixer.recurrence(), x, f"{label}_back")
+    y = _mixed(walk, block.mixers[0], x, label)
+    if len(block.mixers) == 2:
+        back = walk.then(backwards=True)
+        other = _mixed(back, block.mixers[1], x, f"{label}_back")
         walk = walk.then(backwards=False)
         part = walk.part
         y = part.apply("add", y, other)
     gelu = y * 0.5 * (part.apply("erf", y * 0.5**0.5) + 1.0)
-    both = part.affine(weights.glu_weight, gelu, weights.glu_bias)
-    gate, value = both[: u.size], both[u.size :]
+    products = part.affine(block.glu.weight, gelu, block.glu.bias)
+    gate, value = products[: u.size], products[u.size :]
     return walk, part.apply("sigmoid", gate) * value + u
 
 
-def _mixed(walk: _Walk, recurrence: Any, u: Term, label: str) -> Term:
+def _mixed(walk: _Walk, recurrence: LinearRecurrence, u: Term, label: str) -> Term:
     """C x_n + D u_n, and the new states z and y."""
-    part, size = walk.part, recurrence.matrix.shape[1]
+    part, size = walk.part, recurrence.step.state_size
+    first_weight = _weight(recurrence, jnp.zeros(()), jnp.ones(()))
     interval = walk.intervals[part.backwards]
     z, y = (walk.state(f"{label}_{name}", size) for name in ("velocity", "position"))
     force = part.affine(recurrence.input_weight, u, recurrence.bias)
     if walk.moves:
         force = walk.chosen(walk.present, force, 0.0)
-    step = [part.constant(row) for row in (*recurrence.matrix, *recurrence.forcing)]
     if interval is not None:
-        weighs, before = recurrence.first_weight != 1, part.constant(0.0)
+        weighs, before = first_weight != 1, part.constant(0.0)
         if weighs:
             before = walk.state(f"{label}_interval", 1)
             walk.move(f"{label}_interval", interval)
-        *step, weight = traced(part, recurrence.varying, before, interval)
+        *step, weight = traced(part, partial(_varying, recurrence), before, interval)
         force = force * weight if weighs else force
-    elif recurrence.first_weight != 1:
-        begun = walk.state(f"{label}_begun", 1)
-        force = force * walk.chosen(begun > 0.0, 1.0, recurrence.first_weight)
-        always = walk.moves and not part.backwards  # from the end, padding comes first
-        walk.move(f"{label}_begun", part.apply("maximum", begun, 1.0), always=always)
+    else:
+        step = [part.constant(row) for row in jax.tree.leaves(recurrence.regular_step.step)]
+        if first_weight != 1:
+            begun = walk.state(f"{label}_begun", 1)
+            force = force * walk.chosen(begun > 0.0, 1.0, float(first_weight))
+            always = walk.moves and not part.backwards  # from the end, padding comes first
+            walk.move(f"{label}_begun", part.apply("maximum", begun, 1.0), always=always)
     zz, zy, yz, yy, fz, fy = step
     new_z = z * zz + y * zy + force[:size] * fz
     new_y = z * yz + y * yy + force[force.size - size :] * fy
@@ -235,6 +243,19 @@ def _mixed(walk: _Walk, recurrence: Any, u: Term, label: str) -> Term:
     through = np.asarray(recurrence.feedthrough)
     direct = u * through if through.ndim == 1 else part.matmul(through, u)
     return part.matmul(recurrence.output_weight, read) + direct
+
+
+def _weight(recurrence: LinearRecurrence, previous: Array, interval: Array) -> Array:
+    """The weight of a force, from the interval before the sample before and the sample's own."""
+    weigh = recurrence.step.weigh
+    return jnp.ones(()) if weigh is None else weigh(previous, interval)
+
+
+def _varying(recurrence: LinearRecurrence, previous: Array, interval: Array) -> tuple[Array, ...]:
+    """M and F of a sample, entry by entry, and the weight of its force."""
+    assert isinstance(recurrence.step, VaryingTransition)
+    step = replace(recurrence.step, intervals=interval.reshape(1, 1)).step
+    return (*jax.tree.leaves(step), _weight(recurrence, previous, interval))
 
 
 # ---- Pooling ----

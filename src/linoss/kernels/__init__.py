@@ -1,5 +1,27 @@
-"""Native code: the library of kernels, the layouts of their arguments, fused passes and streams."""
+"""Native code: the library of kernels, the layouts of their arguments, fused passes and streams.
 
+A model describes itself as arrays, by the `native()` of its parts: mixers, norms, blocks, heads.
+This room says whether the kernels cover such a model (`can_run`, `can_stream`), and runs it.
+"""
+
+from linoss.kernels._block import (
+    OUTSIDE_KERNELS,
+    Affine,
+    BlockArrays,
+    HeadArrays,
+    Kept,
+    LinearRecurrence,
+    ModelArrays,
+    Normalization,
+    Timing,
+    can_run,
+    encode,
+    includes_mixers,
+    kept_products,
+    refusal,
+    run_backwards,
+    run_block,
+)
 from linoss.kernels._library import (
     build_failure,
     call,
@@ -10,16 +32,35 @@ from linoss.kernels._library import (
     usable,
 )
 from linoss.kernels._scan import diagonal, oscillators, oscillators_back, selective
+from linoss.kernels._stream import NativeStream, can_stream
 
 __all__ = [
+    "OUTSIDE_KERNELS",
+    "Affine",
+    "BlockArrays",
+    "HeadArrays",
+    "Kept",
+    "LinearRecurrence",
+    "ModelArrays",
+    "NativeStream",
+    "Normalization",
+    "Timing",
     "build_failure",
     "call",
+    "can_run",
+    "can_stream",
     "diagonal",
+    "encode",
+    "includes_mixers",
     "instruction_set",
+    "kept_products",
     "native",
     "oscillators",
     "oscillators_back",
     "padded",
+    "refusal",
+    "run_backwards",
+    "run_block",
     "selective",
     "tiles",
     "usable",

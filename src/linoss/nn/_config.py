@@ -6,7 +6,7 @@ from typing import Any
 from linoss import _settings as settings
 from linoss._declare import check_settings, declared, documented, shared_with
 from linoss.dynamics import SCHEMES
-from linoss.nn._mixers import MIXERS, check_mixer
+from linoss.nn.mixers import MIXERS, check_mixer
 
 _FROM_DATA = ("in_size", "out_size", "task")
 

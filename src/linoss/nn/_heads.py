@@ -13,26 +13,13 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
-from linoss._arrays import align, steps
+from linoss._arrays import steps
 from linoss._settings import Pooling
+from linoss.kernels import Affine, HeadArrays
+from linoss.nn._operations import affine
+from linoss.nn._passes import Features
 from linoss.nn._pooling import AbstractPooling, make_poolings
-from linoss.nn._samples import Samples
-from linoss.nn._split import WHOLE
-
-
-class Features(NamedTuple):
-    """The output of the last block."""
-
-    values: Float[Array, "*batch time hidden"]
-    means: Float[Array, "*batch hidden"] | None = None
-    """Their means over this device's present samples, if a native pass computed them."""
-
-
-def affine(linear: eqx.nn.Linear, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
-    """W x + b on the last axis."""
-    assert linear.bias is not None
-    product = x @ linear.weight.T
-    return product + align(linear.bias, product)
+from linoss.nn._samples import WHOLE, Samples
 
 
 class Ahead(NamedTuple):
@@ -42,16 +29,6 @@ class Ahead(NamedTuple):
     """Values known in advance; zeros if None."""
     intervals: Float[Array, "*batch horizon"] | None = None
     """Their intervals, if samples have intervals; ones if None."""
-
-
-class OnAStream(NamedTuple):
-    """The parts of a head for streaming."""
-
-    decoder: eqx.nn.Linear
-    pooling: str
-    """Pooling before the decoder; empty if the decoder reads the last features directly."""
-    squash: bool
-    """Whether a tanh follows the decoder."""
 
 
 class AbstractHead(eqx.Module):
@@ -67,10 +44,9 @@ class AbstractHead(eqx.Module):
     def horizon(self) -> int | None:
         """The number of steps to forecast; None if the head does not forecast."""
 
-    @property
     @abc.abstractmethod
-    def on_a_stream(self) -> "OnAStream":
-        """The parts that native streams need to compute `run`."""
+    def native(self) -> HeadArrays:
+        """The parts that compute `run`."""
 
     @abc.abstractmethod
     def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
@@ -116,10 +92,9 @@ class PooledHead(AbstractHead):
         """None: the head does not forecast."""
         return None
 
-    @property
-    def on_a_stream(self) -> "OnAStream":
+    def native(self) -> HeadArrays:
         """The pooling of all samples so far."""
-        return OnAStream(self.decoder, self.pooling, False)
+        return HeadArrays(_native(self.decoder), self.pooling, False)
 
     def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
         """The samples, with missing ones masked."""
@@ -172,10 +147,9 @@ class StepHead(AbstractHead):
         """None: the head does not forecast."""
         return None
 
-    @property
-    def on_a_stream(self) -> "OnAStream":
+    def native(self) -> HeadArrays:
         """The decoder, with or without tanh."""
-        return OnAStream(self.decoder, "", self.squash)
+        return HeadArrays(_native(self.decoder), "", self.squash)
 
     def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
         """The samples, with missing ones masked."""
@@ -219,10 +193,9 @@ class ForecastHead(AbstractHead):
         """The number of steps to forecast."""
         return self.steps_ahead
 
-    @property
-    def on_a_stream(self) -> "OnAStream":
+    def native(self) -> HeadArrays:
         """The decoder."""
-        return OnAStream(self.decoder, "", False)
+        return HeadArrays(_native(self.decoder), "", False)
 
     def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
         """The samples with the forecast horizon, `ahead` or zeros, appended to each sequence."""
@@ -273,3 +246,8 @@ class ForecastHead(AbstractHead):
     ) -> tuple[Float[Array, "*batch time out"], None]:
         """The decoder's output at each step; those at steps without input are forecasts."""
         return affine(self.decoder, features.values), None
+
+
+def _native(decoder: eqx.nn.Linear) -> Affine:
+    assert decoder.bias is not None
+    return Affine(decoder.weight, decoder.bias)

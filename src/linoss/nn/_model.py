@@ -15,15 +15,16 @@ from linoss import _checks, _programs
 from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Memory
+from linoss.kernels import Affine, ModelArrays
 from linoss.nn._block import Block
-from linoss.nn._cde import refuse_cde
 from linoss.nn._config import LinOSSConfig
-from linoss.nn._dropout import key_words
-from linoss.nn._features import Norms, features, stack
 from linoss.nn._heads import AbstractHead, Ahead, ForecastHead, PooledHead, StepHead
-from linoss.nn._mixers import MIXERS
 from linoss.nn._norm import AbstractNorm
+from linoss.nn._operations import key_words
+from linoss.nn._passes import Norms, run_blocks, stack
 from linoss.nn._samples import Samples
+from linoss.nn.mixers import MIXERS
+from linoss.nn.mixers._cde import refuse_cde
 
 
 class ModelState(eqx.Module):
@@ -242,6 +243,15 @@ class LinOSS(eqx.Module):
         _checks.shape("future", future, shape)
         return self.run(state, future, engine=engine)[0]
 
+    def native(self) -> ModelArrays:
+        """The model as arrays, for streams and exports."""
+        config = self.config
+        assert self.encoder.bias is not None
+        encoder = Affine(self.encoder.weight, self.encoder.bias)
+        blocks = tuple(block.native() for block in self.blocks)
+        moves = config.gaps == "move"
+        return ModelArrays(encoder, blocks, self.head.native(), config.precision, moves)
+
     def _batch_shape(self, state: ModelState) -> tuple[int, ...]:
         """The batch shape of a state, whose leaves have the axes (block, *batch, ...)."""
         one = jax.tree.leaves(jax.eval_shape(self.blocks[0].mixer.init_state))[0]
@@ -310,7 +320,7 @@ def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
     layer_key, glu_key, backward_key = jax.random.split(key, 3)
     kind, backward = MIXERS[config.mixer], None
     if config.bidirectional:
-        backward = kind.make(config, key=backward_key, **kind.backward)
+        backward = kind.make(config, key=backward_key, backward=True)
     return Block(
         kind.make(config, key=layer_key),
         backward_mixer=backward,
@@ -369,8 +379,9 @@ def _answer(
             equation: Any = model.blocks[0]
             refuse_cde(samples, model.config.mixer)
             return model.head(equation.features(model.encoder, samples), samples), (equation.norm,)
-        found, _, norms = features(model.encoder, model.blocks, samples, None, words)
-        return model.head(found, samples), norms
+        u, encoder = samples.values, model.encoder
+        features, _, norms = run_blocks(model.blocks, u, samples, None, words, encoder=encoder)
+        return model.head(features, samples), norms
 
     words = None
     if key is not None:
@@ -393,9 +404,10 @@ def _answer(
 def run_piece(model: LinOSS, state: ModelState, samples: Samples) -> tuple[Array, ModelState]:
     """Outputs at every step of a piece of a sequence, and the state after it."""
     samples = samples.joined()
-    found, states, _ = features(model.encoder, model.blocks, samples, state.blocks, None)
-    answers, head = model.head.run(found, samples, state.head)
-    return answers, ModelState(states, head)
+    u, encoder = samples.values, model.encoder
+    features, states, _ = run_blocks(model.blocks, u, samples, state.blocks, encoder=encoder)
+    outputs, head = model.head.run(features, samples, state.head)
+    return outputs, ModelState(states, head)
 
 
 _run_piece = eqx.filter_jit(run_piece)

@@ -11,10 +11,8 @@ from jaxtyping import Float
 
 from linoss import _checks, kernels
 from linoss._checks import AnyArray
-from linoss.nn._block import Block
 from linoss.nn._model import LinOSS, ModelState, run_piece
 from linoss.nn._samples import Samples
-from linoss.scan import engines
 
 _LARGE = 1e-4  # times the root of the largest float: sums of squares of smaller numbers are finite
 
@@ -47,18 +45,12 @@ class Stream:
         - `batch_shape`: the shape of the batch, for several synchronous streams.
         """
         state = self._begin = model.init_state(batch_shape)
-        sample = jnp.zeros((*batch_shape, 1, model.config.in_size), model.encoder.weight.dtype)
-        samples = Samples(sample, engine="native", precision=model.config.precision)
-        mixer = model.blocks[0].mixer
-        native = (
-            "native" in engines()
-            and model.blocks[0].is_fused(sample, samples)
-            and mixer.native_scheme is not None
-            and not mixer.weighs_forces
-            and model.head.on_a_stream.pooling in ("", "mean", "last")
+        arrays = model.native()
+        self._way = (
+            _ByKernel(arrays, state) if kernels.can_stream(arrays) else _ByProgram(model, state)
         )
-        self._way = (_ByKernel if native else _ByProgram)(model, state)
-        self._shape, self._dtype = (*batch_shape, model.config.in_size), sample.dtype
+        self._shape = (*batch_shape, model.config.in_size)
+        self._dtype = model.encoder.weight.dtype
 
     def __call__(
         self,
@@ -165,71 +157,18 @@ class _ByProgram:
 
 
 class _ByKernel:
-    """Streaming by a native kernel, which updates the state in place."""
+    """Streaming by a native kernel."""
 
-    def __init__(self, model: LinOSS, state: ModelState):
-        blocks, *self._batch, pairs, _ = state.blocks.oscillators.shape
-        streams = int(np.prod(self._batch))
-        self._states = np.empty((blocks, streams, 2, pairs), np.float32)
-        hidden = model.config.hidden_size
-        _, pooling, squash = model.head.on_a_stream
-        self._pooled = np.zeros((streams, hidden) if pooling else (0, 0), np.float32)
-        self._counts = np.zeros(streams if pooling else 0, np.int32)
-        self._empty, self._out = state, (*self._batch, model.config.out_size)
-        self.state = state
-        block, decoder = model.blocks[0], model.head.on_a_stream.decoder
-        assert model.encoder.bias is not None
-        assert decoder.bias is not None
-        self._kernel = kernels.native.Stream(
-            *_arrays(model.encoder.weight, model.encoder.bias),
-            [_block(block) for block in model.blocks],
-            *_arrays(decoder.weight, decoder.bias),
-            self._states,
-            self._pooled,
-            self._counts,
-            pooling,
-            squash,
-            block.norm.epsilon_over_channels,
-            block.mixer.native_scheme,
-            model.config.precision == "bfloat16",
-            model.config.gaps == "move",
-        )
-
-    def step(self, sample: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
-        answer = np.empty(self._out, np.float32)
-        if not present:
-            sample = np.zeros_like(sample)
-        elif not sample.flags.c_contiguous:
-            sample = np.ascontiguousarray(sample)
-        self._kernel.step(sample, answer, interval or 0.0, present)
-        return answer
+    def __init__(self, model: kernels.ModelArrays, state: ModelState):
+        arrays, self._structure = jax.tree.flatten(state)
+        self._stream = kernels.NativeStream(model, arrays)
+        self.step = self._stream.step
 
     @property
     def state(self) -> ModelState:
         """A copy of the arrays."""
-        oscillators = np.moveaxis(self._states, -2, -1)
-        leaves = [oscillators, self._pooled, self._counts]
-        known, structure = jax.tree.flatten(self._empty)
-        pairs = zip(known, leaves, strict=False)
-        return jax.tree.unflatten(
-            structure, [jnp.array(mine.reshape(leaf.shape)) for leaf, mine in pairs]
-        )
+        return jax.tree.unflatten(self._structure, self._stream.state)
 
     @state.setter
     def state(self, state: ModelState) -> None:
-        oscillators, *pooled = map(np.asarray, jax.tree.leaves(state))
-        self._states[:] = np.moveaxis(oscillators, -1, -2).reshape(self._states.shape)
-        for mine, leaf in zip((self._pooled, self._counts), pooled, strict=False):
-            mine[:] = leaf.reshape(mine.shape)
-
-
-def _block(block: Block) -> list[np.ndarray]:
-    """The arrays of a block in the layout of the kernel."""
-    weights, steps = block.weights(), block.mixer.step_rows(parameters=True)
-    B, bias, C, D = block.mixer.projections()
-    norm, glu = (weights.mean, weights.scale), (weights.glu_weight, weights.glu_bias)
-    return _arrays(*norm, B, bias, steps, C, D, *glu)
-
-
-def _arrays(*arrays: Array) -> list[np.ndarray]:
-    return [np.ascontiguousarray(x, np.float32) for x in arrays]
+        self._stream.state = jax.tree.leaves(state)

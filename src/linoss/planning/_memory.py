@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from linoss.kernels import padded
-from linoss.nn import Kept
+from linoss.kernels import Kept, padded
 from linoss.planning._sizes import NUMBER, SEGMENT, TILE, Sizes
 
 

@@ -9,7 +9,8 @@ import jax
 from linoss import _checks
 from linoss._declare import check_value
 from linoss._settings import Memory
-from linoss.nn import Kept, LinOSS, LinOSSConfig, count_parameters, kept_products
+from linoss.kernels import Kept, kept_products, refusal
+from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 
 NUMBER = 4
 """Bytes of a number."""
@@ -121,7 +122,8 @@ class Sizes:
     @property
     def outside_kernels(self) -> str | None:
         """The reason why native kernels do not run whole blocks; None if they do."""
-        return self.model.blocks[0].outside_kernels(irregular=False, time_split=self.along_time > 1)
+        block = eqx.filter_eval_shape(lambda model: model.blocks[0].native(), self.model)
+        return refusal(block, irregular=False, time_split=self.along_time > 1)
 
     @property
     def pools_means(self) -> bool:

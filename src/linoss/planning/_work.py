@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from linoss.nn import Kept
+from linoss.kernels import Kept
 from linoss.planning._sizes import NUMBER, SEGMENT, TILE, Sizes
 
 

@@ -36,9 +36,9 @@ from linoss import _settings as settings
 from linoss._arrays import steps
 from linoss._declare import check_value
 from linoss.nn._heads import Features
-from linoss.nn._mixer import refuse_intervals, refuse_split_time
 from linoss.nn._norm import NoNorm
 from linoss.nn._samples import Samples
+from linoss.nn.mixers._mixer import refuse_intervals, refuse_split_time
 
 _package = partial(_extras.optional, purpose="a mixer ncde, nrde or log-ncde", extra="baselines")
 

@@ -18,10 +18,10 @@ from jaxtyping import Complex, Float, PRNGKeyArray
 from linoss import _settings as settings
 from linoss._arrays import align
 from linoss._declare import check_value
-from linoss.nn._diagonal import held
-from linoss.nn._mixer import AbstractPlainMixer
-from linoss.nn._s5 import check_pairs, log_timesteps
 from linoss.nn._samples import Samples
+from linoss.nn.mixers._diagonal import held
+from linoss.nn.mixers._mixer import AbstractMixer
+from linoss.nn.mixers._s5 import check_pairs, log_timesteps
 from linoss.scan import SEGMENT, as_complex, as_pairs, diagonal_scan
 
 
@@ -38,13 +38,14 @@ class S4DModes(eqx.Module):
         return jax.lax.complex(-jnp.exp(self.log_decay), self.frequency)
 
 
-class S4DLayer(AbstractPlainMixer):
+class S4DLayer(AbstractMixer):
     """A diagonal linear system for each channel.
 
     To save memory, states are computed for one segment of time at once, and recomputed in the
     backward pass.
     """
 
+    hidden_size: int = eqx.field(static=True)
     modes: S4DModes
     output_weight: Float[Array, "hidden pairs"]
     feedthrough: Float[Array, " hidden"]
@@ -56,6 +57,7 @@ class S4DLayer(AbstractPlainMixer):
         - `state_size`: number of real states of each channel, m; even.
         """
         check_value("hidden_size", hidden_size, settings.HiddenSize)
+        self.hidden_size = hidden_size
         check_value("state_size", state_size, settings.StateSize)
         check_pairs("s4d", state_size)
         m = state_size // 2
@@ -67,11 +69,6 @@ class S4DLayer(AbstractPlainMixer):
         )
         self.output_weight = jax.random.normal(out_key, (hidden_size, 2 * m)) * 0.5**0.5
         self.feedthrough = jax.random.normal(through_key, (hidden_size,))
-
-    @property
-    def hidden_size(self) -> int:
-        """Number of channels in and out."""
-        return self.feedthrough.shape[0]
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> Float[Array, "*batch pairs"]:
         """Zeros: real parts of all modes of all channels, then imaginary parts."""
@@ -109,6 +106,9 @@ class S4DLayer(AbstractPlainMixer):
         y = jnp.moveaxis(y, 0, u.ndim - 2)
         y = y.reshape(*u.shape[:-2], number * SEGMENT, -1)[..., :time, :]
         return y + u * align(self.feedthrough, u), state
+
+    def native(self) -> None:
+        """None: kernels and exports do not know it."""
 
     def _segment(
         self,

@@ -1,8 +1,8 @@
 """One LinOSS layer: y'' = -A y + B u + b, x = C y + D u."""
 
-from dataclasses import replace
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -12,11 +12,12 @@ from linoss._arrays import align
 from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Feedthrough, HiddenSize
-from linoss.dynamics import Oscillators, Transition
-from linoss.nn._mixer import AbstractMixer, LinearRecurrence, Projections
-from linoss.nn._products import product
+from linoss.dynamics import Oscillators
+from linoss.kernels import LinearRecurrence
+from linoss.nn._operations import product
 from linoss.nn._samples import Samples
-from linoss.scan import OscillatorState, at_rest, scan_forces, weights_of_forces
+from linoss.nn.mixers._mixer import AbstractMixer
+from linoss.scan import OscillatorState, at_rest, scan_forces
 
 
 class LinOSSLayer(AbstractMixer):
@@ -36,6 +37,7 @@ class LinOSSLayer(AbstractMixer):
     ```
     """
 
+    hidden_size: int = eqx.field(static=True)
     oscillators: Oscillators
     input_weight: Float[Array, "pairs hidden"]
     output_weight: Float[Array, "hidden pairs"]
@@ -64,6 +66,7 @@ class LinOSSLayer(AbstractMixer):
         - other options: see [`linoss.Oscillators`][].
         """
         check_value("hidden_size", hidden_size, HiddenSize)
+        self.hidden_size = hidden_size
         check_value("feedthrough", feedthrough, Feedthrough)
         oscillator_key, in_key, out_key, through_key, bias_key = jax.random.split(key, 5)
         self.oscillators = Oscillators(state_size, key=oscillator_key, **oscillator_options)
@@ -77,11 +80,6 @@ class LinOSSLayer(AbstractMixer):
         else:
             self.feedthrough = None
         self.bias = _uniform(bias_key, (pairs,), hidden_size) if bias else None
-
-    @property
-    def hidden_size(self) -> int:
-        """Number of channels in and out."""
-        return self.input_weight.shape[-1]
 
     def __call__(
         self,
@@ -141,79 +139,13 @@ class LinOSSLayer(AbstractMixer):
         """2 with complex projections, whose real and imaginary parts share their oscillators."""
         return self.input_weight.shape[0] // self.oscillators.state_size
 
-    def has_projections(self, *, irregular: bool, time_split: bool) -> bool:
-        """True for all settings."""
-        return True
-
-    @property
-    def native_form(self) -> str:
-        """Empty: the form of oscillators."""
-        return ""
-
-    @property
-    def native_scheme(self) -> str | None:
-        """The native scheme of the oscillators."""
-        return self.oscillators.native_scheme
-
-    @property
-    def weighs_forces(self) -> bool:
-        """Whether the scheme has weights of forces."""
-        return self.oscillators.weigh is not None
-
-    def projections(self) -> Projections:
-        """B, b, C and D."""
-        pairs, hidden = self.input_weight.shape
-        return Projections(
-            self.input_weight,
-            jnp.zeros(pairs) if self.bias is None else self.bias,
-            self.output_weight,
-            jnp.zeros(hidden) if self.feedthrough is None else self.feedthrough,
-        )
-
-    def recurrence(self) -> LinearRecurrence:
-        """M and F of each oscillator, between B and C."""
-        rows, weigh = self.step_rows(parameters=False), self.oscillators.weigh
-        first = 1.0 if weigh is None else float(weigh(jnp.zeros(()), jnp.ones(())))
-        steps = self.oscillators.transition(jnp.ones(1, rows.dtype), self._copies)
-
-        def varying(previous: Array, interval: Array) -> tuple[Array, ...]:
-            step = replace(steps, intervals=interval.reshape(1, 1)).step
-            weight = jnp.ones(()) if weigh is None else weigh(previous, interval)
-            return (*jax.tree.leaves(step), weight)
-
-        return LinearRecurrence(rows[:4], rows[4:], *self.projections(), first, varying)
-
-    def step_rows(self, *, parameters: bool) -> Float[Array, "rows pairs"]:
-        """M and F of each oscillator, or the parameters that determine them."""
-        intervals = jnp.ones(1, self.input_weight.dtype) if parameters else None
-        transition = self.oscillators.transition(intervals, self._copies)
-        if isinstance(transition, Transition):
-            return jnp.stack(jax.tree.leaves(transition.step))
-        *rows, longest = transition.parameters
-        return jnp.stack([*rows, jnp.full_like(rows[0], jnp.inf) if longest is None else longest])
-
-    def weights(
-        self, samples: Samples, state: OscillatorState, *, reverse: bool
-    ) -> tuple[Float[Array, "sequences time"], OscillatorState]:
-        """Weights of forces, for schemes whose forces act on both sides of a sample."""
-        weigh = self.oscillators.weigh
-        if weigh is None:
-            return jnp.zeros((0, 0), jnp.float32), state
-        intervals = samples.intervals_after() if reverse else samples.intervals
-        time = samples.values.shape[-2]
-        return weights_of_forces(
-            weigh, state, intervals, samples.moving, time=time, reverse=reverse
-        )
-
-    def native_state(self, state: OscillatorState) -> Float[Array, "*batch pairs 2"]:
-        """Velocities and positions."""
-        return state.oscillators
-
-    def with_native_state(
-        self, state: OscillatorState, found: Float[Array, "*batch pairs 2"]
-    ) -> OscillatorState:
-        """The state with the last interval."""
-        return OscillatorState(found, state.interval)
+    def native(self) -> LinearRecurrence:
+        """Oscillators between B and C."""
+        B, C = self.input_weight, self.output_weight
+        step = self.oscillators.transition(jnp.ones(1, B.dtype), self._copies)
+        bias = jnp.zeros_like(B[:, 0]) if self.bias is None else self.bias
+        D = jnp.zeros_like(B[0]) if self.feedthrough is None else self.feedthrough
+        return LinearRecurrence(step, B, bias, C, D)
 
 
 def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:

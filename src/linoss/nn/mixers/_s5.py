@@ -20,8 +20,8 @@ from jaxtyping import Complex, Float, PRNGKeyArray
 
 from linoss import _settings as settings
 from linoss._declare import check_value
-from linoss.nn._diagonal import AbstractDiagonal, held
 from linoss.nn._samples import Samples
+from linoss.nn.mixers._diagonal import AbstractDiagonal, held
 from linoss.scan import as_pairs
 
 _TIMESTEPS = (0.001, 0.1)
@@ -50,11 +50,12 @@ class S5Layer(AbstractDiagonal):
     >>> layer = S5Layer(8, 16, state_blocks=2, key=jax.random.key(0))
     >>> x, state = layer(jnp.ones((3, 100, 8)))
     >>> x.shape, state.shape
-    ((3, 100, 8), (3, 16))
+    ((3, 100, 8), (3, 8, 2))
 
     ```
     """
 
+    hidden_size: int = eqx.field(static=True)
     modes: S5Modes
     input_weight: Float[Array, "pairs hidden"]
     output_weight: Float[Array, "hidden pairs"]
@@ -70,6 +71,7 @@ class S5Layer(AbstractDiagonal):
         - `state_blocks`: number of blocks of the state matrix at the start.
         """
         check_value("hidden_size", hidden_size, settings.HiddenSize)
+        self.hidden_size = hidden_size
         check_value("state_size", state_size, settings.StateSize)
         check_value("state_blocks", state_blocks, settings.StateBlocks)
         check_pairs("s5", state_size, state_blocks)

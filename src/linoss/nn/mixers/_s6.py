@@ -20,9 +20,9 @@ from jaxtyping import Float, PRNGKeyArray
 from linoss import _settings as settings
 from linoss._arrays import align
 from linoss._declare import check_value
-from linoss.nn._mixer import AbstractPlainMixer, refuse_split_time
-from linoss.nn._s5 import log_timesteps
 from linoss.nn._samples import Samples
+from linoss.nn.mixers._mixer import AbstractMixer, refuse_split_time
+from linoss.nn.mixers._s5 import log_timesteps
 from linoss.scan import selective_scan
 
 
@@ -86,7 +86,7 @@ class SelectiveSystem(eqx.Module):
         return y, final.reshape(state.shape)
 
 
-class S6Layer(AbstractPlainMixer):
+class S6Layer(AbstractMixer):
     """A selective system applied to the channels directly; Mamba has one inside.
 
     ```python
@@ -101,6 +101,7 @@ class S6Layer(AbstractPlainMixer):
     ```
     """
 
+    hidden_size: int = eqx.field(static=True)
     system: SelectiveSystem
 
     def __init__(self, hidden_size: int, state_size: int, *, key: PRNGKeyArray):
@@ -110,13 +111,9 @@ class S6Layer(AbstractPlainMixer):
         - `state_size`: number of states of each channel.
         """
         check_value("hidden_size", hidden_size, settings.HiddenSize)
+        self.hidden_size = hidden_size
         check_value("state_size", state_size, settings.StateSize)
         self.system = SelectiveSystem(hidden_size, state_size, -(-hidden_size // 16), key=key)
-
-    @property
-    def hidden_size(self) -> int:
-        """Number of channels in and out."""
-        return self.system.feedthrough.shape[0]
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> Float[Array, "*batch states hidden"]:
         """Zeros."""
@@ -140,6 +137,9 @@ class S6Layer(AbstractPlainMixer):
             mask, intervals = jax.tree.map(lambda x: jnp.flip(x, axis=-1), (mask, intervals))
         y, state = self.system(u, state, intervals, mask, samples.engine)
         return (jnp.flip(y, axis=-2) if reverse else y), state
+
+    def native(self) -> None:
+        """None: kernels and exports do not know it."""
 
 
 def uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:

@@ -17,9 +17,9 @@ from jaxtyping import Complex, Float, PRNGKeyArray
 
 from linoss import _settings as settings
 from linoss._declare import check_value
-from linoss.nn._diagonal import AbstractDiagonal
-from linoss.nn._mixer import refuse_intervals
 from linoss.nn._samples import Samples
+from linoss.nn.mixers._diagonal import AbstractDiagonal
+from linoss.nn.mixers._mixer import refuse_intervals
 
 _PHASES = 6.28
 
@@ -54,11 +54,12 @@ class LRULayer(AbstractDiagonal):
     >>> layer = LRULayer(8, 16, key=jax.random.key(0))
     >>> x, state = layer(jnp.ones((3, 100, 8)))
     >>> x.shape, state.shape
-    ((3, 100, 8), (3, 32))
+    ((3, 100, 8), (3, 16, 2))
 
     ```
     """
 
+    hidden_size: int = eqx.field(static=True)
     modes: LRUModes
     input_weight: Float[Array, "pairs hidden"]
     output_weight: Float[Array, "hidden pairs"]
@@ -71,6 +72,7 @@ class LRULayer(AbstractDiagonal):
         - `state_size`: number of complex modes.
         """
         check_value("hidden_size", hidden_size, settings.HiddenSize)
+        self.hidden_size = hidden_size
         check_value("state_size", state_size, settings.StateSize)
         modes_key, in_key, out_key, through_key = jax.random.split(key, 4)
         self.modes = LRUModes(state_size, key=modes_key)

@@ -25,11 +25,11 @@ from jaxtyping import Float, PRNGKeyArray
 from linoss import _settings as settings
 from linoss._arrays import align
 from linoss._declare import check_value
-from linoss.nn._mixer import AbstractPlainMixer, refuse_intervals, refuse_split_time
 from linoss.nn._samples import Samples
+from linoss.nn.mixers._mixer import AbstractMixer, refuse_intervals, refuse_split_time
 
 
-class AbstractRecurrent(AbstractPlainMixer):
+class AbstractRecurrent(AbstractMixer):
     """A gated recurrent layer: a loop over time."""
 
     name: eqx.AbstractClassVar[str]
@@ -44,11 +44,6 @@ class AbstractRecurrent(AbstractPlainMixer):
     @abc.abstractmethod
     def output(self, state: Any) -> Float[Array, "*batch hidden"]:
         """h."""
-
-    @property
-    def hidden_size(self) -> int:
-        """Number of channels in and out."""
-        return self.cell.hidden_size
 
     def mix(
         self,
@@ -76,15 +71,20 @@ class AbstractRecurrent(AbstractPlainMixer):
         state, h = jax.lax.scan(run, state, (gates, mask), reverse=reverse)
         return jnp.moveaxis(h, 0, -2), state
 
+    def native(self) -> None:
+        """None: kernels and exports do not know it."""
+
 
 class LSTMLayer(AbstractRecurrent):
     """Long short-term memory."""
 
     name = "lstm"
+    hidden_size: int = eqx.field(static=True)
     cell: eqx.nn.LSTMCell
 
     def __init__(self, hidden_size: int, *, key: PRNGKeyArray):
         check_value("hidden_size", hidden_size, settings.HiddenSize)
+        self.hidden_size = hidden_size
         self.cell = eqx.nn.LSTMCell(hidden_size, hidden_size, key=key)
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
@@ -108,10 +108,12 @@ class GRULayer(AbstractRecurrent):
     """Gated recurrent units."""
 
     name = "gru"
+    hidden_size: int = eqx.field(static=True)
     cell: eqx.nn.GRUCell
 
     def __init__(self, hidden_size: int, *, key: PRNGKeyArray):
         check_value("hidden_size", hidden_size, settings.HiddenSize)
+        self.hidden_size = hidden_size
         self.cell = eqx.nn.GRUCell(hidden_size, hidden_size, key=key)
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> Array:

@@ -19,9 +19,9 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from linoss import _settings as settings
 from linoss._arrays import align, steps
 from linoss._declare import check_value
-from linoss.nn._mixer import AbstractPlainMixer, refuse_intervals, refuse_split_time
-from linoss.nn._s6 import SelectiveSystem, uniform
 from linoss.nn._samples import Samples
+from linoss.nn.mixers._mixer import AbstractMixer, refuse_intervals, refuse_split_time
+from linoss.nn.mixers._s6 import SelectiveSystem, uniform
 
 
 class MambaState(eqx.Module):
@@ -32,7 +32,7 @@ class MambaState(eqx.Module):
     system: Float[Array, "*batch states channels"]
 
 
-class MambaLayer(AbstractPlainMixer):
+class MambaLayer(AbstractMixer):
     """A Mamba layer.
 
     ```python
@@ -47,7 +47,8 @@ class MambaLayer(AbstractPlainMixer):
     ```
     """
 
-    input_weight: Float[Array, "both hidden"]
+    hidden_size: int = eqx.field(static=True)
+    input_weight: Float[Array, "2*channels hidden"]
     conv_weight: Float[Array, "conv_size channels"]
     bias: Float[Array, " channels"]
     system: SelectiveSystem
@@ -70,6 +71,7 @@ class MambaLayer(AbstractPlainMixer):
         - `expansion`: number of inner channels for each channel.
         """
         check_value("hidden_size", hidden_size, settings.HiddenSize)
+        self.hidden_size = hidden_size
         check_value("state_size", state_size, settings.StateSize)
         check_value("conv_size", conv_size, settings.ConvSize)
         check_value("expansion", expansion, settings.Expansion)
@@ -80,11 +82,6 @@ class MambaLayer(AbstractPlainMixer):
         self.bias = uniform(bias_key, (channels,), conv_size)
         self.system = SelectiveSystem(channels, state_size, -(-hidden_size // 16), key=system_key)
         self.output_weight = uniform(out_key, (hidden_size, channels), channels)
-
-    @property
-    def hidden_size(self) -> int:
-        """Number of channels in and out."""
-        return self.input_weight.shape[-1]
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> MambaState:
         """Zeros."""
@@ -119,6 +116,9 @@ class MambaLayer(AbstractPlainMixer):
         if order is not None:
             y = jnp.take_along_axis(y, jnp.argsort(order, axis=-1)[..., None], axis=-2)
         return (jnp.flip(y, axis=-2) if reverse else y), state
+
+    def native(self) -> None:
+        """None: kernels and exports do not know it."""
 
     def _run(
         self, u: Array, mask: Bool[Array, "*batch time"] | None, state: MambaState, engine: str

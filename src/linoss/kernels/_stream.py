@@ -1,0 +1,86 @@
+"""Native streams: one sample in, one output out, with the state of a model updated in place."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from linoss.dynamics import VaryingTransition
+from linoss.kernels._block import ModelArrays, mixer_arrays
+from linoss.kernels._library import native, usable
+
+
+def can_stream(model: ModelArrays) -> bool:
+    """Whether a native stream runs a model: in single precision, with oscillators of a scheme that
+    has native formulas and no weights of forces, and without pooling but mean and last."""
+    mixers = model.blocks[0].mixers
+    return (
+        usable()
+        and all(x.dtype == jnp.float32 for x in jax.tree.leaves(model) if hasattr(x, "dtype"))
+        and bool(mixers)
+        and isinstance(mixers[0].step, VaryingTransition)
+        and mixers[0].step.scheme.native is not None
+        and mixers[0].step.weigh is None
+        and model.head.pooling in ("", "mean", "last")
+    )
+
+
+class NativeStream:
+    """A stream of a model, with arrays of its state: oscillators `(blocks, *batch, m, 2)`, and, if
+    the head pools, the pooled features `(*batch, hidden)` and the counts of samples `(*batch,)`."""
+
+    def __init__(self, model: ModelArrays, state: Sequence[Any]):
+        self._shapes = [np.shape(x) for x in state]
+        blocks, *batch, m, _ = self._shapes[0]
+        streams, hidden = int(np.prod(batch)), model.encoder.bias.size
+        self._states = np.empty((blocks, streams, 2, m), np.float32)
+        pools = model.head.pooling != ""
+        self._pooled = np.zeros((streams, hidden) if pools else (0, 0), np.float32)
+        self._counts = np.zeros(streams if pools else 0, np.int32)
+        self._output_shape = (*batch, model.head.decoder.bias.size)
+        self.state = state
+        layouts = [mixer_arrays(block.mixers[0], block.norm) for block in model.blocks]
+        self._kernel = native.Stream(
+            *_plain(*model.encoder),
+            [_plain(*x, *b.glu) for (_, x), b in zip(layouts, model.blocks, strict=True)],
+            *_plain(*model.head.decoder),
+            self._states,
+            self._pooled,
+            self._counts,
+            model.head.pooling,
+            model.head.squash,
+            model.blocks[0].norm.epsilon,
+            layouts[0][0],
+            model.precision == "bfloat16",
+            model.moves,
+        )
+
+    def step(self, sample: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
+        """The output after one more sample of each sequence."""
+        output = np.empty(self._output_shape, np.float32)
+        if not present:
+            sample = np.zeros_like(sample)
+        elif not sample.flags.c_contiguous:
+            sample = np.ascontiguousarray(sample)
+        self._kernel.step(sample, output, interval or 0.0, present)
+        return output
+
+    @property
+    def state(self) -> list[Any]:
+        """Copies of the arrays."""
+        arrays = (np.moveaxis(self._states, -2, -1), self._pooled, self._counts)
+        pairs = zip(arrays, self._shapes, strict=False)
+        return [jnp.array(x.reshape(shape)) for x, shape in pairs]
+
+    @state.setter
+    def state(self, state: Sequence[Any]) -> None:
+        oscillators, *pooled = map(np.asarray, state)
+        self._states[:] = np.moveaxis(oscillators, -1, -2).reshape(self._states.shape)
+        for own, new in zip((self._pooled, self._counts), pooled, strict=False):
+            own[:] = new.reshape(own.shape)
+
+
+def _plain(*arrays: Any) -> list[np.ndarray]:
+    return [np.ascontiguousarray(x, np.float32) for x in arrays]
