@@ -207,6 +207,30 @@ def test_patience_counts_evaluations_without_improvement(monkeypatch, make_probl
     assert (result.steps, result.best_step) == (12, 6)
 
 
+def test_a_tie_at_the_evaluation_that_ends_a_run_keeps_the_earlier_weights(
+    monkeypatch, make_problem
+):
+    script_metrics(monkeypatch, [0.5, 0.6, 0.1, 0.6])
+    result = run(make_problem(), steps=60, evaluate_every=2, patience=2)
+    assert (result.stopped_early, result.steps, result.best_step) == (True, 8, 4)
+
+
+def test_a_loss_that_rounds_to_less_than_zero_ends_nothing(make_problem):
+    """-log(p + 1e-8) of a sure answer is -1e-8; here all losses are negative."""
+
+    class Negative(Classification):
+        @property
+        def loss(self):
+            whole = super().loss
+            return lambda *arguments: whole(*arguments) - 100
+
+    problem = make_problem()
+    objective = Negative(**vars(problem.objective))
+    result = run(problem, objective=objective, steps=60, evaluate_every=20)
+    assert all(record["loss"] < 0 for record in result.history)
+    assert (result.stopped_early, result.steps) == (False, 60)
+
+
 @pytest.mark.parametrize(("evaluate_every", "steps"), [(7, 42), (45, 45)])
 def test_a_small_loss_ends_it_when_statistics_of_norms_have_followed(
     make_problem, evaluate_every, steps

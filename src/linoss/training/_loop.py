@@ -207,10 +207,13 @@ class Loop:
         config, last = self.config, self._last_record()
         if last is None:
             return False
+        if config.patience is not None and self.state.stale >= config.patience:
+            return True
+        if config.min_loss == 0:  # a loss may round to less
+            return False
         recent = (self.history[i] for i in range(self.state.records - 1, -1, -1))
         above = next((r["step"] for r in recent if r["loss"] >= config.min_loss), 0)
-        learned = last["step"] - above >= _LEARNED
-        return learned or (config.patience is not None and self.state.stale >= config.patience)
+        return last["step"] - above >= _LEARNED
 
     def _record(self) -> None:
         """Evaluate, append to the history, and write a checkpoint."""
@@ -223,7 +226,8 @@ class Loop:
             mesh = self.devices.mesh
             metric = evaluate(model, inputs, objective, self.validation_set, mesh=mesh)
             metric = metric if np.isfinite(metric) else None
-            new = _with_metric(new, metric, self.objective.higher_is_better)
+            higher, patience = self.objective.higher_is_better, self.config.patience
+            new = _with_metric(new, metric, higher, patience)
         new = replace(new, seconds=time.monotonic() - self.clock)
         record = {
             "step": state.step,
@@ -353,12 +357,16 @@ class Loop:
         )
 
 
-def _with_metric(state: RunState, metric: float | None, higher_is_better: bool) -> RunState:
+def _with_metric(
+    state: RunState, metric: float | None, higher_is_better: bool, patience: int | None
+) -> RunState:
     """The state after an evaluation. On a tie the later weights are kept, without resetting
-    patience."""
+    patience; but not those of the evaluation that ends the run."""
     sign, best = (1 if higher_is_better else -1), state.best_metric
     if metric is None or (best is not None and sign * metric < sign * best):
         return replace(state, stale=state.stale + 1)
     stale = state.stale + 1 if metric == best else 0
+    if stale and stale == patience:
+        return replace(state, stale=stale)
     model, step = state.carry.model, state.step
     return replace(state, best=model, best_step=step, best_metric=metric, stale=stale)
