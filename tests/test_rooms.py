@@ -134,6 +134,19 @@ def test_only_the_command_line_prints():
     assert not [line for module in others for line in found[module]]
 
 
+def test_the_papers_experiments_use_the_doors_of_the_library():
+    folder = SOURCE.parent.parent / "paper"
+    names = [
+        f"{path.name}: {node.module}.{name.name}"
+        for path in sorted(folder.glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("linoss")
+        for name in node.names
+    ]
+    assert names
+    assert not [name for name in names if "._" in name.replace("__version__", "")]
+
+
 def test_no_private_module_of_jax():
     private = ("jax._", "jaxlib")
     assert {m for m in MODULES for _, name in imports(m) if name.startswith(private)} == PRIVATE_JAX
