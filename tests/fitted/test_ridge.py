@@ -30,7 +30,7 @@ def standardised(features, weights):
 def test_equals_fits_without_each_case(n, p, weighted):
     features, answers, weights = problem(n, p, weighted)
     importance = np.linspace(0.3, 1, p)
-    ridge, left_out = fit_ridge(features.copy(), answers, weights, importance)
+    ridge, _, held_out = fit_ridge(features.copy(), answers, weights, importance)
     x = standardised(features.astype(np.float64), weights) * importance
     w = np.ones(n) if weights is None else weights * n / weights.sum()
     reference = Ridge(alpha=ridge.penalty * p)
@@ -42,7 +42,7 @@ def test_equals_fits_without_each_case(n, p, weighted):
         reference.fit(x[others], answers[others], sample_weight=w[others])
         shift = w[i] * (answers[i] - mean) / (n - w[i])  # the intercept is that of all cases
         expected = reference.predict(x[i : i + 1])[0] + shift
-        np.testing.assert_allclose(left_out.predictions[i], expected, rtol=2e-4, atol=2e-4)
+        np.testing.assert_allclose(held_out[i], expected, rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize(("n", "p"), [(30, 50), (40, 12)])
@@ -65,43 +65,41 @@ def test_the_penalty_is_the_best_of_those_tried(n, p):
 
 def test_more_cases_than_features_equals_the_other_way(monkeypatch):
     features, answers, weights = problem(60, 20, weighted=True)
-    primal, left_out = fit_ridge(features.copy(), answers, weights)
+    primal, _, held_out = fit_ridge(features.copy(), answers, weights)
     monkeypatch.setattr(_ridge, "_Primal", _ridge._Dual)
-    dual, also_left_out = fit_ridge(features.copy(), answers, weights)
+    dual, _, also_held_out = fit_ridge(features.copy(), answers, weights)
     assert primal.penalty == dual.penalty
     np.testing.assert_allclose(primal.coefficients, dual.coefficients, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(
-        left_out.predictions, also_left_out.predictions, rtol=1e-3, atol=1e-3
-    )
+    np.testing.assert_allclose(held_out, also_held_out, rtol=1e-3, atol=1e-3)
 
 
-def test_of_very_many_cases_some_are_left_out(monkeypatch):
+def test_of_very_many_cases_some_are_held_out(monkeypatch):
     features, answers, _ = problem(60, 20, weighted=False)
-    everything, all_left_out = fit_ridge(features.copy(), answers)
+    everything, _, all_held_out = fit_ridge(features.copy(), answers)
     monkeypatch.setattr(_ridge, "_EXACT", 24)
-    some, left_out = fit_ridge(features.copy(), answers)
-    assert len(left_out.cases) == 24
+    some, cases, held_out = fit_ridge(features.copy(), answers)
+    assert len(cases) == 24
     if some.penalty == everything.penalty:
-        expected = all_left_out.predictions[left_out.cases]
-        np.testing.assert_allclose(left_out.predictions, expected, rtol=1e-3, atol=1e-3)
+        expected = all_held_out[cases]
+        np.testing.assert_allclose(held_out, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_features_that_never_change_count_for_nothing():
     features, answers, _ = problem(30, 40, weighted=False)
     features[:, 5] = 7.0
-    ridge, _ = fit_ridge(features.copy(), answers)
+    ridge, _, _ = fit_ridge(features.copy(), answers)
     changed = features.copy()
     changed[:, 5] = 100.0
     np.testing.assert_array_equal(ridge(features), ridge(changed))
 
 
-def test_where_features_tell_nothing_left_out_answers_are_even():
+def test_where_features_tell_nothing_held_out_answers_are_even():
     """The intercept without a case would be for the other class, always."""
     random = np.random.default_rng(0)
     features = random.normal(size=(60, 200)).astype(np.float32)
     answers = np.where(np.arange(60) % 2, 1.0, -1.0)[:, None]
-    _, left_out = fit_ridge(features, answers)
-    assert 0.3 < np.mean((left_out.predictions > 0) == (answers > 0)) < 0.7
+    _, _, held_out = fit_ridge(features, answers)
+    assert 0.3 < np.mean((held_out > 0) == (answers > 0)) < 0.7
 
 
 def test_a_feature_that_differs_only_in_cases_of_small_weight_counts_little():
@@ -110,7 +108,7 @@ def test_a_feature_that_differs_only_in_cases_of_small_weight_counts_little():
     features[20:] = random.normal(0.5, 1, (20, 64))
     answers = np.repeat([-1.0, 1.0], 20)[:, None]
     weights = np.repeat([1e3, 1e-4], 20)
-    ridge, _ = fit_ridge(features.copy(), answers, weights)
+    ridge, _, _ = fit_ridge(features.copy(), answers, weights)
     assert (ridge(features) < 0).all()
 
 

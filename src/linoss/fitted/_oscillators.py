@@ -52,22 +52,19 @@ class Untrained:
             count = int(targets.max()) + 1
             columns = np.arange(count) if count > 2 else np.array([1])
             signs = np.where(targets[:, None] == columns, 1.0, -1.0)
-            readout, held_out = fit_ridge(table, signs, weights, importance)
-            decisions = two_sided(held_out.predictions)
-            sharpness = float(fit_pool([decisions], targets[held_out.cases])[0])
-            return (
-                cls(features, readout, sharpness),
-                held_out.cases,
-                pool([decisions], np.array([sharpness])),
-            )
+            readout, part, held_out = fit_ridge(table, signs, weights, importance)
+            decisions = two_sided(held_out)
+            sharpness = float(fit_pool([decisions], targets[part])[0])
+            member = cls(features, readout, sharpness)
+            return member, part, pool([decisions], np.array([sharpness]))
         scaling = Scaling.from_sequences([targets], kind="target")
-        readout, held_out = fit_ridge(table, scaling.apply(targets), weights, importance)
+        readout, part, held_out = fit_ridge(table, scaling.apply(targets), weights, importance)
         readout = replace(
             readout,
             coefficients=readout.coefficients * scaling.deviation,
             intercept=scaling.undo(readout.intercept),
         )
-        return cls(features, readout, None), held_out.cases, scaling.undo(held_out.predictions)
+        return cls(features, readout, None), part, scaling.undo(held_out)
 
     @property
     def n_channels(self) -> int:

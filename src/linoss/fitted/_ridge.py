@@ -17,13 +17,13 @@ With more cases than features the same follows from the p x p matrix (Z'Z/p + pe
 """
 
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, get_lapack_funcs
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 PENALTIES = np.logspace(-4, 2, 13)
 _COARSE = 3  # try every third penalty, then the neighbours of the best
@@ -66,27 +66,18 @@ class Ridge:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-@dataclass(frozen=True, eq=False)
-class LeaveOneOut:
-    """Leave-one-out predictions, with the intercept of all cases.
-
-    The intercept of a fit without a case is biased against its label: with two classes of equal
-    size and uninformative features, it would always favour the other class.
-    """
-
-    cases: np.ndarray
-    """Indices of the cases: all, or a subset of very many."""
-    predictions: np.ndarray
-    """(cases, outputs)"""
-
-
 def fit_ridge(
     features: np.ndarray,
     targets: np.ndarray,
     weights: np.ndarray | None = None,
     importance: np.ndarray | float = 1.0,
-) -> tuple[Ridge, LeaveOneOut]:
+) -> tuple[Ridge, np.ndarray, np.ndarray]:
     """Fit to features `(cases, p)`, float32, which are overwritten, and targets `(cases, k)`.
+
+    **Returns:** the regression; cases, a subset of very many; and their leave-one-out predictions
+    `(cases, k)`. These have the intercept of all cases: that of a fit without a case is biased
+    against its label, so that with two classes of equal size and uninformative features it would
+    always favour the other class.
 
     Several targets are scaled by their variance for the selection of the penalty. Small problems
     are solved by one thread: on a busy machine, threads wait for each other much longer than that.
@@ -94,14 +85,8 @@ def fit_ridge(
     n, p = features.shape
     if n * p * min(n, p) > _SMALL:
         return _fit_ridge(features, targets, weights, importance)
-    with _LIMITED, _linear_algebra().limit(limits=1, user_api="blas"):
+    with _LIMITED, threadpool_limits(1, "blas"):
         return _fit_ridge(features, targets, weights, importance)
-
-
-@cache
-def _linear_algebra() -> ThreadpoolController:
-    """The loaded libraries, whose number of threads can be limited."""
-    return ThreadpoolController()
 
 
 def _fit_ridge(
@@ -109,7 +94,7 @@ def _fit_ridge(
     targets: np.ndarray,
     weights: np.ndarray | None,
     importance: np.ndarray | float,
-) -> tuple[Ridge, LeaveOneOut]:
+) -> tuple[Ridge, np.ndarray, np.ndarray]:
     n, p = features.shape
     w = np.ones(n) if weights is None else weights * (n / weights.sum())
     mean, scale = _standardise(features, w, importance)
@@ -147,7 +132,7 @@ def _fit_ridge(
     held_out = np.where(nothing, intercept, held_out)
     coefficients = system.coefficients(solution)
     ridge = Ridge(mean, scale, coefficients, intercept, float(PENALTIES[best]))
-    return ridge, LeaveOneOut(system.cases, held_out)
+    return ridge, system.cases, held_out
 
 
 def _standardise(
