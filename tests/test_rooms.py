@@ -10,7 +10,7 @@ ROOMS = (
     "dynamics", "kernels", "scan", "nn", "data", "training", "features", "fitted", "estimators",
     "search", "planning", "export", "aeon", "sktime", "cli",
 )  # fmt: skip
-FACES = ("aeon", "sktime")
+ADAPTERS = ("aeon", "sktime")
 """Rooms whose classes have the names of those that they hold."""
 """A room uses only rooms before it, `data` none. The modules beside the rooms use no room."""
 WRITERS = {
@@ -55,7 +55,7 @@ def test_names_of_classes_differ_by_more_than_a_letter():
     classes = [
         node.name
         for module, tree in MODULES.items()
-        if room_of(module) not in FACES and module != "estimators/_base"  # of the forecaster
+        if room_of(module) not in ADAPTERS and module != "estimators/_base"  # of the forecaster
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]

@@ -14,9 +14,9 @@ class Docstrings(griffe.Extension):
     """Docstrings as they are at run time, with links to where methods are documented."""
 
     def on_class_instance(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Take the docstring of classes decorated with `documented` or `face` from the class."""
+        """Take the docstring of classes decorated with `documented` or `adapter` from the class."""
         names = {str(decorator.value) for decorator in cls.decorators}
-        if cls.docstring and names & {"documented", "face"}:
+        if cls.docstring and names & {"documented", "adapter"}:
             cls.docstring.value = griffe.dynamic_import(cls.path).__doc__
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The estimators keep aeon's contract: all of its checks, and the answers of those inside."""
+"""The adapters keep aeon's contract: all of its checks, and the predictions of those inside."""
 
 import sys
 
@@ -13,46 +13,30 @@ import linoss.aeon
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-FACES = [getattr(linoss.aeon, name) for name in linoss.aeon.__all__]
-for _face in FACES:
-    if "steps" in _face.small:  # is trained; this scheme is compiled in half the time
-        _face.small = {**_face.small, "scheme": "im", "damped": False}
+ADAPTERS = [getattr(linoss.aeon, name) for name in linoss.aeon.__all__]
 
 
-@parametrize_with_checks(FACES)
+@parametrize_with_checks(ADAPTERS)
 def test_aeons_own_checks(check):
     check()
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_settings_are_those_of_the_estimator_inside(face):
-    inside = getattr(linoss, face.__name__)
-    assert face().get_params() == inside().get_params()
-    about, settings = face.__doc__.split("**Arguments:**")
-    assert settings == inside.__doc__.split("**Arguments:**")[1]
-    assert f"[`linoss.{face.__name__}`][]" in about
-
-
-@pytest.fixture
-def uneven():
-    """Cases of two channels and unequal length, some values missing, with labels and numbers."""
-    random = np.random.default_rng(0)
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_settings_and_predictions_are_those_of_the_estimator_inside(adapter):
+    """Of cases of two channels and unequal length, some values missing."""
+    kind, random = getattr(linoss, adapter.__name__), np.random.default_rng(0)
+    assert adapter().get_params() == kind().get_params()
+    about, settings = adapter.__doc__.split("**Arguments:**")
+    assert settings == kind.__doc__.split("**Arguments:**")[1]
+    assert f"[`linoss.{adapter.__name__}`][]" in about
     cases = [random.normal(size=(2, length)) for length in (30, 21, 25, 30, 18, 27)]
     cases[1][0, 3] = cases[4][1, 5] = np.nan
-    return cases, np.array(["a", "b"] * 3), random.normal(size=6)
-
-
-@pytest.mark.parametrize("face", FACES)
-def test_answers_are_those_of_the_estimator_inside(face, uneven):
-    cases, labels, numbers = uneven
-    y = labels if "Classifier" in face.__name__ else numbers
-    settings = {**face._get_test_params(), "random_state": 1}
-    outside = face(**settings).fit(cases, y)
-    inside = getattr(linoss, face.__name__)(**settings).fit(cases, y)
+    y = np.array(["a", "b"] * 3) if "Classifier" in adapter.__name__ else random.normal(size=6)
+    outside, inside = (each(**adapter.small(), random_state=1) for each in (adapter, kind))
     for method in ("predict", "predict_proba", "transform"):
-        if hasattr(face, method):
-            expected = getattr(inside, method)(cases)
-            assert np.array_equal(getattr(outside, method)(cases), expected)
+        if hasattr(adapter, method):
+            expected = getattr(inside.fit(cases, y), method)(cases)
+            assert np.array_equal(getattr(outside.fit(cases, y), method)(cases), expected)
 
 
 def test_features_in_a_pipeline_of_aeon():
@@ -64,11 +48,10 @@ def test_features_in_a_pipeline_of_aeon():
     assert pipeline.fit(waves[:30], labels[:30]).score(waves[30:], labels[30:]) == 1
 
 
-def test_without_aeon(monkeypatch):
-    monkeypatch.setitem(sys.modules, "aeon", None)
-    monkeypatch.delitem(sys.modules, "linoss.aeon")
-    monkeypatch.delattr(linoss, "aeon")
-    with pytest.raises(
-        ImportError, match=r'linoss.aeon needs aeon; .*pip install "linoss\[data\]"'
-    ):
-        linoss.aeon  # noqa: B018
+@pytest.mark.parametrize(("library", "extra"), [("aeon", "data"), ("sktime", "sktime")])
+def test_without_the_library(monkeypatch, library, extra):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"linoss.{library}", raising=False)
+    monkeypatch.delattr(linoss, library, raising=False)
+    with pytest.raises(ImportError, match=rf'{library} needs {library}; .*"linoss\[{extra}\]"'):
+        getattr(linoss, library)

@@ -1,6 +1,4 @@
-"""The estimators keep sktime's contract: its checks, and the answers of those inside."""
-
-import sys
+"""The adapters keep sktime's contract: its checks, and the predictions of those inside."""
 
 import numpy as np
 import pandas as pd
@@ -12,10 +10,7 @@ import linoss.sktime
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-FACES = [getattr(linoss.sktime, name) for name in linoss.sktime.__all__]
-for _face in FACES:
-    if "steps" in _face.small:  # is trained; this scheme is compiled in half the time
-        _face.small = {**_face.small, "scheme": "im", "damped": False}
+ADAPTERS = [getattr(linoss.sktime, name) for name in linoss.sktime.__all__]
 ELSEWHERE = "test_doctest_examples"  # with all examples, in tests/test_examples.py
 LONG = (
     "test_hierarchical_with_exogenous",
@@ -32,7 +27,9 @@ LONG = (
 def checks():
     """All of sktime's checks of all estimators; slow are long ones, and those of a classifier whose
     fits take long and which is held to aeon's checks, too."""
-    for estimator, check in parametrize_with_checks([face(**face.small) for face in FACES]).args[1]:
+    for estimator, check in parametrize_with_checks(
+        [kind.create_test_instance() for kind in ADAPTERS]
+    ).args[1]:
         name = type(estimator).__name__
         marks = [pytest.mark.slow] if check in LONG or name == "LinOSSClassifier" else []
         if check != ELSEWHERE:
@@ -45,14 +42,14 @@ def test_sktimes_own_checks(estimator, check):
     check_estimator(estimator, tests_to_run=check, raise_exceptions=True, verbose=False)
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_settings_are_those_of_the_estimator_inside(face):
-    inside = getattr(linoss, face.__name__)
-    assert face().get_params() == inside().get_params()
-    assert face.__doc__.split("**Arguments:**")[1] == inside.__doc__.split("**Arguments:**")[1]
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_settings_are_those_of_the_estimator_inside(adapter):
+    kind = getattr(linoss, adapter.__name__)
+    assert adapter().get_params() == kind().get_params()
+    assert adapter.__doc__.split("**Arguments:**")[1] == kind.__doc__.split("**Arguments:**")[1]
 
 
-def test_classifier_answers_as_the_one_inside():
+def test_classifier_predicts_as_the_one_inside():
     random = np.random.default_rng(0)
     cases = [random.normal(size=(2, length)) for length in (30, 21, 25, 30, 18, 27)]
     cases[1][0, 3] = cases[4][1, 5] = np.nan
@@ -61,8 +58,8 @@ def test_classifier_answers_as_the_one_inside():
     outside = linoss.sktime.OscillatorClassifier(**settings)
     outside.fit([pd.DataFrame(case.T) for case in cases], labels)
     inside = linoss.OscillatorClassifier(**settings).fit(cases, labels)
-    found = outside.predict_proba([pd.DataFrame(case.T) for case in cases])
-    assert np.array_equal(found, inside.predict_proba(cases))
+    probabilities = outside.predict_proba([pd.DataFrame(case.T) for case in cases])
+    assert np.array_equal(probabilities, inside.predict_proba(cases))
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +74,8 @@ def series():
 @pytest.fixture(scope="module")
 def fitted(series):
     y, X = series
-    face = linoss.sktime.LinOSSForecaster
-    return face(**face.small, random_state=1).fit(y[:40], X=X[:40])
+    adapter = linoss.sktime.LinOSSForecaster
+    return adapter(**adapter.get_test_params()[1]).fit(y[:40], X=X[:40])
 
 
 def test_forecast_and_intervals_are_those_of_the_one_inside(series, fitted):
@@ -113,11 +110,3 @@ def test_new_data_without_training(series, fitted):
     forecast = moved.predict(fh=[1, 2], X=X[50:52])
     assert str(forecast.index[0]) == "2004-03"
     assert np.array_equal(forecast, expected)
-
-
-def test_without_sktime(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sktime", None)
-    monkeypatch.delitem(sys.modules, "linoss.sktime")
-    monkeypatch.delattr(linoss, "sktime")
-    with pytest.raises(ImportError, match=r'linoss.sktime needs sktime; .*"linoss\[sktime\]"'):
-        linoss.sktime  # noqa: B018

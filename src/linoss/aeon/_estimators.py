@@ -11,7 +11,7 @@ from aeon.regression import BaseRegressor
 from aeon.transformations.collection import BaseCollectionTransformer
 
 from linoss import estimators, features
-from linoss._faces import FaceOfCases, face
+from linoss._adapters import Adapter, adapter
 from linoss._settings import (
     LinOSSClassifierSettings,
     LinOSSRegressorSettings,
@@ -19,14 +19,8 @@ from linoss._settings import (
     OscillatorRegressorSettings,
 )
 
-_FEW = {"n_oscillators": 16}
-_SMALL = {
-    "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4, "batch_size": 4,
-    "n_models": 1,
-}  # fmt: skip
 
-
-class AeonFace(FaceOfCases):
+class AeonAdapter(Adapter):
     """Attributes that aeon requires."""
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -38,11 +32,11 @@ class AeonFace(FaceOfCases):
 
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
-        return cls.small
+        return cls.small()
 
 
-@face
-class LinOSSClassifier(AeonFace, LinOSSClassifierSettings, BaseClassifier):
+@adapter
+class LinOSSClassifier(AeonAdapter, LinOSSClassifierSettings, BaseClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -56,12 +50,12 @@ class LinOSSClassifier(AeonFace, LinOSSClassifierSettings, BaseClassifier):
     ```
     """
 
-    inside, small = estimators.LinOSSClassifier, _SMALL
+    wrapped = estimators.LinOSSClassifier
     _tags: ClassVar = {"algorithm_type": "deeplearning"}
 
 
-@face
-class LinOSSRegressor(AeonFace, LinOSSRegressorSettings, BaseRegressor):
+@adapter
+class LinOSSRegressor(AeonAdapter, LinOSSRegressorSettings, BaseRegressor):
     """[`linoss.LinOSSRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -77,12 +71,12 @@ class LinOSSRegressor(AeonFace, LinOSSRegressorSettings, BaseRegressor):
     ```
     """
 
-    inside, small = estimators.LinOSSRegressor, _SMALL
+    wrapped = estimators.LinOSSRegressor
     _tags: ClassVar = {"algorithm_type": "deeplearning"}
 
 
-@face
-class OscillatorClassifier(AeonFace, OscillatorClassifierSettings, BaseClassifier):
+@adapter
+class OscillatorClassifier(AeonAdapter, OscillatorClassifierSettings, BaseClassifier):
     """[`linoss.OscillatorClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -95,12 +89,12 @@ class OscillatorClassifier(AeonFace, OscillatorClassifierSettings, BaseClassifie
     ```
     """
 
-    inside, small = estimators.OscillatorClassifier, _FEW
+    wrapped = estimators.OscillatorClassifier
     _tags: ClassVar = {"algorithm_type": "convolution"}
 
 
-@face
-class OscillatorRegressor(AeonFace, OscillatorRegressorSettings, BaseRegressor):
+@adapter
+class OscillatorRegressor(AeonAdapter, OscillatorRegressorSettings, BaseRegressor):
     """[`linoss.OscillatorRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -115,12 +109,12 @@ class OscillatorRegressor(AeonFace, OscillatorRegressorSettings, BaseRegressor):
     ```
     """
 
-    inside, small = estimators.OscillatorRegressor, _FEW
+    wrapped = estimators.OscillatorRegressor
     _tags: ClassVar = {"algorithm_type": "convolution"}
 
 
-@face
-class OscillatorFeatures(AeonFace, OscillatorRegressorSettings, BaseCollectionTransformer):
+@adapter
+class OscillatorFeatures(AeonAdapter, OscillatorRegressorSettings, BaseCollectionTransformer):
     """[`linoss.OscillatorFeatures`][] as a transformer of aeon, from collections to a table.
 
     ```python
@@ -133,7 +127,7 @@ class OscillatorFeatures(AeonFace, OscillatorRegressorSettings, BaseCollectionTr
     ```
     """
 
-    inside, small = features.OscillatorFeatures, _FEW
+    wrapped = features.OscillatorFeatures
     _tags: ClassVar = {"output_data_type": "Tabular", "algorithm_type": "convolution"}
 
     def _transform(self, X: Any, y: Any = None) -> Any:

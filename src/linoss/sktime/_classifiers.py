@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from sktime.classification.base import BaseClassifier
 
 from linoss import estimators
-from linoss._faces import FaceOfCases, face
+from linoss._adapters import Adapter, adapter
 from linoss._settings import LinOSSClassifierSettings, OscillatorClassifierSettings
 
 
-class SktimeClassifier(FaceOfCases):
+class SktimeClassifier(Adapter):
     """Attributes that sktime requires."""
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -40,7 +40,7 @@ class SktimeClassifier(FaceOfCases):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> Any:
         """Settings for sktime's checks, which need two."""
-        return [cls.small, {**cls.small, "random_state": 1}]
+        return [cls.small(), {**cls.small(), "random_state": 1}]
 
 
 def _arrays(frames: Any) -> list[Any]:
@@ -48,7 +48,7 @@ def _arrays(frames: Any) -> list[Any]:
     return [frame.to_numpy(float).T for frame in frames]
 
 
-@face
+@adapter
 class LinOSSClassifier(SktimeClassifier, LinOSSClassifierSettings, BaseClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
@@ -63,14 +63,10 @@ class LinOSSClassifier(SktimeClassifier, LinOSSClassifierSettings, BaseClassifie
     ```
     """
 
-    inside = estimators.LinOSSClassifier
-    small: ClassVar = {
-        "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 4, "batch_size": 4,
-        "n_models": 1,
-    }  # fmt: skip
+    wrapped = estimators.LinOSSClassifier
 
 
-@face
+@adapter
 class OscillatorClassifier(SktimeClassifier, OscillatorClassifierSettings, BaseClassifier):
     """[`linoss.OscillatorClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
@@ -84,5 +80,4 @@ class OscillatorClassifier(SktimeClassifier, OscillatorClassifierSettings, BaseC
     ```
     """
 
-    inside = estimators.OscillatorClassifier
-    small: ClassVar = {"n_oscillators": 16}
+    wrapped = estimators.OscillatorClassifier

@@ -12,12 +12,12 @@ from sktime.datatypes import update_data
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
 from linoss import estimators
-from linoss._faces import Face, face
+from linoss._adapters import Adapter, adapter
 from linoss._settings import LinOSSForecasterSettings
 
 
-@face
-class LinOSSForecaster(Face, LinOSSForecasterSettings, BaseForecaster):
+@adapter
+class LinOSSForecaster(Adapter, LinOSSForecasterSettings, BaseForecaster):
     """[`linoss.LinOSSForecaster`][] as a forecaster of sktime; `estimator_` is the wrapped one.
 
     The variables of X are known in advance, and `known_in_advance` is not used. A forecast of more
@@ -36,11 +36,7 @@ class LinOSSForecaster(Face, LinOSSForecasterSettings, BaseForecaster):
     ```
     """
 
-    inside = estimators.LinOSSForecaster
-    small: ClassVar = {
-        "horizon": 5, "past": 8, "hidden_size": 8, "state_size": 8, "num_blocks": 1, "steps": 2,
-        "batch_size": 4,
-    }  # fmt: skip
+    wrapped = estimators.LinOSSForecaster
     _tags: ClassVar[dict[str, Any]] = {
         "authors": "The linoss developers",
         "maintainers": "The linoss developers",
@@ -66,7 +62,7 @@ class LinOSSForecaster(Face, LinOSSForecasterSettings, BaseForecaster):
         data = self._data()
         known = tuple(range(y.shape[1], data.shape[1]))
         settings = {**self.get_params(deep=False), "known_in_advance": known}
-        self.estimator_ = self.inside(**settings).fit(data)
+        self.estimator_ = self.wrapped(**settings).fit(data)
         return self
 
     def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
@@ -106,4 +102,6 @@ class LinOSSForecaster(Face, LinOSSForecasterSettings, BaseForecaster):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> Any:
         """Settings for sktime's checks, which need two."""
-        return [cls.small, {**cls.small, "random_state": 1}]
+        small = {**cls.small(), "horizon": 5, "past": 8, "steps": 2}
+        del small["n_models"]
+        return [small, {**small, "random_state": 1}]

@@ -9,21 +9,23 @@ from linoss._declare import documented
 _Class = TypeVar("_Class", bound=type)
 
 
-class Face:
-    """An adapter for another library, whose base class comes last."""
+class Adapter:
+    """An adapter of classifiers and regressors, before the base class of the other library."""
 
-    inside: ClassVar[type[Any]]
-    """The class of the wrapped estimator."""
-    small: ClassVar[dict[str, Any]]
-    """Small settings for the estimator checks of the other library."""
+    wrapped: ClassVar[type[Any]]
+    """The class of the wrapped estimator, `estimator_`."""
     get_params: Any  # of the other library
 
-
-class FaceOfCases(Face):
-    """An adapter for classifiers and regressors."""
+    @classmethod
+    def small(cls) -> dict[str, Any]:
+        """Small settings, for the estimator checks of the other library."""
+        if not hasattr(cls(), "steps"):
+            return {"n_oscillators": 16}
+        sizes = {"hidden_size": 8, "state_size": 8, "num_blocks": 1, "scheme": "im"}
+        return {**sizes, "damped": False, "steps": 4, "batch_size": 4, "n_models": 1}
 
     def _fit(self, X: Any, y: Any = None) -> Any:
-        self.estimator_ = self.inside(**self.get_params(deep=False)).fit(X, y)
+        self.estimator_ = self.wrapped(**self.get_params(deep=False)).fit(X, y)
         return self
 
     def _predict(self, X: Any) -> Any:
@@ -33,7 +35,7 @@ class FaceOfCases(Face):
         return self.estimator_.predict_proba(X)
 
 
-def face(kind: _Class) -> _Class:
+def adapter(kind: _Class) -> _Class:
     """Class decorator: give an adapter the parameters of its settings, with their documentation.
 
     Its `__init__` calls that of its settings, then that of the last of its base classes.
@@ -41,10 +43,10 @@ def face(kind: _Class) -> _Class:
     settings = kind.__init__
 
     @functools.wraps(settings)
-    def begin(self: Any, **values: Any) -> None:
+    def initialise(self: Any, **values: Any) -> None:
         settings(self, **values)
         kind.__bases__[-1].__init__(self)
 
-    setattr(begin, "__signature__", inspect.signature(settings))  # noqa: B010
-    setattr(kind, "__init__", begin)  # noqa: B010
+    setattr(initialise, "__signature__", inspect.signature(settings))  # noqa: B010
+    setattr(kind, "__init__", initialise)  # noqa: B010
     return documented(kind)
