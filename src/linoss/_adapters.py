@@ -21,8 +21,8 @@ class Adapter:
         """Small settings, for the estimator checks of the other library."""
         if not hasattr(cls(), "steps"):
             return {"n_oscillators": 16}
-        sizes = {"hidden_size": 8, "state_size": 8, "num_blocks": 1, "scheme": "im"}
-        return {**sizes, "damped": False, "steps": 4, "batch_size": 4, "n_models": 1}
+        sizes = {"hidden_size": 8, "state_size": 8, "num_blocks": 1}
+        return {**sizes, "steps": 4, "batch_size": 4, "n_models": 1}
 
     def _fit(self, X: Any, y: Any = None) -> Any:
         self.estimator_ = self.wrapped(**self.get_params(deep=False)).fit(X, y)
