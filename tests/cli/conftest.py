@@ -1,5 +1,6 @@
 """Small data in files, and runs that are trained once and looked at by many tests."""
 
+import importlib
 import json
 import os
 import shlex
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from linoss.cli import _bells, app
+from linoss.cli import app
 
 ALONE = "--n-models 1 --n-oscillators none"
 SMALL = "--scheme im --no-damped --hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8"
@@ -87,8 +88,9 @@ def failing(linoss_command):
 @pytest.fixture
 def few_bells(monkeypatch):
     """The demo on an eighth of its recordings, of a fifth of their length."""
-    make = _bells.bells
-    monkeypatch.setattr(_bells, "bells", lambda seed, cases: make(seed, cases // 8, 300))
+    demo = importlib.import_module("linoss.cli._demo")
+    make = demo.bells
+    monkeypatch.setattr(demo, "bells", lambda seed, cases: make(seed, cases // 8, 300))
 
 
 @pytest.fixture

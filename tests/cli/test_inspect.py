@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import linoss
-from linoss.cli._inspect import BlockSpectrum, banks
+from linoss.cli._inspect import Spectrum as BlockSpectrum
+from linoss.cli._inspect import spectra_of as banks
 from linoss.estimators import load as load_estimator
 
 

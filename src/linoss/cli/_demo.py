@@ -23,8 +23,7 @@ def demo(
     """
     import linoss.data
     from linoss._stderr import duration, say
-    from linoss.cli import _bells
-    from linoss.cli._results import finish
+    from linoss.cli._report import finish
     from linoss.cli._run_settings import ColumnNames, holds_a_run, write_column_names
     from linoss.cli._runs import Run
     from linoss.cli._scores import score_on
@@ -32,9 +31,8 @@ def demo(
 
     if out is not None and holds_a_run(out):
         raise ValueError(f"{out}: already holds a run, which is not overwritten; choose another")
-    training = linoss.data.sequences(*_bells.bells(seed, 480)[:2])
-    recordings, names, struck = _bells.bells(seed + 1, 240)
-    test = linoss.data.sequences(recordings, names)
+    training = linoss.data.sequences(*bells(seed, 480))
+    test = linoss.data.sequences(*bells(seed + 1, 240))
     classifier = LinOSSClassifier(
         hidden_size=16,
         state_size=32,
@@ -65,8 +63,6 @@ def demo(
     classifier.fit(training, directory=out)
     run = Run.of(classifier)
     score = score_on(run, test)
-    if not json:
-        _show(classifier, test, struck)
     if out is not None:
         finish(classifier, out, training, test, json=json)
     elif json:
@@ -77,35 +73,23 @@ def demo(
         score.show()
 
 
-def _show(classifier: Any, test: Any, struck: Any, count: int = 3) -> None:
-    """Excerpts of some test series with the model's predictions, and the learning curve."""
+def bells(seed: int, cases: int, length: int = 1500) -> tuple[Any, Any]:
+    """Recordings `(cases, 1, length)` of noise with one stroke of a bell, and the kinds of bells.
+
+    The sound of each kind has its own period and decay time, in samples.
+    """
     import numpy as np
-    from rich.console import Console
 
-    from linoss.cli._output import number
-
-    console = Console(highlight=False)
-    width = max(20, min(console.width, 100) - 4)
-    shares = classifier.predict_proba(test.select(np.arange(count)))
-    for i in range(count):
-        said, truth = classifier.classes_[np.argmax(shares[i])], test.labels[i]
-        start = max(int(struck[i]) - 2 * width // 5, 0)
-        excerpt = test.values[i][start : start + 2 * width, 0]
-        title = f"A bell of {truth} among 1500 samples; the model predicts {said}"
-        _panel(console, excerpt, f"{title} ({shares[i].max():.0%})", said == truth)
-    losses = [record["loss"] for record in classifier.fitted_.trained.history]
-    curve = np.interp(np.linspace(0, len(losses) - 1, 2 * width), np.arange(len(losses)), losses)
-    title = f"Learning curve: the loss falls from {number(losses[0])} to {number(losses[-1])}"
-    _panel(console, curve, title, True)
-
-
-def _panel(console: Any, values: Any, title: str, good: bool) -> None:
-    from rich.panel import Panel
-    from rich.text import Text
-
-    from linoss.cli._braille import braille
-
-    width = len(values) // 2
-    text, name = Text("\n".join(braille(values, width, height=5))), Text(title, "bold")
-    color = "green" if good else "red"
-    console.print(Panel(text, title=name, title_align="left", border_style=color, width=width + 4))
+    kinds = {"glass": (11.0, 160.0), "bronze": (27.0, 160.0), "wood": (27.0, 35.0)}
+    draw = np.random.default_rng(seed)
+    names = np.array(list(kinds))[np.arange(cases) % len(kinds)]
+    period, decay = np.array([kinds[name] for name in names]).T
+    period = period * draw.uniform(0.93, 1.07, cases)
+    stroke = draw.integers(length // 10, length // 2, cases)
+    time = np.arange(length) - stroke[:, None]
+    turns = time / period[:, None] + draw.uniform(size=(cases, 1))
+    sound = np.sin(2 * np.pi * turns) * np.exp(-np.maximum(time, 0) / decay[:, None])
+    loudness = draw.uniform(1.0, 2.0, (cases, 1))
+    noise = 0.6 * draw.normal(size=(cases, length))
+    recordings = noise + loudness * np.where(time >= 0, sound, 0)
+    return recordings[:, None].astype(np.float32), names

@@ -26,8 +26,8 @@ from linoss._files import write_file
 
 if TYPE_CHECKING:
     from linoss.cli._attribution import ExplainedCase
+    from linoss.cli._inspect import Spectrum
     from linoss.cli._scores import ClassScore, Forecast, NumberScore
-    from linoss.cli._spectrum import BlockSpectrum
     from linoss.search import Study, Trial
 
 LIGHT = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")
@@ -35,7 +35,7 @@ DARK = ("#5aa9f5", "#f58a55", "#52c78a", "#b08df0", "#dcae3c", "#ec7aad", "#4cc4
 _BLUE, _ORANGE, _GREY = LIGHT[0], LIGHT[1], LIGHT[7]
 _INK, _FAINT = "#1c1f26", "#c9ced6"
 _DOT: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 5, "markeredgewidth": 0}
-_MOST_POINTS, _MOST_CHANNELS, _MOST_CURVES = 2000, 4, 200
+_MOST_POINTS, _MOST_CHANNELS = 2000, 4
 _CYCLES = 4  # horizons of past
 _RC: Any = {
     "svg.fonttype": "none",
@@ -213,7 +213,7 @@ def _signed(values: np.ndarray) -> np.ndarray:
 
 
 @_styled
-def spectrum(spectra: "Sequence[BlockSpectrum]") -> Figure:
+def spectrum(spectra: "Sequence[Spectrum]") -> Figure:
     """Eigenvalues in the complex plane, and decay time over period, with a colour for each
     layer."""
     figure = Figure(figsize=(8.6, 4.3), layout="constrained")
@@ -339,23 +339,6 @@ def trials(study: "Study") -> Figure:
 
 
 @_styled
-def trial_curves(study: "Study") -> Figure:
-    """The learning curve of each trial, with the best one on top."""
-    figure, (axes,) = _panels(1, 1, 2.5)
-    best = study.best
-    for trial in study.trials[-_MOST_CURVES:]:
-        if trial.curve and trial != best:
-            axes.plot(*np.transpose(trial.curve), color=_FAINT, linewidth=1)
-    if best is not None and best.curve:
-        mark = "o" if len(best.curve) == 1 else ""
-        axes.plot(*np.transpose(best.curve), color=_ORANGE, linewidth=2, marker=mark)
-    name = metric_name(study.metric)
-    axes.set(title=f"Validation {name}, best trial in colour", xlabel="step")
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    return figure
-
-
-@_styled
 def parameters(study: "Study") -> Figure:
     """Values over each parameter; the best trial is circled."""
     figure, panels = _panels(len(study.space), 3, 2.3, sharey=True)
@@ -366,9 +349,10 @@ def parameters(study: "Study") -> Figure:
 
 
 def _draw_parameter(axes: Any, study: "Study", name: str) -> None:
-    choices: Any = study.space[name]
+    choices = study.space[name]
     share = study.importance.get(name)
     words = [word(value) for value in choices] if isinstance(choices, list) else []
+    limits: Any = choices
 
     def position(trial: "Trial") -> Any:
         return words.index(word(trial.parameters[name])) if words else trial.parameters[name]
@@ -385,11 +369,11 @@ def _draw_parameter(axes: Any, study: "Study", name: str) -> None:
     if words:
         axes.set_xticks(range(len(words)), words)
         axes.set_xlim(-0.5, len(words) - 0.5)
-    elif choices["log"]:
+    elif limits["log"]:
         axes.set_xscale("log")
         _plain_logarithm(axes.xaxis)
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=isinstance(choices["low"], int)))
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=isinstance(limits["low"], int)))
 
 
 def word(value: Any) -> str:

@@ -214,7 +214,7 @@ def fitted(
 ) -> None:
     """Read, train, score and report; with several processes, only one scores and reports."""
     import linoss.estimators
-    from linoss.cli._results import finish
+    from linoss.cli._report import finish
 
     training, test = (
         read_tables(data, parameters.get("static", ()))

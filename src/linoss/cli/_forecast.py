@@ -128,20 +128,20 @@ def backtest(
     """
     check_there(data)
     forecaster = load_forecaster(run)
-    from linoss.cli._scores import show_backtest
+    from linoss.cli._scores import ForecastScore
 
     table = read_test_table(data, forecaster.static)
     result = forecaster.backtest(
         table, windows=windows, stride=stride, refit=refit, level=level or None
     )
+    score = ForecastScore(result)
     if out is not None:
         frame = result.frame("step")
         frame["variable"] = frame["variable"].map(csv_cell)
         write_text(out, frame.to_csv(index=False, lineterminator="\n"))
     if json:
-        units = {"mae": "variable", "rmse": "variable", "pinball": "variable", "mase": "none"}
-        show_json({"windows": len(result.truth), "units": units, "errors": result.rows()})
+        show_json(score.record())
         return
-    show_backtest(result)
+    score.show()
     if out is not None:
         show_line(f"Errors of each forecast step are in {out}")

@@ -1,8 +1,9 @@
-"""`linoss inspect` and `linoss export`: the model of a run, and its conversion."""
+"""`linoss inspect` and `linoss export`: the model of a run and its spectrum; other formats."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,16 +12,17 @@ from linoss.cli._output import number, show_json, show_line, show_table
 from linoss.cli._run_settings import read_column_names
 from linoss.cli._runs import RunArgument, load_run
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from linoss.fitted import Untrained
+    from linoss.nn import LinOSS
+
+SPECTRUM_COLUMNS = ("", "oscillators", "period", "decay time", "no decay", "free")
+_LASTING = 1e-9  # a radius this close to 1 equals 1 up to rounding
 _SHOWN = (
-    "mixer",
-    "scheme",
-    "damped",
-    "in_size",
-    "hidden_size",
-    "state_size",
-    "num_blocks",
-    "out_size",
-)
+    "mixer", "scheme", "damped", "in_size", "hidden_size", "state_size", "num_blocks", "out_size",
+)  # fmt: skip
 
 
 def inspect(
@@ -37,9 +39,7 @@ def inspect(
     their number, periods and quality factors.
     """
     loaded = load_run(run)
-    from linoss.cli._spectrum import SPECTRUM_COLUMNS, banks, span, spectrum_row, untrained_facts
-
-    spectra = banks(loaded.trained[0]) if loaded.trained else []
+    spectra = spectra_of(loaded.trained[0]) if loaded.trained else []
     if plot is not None:
         from linoss.cli._figures import save, spectrum
 
@@ -47,30 +47,38 @@ def inspect(
             raise ValueError(f"{run}: holds no trained oscillators, which --plot needs")
         save(spectrum(spectra), plot)
     facts: dict[str, Any] = {"estimator": loaded.estimator, "task": loaded.task}
-    scores = loaded.scores
     if not loaded.is_forecaster:
         fitted = loaded.model
         facts |= {} if fitted.choice is None else {"kept": fitted.choice.kept}
-        facts |= {} if fitted.oscillators is None else untrained_facts(fitted.oscillators)
+        facts |= {} if fitted.oscillators is None else bank_facts(fitted.oscillators)
     if loaded.trained:
         facts |= _model_facts(loaded.trained)
+    facts |= loaded.scores
     if json:
-        record = {**facts, **scores}
-        if loaded.trained:
-            record["blocks"] = [_record(each) for each in spectra]
-        show_json({**record, **({} if plot is None else {"plot": str(plot)})})
+        blocks = [{**each.summary(), **asdict(each)} for each in spectra]
+        for block in blocks:
+            del block["eigenvalues"]
+        plotted = {} if plot is None else {"plot": str(plot)}
+        show_json({**facts, **({"blocks": blocks} if loaded.trained else {}), **plotted})
         return
-    shown = {n: span(value) if isinstance(value, dict) else value for n, value in facts.items()}
-    shown |= {name: number(value) for name, value in scores.items()}
-    show_table("Model", ("", ""), [(name.replace("_", " "), v) for name, v in shown.items()])
+    show_table("Model", ("", ""), [(name.replace("_", " "), word(v)) for name, v in facts.items()])
     if spectra:
         title = "Oscillators: minimum / median / maximum, in samples"
-        show_table(title, SPECTRUM_COLUMNS, [spectrum_row(each) for each in spectra])
+        show_table(title, SPECTRUM_COLUMNS, [each.row() for each in spectra])
     if plot is not None:
         show_line(f"The spectrum is in {plot}")
 
 
-def _model_facts(models: Sequence[Any]) -> dict[str, Any]:
+def word(value: Any) -> str:
+    """A fact as text: a number, or minimum, median and maximum."""
+    if value is None:
+        return "–"
+    if isinstance(value, dict):
+        return " / ".join(number(value[name], 3) for name in ("min", "median", "max"))
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _model_facts(models: "Sequence[LinOSS]") -> dict[str, Any]:
     from linoss.nn import MIXERS, count_parameters
 
     config = models[0].config
@@ -80,13 +88,92 @@ def _model_facts(models: Sequence[Any]) -> dict[str, Any]:
     return {**count, "parameters": sum(map(count_parameters, models)), **facts}
 
 
-def _record(spectrum: Any) -> dict[str, Any]:
+def bank_facts(oscillators: "Untrained") -> dict[str, Any]:
+    """Number, periods in samples and quality factors of untrained oscillators."""
+    bank = oscillators.features.bank_
+    is_used = bank.frequency > 0
     return {
-        **spectrum.summary(),
-        "stiffness": spectrum.stiffness,
-        "periods": spectrum.periods,
-        "decay_times": spectrum.decay_times,
+        "channels": len(bank.mean),
+        "oscillators": bank.size,
+        "chains_of_two": int(bank.chained.sum()),
+        "period": _quantiles(1 / bank.frequency[is_used]),
+        "quality": _quantiles(bank.quality[is_used]),
     }
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """The oscillators of one layer."""
+
+    name: str
+    stiffness: "np.ndarray"
+    """(m,), A; 0 for free particles."""
+    eigenvalues: "np.ndarray"
+    """(m, 2), of one step."""
+    periods: "np.ndarray"
+    """(m,), samples of one oscillation; infinite if it does not oscillate."""
+    decay_times: "np.ndarray"
+    """(m,), samples in which the state decays to 1/e; infinite without decay."""
+
+    def summary(self) -> dict[str, Any]:
+        """Counts and quantiles."""
+        import numpy as np
+
+        is_oscillating, is_decaying = np.isfinite(self.periods), np.isfinite(self.decay_times)
+        return {
+            "name": self.name,
+            "oscillators": len(self.stiffness),
+            "oscillating": int(is_oscillating.sum()),
+            "free_particles": int((self.stiffness == 0).sum()),
+            "without_decay": int((~is_decaying).sum()),
+            "period": _quantiles(self.periods[is_oscillating]),
+            "decay_time": _quantiles(self.decay_times[is_decaying]),
+        }
+
+    def row(self) -> tuple[str, ...]:
+        """The row of a table."""
+        facts = self.summary()
+        shown = ("oscillators", "period", "decay_time", "without_decay", "free_particles")
+        return (self.name, *(word(facts[name]) for name in shown))
+
+
+def spectra_of(model: "LinOSS") -> list[Spectrum]:
+    """The oscillators of every layer of a model, in double precision; none for other mixers."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from linoss.dynamics import eigenvalues
+
+    if model.config.mixer != "linoss":
+        return []
+    layers: dict[str, Any] = {}
+    for i, block in enumerate(model.blocks, 1):
+        layers |= {f"block {i}": block.mixer, f"block {i}, backward": block.backward_mixer}
+    spectra = []
+    with jax.enable_x64(True):
+        for name, layer in layers.items():
+            if layer is None:
+                continue
+            bank: Any = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), layer.oscillators)
+            values = np.asarray(eigenvalues(bank.transition()))
+            angle, radius = np.abs(np.angle(values)).max(axis=1), np.abs(values).max(axis=1)
+            with np.errstate(divide="ignore"):
+                is_turning = np.abs(np.imag(values)).max(axis=1) > 0
+                periods = np.where(is_turning, 2 * np.pi / angle, np.inf)
+                decays = np.where(radius < 1 - _LASTING, -1 / np.log(radius), np.inf)
+            spectra.append(Spectrum(name, np.asarray(bank.stiffness), values, periods, decays))
+    return spectra
+
+
+def _quantiles(values: "np.ndarray") -> dict[str, float] | None:
+    """Minimum, median and maximum, if there are any values."""
+    import numpy as np
+
+    if not len(values):
+        return None
+    low, middle, high = np.quantile(values, [0, 0.5, 1]).tolist()
+    return {"min": low, "median": middle, "max": high}
 
 
 def export(

@@ -64,13 +64,6 @@ def evaluate(
     label: Label = None,
     id: Id = None,
     drop: Drop = None,
-    stride: Annotated[int, typer.Option(min=1, help="Forecasting: steps between windows.")] = 1,
-    scaled: Annotated[
-        bool,
-        typer.Option(
-            help="Forecasting: errors in standard deviations of each variable in training."
-        ),
-    ] = False,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -82,24 +75,25 @@ def evaluate(
 ) -> None:
     """Score the predictions of a run on labelled data.
 
-    Prints accuracy and recall of each class; or mean absolute error, R² and RMSE; or the mean
-    absolute error of forecasts of each variable, in its unit and in standard deviations. A
-    directory must have a test part, which is used.
+    Prints accuracy and recall of each class; or mean absolute error, R² and RMSE; or the errors of
+    forecasts, as linoss backtest does. A directory must have a test part, which is used.
     """
     check_there(data)
     loaded = load_run(run)
-    from linoss.cli._scores import evaluation_of, score_on
+    from linoss.cli._scores import evaluate_run
 
     if loaded.is_forecaster:
         cases = read_test_table(data, loaded.model.static)
     else:
         roles = {**read_column_names(run).roles, **roles_of(label, id, drop)}
         cases = read_test_cases(data, roles)
-    score = score_on(loaded, cases, stride=stride, is_scaled=scaled)
+    evaluation = evaluate_run(loaded, None, cases)
+    score = evaluation.score
+    assert score is not None
     if report is not None:
-        from linoss.cli._report import About, write_evaluation
+        from linoss.cli._report import About, write_report
 
-        write_evaluation(report, loaded, evaluation_of(loaded, cases, score), About(data, cases))
+        write_report(report, loaded, evaluation, About(data, cases), with_model=False)
     if json:
         show_json(score.record() | ({} if report is None else {"report": str(report)}))
         return

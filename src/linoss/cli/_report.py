@@ -1,4 +1,4 @@
-"""report.html: self-contained pages about runs, evaluations and searches.
+"""The end of a fit, and report.html: self-contained pages about runs, evaluations and searches.
 
 A page is a list of sections, a section a list of parts; the template writes their HTML.
 """
@@ -6,7 +6,7 @@ A page is a list of sections, a section a list of parts; the template writes the
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from linoss._files import write_text
 from linoss._stderr import duration
 from linoss.cli import _figures as figures
 from linoss.cli._attribution import explained_cases, mean_attributions
-from linoss.cli._output import number
+from linoss.cli._inspect import SPECTRUM_COLUMNS, bank_facts, spectra_of, word
+from linoss.cli._output import number, show_json, show_line
+from linoss.cli._run_settings import REPORT
 from linoss.cli._runs import Run
 from linoss.cli._scores import (
     CLASS_COLUMNS,
@@ -28,20 +30,12 @@ from linoss.cli._scores import (
     ForecastScore,
     NumberScore,
     Score,
-    backtest_rows,
-    backtest_windows,
+    evaluate_run,
 )
-from linoss.cli._spectrum import SPECTRUM_COLUMNS, banks, span, spectrum_row, untrained_facts
 from linoss.data import Sequences, Table
 from linoss.search import Study, Trial
 
 _MOST_CLASSES, _MOST_CHANNELS, _MOST_MISTAKES, _MOST_VARIABLES = 20, 8, 6, 12
-_CASES = {
-    "test": "the test part",
-    "held-out": "held-out training cases",
-    "validation": "the validation cases",
-    "training": "the training cases",
-}
 _STATES = ("complete", "pruned", "failed", "running", "waiting")
 Part = dict[str, Any]
 
@@ -68,28 +62,19 @@ class About:
     when: datetime = field(default_factory=lambda: datetime.now().astimezone())
 
 
-def write_report(path: Path, run: Run, evaluation: Evaluation, about: About) -> None:
-    """Write the page of a run: the score first, details of the model last."""
-    sections = [Section("Score", [*_summary(evaluation), *_score_facts(run, evaluation)])]
-    sections += _results(run, evaluation, about)
-    sections += _model(run, about)
-    use = Section("Use this run", _use(run))
-    settings = [
-        (name, "none" if value is None else value)
-        for name, value in run.parameters.items()
-        if name != "verbose"
-    ]
-    sections += [use, Section("Settings", [_table(settings)], is_half=True), _environment()]
-    _write(path, f"linoss: {run.task}", _subtitle(run), sections)
+def write_report(
+    path: Path, run: Run, evaluation: Evaluation, about: About, *, with_model: bool = True
+) -> None:
+    """Write the page of a run: the score first, details of the model last.
 
-
-def write_evaluation(path: Path, run: Run, evaluation: Evaluation, about: About) -> None:
-    """Write a page about predictions for other data than the training data."""
-    assert evaluation.score is not None
-    name, value = evaluation.score.headline
-    sections = [Section("Score", [*_summary(evaluation), _facts([(name, number(value))])])]
-    sections += [*_results(run, evaluation, about), _environment()]
-    _write(path, f"linoss: {run.task}, evaluated", _subtitle(run), sections)
+    Without them it is about predictions for other data than the training data.
+    """
+    score = [*_summary(evaluation), *_score_facts(run, evaluation)]
+    sections = [Section("Score", score), *_results(run, evaluation, about)]
+    if with_model:
+        sections += _model(run, about)
+    title = f"linoss: {run.task}{'' if with_model else ', evaluated'}"
+    _write(path, title, _subtitle(run), [*sections, _environment()])
 
 
 def write_study(path: Path, study: Study, score: Score | None) -> None:
@@ -97,7 +82,6 @@ def write_study(path: Path, study: Study, score: Score | None) -> None:
     sections = [Section("Best", _best(study, score))]
     if study.trials:
         sections.append(Section("Trials", [_figure(figures.trials(study))]))
-        sections.append(Section("Learning curves", [_figure(figures.trial_curves(study))]))
     if study.best is not None:
         note = "The best trial is circled."
         note += " Percentages are the importance of each parameter." * bool(study.importance)
@@ -135,6 +119,67 @@ def _subtitle(run: Run) -> str:
     return "; and ".join(parts)
 
 
+# ---- The end of a fit ----
+
+
+def finish(
+    estimator: Any,
+    out: Path,
+    training: Any,
+    test: Any,
+    *,
+    data: Path | None = None,
+    seconds: float | None = None,
+    json: bool,
+) -> None:
+    """Score a fitted estimator, write its report, and print the results."""
+    run = Run.of(estimator)
+    evaluation = evaluate_run(run, training, test)
+    write_report(out / REPORT, run, evaluation, About(data, training, seconds))
+    if json:
+        show_json(_record(run, out, evaluation))
+        return
+    if not run.is_forecaster and run.model.choice is not None:
+        show_line(f"{run.model.choice.why}.")
+    for name, value in run.scores.items():
+        note = "" if evaluation.test is not None else " (there is no test part)"
+        show_line(f"{name[0].upper()}{name[1:]} {number(value)}{note}")
+    score = evaluation.score
+    if score is not None and (evaluation.kind == "test" or run.is_forecaster):
+        show_line(f"On {evaluation.of}:")
+        score.show()
+    elif evaluation.kind == "training" and score is not None:
+        name, value = score.headline
+        show_line(
+            f"Training {name} {number(value)}, on training cases; expect lower scores for new "
+            "ones. Use --validation-fraction 0.2, or linoss evaluate with other data"
+        )
+    if run.is_forecaster and run.n_steps == 0:
+        show_line(
+            "No model is trained, because the series are short or --steps is 0: forecasts are made "
+            "of trend, seasons and linear forecasts"
+        )
+    show_line(f"The run is in {out}; see {out / REPORT}")
+
+
+def _record(run: Run, out: Path, evaluation: Evaluation) -> dict[str, Any]:
+    """The results for JSON."""
+    score = None if evaluation.score is None else evaluation.score.record()
+    record: dict[str, Any] = {"run": str(out), "report": str(out / REPORT), "task": run.task}
+    record |= {"estimator": run.estimator, "scores": run.scores, "test": None}
+    record[evaluation.kind.replace("-", "_")] = score
+    if not run.is_forecaster:
+        choice = run.model.choice
+        record["models"] = list(run.model.members)
+        record["choice"] = None if choice is None else asdict(choice)
+    if run.trained:
+        from linoss.nn import count_parameters
+
+        record["steps"] = run.n_steps
+        record["parameters"] = sum(map(count_parameters, run.trained))
+    return record
+
+
 # ---- Parts ----
 
 
@@ -168,7 +213,7 @@ def _figure(figure: Any, style: str = "") -> Part:
 
 def _summary(evaluation: Evaluation) -> list[Part]:
     """A paragraph with the score, a baseline, and the most frequent error."""
-    score, of = evaluation.score, _CASES[evaluation.kind]
+    score, of = evaluation.score, evaluation.of
     if isinstance(score, ClassScore):
         right, total = int(np.trace(score.confusion)), len(score.truth)
         often = int(np.argmax(score.cases))
@@ -187,8 +232,8 @@ def _summary(evaluation: Evaluation) -> list[Part]:
             f"The mean absolute error of predictions for {of} is {number(score.headline[1])}; "
             f"they explain {score.r2:.1%} of the variance (predicting the mean explains 0%)."
         )
-    elif evaluation.backtest is not None:
-        words = _backtest_summary(evaluation)
+    elif isinstance(score, ForecastScore):
+        words = f"On {of}, {_compared_with_season(score.backtest)}."
     else:
         return []
     if evaluation.kind == "training":
@@ -196,22 +241,18 @@ def _summary(evaluation: Evaluation) -> list[Part]:
     return [_text(words)]
 
 
-def _backtest_summary(evaluation: Evaluation) -> str:
+def _compared_with_season(backtest: Any) -> str:
     """The error compared with repeating the last season, and the coverage of intervals."""
-    backtest = evaluation.backtest
     own, simple = (backtest.error("mase", of) for of in ("forecast", "seasonal naive"))
+    words = [f"the mean absolute scaled error is {number(own)}"]
     if simple > 0:
         compared = f"{abs(1 - own / simple):.0%} {'lower' if own < simple else 'higher'}"
-        words = f"the error is {compared} than that of the value {backtest.season} steps before"
-    else:
-        words = f"the mean absolute scaled error is {number(own)}"
-    shares = {level: backtest.coverage(level) for level in backtest.intervals}
-    covered = [
-        f"{np.nanmean(share):.1%} of the values are within intervals of {level:g} %"
-        for level, share in shares.items()
-        if np.isfinite(share).any()
-    ]
-    return f"{backtest_windows(evaluation.kind)}: {'; '.join([words, *covered])}."
+        words = [f"the error is {compared} than that of the value {backtest.season} steps before"]
+    for level in backtest.intervals:
+        share = backtest.coverage(level)
+        if np.isfinite(share).any():
+            words.append(f"{np.nanmean(share):.1%} of the values are in intervals of {level:g} %")
+    return "; ".join(words)
 
 
 def _score_facts(run: Run, evaluation: Evaluation) -> list[Part]:
@@ -219,19 +260,14 @@ def _score_facts(run: Run, evaluation: Evaluation) -> list[Part]:
 
     score, test = evaluation.score, evaluation.test
     history, _ = run.history
-    facts = [] if test is None else [(f"test {test.headline[0]}", number(test.headline[1]))]
-    if isinstance(test, ClassScore):
-        facts.append(("test cases", str(len(test.truth))))
-    elif isinstance(test, NumberScore):
-        facts += [("test R²", number(test.r2)), ("test RMSE", number(test.rmse))]
-        facts.append(("test cases", str(test.cases)))
-    elif isinstance(test, ForecastScore):
-        facts.append(("steps ahead", str(test.horizon)))
-    facts += [(_spelled(name), number(value)) for name, value in run.scores.items()]
-    if not facts and score is not None:
+    facts = []
+    if score is not None:
         facts.append((f"{evaluation.kind} {score.headline[0]}", number(score.headline[1])))
-    if not facts and history:
+    elif history:
         facts.append(("last training loss", number(history[-1]["loss"])))
+    if isinstance(score, NumberScore):
+        facts += [("R²", number(score.r2)), ("RMSE", number(score.rmse))]
+    facts += [(_spelled(name), number(value)) for name, value in run.scores.items()]
     if run.trained:
         facts.append(("parameters", f"{sum(map(count_parameters, run.trained)):,}"))
     parts = [_facts(facts)]
@@ -255,7 +291,7 @@ def _results(run: Run, evaluation: Evaluation, about: About) -> Iterator[Section
     """The data, predictions and errors."""
     if about.cases is not None:
         yield from _data(about, evaluation.score)
-    score, note = evaluation.score, _note(f"Predictions for {_CASES[evaluation.kind]}.")
+    score, note = evaluation.score, _note(f"Predictions for {evaluation.of}.")
     if isinstance(score, NumberScore):
         figure = _figure(figures.predicted_against_true(score), "small")
         yield Section("Predictions", [note, figure])
@@ -280,49 +316,27 @@ def _data(about: About, score: Score | None) -> Iterator[Section]:
     rows += [] if about.seconds is None else [("duration", duration(about.seconds))]
     rows += [] if about.data is None else [("file", about.data.name)]
     if isinstance(cases, Table):
-        yield Section("Data", [_table([*rows, *_table_facts(cases)], style="words")])
+        names = ", ".join(map(str, cases.names[:8])) + ", ..." * (len(cases.names) > 8)
+        first, last = (str(cases.index[0][i])[:19].replace("T", " ") for i in (0, -1))
+        rows += [("series", f"{len(cases.series):,}"), ("variables", names)]
+        rows += [("steps", _span([len(series) for series in cases.series]))]
+        rows += [("from", first), ("to", last), ("missing values", _missing(cases.series))]
+        yield Section("Data", [_table(rows, style="words")])
         return
     assert cases is not None
-    parts = [_table([*rows, *_case_facts(cases)], style="words")]
-    yield Section("Data", parts, is_half=isinstance(score, ClassScore))
+    names = f" ({', '.join(cases.names[:8])})" if cases.names is not None else ""
+    rows += [("cases", f"{len(cases):,}"), ("channels", f"{cases.num_channels}{names}")]
+    rows += [("length", _span(cases.lengths)), ("missing values", _missing(cases.values))]
+    if cases.times is not None:
+        usual = float(np.median(np.concatenate([np.diff(times) for times in cases.times])))
+        rows.append(("median interval", f"{usual:.6g}"))
+    yield Section("Data", [_table(rows, style="words")], isinstance(score, ClassScore))
     if isinstance(score, ClassScore):
         numbers = Counter(str(label) for label in np.asarray(cases.labels).tolist())
-        parts = [_table(numbers.most_common(_MOST_CLASSES), ("class", "cases"))]
-        if len(numbers) > _MOST_CLASSES:
-            parts.append(_note(f"and {len(numbers) - _MOST_CLASSES} more classes"))
+        table = _table(numbers.most_common(_MOST_CLASSES), ("class", "cases"))
+        more = len(numbers) - _MOST_CLASSES
+        parts = [table, _note(f"and {more} more classes")] if more > 0 else [table]
         yield Section("Cases of each class", parts, is_half=True)
-
-
-def _case_facts(cases: Sequences) -> list[tuple[str, str]]:
-    channels = str(cases.num_channels)
-    if cases.names is not None and cases.num_channels <= 8:
-        channels += f" ({', '.join(cases.names)})"
-    steps = [] if cases.times is None else [np.diff(t) for t in cases.times if len(t) > 1]
-    sampling = "no times: samples are numbered"
-    if steps:
-        usual = float(np.median([np.median(step) for step in steps]))
-        is_even = all(np.allclose(step, usual, rtol=0.01) for step in steps)
-        sampling = f"every {usual:.6g}" if is_even else f"irregular, median interval {usual:.6g}"
-    return [
-        ("cases", f"{len(cases):,}"),
-        ("channels", channels),
-        ("length", _span(cases.lengths)),
-        ("missing values", _missing(cases.values)),
-        ("sampling", sampling),
-    ]
-
-
-def _table_facts(table: Table) -> list[tuple[str, str]]:
-    names = ", ".join(map(str, table.names[:8])) + ", ..." * (len(table.names) > 8)
-    return [
-        ("series", f"{len(table.series):,}"),
-        ("variables", names),
-        ("steps", _span([len(series) for series in table.series])),
-        ("from", str(table.index[0][0])[:19].replace("T", " ")),
-        ("to", str(table.index[0][-1])[:19].replace("T", " ")),
-        ("missing values", _missing(table.series)),
-        ("times", "irregular" if table.irregular else "in regular steps"),
-    ]
 
 
 def _span(lengths: Any) -> str:
@@ -362,15 +376,16 @@ def _confused(score: ClassScore) -> list[tuple[str, str, int]]:
 
 
 def _forecasts(forecaster: Any, evaluation: Evaluation) -> Iterator[Section]:
-    backtest = evaluation.backtest
+    score = evaluation.score
     if evaluation.forecasts:
-        levels = ", with 80 and 95 % prediction intervals" * bool(evaluation.forecasts[0].intervals)
-        note = _text(f"Forecasts of the last steps of the data{levels}.")
+        levels = ", with prediction intervals" * bool(evaluation.forecasts[0].intervals)
+        note = _note(f"Forecasts of the last steps of the data{levels}.")
         yield Section("Forecast", [note, _figure(figures.forecast(evaluation.forecasts))])
-    if backtest is not None:
-        yield Section("Errors", _errors(backtest, backtest_windows(evaluation.kind)))
-        yield Section("Errors by horizon", [_figure(figures.errors_by_horizon(backtest))])
-        yield Section("Worst windows", [_worst_windows(backtest)])
+    if isinstance(score, ForecastScore):
+        most = _MOST_VARIABLES * len(score.backtest.forecasts)
+        note = _note(f"On {evaluation.of}: {score.note}")
+        yield Section("Errors", [note, _table(score.rows()[:most], score.header())])
+        yield Section("Errors by horizon", [_figure(figures.errors_by_horizon(score.backtest))])
     if forecaster.known_:
         effects = forecaster.known_effects()
         targets = list(next(iter(effects.values())))[:_MOST_VARIABLES]
@@ -383,33 +398,6 @@ def _forecasts(forecaster: Any, evaluation: Evaluation) -> Iterator[Section]:
         )
         header = ("known", *map(str, targets))
         yield Section("Variables known in advance", [note, _table(rows, header)])
-
-
-def _errors(backtest: Any, windows: str) -> list[Part]:
-    header, rows = backtest_rows(backtest)
-    more = len(backtest.names) - _MOST_VARIABLES
-    note = (
-        f"{windows}: {len(backtest.truth)} of {backtest.horizon} steps. MAE, RMSE and pinball are "
-        "in the unit of the variable; MASE, without a unit, is the MAE by that of the value "
-        f"{backtest.season} steps before."
-    ) + (f" {more} more variables are not shown." if more > 0 else "")
-    return [_note(note), _table(rows[: _MOST_VARIABLES * len(backtest.forecasts)], header)]
-
-
-def _worst_windows(backtest: Any) -> Part:
-    """The windows with the largest errors: their time and series."""
-    has_ids = backtest.ids is not None
-    header = ("after", *(("series",) if has_ids else ()), "MASE", "MASE of all")
-    rows = []
-    for i in backtest.worst(3):
-        errors = np.abs(backtest.forecasts["forecast"] - backtest.truth)[i] / backtest.scale[i]
-        value = float(np.nanmean(errors)) if np.isfinite(errors).any() else float("nan")
-        time = backtest.times[i]
-        if np.asarray(time).dtype.kind == "M":
-            time = str(np.datetime_as_string(time, unit="m")).replace("T", " ")
-        name = (backtest.ids[i],) if has_ids else ()
-        rows.append((time, *name, number(value), number(backtest.error("mase"))))
-    return _table(rows, header)
 
 
 # ---- Model ----
@@ -430,20 +418,25 @@ def _model(run: Run, about: About) -> Iterator[Section]:
         if explained:
             yield Section("Attribution to each value", _attributions(explained))
     if fitted is not None and fitted.oscillators is not None:
-        rows = [
-            (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else span(value))
-            for name, value in untrained_facts(fitted.oscillators).items()
-        ]
+        facts = bank_facts(fitted.oscillators)
+        rows = [(name.replace("_", " "), word(value)) for name, value in facts.items()]
         note = _note("Minimum / median / maximum; periods are in samples.")
         yield Section("Untrained oscillators", [note, _table(rows)])
-    spectra = banks(run.trained[0]) if run.trained else []
+    spectra = spectra_of(run.trained[0]) if run.trained else []
     if spectra:
         note = _note(
             "Times are in samples: minimum / median / maximum. In a decay time a state falls to "
             "1/e; a free particle is an oscillator with A = 0."
         )
-        table = _table([spectrum_row(each) for each in spectra], SPECTRUM_COLUMNS)
+        table = _table([each.row() for each in spectra], SPECTRUM_COLUMNS)
         yield Section("Oscillators", [_figure(figures.spectrum(spectra)), note, table])
+    yield Section("Use this run", _use(run))
+    settings = [
+        (name, "none" if value is None else value)
+        for name, value in run.parameters.items()
+        if name != "verbose"
+    ]
+    yield Section("Settings", [_table(settings)], is_half=True)
 
 
 def _mean_attributions(means: Sequence[Any]) -> list[Part]:

@@ -9,10 +9,16 @@ import numpy as np
 from linoss.cli._output import number, show_line, show_table
 from linoss.cli._runs import Run
 from linoss.data import DataError, Sequences, Table
-from linoss.fitted import Fitted, Outputs
+from linoss.fitted import Outputs
 
 CLASS_COLUMNS = ("class", "precision", "recall", "cases")
 _METRICS = {"mae": "MAE", "rmse": "RMSE", "mase": "MASE", "pinball": "pinball"}
+_CASES = {
+    "test": "the test part",
+    "held-out": "held-out training cases",
+    "validation": "the validation part",
+    "training": "the training cases",
+}
 _MOST_SHOWN = 4  # variables in the figure of a forecast
 _TEST_WINDOWS, _TEST_NUMBERS = 200, 3 * 10**6  # windows of the backtest of a test part
 
@@ -146,47 +152,62 @@ class NumberScore:
 
 @dataclass(frozen=True, eq=False)
 class ForecastScore:
-    """The score of forecasts of all windows of a table."""
+    """The score of forecasts from past origins."""
 
-    errors: dict[Any, float]
-    """Mean absolute error of each variable, in its unit."""
-    deviations: dict[Any, float]
-    """The standard deviation of each variable in training, which scales errors."""
-    horizon: int
-    series: int
-    is_scaled: bool = False
-    """Whether the main metric is scaled even for one variable."""
-
-    @property
-    def scaled_errors(self) -> dict[Any, float]:
-        """Mean absolute error of each variable, in standard deviations."""
-        return {name: error / self.deviations[name] for name, error in self.errors.items()}
+    backtest: Any
+    """A [`linoss.estimators.Backtest`][]."""
 
     @property
     def headline(self) -> tuple[str, float]:
         """The name and value of the main metric."""
-        is_scaled = self.is_scaled or len(self.errors) > 1
-        errors = self.scaled_errors if is_scaled else self.errors
-        return "scaled MAE" if is_scaled else "MAE", float(np.nanmean(list(errors.values())))
+        return "MASE", self.backtest.error("mase")
 
     def record(self) -> dict[str, Any]:
         """The score for JSON."""
-        scaled = self.scaled_errors
+        backtest = self.backtest
+        units = {"mae": "variable", "rmse": "variable", "pinball": "variable", "mase": "none"}
         return {
-            "mae": {str(name): error for name, error in self.errors.items()},
-            "scaled_mae": {str(name): error for name, error in scaled.items()},
-            "mean_scaled_mae": float(np.nanmean(list(scaled.values()))),
-            "horizon": self.horizon,
-            "series": self.series,
+            "mase": backtest.error("mase"),
+            "mae": {str(n): backtest.error("mae", variable=n) for n in backtest.names},
+            "windows": len(backtest.truth),
+            "horizon": backtest.horizon,
+            "units": units,
+            "errors": backtest.rows(),
         }
+
+    def header(self) -> tuple[str, ...]:
+        """The header of a table of errors."""
+        return ("variable", "forecast by", *_METRICS.values(), *map(_interval, self._levels))
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The rows of a table of errors, of each variable in its unit."""
+        rows = []
+        for row in self.backtest.rows():
+            is_own = row["model"] == "forecast"
+            name, model = (str(row["variable"]), "this model") if is_own else ("", row["model"])
+            shares = [row.get(f"coverage-{level:g}", np.nan) for level in self._levels]
+            covered = ["–" if np.isnan(share) else f"{100 * share:.1f} %" for share in shares]
+            rows.append((name, model, *(number(row.get(metric)) for metric in _METRICS), *covered))
+        return rows
+
+    @property
+    def note(self) -> str:
+        """What the errors are."""
+        backtest = self.backtest
+        return (
+            f"{len(backtest.truth)} windows of {backtest.horizon} steps. MAE, RMSE and pinball are "
+            "in the unit of the variable; MASE is the MAE by that of the value "
+            f"{backtest.season} steps before."
+        )
+
+    @property
+    def _levels(self) -> list[float]:
+        return list(self.backtest.intervals)
 
     def show(self) -> None:
         """Print it."""
-        name, value = self.headline
-        show_line(f"{name} {number(value)} over {self.horizon} steps ahead")
-        scaled = self.scaled_errors
-        rows = [(str(n), number(e), number(scaled[n])) for n, e in self.errors.items()]
-        show_table(None, ("variable", "MAE, in its unit", "scaled MAE"), rows)
+        show_table(None, self.header(), self.rows())
+        show_line(self.note)
 
 
 Score = ClassScore | NumberScore | ForecastScore
@@ -214,11 +235,14 @@ class Evaluation:
     """The cases: `"test"`, `"held-out"`, `"validation"` or `"training"`."""
     cases: Sequences | Table
     score: Score | None
-    """None for forecasts without a test part."""
-    backtest: Any = None
-    """The [`linoss.estimators.Backtest`][] of a forecaster."""
+    """None if nothing could be scored: a short series without a test part."""
     forecasts: tuple[Forecast, ...] = ()
     """Forecasts of the last steps."""
+
+    @property
+    def of(self) -> str:
+        """The cases, as words."""
+        return _CASES[self.kind]
 
     @property
     def test(self) -> Score | None:
@@ -228,46 +252,32 @@ class Evaluation:
 
 def evaluate_run(run: Run, training: Any, test: Any) -> Evaluation:
     """The evaluation on the test part; without one, on held-out or else on the training cases."""
-    if test is not None:
-        return evaluation_of(run, test, score_on(run, test))
     if run.is_forecaster:
+        if test is not None:
+            return Evaluation("test", test, score_on(run, test), _last_forecasts(run.model, test))
         held_out = getattr(run.model, "held_out_", None)
-        forecasts = last_forecasts(run.model, training)
-        return Evaluation("validation", training, None, held_out, forecasts)
-    fitted: Fitted = run.model
-    held_out = fitted.held_out
+        score = None if held_out is None else ForecastScore(held_out)
+        return Evaluation("validation", training, score, _last_forecasts(run.model, training))
+    if test is not None:
+        return Evaluation("test", test, score_on(run, test))
+    held_out = run.model.held_out
     if held_out is None or held_out.predictions is None:
-        return Evaluation("training", training, _score_cases(fitted, training))
+        return Evaluation("training", training, score_on(run, training))
     cases = training.select(held_out.cases)
     kind = "validation" if held_out.kind == "validation" else "held-out"
-    return Evaluation(kind, cases, _compared(fitted.outputs, cases, held_out.predictions))
+    return Evaluation(kind, cases, _compared(run.model.outputs, cases, held_out.predictions))
 
 
-def evaluation_of(run: Run, cases: Any, score: Score) -> Evaluation:
-    """The evaluation on a test part with this score, for a forecaster with a backtest."""
-    if not run.is_forecaster:
-        return Evaluation("test", cases, score)
-    forecaster = run.model
-    windows = _TEST_NUMBERS // (forecaster.horizon * forecaster.n_outputs_ * len(cases.series))
-    backtest = forecaster.backtest(cases, windows=max(1, min(_TEST_WINDOWS, windows)))
-    return Evaluation("test", cases, score, backtest, last_forecasts(forecaster, cases))
-
-
-def score_on(run: Run, cases: Any, *, stride: int = 1, is_scaled: bool = False) -> Score:
-    """Score predictions for labelled sequences, or forecasts of the windows of a table."""
-    if not run.is_forecaster:
-        return _score_cases(run.model, cases)
-    forecaster = run.model
-    errors = forecaster.errors_by_variable(cases, stride=stride)
-    deviations = dict(zip(errors, forecaster.deviation_.tolist(), strict=True))
-    return ForecastScore(errors, deviations, forecaster.horizon, len(cases.series), is_scaled)
-
-
-def _score_cases(fitted: Fitted, cases: Sequences) -> ClassScore | NumberScore:
-    """Score predictions for labelled sequences."""
+def score_on(run: Run, cases: Any) -> Score:
+    """Score predictions for labelled sequences, or forecasts of the last windows of a table."""
+    if run.is_forecaster:
+        forecaster = run.model
+        numbers = forecaster.horizon * forecaster.n_outputs_ * len(cases.series)
+        windows = max(1, min(_TEST_WINDOWS, _TEST_NUMBERS // numbers))
+        return ForecastScore(forecaster.backtest(cases, windows=windows))
     if cases.labels is None:
         raise DataError("the data have no labels, expected labels for the score; see --label")
-    return _compared(fitted.outputs, cases, fitted.predict(cases))
+    return _compared(run.model.outputs, cases, run.model.predict(cases))
 
 
 def _compared(outputs: Outputs, cases: Any, predictions: Any) -> ClassScore | NumberScore:
@@ -296,7 +306,7 @@ def _compared(outputs: Outputs, cases: Any, predictions: Any) -> ClassScore | Nu
     return score
 
 
-def last_forecasts(forecaster: Any, table: Table) -> tuple[Forecast, ...]:
+def _last_forecasts(forecaster: Any, table: Table) -> tuple[Forecast, ...]:
     """Forecasts of the last steps of the first series that is long enough."""
     horizon = forecaster.horizon
     chosen = next((i for i, s in enumerate(table.series) if len(s) > horizon), None)
@@ -320,39 +330,9 @@ def last_forecasts(forecaster: Any, table: Table) -> tuple[Forecast, ...]:
     )
 
 
-# ---- Backtests ----
-
-
-def show_backtest(backtest: Any) -> None:
-    """Print the errors of a backtest for each variable, in its unit."""
-    show_table(None, *backtest_rows(backtest))
-    show_line(
-        f"{len(backtest.truth)} windows of {backtest.horizon} steps. MAE, RMSE and pinball are in "
-        f"the unit of the variable; MASE is the MAE by that of the value {backtest.season} steps "
-        "before."
-    )
-
-
-def backtest_rows(backtest: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and rows of a table of errors."""
-    levels = [f"{level:g}" for level in backtest.intervals]
-    header = ("variable", "forecast by", *_METRICS.values(), *(f"in {x} %" for x in levels))
-    rows = []
-    for row in backtest.rows():
-        is_own = row["model"] == "forecast"
-        name, model = (str(row["variable"]), "this model") if is_own else ("", row["model"])
-        shares = [row.get(f"coverage-{level}", np.nan) for level in levels]
-        covered = ["–" if np.isnan(share) else f"{100 * share:.1f} %" for share in shares]
-        rows.append((name, model, *(number(row.get(metric)) for metric in _METRICS), *covered))
-    return header, rows
-
-
-def backtest_windows(kind: str) -> str:
-    """The windows of a backtest."""
-    if kind == "test":
-        return "Windows of the test part"
-    return "Windows of the held-out end, which was used to select weights and calibrate intervals"
-
-
 def _ratio(numbers: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return np.where(totals, numbers / np.maximum(totals, 1), np.nan)
+
+
+def _interval(level: float) -> str:
+    return f"in {level:g} %"
