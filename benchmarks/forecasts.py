@@ -27,8 +27,8 @@ import pandas
 
 from linoss import LinOSSForecaster
 from linoss.data import Table, read_table, table
-from linoss.estimators import Backtest
-from linoss.estimators._seasons import Clock, Seasons, median_fit
+from linoss.forecasting import Backtest, SeasonalTrend
+from linoss.forecasting._seasonal_trend import Clock, median_fit
 
 SMALL = {"hidden_size": 16, "state_size": 16, "num_blocks": 1, "random_state": 0}
 WEATHER_HORIZONS = (24, 96, 336, 720)
@@ -139,7 +139,7 @@ def compare(data: Table, horizon: int, season: int, windows: int, options: dict)
     forecaster = LinOSSForecaster(horizon=horizon, **options)
     forecaster.fit(cut(data, int(ends[0])))
     seconds = time.perf_counter() - began
-    forecaster.set_params(past=forecaster.past_)  # programs of one shape for all fits
+    forecaster.set_params(past=forecaster.fitted_.past)  # programs of one shape for all fits
     found: Backtest = forecaster.backtest(data, windows=windows, stride=stride, refit=True)
     rows = {
         name: found.error("mase", of)
@@ -225,7 +225,7 @@ def weather_bound(horizon: int) -> None:
     deviation, none = values[:train].std(axis=0), np.zeros((len(values), 0))
     clock, found = Clock.of([index], None, calendar=True), []
     for trend in (False, True):
-        fitted = Seasons.fit(clock, index[:train], values[:train], none[:train], trend=trend)
+        fitted = SeasonalTrend.fit(clock, index[:train], values[:train], none[:train], trend=trend)
         own = replace(fitted, start=float(clock.numbers(index)[start]))
         terms = own.terms(index[start:], none[start:])
         each = np.stack([median_fit(terms, column) for column in values[start:].T], axis=1)

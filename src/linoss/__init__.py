@@ -21,12 +21,12 @@ if TYPE_CHECKING:
         AutoClassifier,
         AutoRegressor,
         LinOSSClassifier,
-        LinOSSForecaster,
         LinOSSRegressor,
         OscillatorClassifier,
         OscillatorRegressor,
     )
     from linoss.features import OscillatorFeatures
+    from linoss.forecasting import LinOSSForecaster
     from linoss.nn import (
         Block,
         LinOSS,
@@ -72,10 +72,10 @@ __all__ = [
 ]
 
 _ROOMS = (
-    "dynamics", "scan", "features", "nn", "data", "training", "fitted", "estimators", "search",
-    "planning", "export", "aeon", "sktime",
+    "dynamics", "scan", "features", "nn", "data", "training", "fitted", "estimators", "forecasting",
+    "search", "planning", "export", "aeon", "sktime",
 )  # fmt: skip
-_DOORS = ("dynamics", "scan", "nn", "estimators", "features")
+_DOORS = ("dynamics", "scan", "nn", "estimators", "forecasting", "features")
 """The packages of the names above, in the order in which they are searched."""
 
 

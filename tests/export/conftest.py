@@ -17,14 +17,10 @@ from linoss import (
     OscillatorClassifier,
     OscillatorRegressor,
 )
-from linoss.data import sequences, table
-from linoss.estimators._adjustment import Adjustment
-from linoss.estimators._conformal import Calibration
-from linoss.estimators._direct import choose
-from linoss.estimators._foundation import Foundation, FoundationOptions
-from linoss.estimators._seasons import Clock
+from linoss.data import sequences
 from linoss.fitted import Fitted, Outputs, Trained
-from linoss.training import Classification, Forecasting, Inputs, Regression, Windows
+from linoss.forecasting import Calibration
+from linoss.training import Classification, Inputs, Regression
 
 SIZES = {"hidden_size": 8, "state_size": 6, "num_blocks": 1}
 CHANNELS, TIME = 2, 32
@@ -45,8 +41,8 @@ def gaps(seed, count, time=TIME):
     return drawn.astype(np.float32)
 
 
-def _drawn(estimator, inputs, objective):
-    """The estimator with weights, and statistics of norms, that nobody trained."""
+def _drawn_model(estimator, inputs, objective):
+    """A model with weights, and statistics of norms, that nobody trained."""
     with jax.enable_x64(False):
         sizes = {"in_size": inputs.in_size, "out_size": objective.out_size, "task": objective.task}
         config = LinOSSConfig.from_settings(estimator, **sizes)
@@ -57,10 +53,12 @@ def _drawn(estimator, inputs, objective):
             x if x.dtype == bool else x + 0.1 * jax.random.uniform(key, x.shape)
             for x, key in zip(leaves, keys, strict=True)
         ]
-    model = jax.tree.unflatten(structure, moved)
-    if objective.task == "forecasting":
-        estimator.model_, estimator.inputs_, estimator.objective_ = model, inputs, objective
-        return estimator
+    return jax.tree.unflatten(structure, moved)
+
+
+def _drawn(estimator, inputs, objective):
+    """The estimator with such a model."""
+    model = _drawn_model(estimator, inputs, objective)
     classes = getattr(objective, "classes", None)
     outputs = Outputs(
         None if classes is None else np.array(classes),
@@ -89,23 +87,27 @@ def regressor(every=None, **options):
     return _drawn(estimator, inputs, Regression.from_labels(labels * 5 + 7, every=every))
 
 
+def _fitted_forecaster(data, known, **options):
+    """A forecaster of 4 steps from 16, with weights that nobody trained."""
+    options = {"scheme": "im", **SIZES, "horizon": 4, "past": 16, "steps": 0, **options}
+    estimator = LinOSSForecaster(**options, known_in_advance=known).fit(data)
+    fitted = estimator.fitted_
+    inputs, objective = fitted.trained.inputs, fitted.trained.objective
+    model = _drawn_model(LinOSSForecaster(**{**options, "scheme": "exact"}), inputs, objective)
+    estimator.fitted_ = replace(fitted, trained=replace(fitted.trained, models=[model]))
+    return estimator
+
+
 def forecaster(known=(), **options):
-    estimator = LinOSSForecaster(**SIZES, horizon=4, past=16, base=False, **options)
     random = np.random.default_rng(4)
     series = 2 + random.normal(size=(60, CHANNELS)).cumsum(axis=0)
     series[::7, 0] = np.nan
-    windows = Windows([series], past=16, horizon=4, known=known)
-    estimator.names_, estimator.known_, estimator.past_ = ("0", "1"), known, 16
-    inputs = Inputs.from_sequences(windows, time_channel=bool(estimator.time_channel))
-    data = table(series)
-    estimator.foundation_ = Foundation(Adjustment.none(data, known), "none", 16, 4)
-    estimator.calibration_, estimator._levels = None, (0.1, 0.5, 0.9)
-    estimator.context_ = data
-    return _drawn(estimator, inputs, Forecasting.from_windows(windows, inputs, (0.1, 0.5, 0.9)))
+    options = {"levels": (80,), "validation_fraction": 0, **options}
+    return _fitted_forecaster(series, known, base=False, **options)
 
 
 def forecaster_on_base(known=(), normalize="level", logarithm=False, trend=True, series=1):
-    """With trend, seasons, a linear answer and intervals; (past, horizon) is (16, 4)."""
+    """With trend, seasons, a linear part and intervals."""
     random, count = np.random.default_rng(5), 1000
     hours = pandas.date_range("2024-02-28", periods=count, freq="h")
     frames = []
@@ -115,24 +117,18 @@ def forecaster_on_base(known=(), normalize="level", logarithm=False, trend=True,
         frame = pandas.DataFrame({**dict(zip("abc", values.T, strict=True)), "ds": hours})
         frames.append(frame.assign(unique_id=f"s{i}"))
     data = pandas.concat(frames)
-    data = table(data if series > 1 else data.drop(columns="unique_id").set_index("ds"))
-    clock = Clock.of(data.index, None, calendar=True)
-    options = FoundationOptions(logarithm=logarithm, trend=trend, normalize=normalize)
-    bare = Foundation.without_answer(data, clock, known, (16, 4), options)
-    assert len(bare.adjustment.seasons[0].spreads)
-    estimator = LinOSSForecaster(**SIZES, horizon=4, past=16, levels=(80, 95))
-    choice = choose([bare.trial(data, data)], mean=False)
-    estimator.foundation_ = bare.with_answer(choice, bare.sums(data))
-    estimator.names_, estimator.known_, estimator.past_ = data.names, known, 16
-    estimator.context_, estimator._levels = data, (0.025, 0.1, 0.5, 0.9, 0.975)
-    windows = estimator.foundation_.windows(data)
-    inputs, targets = Inputs.from_sequences(windows), 3 - len(known)
+    data = data if series > 1 else data.drop(columns="unique_id").set_index("ds")
+    options = {"levels": (80, 95), "trend": trend, "logarithm": logarithm, "normalize": normalize}
+    estimator = _fitted_forecaster(data, ["abc"[i] for i in known], **options)
+    fitted = estimator.fitted_
+    assert len(fitted.components.decomposition.series[0].spreads)
+    targets = 3 - len(known)
     share, factors = random.random((4, targets)), 1 + random.random((4, targets, 5))
     offsets = random.random((4, targets, 5)) * (np.arange(5) != 2)  # none of the median
     numbers = share, factors, offsets, np.zeros((1, 4, targets))
-    estimator.calibration_ = Calibration(estimator._levels, *numbers, 99)
-    objective = Forecasting.from_windows(windows, inputs, estimator._levels)
-    return _drawn(estimator, inputs, objective)
+    calibration = Calibration(fitted.calibration.levels, *numbers, 99)
+    estimator.fitted_ = replace(fitted, calibration=calibration)
+    return estimator
 
 
 def drawn_window(forecaster, seed, steps=16, series=None):
@@ -143,10 +139,10 @@ def drawn_window(forecaster, seed, steps=16, series=None):
     )
     values = (500 + 9 * random.normal(size=(steps + 4, 3))).astype(np.float32)
     values[:steps][random.random((steps, 3)) < 0.1] = np.nan
-    known, future = list(forecaster.known_), np.full((4, 3), np.nan, np.float32)
+    known, future = list(forecaster.fitted_.known), np.full((4, 3), np.nan, np.float32)
     future[:, known] = values[steps:, known]
     frame = pandas.DataFrame(
-        values[:steps].astype(float), index=hours[:steps], columns=forecaster.names_
+        values[:steps].astype(float), index=hours[:steps], columns=forecaster.fitted_.names
     )
     given = {"samples": values[:steps], "times": hours.to_numpy().astype("datetime64[s]")}
     given["times"] = given["times"].astype(np.float64)

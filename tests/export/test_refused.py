@@ -28,7 +28,9 @@ def test_models_of_another_form(estimators, tmp_path, options, message):
 
 def test_irregular_times_in_forecasting(estimators, tmp_path):
     forecaster = estimators.forecaster()
-    forecaster.inputs_ = replace(forecaster.inputs_, interval=0.5)
+    trained = forecaster.fitted_.trained
+    trained = replace(trained, inputs=replace(trained.inputs, interval=0.5))
+    forecaster.fitted_ = replace(forecaster.fitted_, trained=trained)
     with pytest.raises(ValueError, match="irregular, and a forecaster of irregular times"):
         write(forecaster, tmp_path / "model.h")
 

@@ -15,7 +15,6 @@ from linoss.cli import _options as options
 from linoss.cli._guard import INTERRUPTED
 from linoss.cli._machines import join_machines
 from linoss.cli._run_settings import (
-    ESTIMATORS,
     ColumnNames,
     holds_a_run,
     read_column_names,
@@ -213,8 +212,8 @@ def fitted(
     watch: Sequence[Path] = (),
 ) -> None:
     """Read, train, score and report; with several processes, only one scores and reports."""
-    import linoss.estimators
     from linoss.cli._report import finish
+    from linoss.cli._runs import estimator_of
 
     training, test = (
         read_tables(data, parameters.get("static", ()))
@@ -223,7 +222,7 @@ def fitted(
     )
     if task == "regression":
         _refuse_classes(training.labels)
-    estimator = getattr(linoss.estimators, ESTIMATORS[model, task])(**parameters)
+    estimator = estimator_of(model, task)(**parameters)
     if task != "forecasting" and speaks and not holds_a_run(out):
         write_column_names(out, ColumnNames(training.names, roles))
     begun = time.monotonic()

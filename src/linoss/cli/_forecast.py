@@ -44,9 +44,9 @@ def forecast(
     """
     from linoss.data import read_table
 
-    forecaster = load_forecaster(run)
+    forecaster = load_forecaster(run).model
     table = None if data is None else read_table(data, static=forecaster.static)
-    context = forecaster.context_ if table is None else table
+    context = forecaster.context if table is None else table
     steps = forecaster.horizon if horizon is None else horizon
     known = None if future is None else _ahead(future, read_table(future), context, steps)
     frame = forecaster.predict(
@@ -127,13 +127,18 @@ def backtest(
     not fitted to.
     """
     check_there(data)
-    forecaster = load_forecaster(run)
+    loaded = load_forecaster(run)
     from linoss.cli._scores import ForecastScore
+    from linoss.forecasting import LinOSSForecaster
 
+    forecaster = loaded.model
     table = read_test_table(data, forecaster.static)
-    result = forecaster.backtest(
-        table, windows=windows, stride=stride, refit=refit, level=level or None
-    )
+
+    def again(part: Any) -> Any:
+        return LinOSSForecaster(**loaded.parameters).fit(part).fitted_
+
+    options = {"windows": windows, "stride": stride, "level": level or None}
+    result = forecaster.backtest(table, **options, refit=again if refit else None)
     score = ForecastScore(result)
     if out is not None:
         frame = result.frame("step")

@@ -125,7 +125,7 @@ def stream(
     model: Any = loaded.model
     if loaded.is_forecaster:
         lines: Any = _ForecastLines(model)
-        names, channels, timed = model.names_, model.n_channels_, model.timed_
+        names, channels, timed = model.names, model.n_channels, model.needs_times
     else:
         lines = _PredictionLines(model.outputs)
         names, channels = read_column_names(run).channels, model.n_channels
@@ -209,7 +209,7 @@ class _ForecastLines:
     """Formats forecasts `(horizon, variables)` as lines."""
 
     def __init__(self, forecaster: Any):
-        self._names = [str(name) for name in forecaster.names_]
+        self._names = [str(name) for name in forecaster.names]
         steps = range(1, forecaster.horizon + 1)
         self.header = [f"{name}+{step}" for step in steps for name in self._names]
 

@@ -386,7 +386,7 @@ def _forecasts(forecaster: Any, evaluation: Evaluation) -> Iterator[Section]:
         note = _note(f"On {evaluation.of}: {score.note}")
         yield Section("Errors", [note, _table(score.rows()[:most], score.header())])
         yield Section("Errors by horizon", [_figure(figures.errors_by_horizon(score.backtest))])
-    if forecaster.known_:
+    if forecaster.known:
         effects = forecaster.known_effects()
         targets = list(next(iter(effects.values())))[:_MOST_VARIABLES]
         rows = [

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from linoss.cli._run_settings import holds_a_run
+from linoss.cli._run_settings import ESTIMATORS, holds_a_run
 
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="Directory of a run, written by linoss fit.")
@@ -45,13 +45,13 @@ class Run:
     """The name of the estimator."""
     parameters: dict[str, Any]
     model: Any
-    """A [`linoss.fitted.Fitted`][], or a forecaster."""
+    """A [`linoss.fitted.Fitted`][], or a [`linoss.forecasting.FittedForecaster`][]."""
 
     @classmethod
     def of(cls, estimator: Any) -> "Run":
         """The run of an estimator that was just fitted."""
-        model = getattr(estimator, "fitted_", estimator)
-        return cls(type(estimator).__name__, estimator.get_params(deep=False), model)
+        parameters = estimator.get_params(deep=False)
+        return cls(type(estimator).__name__, parameters, estimator.fitted_)
 
     @property
     def task(self) -> str:
@@ -66,34 +66,36 @@ class Run:
     @property
     def scores(self) -> dict[str, float]:
         """Scores on held-out training cases, by name."""
-        return self.model.own_scores_ if self.is_forecaster else self.model.scores
+        return self.model.scores
 
     @property
     def supports_streaming(self) -> bool:
         """Whether it predicts sample by sample."""
-        return self.model.can_stream_ if self.is_forecaster else self.model.supports_streaming
+        return self.model.supports_streaming
 
     @property
     def trained(self) -> list[Any]:
         """The trained models."""
-        if self.is_forecaster:
-            return [self.model.model_]
         return [] if self.model.trained is None else self.model.trained.models
 
     @property
     def history(self) -> tuple[list[dict[str, Any]], str]:
         """The evaluations of the first trained model, and the name of their metric."""
-        if self.is_forecaster:
-            return self.model.history_, self.model.objective_.metric
         trained = self.model.trained
         return ([], "") if trained is None else (trained.history, trained.objective.metric)
 
     @property
     def n_steps(self) -> int:
         """Number of updates of all models."""
-        if self.is_forecaster:
-            return self.model.n_steps_
         return 0 if self.model.trained is None else self.model.trained.n_steps
+
+
+def estimator_of(model: str, task: str) -> type[Any]:
+    """The class of the estimator of a model and task."""
+    from linoss import estimators, forecasting
+
+    room: Any = forecasting if task == "forecasting" else estimators
+    return getattr(room, ESTIMATORS[model, task])
 
 
 def load_run(directory: str | os.PathLike[str]) -> Run:
@@ -101,22 +103,21 @@ def load_run(directory: str | os.PathLike[str]) -> Run:
     directory = Path(directory)
     if not holds_a_run(directory):
         raise ValueError(f"{directory}: holds no run, expected a directory that linoss fit wrote")
-    from linoss.estimators import LinOSSForecaster
     from linoss.fitted import load
+    from linoss.forecasting import FittedForecaster, LinOSSForecaster
     from linoss.training import read_extra
 
-    if read_extra(directory).get("estimator") == LinOSSForecaster.__name__:
-        return Run.of(LinOSSForecaster.load(directory))
-    fitted, description = load(directory)
-    return Run(description.estimator, description.parameters, fitted)
+    is_forecaster = read_extra(directory).get("estimator") == LinOSSForecaster.__name__
+    model, description = (FittedForecaster.load if is_forecaster else load)(directory)
+    return Run(description.estimator, description.parameters, model)
 
 
-def load_forecaster(directory: Path) -> Any:
+def load_forecaster(directory: Path) -> Run:
     """Load a run that holds a forecaster."""
     run = load_run(directory)
     if not run.is_forecaster:
         raise ValueError(f"{directory}: holds a {run.estimator}; use linoss predict")
-    return run.model
+    return run
 
 
 def load_fitted(directory: Path, instead: str = "") -> Any:

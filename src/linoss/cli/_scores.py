@@ -255,7 +255,7 @@ def evaluate_run(run: Run, training: Any, test: Any) -> Evaluation:
     if run.is_forecaster:
         if test is not None:
             return Evaluation("test", test, score_on(run, test), _last_forecasts(run.model, test))
-        held_out = getattr(run.model, "held_out_", None)
+        held_out = run.model.held_out
         score = None if held_out is None else ForecastScore(held_out)
         return Evaluation("validation", training, score, _last_forecasts(run.model, training))
     if test is not None:
@@ -272,7 +272,7 @@ def score_on(run: Run, cases: Any) -> Score:
     """Score predictions for labelled sequences, or forecasts of the last windows of a table."""
     if run.is_forecaster:
         forecaster = run.model
-        numbers = forecaster.horizon * forecaster.n_outputs_ * len(cases.series)
+        numbers = forecaster.horizon * forecaster.n_outputs * len(cases.series)
         windows = max(1, min(_TEST_WINDOWS, _TEST_NUMBERS // numbers))
         return ForecastScore(forecaster.backtest(cases, windows=windows))
     if cases.labels is None:
@@ -314,7 +314,7 @@ def _last_forecasts(forecaster: Any, table: Table) -> tuple[Forecast, ...]:
         return ()
     series, index = table.series[chosen], table.index[chosen]
     backtest = forecaster.backtest(table.pick([chosen]), windows=1)
-    past = slice(-horizon - forecaster.past_, -horizon)
+    past = slice(-horizon - forecaster.past, -horizon)
     is_dated = index.dtype.kind == "M"
     times = index if is_dated else np.arange(len(index)) - (len(index) - horizon) + 1
     return tuple(

@@ -15,7 +15,6 @@ from linoss.cli._fit import _refuse_classes
 from linoss.cli._guard import INTERRUPTED
 from linoss.cli._output import show_json, show_line, show_table
 from linoss.cli._run_settings import (
-    ESTIMATORS,
     REPORT,
     ColumnNames,
     holds_a_run,
@@ -138,10 +137,9 @@ def _searched(
     where: dict[str, Any],
 ) -> tuple[Any, Any]:
     """Read the data, search, and report; the result, and the score if there is a test part."""
-    import linoss.estimators
     import linoss.search
     from linoss.cli._report import About, write_report, write_study
-    from linoss.cli._runs import Run, load_run
+    from linoss.cli._runs import Run, estimator_of, load_run
     from linoss.cli._scores import evaluate_run, score_on
 
     training, test = (
@@ -153,7 +151,7 @@ def _searched(
         _refuse_classes(training.labels)
     parameters = {**options.RUN_DEFAULTS, **parameters}
     seed = parameters["random_state"]
-    estimator = getattr(linoss.estimators, ESTIMATORS["linoss", task])(**parameters)
+    estimator = estimator_of("linoss", task)(**parameters)
 
     def begin(run: Path) -> None:
         if task != "forecasting" and not holds_a_run(run):

@@ -1,7 +1,6 @@
 """Conversion of any fitted estimator to a program."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from linoss.export._trained import add_trained
 from linoss.export._untrained import add_untrained
 from linoss.export._windows import window_of
 from linoss.fitted import FLOOR, Fitted, Untrained
+from linoss.forecasting import FittedForecaster
 
 
 def _ensemble(parts: list[Part], answer: Part, fitted: Fitted) -> Term:
@@ -56,26 +56,28 @@ def _sum(terms: list[Term]) -> Term:
     return total
 
 
-def _of_one_series(estimator: Any, series: Any) -> Any:
+def _of_one_series(fitted: FittedForecaster, series: Any) -> FittedForecaster:
     """A forecaster restricted to trend and seasons of one of its series."""
-    foundation = getattr(estimator, "foundation_", None)
-    names = [] if foundation is None else [str(name) for name in foundation.adjustment.ids or ()]
-    if series is not None and str(series) not in names:
-        known = ", ".join(names[:5]) or "none, for it has no names of series"
-        raise ValueError(f"series is {series!r}, expected one of the fit: {known}")
-    if foundation is None:
-        return estimator
-    adjustment = foundation.adjustment
-    if series is None and len(names) > 1 and estimator.base:
+    decomposition = fitted.components.decomposition
+    names = [str(name) for name in decomposition.ids or ()]
+    if series is None and len(names) > 1 and not decomposition.is_identity:
         raise ValueError(
             f"the forecaster has {len(names)} series, each with its own trend and seasons; choose "
             f"one with series= (--series), such as {names[0]!r}"
         )
     place = 0 if series is None else names.index(str(series))
-    one = {"seasons": [adjustment.seasons[place]], "deviation": adjustment.deviation[[place]]}
-    estimator = copy(estimator)
-    estimator.foundation_ = replace(foundation, adjustment=replace(adjustment, ids=None, **one))
-    return estimator
+    one = replace(decomposition, ids=None, series=[decomposition.series[place]])
+    return replace(fitted, components=replace(fitted.components, decomposition=one))
+
+
+def _refuse_series(fitted: Fitted | FittedForecaster, series: Any) -> None:
+    """Raise for a series that is not one of the fit."""
+    is_forecaster = isinstance(fitted, FittedForecaster)
+    ids = fitted.components.decomposition.ids if is_forecaster else None
+    names = [str(name) for name in ids or ()]
+    if series is not None and str(series) not in names:
+        known = ", ".join(names[:5]) or "none, for it has no names of series"
+        raise ValueError(f"series is {series!r}, expected one of the fit: {known}")
 
 
 def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any = None) -> Program:
@@ -83,42 +85,54 @@ def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any =
 
     Raises `ValueError` for estimators that cannot be exported.
     """
-    if not isinstance(estimator, Fitted):
-        check_is_fitted(estimator)
-    static = getattr(estimator, "static", ())
-    if len(static):
-        raise ValueError(
-            f"static is {list(static)!r}, expected none: forecasters with static features are not "
-            "exported"
-        )
-    estimator = _of_one_series(estimator, series)
-    fitted: Fitted | None = getattr(estimator, "fitted_", None)
-    fitted = estimator if isinstance(estimator, Fitted) else fitted
+    check_is_fitted(estimator)
+    fitted: Fitted | FittedForecaster = estimator.fitted_
+    _refuse_series(fitted, series)
+    if isinstance(fitted, FittedForecaster):
+        return _program_of_forecaster(fitted, series)
     parts, answer = [Part("p0")], Part("a")
     with jax.enable_x64(False):
-        if fitted is None:  # a forecaster
-            of = (estimator.model_, "", estimator.inputs_, estimator.objective_, estimator)
-            answer.outputs["answer"] = add_trained(parts, answer, *of)
-        else:
-            answer.outputs["answer"] = _ensemble(parts, answer, fitted)
-    states = {name for part in parts for name in part.outputs}
-    horizon = getattr(estimator, "horizon", None)
-    every = None if fitted is None else fitted.outputs.every
-    classes = None if fitted is None else fitted.classes
-    names = getattr(estimator, "names_", names)
+        answer.outputs["answer"] = _ensemble(parts, answer, fitted)
+    every, classes = fitted.outputs.every, fitted.classes
     return Program(
-        task=estimator.task,
-        channels=estimator.n_channels_ if fitted is None else fitted.n_channels,
+        task=fitted.task,
+        channels=fitted.n_channels,
         parts=tuple(part for part in parts if part.nodes),
         answer=answer,
-        precise=fitted is not None and fitted.oscillators is not None,
-        steps=tuple(name for name in (*answer.inputs, "relative") if name in states)
-        if horizon or every
-        else (),
+        precise=fitted.oscillators is not None,
+        steps=_states(parts, answer) if every else (),
         every=every or 1,
-        horizon=horizon or 0,
-        known=tuple(getattr(estimator, "known_", ())),
         classes=() if classes is None else tuple(classes.tolist()),
         names=tuple(str(name) for name in names or ()),
-        window=window_of(estimator) if horizon else None,
     )
+
+
+def _program_of_forecaster(fitted: FittedForecaster, series: Any) -> Program:
+    if fitted.static:
+        raise ValueError(
+            f"static is {list(fitted.static)!r}, expected none: forecasters with static features "
+            "are not exported"
+        )
+    fitted = _of_one_series(fitted, series)
+    assert fitted.trained is not None
+    trained, parts, answer = fitted.trained, [Part("p0")], Part("a")
+    with jax.enable_x64(False):
+        of = (trained.models[0], "", trained.inputs, trained.objective, fitted)
+        answer.outputs["answer"] = add_trained(parts, answer, *of)
+    return Program(
+        task=fitted.task,
+        channels=fitted.n_channels,
+        parts=tuple(part for part in parts if part.nodes),
+        answer=answer,
+        steps=_states(parts, answer),
+        horizon=fitted.horizon,
+        known=fitted.known,
+        names=tuple(str(name) for name in fitted.names),
+        window=window_of(fitted),
+    )
+
+
+def _states(parts: list[Part], answer: Part) -> tuple[str, ...]:
+    """The states that a step hands to the answer."""
+    states = {name for part in parts for name in part.outputs}
+    return tuple(name for name in (*answer.inputs, "relative") if name in states)

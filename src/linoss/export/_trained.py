@@ -14,9 +14,10 @@ from linoss.dynamics import VaryingTransition
 from linoss.export._program import Part, Term, another
 from linoss.export._traced import traced
 from linoss.export._windows import forecasts, read
+from linoss.forecasting import FittedForecaster
 from linoss.kernels import BlockArrays, LinearRecurrence
 from linoss.nn import LinOSS
-from linoss.training import Inputs
+from linoss.training import Classification, Forecasting, Inputs, Objective
 
 
 class _Walk(NamedTuple):
@@ -62,15 +63,18 @@ def add_trained(
     model: LinOSS,
     label: str,
     inputs: Inputs,
-    objective: Any,
-    forecaster: Any = None,
+    objective: Objective,
+    forecaster: FittedForecaster | None = None,
 ) -> Term:
     """Add a model of a fitted classifier, regressor or forecaster; returns its output."""
     refuse(model, inputs)
     forwards = parts[0]
     head: Any = model.head
     ahead = head.horizon is not None
-    sample = read(forwards, forecaster) if ahead else forwards.input("sample", inputs.channels)
+    if forecaster is None:
+        sample = forwards.input("sample", inputs.channels)
+    else:
+        sample = read(forwards, forecaster.components)
     u, present, whole = _inputs(sample, inputs, label, ahead=ahead)
     moves = model.config.gaps == "move" and inputs.interval is None
     walk = _Walk(parts, forwards, label, present, whole, moves)
@@ -94,10 +98,11 @@ def add_trained(
         pooled = answer.input(f"{label}features", hidden.size)
     found = answer.affine(decoder.weight, pooled, decoder.bias)
     found = answer.apply("tanh", found) if squash else found
-    if objective.task == "classification":
+    if isinstance(objective, Classification):
         return answer.softmax(found)
-    if objective.task == "forecasting":
-        return forecasts(answer, forecaster, found)
+    if isinstance(objective, Forecasting):
+        assert forecaster is not None
+        return forecasts(answer, forecaster, objective, found)
     scaling = objective.scaling
     return found if scaling is None else found * scaling.deviation + scaling.mean
 

@@ -7,11 +7,12 @@ exact.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from linoss.export._program import Moments, Part, Term, WholeWindow
+from linoss.forecasting import Components, Decomposition, FittedForecaster, SeasonalTrend
+from linoss.training import Forecasting
 
 _UNITS = {
     "seconds": "seconds since 1970 began",
@@ -20,79 +21,77 @@ _UNITS = {
 }
 
 
-def window_of(estimator: Any) -> WholeWindow:
+def window_of(fitted: FittedForecaster) -> WholeWindow:
     """The computations on a window, without those that `read` and `forecasts` add to parts."""
-    foundation, targets = estimator.foundation_, estimator.n_outputs_
-    survey, direct = _survey(estimator), foundation.direct
-    blocks, weights = np.zeros(0, np.int64), np.zeros((0, estimator.horizon * targets))
-    if direct is not None:
-        lengths = [stop - start for start, stop in direct.blocks]
-        blocks, weights = np.repeat(np.arange(len(lengths)), lengths), direct.weights[:-1]
+    components = fitted.components
+    survey, linear = _survey(components), components.linear
+    blocks, weights = np.zeros(0, np.int64), np.zeros((0, fitted.horizon * fitted.n_outputs))
+    if linear is not None:
+        lengths = [stop - start for start, stop in linear.blocks]
+        blocks, weights = np.repeat(np.arange(len(lengths)), lengths), linear.weights[:-1]
     return WholeWindow(
-        estimator.past_,
-        _clock(foundation.adjustment),
+        fitted.past,
+        _clock(components.decomposition),
         survey,
         blocks,
         weights.astype(np.float64),
-        _tables(estimator),
+        _tables(fitted),
     )
 
 
-def _tables(estimator: Any) -> dict[str, np.ndarray]:
-    direct, calibration, found = estimator.foundation_.direct, estimator.calibration_, {}
-    if direct is not None:
-        found["constant"] = direct.weights[-1].reshape(estimator.horizon, -1)
+def _tables(fitted: FittedForecaster) -> dict[str, np.ndarray]:
+    linear, calibration, tables = fitted.components.linear, fitted.calibration, {}
+    if linear is not None:
+        tables["constant"] = linear.weights[-1].reshape(fitted.horizon, -1)
     if calibration is not None:
         if np.any(calibration.share != 1):
-            found["share"] = calibration.share
+            tables["share"] = calibration.share
         outer = [i for i, level in enumerate(calibration.levels) if level != 0.5]
-        found |= {f"factor{i}": calibration.factors[..., i] for i in outer}
-        found |= {f"offset{i}": calibration.offsets[..., i] for i in outer}
-    return found
+        tables |= {f"factor{i}": calibration.factors[..., i] for i in outer}
+        tables |= {f"offset{i}": calibration.offsets[..., i] for i in outer}
+    return tables
 
 
-def _clock(adjustment: Any) -> Moments | None:
-    seasons = adjustment.seasons[0]
-    if not seasons.trend and not adjustment.clock.periods:
+def _clock(decomposition: Decomposition) -> Moments | None:
+    one = decomposition.series[0]
+    if not one.has_trend and not decomposition.clock.periods:
         return None
-    frequencies = [k / period for period, k in _harmonics(seasons)]
-    unit = _UNITS[adjustment.clock.unit]
-    return Moments(unit, seasons.start, seasons.span, np.array(frequencies, np.float64))
+    frequencies = [k / period for period, k in _harmonics(one)]
+    unit = _UNITS[decomposition.clock.unit]
+    return Moments(unit, one.start, one.span, np.array(frequencies, np.float64))
 
 
-def _harmonics(seasons: Any) -> list[tuple[float, int]]:
+def _harmonics(one: SeasonalTrend) -> list[tuple[float, int]]:
     """Period and number of all harmonics of a moment: the fitted ones, and the first of each
     period."""
-    pairs = zip(seasons.clock.periods, seasons.counts, strict=True)
+    pairs = zip(one.clock.periods, one.counts, strict=True)
     return [(period, k) for period, count in pairs for k in range(1, max(count, 1) + 1)]
 
 
 # ---- Inputs ----
 
 
-def read(part: Part, estimator: Any) -> Term:
-    """The model's input for a sample: adjusted and normalised targets, known variables, the
-    calendar."""
-    foundation = estimator.foundation_
-    adjustment = foundation.adjustment
-    relative = _relative(part, foundation.normalize, _adjusted(part, adjustment))
-    if foundation.direct is not None:
+def read(part: Part, components: Components) -> Term:
+    """The model's input for a sample: normalised residuals, known variables, the calendar."""
+    decomposition = components.decomposition
+    relative = _relative(part, components.normalize, _residual(part, decomposition))
+    if components.linear is not None:
         missing = part.apply("isnan", relative)
         part.outputs["relative"] = part.apply("where", missing, 0.0, relative)
     channels = [relative]
-    if adjustment.known:
-        channels.append(_columns(part, adjustment.known))
-    if adjustment.clock.periods:
-        harmonics = _harmonics(adjustment.seasons[0])
+    if decomposition.known:
+        channels.append(_columns(part, decomposition.known))
+    if decomposition.clock.periods:
+        harmonics = _harmonics(decomposition.series[0])
         first = [1 + i for i, (_, k) in enumerate(harmonics) if k == 1]
         moment = part.input("moment", 1 + len(harmonics))
         angles = part.take(moment, np.array(first)) * (2 * np.pi)
         channels += [part.apply("sin", angles), part.apply("cos", angles)]
-    order = np.argsort([*adjustment.targets, *adjustment.known], kind="stable")
-    found = part.join(channels)
+    order = np.argsort([*decomposition.targets, *decomposition.known], kind="stable")
+    joined = part.join(channels)
     if np.array_equal(order, np.arange(len(order))):
-        return found
-    return part.take(found, np.concatenate([order, np.arange(len(order), found.size)]))
+        return joined
+    return part.take(joined, np.concatenate([order, np.arange(len(order), joined.size)]))
 
 
 def _columns(part: Part, columns: tuple[int, ...]) -> Term:
@@ -103,82 +102,83 @@ def _columns(part: Part, columns: tuple[int, ...]) -> Term:
     return part.take(sample, np.array(columns))
 
 
-def _adjusted(part: Part, adjustment: Any) -> Term:
+def _residual(part: Part, decomposition: Decomposition) -> Term:
     """z, NaN where a target is missing."""
-    part.input("sample", len(adjustment.targets) + len(adjustment.known))
-    values = _columns(part, adjustment.targets)
-    if any(adjustment.logarithm):
+    part.input("sample", len(decomposition.targets) + len(decomposition.known))
+    values = _columns(part, decomposition.targets)
+    if any(decomposition.logarithm):
         log = part.apply("log", part.apply("where", values > 0.0, values, -1.0))
-        taken = part.constant(adjustment.logarithm) > 0.5
-        values = part.apply("where", taken, log, values)
-    level, rest = _expected(part, adjustment)
-    return (values - level - rest) / _deviation(part, adjustment)
+        is_logarithm = part.constant(decomposition.logarithm) > 0.5
+        values = part.apply("where", is_logarithm, log, values)
+    level, away = _expected(part, decomposition)
+    return (values - level - away) / _deviation(part, decomposition)
 
 
-def _deviation(part: Part, adjustment: Any) -> Term:
+def _deviation(part: Part, decomposition: Decomposition) -> Term:
     """d(t)."""
-    seasons, deviation = adjustment.seasons[0], part.constant(adjustment.deviation[0])
-    if not len(seasons.spreads):
+    one = decomposition.series[0]
+    deviation = part.constant(one.deviation)
+    if not len(one.spreads):
         return deviation
-    harmonics = _harmonics(seasons)
-    most = dict(zip(seasons.clock.periods, seasons.counts, strict=True))
+    harmonics = _harmonics(one)
+    most = dict(zip(one.clock.periods, one.counts, strict=True))
     places = [
         1 + i
         for i, (period, k) in enumerate(harmonics)
-        if k <= min(most[period], seasons.spread_harmonics)
+        if k <= min(most[period], one.spread_harmonics)
     ]
     angles = part.take(part.input("moment", 1 + len(harmonics)), np.array(places)) * (2 * np.pi)
     waves = part.join([part.apply("sin", angles), part.apply("cos", angles)])
-    spread = part.matmul(seasons.spreads[1:].T, waves) + seasons.spreads[0]
-    return part.apply("maximum", spread, seasons.least_spread) * deviation
+    spread = part.matmul(one.spreads[1:].T, waves) + one.spreads[0]
+    return part.apply("maximum", spread, one.least_spread) * deviation
 
 
-def _expected(part: Part, adjustment: Any) -> tuple[np.ndarray, Term]:
+def _expected(part: Part, decomposition: Decomposition) -> tuple[np.ndarray, Term]:
     """e(t): its constant, and the rest."""
-    seasons = adjustment.seasons[0]
-    coefficients = seasons.coefficients
+    one = decomposition.series[0]
+    coefficients = one.coefficients
     level = coefficients[0].astype(np.float32).astype(np.float64)
-    rest = part.constant(coefficients[0] - level)
+    constant = part.constant(coefficients[0] - level)
     if not coefficients[1:].any():
-        return level, rest
+        return level, constant
     terms: list[Term] = []
-    clock = _clock(adjustment)
+    clock = _clock(decomposition)
     moment = None if clock is None else part.input("moment", clock.size)
-    if seasons.trend:
+    if one.has_trend:
         assert moment is not None
-        beyond, bend = part.apply("maximum", moment[:1] - 1.0, 0.0), seasons.flattening
+        beyond, bend = part.apply("maximum", moment[:1] - 1.0, 0.0), one.flattening
         after = part.apply("exp", beyond * (-1 / bend)) * -bend + bend
         terms.append(moment[:1] - beyond + after - 0.5)
-    if any(seasons.counts):
+    if any(one.counts):
         assert moment is not None
         angles = moment[1:] * (2 * np.pi)
         waves = part.join([part.apply("sin", angles), part.apply("cos", angles)])
         places, start = [], 0
-        for count in seasons.counts:
+        for count in one.counts:
             places.append([start + k + angles.size * i for k in range(count) for i in (0, 1)])
             start += max(count, 1)
         flat = [place for each in places for place in each]
         terms.append(part.take(waves, np.array(flat)))
-        if seasons.products:
-            long, short = (np.array(places[i][: 2 * seasons.products_of]) for i in (0, -1))
-            both = np.repeat(long, len(short)), np.tile(short, len(long))
-            terms.append(part.take(waves, both[0]) * part.take(waves, both[1]))
-    if adjustment.known:
-        known = _columns(part, adjustment.known)
+        if one.has_products:
+            long, short = (np.array(places[i][: 2 * one.product_harmonics]) for i in (0, -1))
+            first, second = np.repeat(long, len(short)), np.tile(short, len(long))
+            terms.append(part.take(waves, first) * part.take(waves, second))
+    if decomposition.known:
+        known = _columns(part, decomposition.known)
         terms.append(part.apply("where", part.apply("isnan", known), 0.0, known))
     assert 1 + sum(term.size for term in terms) == len(coefficients)
-    return level, part.matmul(coefficients[1:].T, part.join(terms), exact=True) + rest
+    return level, part.matmul(coefficients[1:].T, part.join(terms), exact=True) + constant
 
 
 # ---- Normalisation of a window ----
 
 
-def _survey(estimator: Any) -> Part | None:
+def _survey(components: Components) -> Part | None:
     """The last value, or mean and squared deviations of all values, of each target."""
-    normalize, part = estimator.foundation_.normalize, Part("s")
+    normalize, part = components.normalize, Part("s")
     if normalize == "none":
         return None
-    z = _adjusted(part, estimator.foundation_.adjustment)
+    z = _residual(part, components.decomposition)
     missing, size = part.apply("isnan", z), z.size
     if normalize != "deviation":
         level = part.input("level", size)
@@ -219,24 +219,23 @@ def _relative(part: Part, normalize: str, z: Term) -> Term:
 # ---- Forecasts ----
 
 
-def forecasts(part: Part, estimator: Any, answers: Term) -> Term:
+def forecasts(part: Part, fitted: FittedForecaster, objective: Forecasting, outputs: Term) -> Term:
     """The forecast of a step, from the outputs of the model; adds intervals as outputs."""
-    objective, foundation = estimator.objective_, estimator.foundation_
-    calibration, levels = estimator.calibration_, len(objective.levels)
+    components, calibration, levels = fitted.components, fitted.calibration, len(objective.levels)
     middle, size, scaling = levels // 2, objective.variables, objective.scaling
-    tables = {name: part.input(name, size) for name in _tables(estimator)}
+    tables = {name: part.input(name, size) for name in _tables(fitted)}
 
     def quantile(level: int) -> Term:
-        return answers if levels == 1 else part.take(answers, np.arange(size) * levels + level)
+        return outputs if levels == 1 else part.take(outputs, np.arange(size) * levels + level)
 
     relative = quantile(middle)
     if scaling is not None:
         relative = relative * scaling.deviation + scaling.mean
     relative = relative * tables["share"] if "share" in tables else relative
     first = part.constant(0.0)
-    if foundation.direct is not None:
+    if components.linear is not None:
         first = part.input("first", size) + tables["constant"]
-    restored = _restoring(part, foundation, size)
+    restored = _restoring(part, components, size)
     if calibration is not None:
         ends: dict[str, Term] = {}
         for side, word in ((-1, "lo"), (1, "hi")):
@@ -250,25 +249,25 @@ def forecasts(part: Part, estimator: Any, answers: Term) -> Term:
                 wide = wide * tables[f"factor{level}"] + tables[f"offset{level}"]
                 reach = part.apply("maximum", wide, reach)
                 percent = round(100 * abs(2 * objective.levels[level] - 1), 6)
-                if calibration.seen >= calibration.needs(percent):
+                if calibration.is_calibrated(percent):
                     ends[f"{word}_{percent:g}"] = restored(relative + reach * side + first)
         part.outputs |= dict(sorted(ends.items(), key=lambda end: float(end[0][3:])))
     return restored(relative + first)
 
 
-def _restoring(part: Part, foundation: Any, size: int) -> Callable[[Term], Term]:
+def _restoring(part: Part, components: Components, size: int) -> Callable[[Term], Term]:
     """Convert normalised values to the units of the data."""
-    adjustment = foundation.adjustment
-    part.input("sample", size + len(adjustment.known))
-    offset, unit = _known(part, foundation.normalize, size)
-    level, rest = _expected(part, adjustment)
-    deviation = _deviation(part, adjustment)
-    taken = part.constant(adjustment.logarithm)
+    decomposition = components.decomposition
+    part.input("sample", size + len(decomposition.known))
+    offset, unit = _known(part, components.normalize, size)
+    level, away = _expected(part, decomposition)
+    deviation = _deviation(part, decomposition)
+    is_logarithm = part.constant(decomposition.logarithm)
 
     def restored(relative: Term) -> Term:
-        found = (relative * unit + offset) * deviation + rest + level
-        if not any(adjustment.logarithm):
-            return found
-        return part.apply("where", taken > 0.5, part.apply("exp", found), found)
+        values = (relative * unit + offset) * deviation + away + level
+        if not any(decomposition.logarithm):
+            return values
+        return part.apply("where", is_logarithm > 0.5, part.apply("exp", values), values)
 
     return restored

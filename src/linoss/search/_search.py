@@ -163,7 +163,8 @@ class _Trainer:
         except (CheckpointError, BlockingIOError):  # in use, damaged, or left by another study
             run = f"{run}-{trial.attempts + 1}"
             estimator = self._train(trial, run)
-        history, steps, best = _training_of(estimator)
+        trained = estimator.fitted_.trained
+        history, steps, best = trained.history, trained.n_steps, trained.best_metric
         for record in history:  # also those of an earlier attempt
             if record["metric"] is not None:
                 trial.report(record["step"], record["metric"])
@@ -203,14 +204,6 @@ class _Trainer:
         finally:
             if self.bar is not None:
                 self.bar.close()
-
-
-def _training_of(estimator: Any) -> tuple[list[Any], int, float | None]:
-    """The history, the number of updates and the best metric of an estimator's training."""
-    if hasattr(estimator, "fitted_"):
-        trained = estimator.fitted_.trained
-        return trained.history, trained.n_steps, trained.best_metric
-    return estimator.history_, estimator.n_steps_, estimator.best_metric_
 
 
 def _prepared(estimator: Any, seed: int) -> Any:

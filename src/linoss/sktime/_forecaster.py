@@ -11,7 +11,7 @@ import pandas as pd
 from sktime.datatypes import update_data
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
-from linoss import estimators
+from linoss import forecasting
 from linoss._adapters import Adapter, adapter
 from linoss._settings import LinOSSForecasterSettings
 
@@ -36,7 +36,7 @@ class LinOSSForecaster(Adapter, LinOSSForecasterSettings, BaseForecaster):
     ```
     """
 
-    wrapped = estimators.LinOSSForecaster
+    wrapped = forecasting.LinOSSForecaster
     _tags: ClassVar[dict[str, Any]] = {
         "authors": "The linoss developers",
         "maintainers": "The linoss developers",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from linoss.estimators._conformal import Calibration
+from linoss.forecasting import Calibration
 
 LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)
 
@@ -98,15 +98,3 @@ def test_missing_truths_are_left_out():
     found = Calibration.fit(LEVELS, quantiles, truth)
     assert np.isfinite(found.factors).all()
     assert np.isfinite(found.samples(quantiles[:2], 3, 0)).all()
-
-
-@pytest.mark.parametrize("name", ["share", "factors", "offsets", "paths"])
-def test_a_calibration_that_does_not_fit_is_refused(name):
-    arrays = Calibration.fit(LEVELS, *skewed(50, 0)).arrays()
-    assert Calibration.restored(LEVELS, 4, 2, arrays) is not None
-    wrong = {**arrays, f"calibration.{name}": arrays[f"calibration.{name}"] * np.nan}
-    with pytest.raises(ValueError, match="not finite"):
-        Calibration.restored(LEVELS, 4, 2, wrong)
-    with pytest.raises(ValueError, match="do not fit"):
-        Calibration.restored(LEVELS, 3, 2, arrays)
-    assert Calibration.restored(LEVELS, 4, 2, Calibration.empty(LEVELS, 4, 2).arrays()) is None

@@ -1,4 +1,4 @@
-"""Trend and seasons of a series, by median regression.
+"""Trend and seasonal components of a series, by median regression.
 
 The expected value at time t is linear in its coefficients:
 
@@ -10,28 +10,25 @@ advance. s is linear over the data and levels off after them. Coefficients minim
 absolute errors, by iteratively reweighted least squares.
 
 The spread may also be seasonal: winters may be less certain than summers. With enough samples, the
-mean absolute error is fitted by harmonics of the same periods.
+mean absolute error is fitted by harmonics of the same periods. What remains is the residual.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 YEAR, WEEK, DAY = 365.2425 * 86400.0, 7 * 86400.0, 86400.0
 _HARMONICS = {YEAR: 3, WEEK: 3, DAY: 4}
 _MOST_HARMONICS = 6  # of a period outside the calendar, or with few samples
-_PRODUCTS = 3  # harmonics of each of two periods
 _FEW_SAMPLES = 32  # of a period
 _STEPS_OF_FIT = 8
 _SPARSEST = 16  # most steps of the grid for each sample
 _MOST_SAMPLES = 10_000  # of a fit; a random subset of more
 _SAMPLES_OF_A_TERM = 4
 _PENALTY = 1e-4
-_SPREAD_HARMONICS, _SAMPLES_OF_A_SPREAD_TERM = 2, 100
-_LEAST_SPREAD = 0.3  # relative to the mean spread
-_FLATTENING = 0.5  # time in which a trend levels off, relative to the span of the data
+_SAMPLES_OF_A_SPREAD_TERM = 100
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Clock:
             unit = "months" if len(days) and days.min() >= 28 else "seconds"
         steps = cls(unit, 1.0)._steps(indices)
         longest = max(indices, key=len)
-        step = cls(unit, 1.0).usual(longest)
+        step = cls(unit, 1.0).median_step(longest)
         periods = {"seconds": (YEAR, WEEK, DAY), "months": (12.0,), "steps": ()}[unit]
         periods = periods if calendar else ()
         if season is not None and season > 1:
@@ -68,7 +65,7 @@ class Clock:
         return cls(unit, step, kept)
 
     def _steps(self, indices: Sequence[np.ndarray]) -> np.ndarray:
-        return np.array([self.usual(index) for index in indices if len(index) > 1])
+        return np.array([self.median_step(index) for index in indices if len(index) > 1])
 
     def numbers(self, index: np.ndarray) -> np.ndarray:
         """Convert times to numbers, float64."""
@@ -80,7 +77,7 @@ class Clock:
         share = (index - months) / np.timedelta64(1, "D") / 30.4369
         return months.astype(np.int64) + share
 
-    def usual(self, index: np.ndarray) -> float:
+    def median_step(self, index: np.ndarray) -> float:
         """The median step of an index; for a single sample, that of the clock."""
         return float(np.median(np.diff(self.numbers(index)))) if len(index) > 1 else self.step
 
@@ -101,13 +98,16 @@ class Clock:
 
 
 @dataclass(frozen=True, eq=False)
-class Seasons:
-    """The fitted trend and seasons of one series."""
+class SeasonalTrend:
+    """The fitted trend and seasonal components of one series, and the size of its residual."""
 
-    products_of: ClassVar[int] = _PRODUCTS
-    flattening: ClassVar[float] = _FLATTENING
-    spread_harmonics: ClassVar[int] = _SPREAD_HARMONICS
-    least_spread: ClassVar[float] = _LEAST_SPREAD
+    product_harmonics: ClassVar[int] = 3
+    """Harmonics of the longest and the shortest period that are multiplied."""
+    spread_harmonics: ClassVar[int] = 2
+    least_spread: ClassVar[float] = 0.3
+    """Relative to the mean spread."""
+    flattening: ClassVar[float] = 0.5
+    """The time in which a trend levels off, relative to the span of the data."""
 
     clock: Clock
     step: float
@@ -115,14 +115,16 @@ class Seasons:
     start: float
     span: float
     """The time span of the data."""
-    trend: bool
+    has_trend: bool
     counts: tuple[int, ...]
     """Number of harmonics of each period of the clock."""
-    products: bool
+    has_products: bool
     coefficients: np.ndarray
     """(terms, variables)"""
     spreads: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     """(terms of spread, variables), around 1; empty if the spread is not seasonal."""
+    deviation: np.ndarray = field(default_factory=lambda: np.ones(1))
+    """(variables,), the standard deviation of the residual, which a seasonal spread multiplies."""
 
     @classmethod
     def fit(
@@ -134,9 +136,9 @@ class Seasons:
         *,
         trend: bool,
         seasonal: bool = True,
-    ) -> "Seasons":
+    ) -> "SeasonalTrend":
         """Fit to `values` (time, variables) at an index, with variables `known` in advance."""
-        times, step = clock.numbers(index), clock.usual(index)
+        times, step = clock.numbers(index), clock.median_step(index)
         span = max(float(times[-1] - times[0]), step)
         most = np.count_nonzero(~np.isnan(values), axis=0).max(initial=0) // _SAMPLES_OF_A_TERM
         left = most - 1 - trend - known.shape[1]
@@ -148,62 +150,67 @@ class Seasons:
             wanted = min(wanted, int(samples) // 2, max(left, 0) // 2)
             counts.append(wanted if seasonal and span >= 2 * period else 0)
             left -= 2 * counts[-1]
-        products = len(counts) > 1 and left >= 4 * _PRODUCTS**2
-        facts = (clock, step, float(times[0]), span, trend, tuple(counts), products)
-        made = cls(*facts, np.zeros((0, 0)))
-        some = _some(len(index))
-        terms = made.terms(index[some], known[some])
+        has_products = len(counts) > 1 and left >= 4 * cls.product_harmonics**2
+        facts = (clock, step, float(times[0]), span, trend, tuple(counts), has_products)
+        some = _sample(len(index))
+        terms = cls(*facts, np.zeros((0, 0))).terms(index[some], known[some])
         columns = [median_fit(terms, column) for column in values[some].T]
-        made = cls(*facts, np.stack(columns, axis=1))
-        return replace(made, spreads=made._spreads(index[some], values[some], known[some]))
+        fitted = cls(*facts, np.stack(columns, axis=1))
+        spreads = fitted._fit_spreads(index[some], values[some], known[some])
+        fitted = replace(fitted, spreads=spreads)
+        residual = (values - fitted(index, known)) / fitted.spread(index)
+        deviation = known_deviation(residual)
+        size = np.max(np.nan_to_num(np.abs(values)), axis=0, initial=0)
+        return replace(fitted, deviation=np.where(deviation > 1e-9 * size, deviation, 1.0))
 
-    def _spreads(self, index: np.ndarray, values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    def _fit_spreads(self, index: np.ndarray, values: np.ndarray, known: np.ndarray) -> np.ndarray:
         """Coefficients of the mean absolute error, relative to its mean."""
         terms, variables = self.spread_terms(index), values.shape[1]
-        there = ~np.isnan(values)
-        fewest = np.count_nonzero(there, axis=0).min(initial=len(values))
+        observed = ~np.isnan(values)
+        fewest = np.count_nonzero(observed, axis=0).min(initial=len(values))
         if terms.shape[1] == 1 or fewest < _SAMPLES_OF_A_SPREAD_TERM * terms.shape[1]:
             return np.zeros((0, variables))
-        errors, found = np.abs(values - self(index, known)), np.zeros((terms.shape[1], variables))
-        for column, kept in enumerate(there.T):
+        errors = np.abs(values - self(index, known))
+        spreads = np.zeros((terms.shape[1], variables))
+        for column, kept in enumerate(observed.T):
             mean = errors[kept, column].mean()
-            found[0, column] = 1.0
+            spreads[0, column] = 1.0
             if mean > 0:
-                found[:, column] = np.linalg.lstsq(terms[kept], errors[kept, column] / mean)[0]
-        return found
+                spreads[:, column] = np.linalg.lstsq(terms[kept], errors[kept, column] / mean)[0]
+        return spreads
 
     def spread_terms(self, index: np.ndarray) -> np.ndarray:
         """(time, terms of spread)"""
         waves = [
             self.clock.numbers(index)[:, None] * 2 * np.pi / period * np.arange(1, count + 1)
             for period, count in zip(self.clock.periods, self.counts, strict=True)
-            for count in [min(count, _SPREAD_HARMONICS)]
+            for count in [min(count, self.spread_harmonics)]
         ]
         angles = np.concatenate([np.zeros((len(index), 0)), *waves], axis=1)
         return np.concatenate([np.ones((len(index), 1)), np.sin(angles), np.cos(angles)], axis=1)
 
     def spread(self, index: np.ndarray) -> np.ndarray:
-        """(time, variables), the relative spread at each time, around 1; (1, 1) if it is
-        constant."""
+        """(time, variables), the spread relative to its mean; (1, 1) if it is constant."""
         if not len(self.spreads):
             return np.ones((1, 1))
-        return np.maximum(self.spread_terms(index) @ self.spreads, _LEAST_SPREAD)
+        return np.maximum(self.spread_terms(index) @ self.spreads, self.least_spread)
 
     def terms(self, index: np.ndarray, known: np.ndarray) -> np.ndarray:
         """(time, terms): the regressors."""
         times = self.clock.numbers(index)
         parts = [np.ones((len(times), 1))]
-        if self.trend:
+        if self.has_trend:
             past = (times - self.start) / self.span
-            after = _FLATTENING * -np.expm1(-np.maximum(past - 1, 0) / _FLATTENING)
+            bend = self.flattening
+            after = bend * -np.expm1(-np.maximum(past - 1, 0) / bend)
             parts.append((np.minimum(past, 1) + after)[:, None] - 0.5)
         waves = []
         for period, count in zip(self.clock.periods, self.counts, strict=True):
             angles = 2 * np.pi * times[:, None] / period * np.arange(1, count + 1)
             waves.append(np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(times), -1))
         parts += waves
-        if self.products:
-            long, short = (wave[:, : 2 * _PRODUCTS] for wave in (waves[0], waves[-1]))
+        if self.has_products:
+            long, short = (wave[:, : 2 * self.product_harmonics] for wave in (waves[0], waves[-1]))
             parts.append((long[:, :, None] * short[:, None, :]).reshape(len(times), -1))
         return np.concatenate([*parts, np.nan_to_num(known)], axis=1)
 
@@ -211,19 +218,27 @@ class Seasons:
         """(time, variables): the expected values."""
         return self.terms(index, known) @ self.coefficients
 
-    def facts(self) -> dict[str, Any]:
-        """Everything but the coefficients, as plain values."""
-        return {
-            "step": self.step,
-            "start": self.start,
-            "span": self.span,
-            "trend": self.trend,
-            "counts": list(self.counts),
-            "products": self.products,
-        }
+    def units(self, index: np.ndarray) -> np.ndarray:
+        """(time, variables): the standard deviation of the residual at each time."""
+        return np.broadcast_to(
+            self.deviation * self.spread(index), (len(index), len(self.deviation))
+        )
 
 
-def _some(count: int) -> np.ndarray:
+def known_mean(values: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np.ndarray:
+    """The mean of values that are not NaN; NaN if there are none."""
+    observed = ~np.isnan(values)
+    count = observed.sum(axis=axis)
+    total = np.sum(values, axis=axis, where=observed)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def known_deviation(values: np.ndarray) -> np.ndarray:
+    """(variables,): the standard deviation of values (time, variables) that are not NaN, or 0."""
+    return np.nan_to_num(np.sqrt(known_mean((values - known_mean(values, 0)) ** 2, 0)))
+
+
+def _sample(count: int) -> np.ndarray:
     """Rows to fit to, drawn at random: at every third hour, daily harmonics would be aliased."""
     if count <= _MOST_SAMPLES:
         return np.arange(count)
@@ -232,16 +247,16 @@ def _some(count: int) -> np.ndarray:
 
 def median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Coefficients with the least absolute errors; NaN is ignored."""
-    there = ~np.isnan(values)
-    found = np.zeros(terms.shape[1])
-    if not there.any():
-        return found
-    terms, values = terms[there], values[there]
+    observed = ~np.isnan(values)
+    coefficients = np.zeros(terms.shape[1])
+    if not observed.any():
+        return coefficients
+    terms, values = terms[observed], values[observed]
     center = np.median(values)
     deviation = np.abs(values - center).mean()
     if deviation <= 1e-12 * abs(center):
-        found[0] = center
-        return found
+        coefficients[0] = center
+        return coefficients
     scaled, weights = (values - center) / deviation, np.ones(len(values))
     size = np.sqrt(np.mean(terms**2, axis=0))
     size[size < 1e-9] = 1
@@ -251,12 +266,12 @@ def median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
     for _ in range(_STEPS_OF_FIT):
         weighted = terms * weights[:, None]
         matrix = weighted.T @ terms / len(values) + penalty
-        found = np.linalg.lstsq(matrix, weighted.T @ scaled / len(values), rcond=1e-10)[0]
-        weights = 1 / np.maximum(np.abs(scaled - terms @ found), 0.02)
+        coefficients = np.linalg.lstsq(matrix, weighted.T @ scaled / len(values), rcond=1e-10)[0]
+        weights = 1 / np.maximum(np.abs(scaled - terms @ coefficients), 0.02)
         weights /= weights.mean()
-    found *= deviation / size
-    found[0] += center
-    return found
+    coefficients *= deviation / size
+    coefficients[0] += center
+    return coefficients
 
 
 def on_grid(index: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -269,9 +284,9 @@ def on_grid(index: np.ndarray, values: np.ndarray) -> np.ndarray:
     places = np.round((times - times[0]) / step).astype(np.int64)
     if places[-1] == len(index) - 1 or places[-1] >= _SPARSEST * len(index):
         return values
-    found = np.full(places[-1] + 1, np.nan)
-    found[places] = values
-    return found
+    grid = np.full(places[-1] + 1, np.nan)
+    grid[places] = values
+    return grid
 
 
 def strongest_period(values: np.ndarray, most: int) -> int | None:
@@ -280,20 +295,20 @@ def strongest_period(values: np.ndarray, most: int) -> int | None:
     It is the highest peak of the autocorrelation after removing a linear trend.
     """
     values = np.asarray(values, np.float64)
-    there = ~np.isnan(values)
+    observed = ~np.isnan(values)
     count = len(values)
-    if np.count_nonzero(there) < 8:
+    if np.count_nonzero(observed) < 8:
         return None
     time = np.arange(count)
-    line = np.polyfit(time[there], values[there], 1)
-    rest = np.where(there, values - np.polyval(line, time), 0)
+    line = np.polyfit(time[observed], values[observed], 1)
+    residual = np.where(observed, values - np.polyval(line, time), 0)
     size = 1 << (2 * count - 1).bit_length()
-    power = np.abs(np.fft.rfft(rest, size)) ** 2
-    both = np.abs(np.fft.rfft(there.astype(float), size)) ** 2
+    power = np.abs(np.fft.rfft(residual, size)) ** 2
+    pairs = np.abs(np.fft.rfft(observed.astype(float), size)) ** 2
     lags = min(most, count // 3)
-    pairs = np.fft.irfft(both, size)[: lags + 2]
+    pairs = np.fft.irfft(pairs, size)[: lags + 2]
     likeness = np.fft.irfft(power, size)[: lags + 2] / np.maximum(pairs, 1)
-    if lags < 2 or likeness[0] <= 1e-12 * (1 + np.abs(values[there]).max()) ** 2:
+    if lags < 2 or likeness[0] <= 1e-12 * (1 + np.abs(values[observed]).max()) ** 2:
         return None
     likeness = likeness / likeness[0]
     inner = likeness[1:-1]

@@ -19,22 +19,95 @@ then 3 n / (2 j), and over a horizon of h steps about 3 n / (h + 1).
 Sample paths are the errors of held-out windows along the whole horizon, in the same units.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import stats
 
-from linoss.estimators._direct import errors_of_shares, parts_of
-from linoss.estimators._known import known_mean
+from linoss import _checks
+from linoss.forecasting._linear import errors_of_shares, parts_of
+from linoss.forecasting._seasonal_trend import known_mean
 
+_USUAL = (80.0, 95.0)
 _SHARES = np.linspace(0, 1, 11)
 _WORTH = 0.01
 _NARROWEST = 1e-4  # minimum distance, in deviations of the series
 _PATHS, _PATH_NUMBERS = 256, 2 * 10**6
 _ALIKE, _FEWEST = 0.05, 2.0
 _SCORES = 200  # minimum number of scores of a quantile, if available
+
+
+def quantile_levels(levels: Collection[Any]) -> tuple[float, ...]:
+    """The quantile levels of both ends of intervals, and the median."""
+    percent = sorted(set(_percents("levels", levels)))
+    low = tuple(round(0.5 - each / 200, 9) for each in reversed(percent))
+    return (*low, 0.5, *(round(1 - each, 9) for each in reversed(low)))
+
+
+def _percents(name: str, level: Any) -> list[float]:
+    """Levels in percent, as a list."""
+    several = [level] if np.ndim(level) == 0 else list(level)
+    for each in several:
+        _checks.number(name, each, "numbers between 0 and 100", lambda x: 0 < x < 100)
+    if not several:
+        raise ValueError(f"{name} is empty, expected numbers between 0 and 100")
+    return [float(each) for each in several]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Intervals in percent, or a number of sample paths; neither for the forecast only."""
+
+    percent: list[float] | None = None
+    samples: int | None = None
+
+    @classmethod
+    def checked(
+        cls, calibration: "Calibration | None", horizon: int, level: Any, samples: Any
+    ) -> "Request":
+        """Validate a request. Raises ValueError for intervals that are not calibrated."""
+        if level is None and samples is None:
+            return cls()
+        if level is not None and samples is not None:
+            raise ValueError("level and samples were given, expected one of them")
+        if samples is not None:
+            _checks.positive_integer("samples", samples)
+        percent = None if level is None else _percents("level", level)
+        name = "samples" if level is None else "level"
+        if calibration is None:
+            raise ValueError(
+                f"{name} was given, but nothing was held out to calibrate intervals: the series "
+                "are too short, or validation_fraction is 0; fit a longer series, or with a "
+                "shorter past or horizon"
+            )
+        if horizon > calibration.horizon:
+            raise ValueError(
+                f"horizon is {horizon}, but {name} is calibrated for {calibration.horizon} steps "
+                f"only; fit with horizon={horizon}"
+            )
+        for each in percent or ():
+            problem = calibration.problem(each)
+            if problem is not None:
+                raise ValueError(f"level has {each:g}, {problem}")
+        return cls(percent, samples)
+
+    @classmethod
+    def usual(cls, calibration: "Calibration | None") -> "Request":
+        """80 and 95 percent, if they are calibrated."""
+        if calibration is None:
+            return cls()
+        return cls([each for each in _USUAL if calibration.problem(each) is None] or None)
+
+    def columns(self, variables: list[Any]) -> list[Any]:
+        """The columns of a frame: NAME, NAME-lo-80, NAME-hi-80, or NAME-sample-1, ..."""
+        if self.samples is not None:
+            endings = [f"-sample-{i + 1}" for i in range(self.samples)]
+            return [f"{name}{ending}" for name in variables for ending in endings]
+        sides = [f"-{side}-{each:g}" for each in self.percent or () for side in ("lo", "hi")]
+        return [each for name in variables for each in (name, *(f"{name}{s}" for s in sides))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,19 +146,20 @@ class Calibration:
         median = quantiles[..., middle]
         share = np.full((horizon, targets), float(whole))
         for rows, columns in () if whole else parts_of(count, horizon, targets):
-            seen, answer = truth[:, rows][..., columns], median[:, rows][..., columns]
-            errors = errors_of_shares(seen, answer, _SHARES)
+            part, forecast = truth[:, rows][..., columns], median[:, rows][..., columns]
+            errors = errors_of_shares(part, forecast, _SHARES)
             if np.isfinite(errors).all() and errors.min() < (1 - _WORTH) * errors[0]:
                 share[rows, columns] = _SHARES[int(np.argmin(errors))]
         errors = truth - share * median
         widths = _widths(quantiles)
-        factors, worth = np.zeros((horizon, targets, len(levels))), _independent(errors)
+        factors = np.zeros((horizon, targets, len(levels)))
+        independent = _independent(errors)
         for level in range(len(levels)):
             if level != middle:
                 side = np.sign(level - middle)
                 scores = side * errors / widths[..., level]
                 inside = levels[level] if level > middle else 1 - levels[level]
-                wider = stats.t.ppf(inside, worth) / stats.t.ppf(inside, count)
+                wider = stats.t.ppf(inside, independent) / stats.t.ppf(inside, count)
                 factors[..., level] = _conformal(scores, inside) * wider
         factors = np.maximum(factors, 0)
         return cls._with_paths(levels, share, factors, np.zeros(factors.shape), errors, widths)
@@ -133,6 +207,11 @@ class Calibration:
         return scaled[..., place], scaled[..., len(self.levels) - 1 - place]
 
     @property
+    def horizon(self) -> int:
+        """The calibrated steps."""
+        return len(self.share)
+
+    @property
     def uses_model(self) -> bool:
         """Whether forecasts or intervals depend on the model."""
         return bool(np.any(self.share) or np.any(self.factors))
@@ -150,13 +229,13 @@ class Calibration:
         middle = len(self.levels) // 2
         distances = _widths(quantiles) * self.factors + self.offsets
         places = np.array([NormalDist().inv_cdf(each) for each in self.levels])
-        found = [median]
+        statistics = [median]
         for percent in level:
             z = NormalDist().inv_cdf(0.5 + percent / 200)
             for side, outward in ((-1, slice(middle, None, -1)), (1, slice(middle, None))):
                 grown = np.maximum.accumulate(distances[..., outward], axis=-1)
-                found.append(median + side * _between(z, np.abs(places[outward]), grown))
-        return np.stack(found, axis=-1)
+                statistics.append(median + side * _between(z, np.abs(places[outward]), grown))
+        return np.stack(statistics, axis=-1)
 
     def samples(self, quantiles: np.ndarray, count: int, seed: int) -> np.ndarray:
         """(..., horizon, targets, count): sample paths from held-out errors."""
@@ -166,58 +245,70 @@ class Calibration:
         errors = np.moveaxis(self.paths[drawn].astype(np.float64), 0, -1)
         return median[..., None] + errors * np.where(errors < 0, low[..., None], high[..., None])
 
-    @property
-    def highest(self) -> float:
-        """The largest calibrated level, in percent."""
-        return 100 * (2 * self.levels[-1] - 1)
+    def compute(self, quantiles: np.ndarray, request: Request, seed: int) -> np.ndarray:
+        """Medians, intervals or sample paths."""
+        if request.samples is not None:
+            return self.samples(quantiles, request.samples, seed)
+        if request.percent is not None:
+            return self.intervals(quantiles, request.percent)
+        return self.forecast(quantiles)
+
+    def is_calibrated(self, percent: float) -> bool:
+        """Whether there were enough held-out steps for an interval."""
+        return self._steps >= _needed(percent)
 
     @property
-    def seen(self) -> int:
-        """Number of held-out steps."""
-        return self.windows * len(self.share)
+    def _steps(self) -> int:
+        return self.windows * self.horizon
 
-    @staticmethod
-    def needs(percent: float) -> int:
-        """The number of held-out steps needed to calibrate an interval."""
-        return round(2 / (1 - percent / 100))
+    def problem(self, percent: float) -> str | None:
+        """The reason why an interval is not calibrated; None if it is."""
+        learned = [round(100 * (2 * level - 1), 6) for level in self.levels if level > 0.5]
+        if percent > learned[-1] + 1e-9:
+            levels = ", ".join(f"{each:g}" for each in (*learned, percent))
+            return (
+                f"expected at most {learned[-1]:g}, the widest interval that was learned; fit "
+                f"with levels=[{levels}]"
+            )
+        if not self.is_calibrated(percent):
+            return (
+                f"which takes {_needed(percent)} held-out steps to calibrate, but there are "
+                f"{self._steps}; fit a longer series, or ask for a lower level"
+            )
+        return None
 
     # ---- Files ----
-
-    @classmethod
-    def empty(cls, levels: tuple[float, ...], horizon: int, targets: int) -> "Calibration":
-        """An empty calibration, a placeholder in files."""
-        share, factors = np.zeros((horizon, targets)), np.zeros((horizon, targets, len(levels)))
-        paths = np.zeros((_paths(horizon, targets), horizon, targets), np.float32)
-        return cls(levels, share, factors, factors, paths, 0)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The calibration as arrays."""
         return {
-            "calibration.share": self.share,
-            "calibration.factors": self.factors,
-            "calibration.offsets": self.offsets,
-            "calibration.paths": self.paths,
-            "calibration.windows": np.array([self.windows], np.int64),
+            "share": self.share,
+            "factors": self.factors,
+            "offsets": self.offsets,
+            "paths": self.paths,
+            "windows": np.array([self.windows], np.int64),
         }
 
     @classmethod
     def restored(
-        cls, levels: tuple[float, ...], horizon: int, targets: int, arrays: dict[str, np.ndarray]
-    ) -> "Calibration | None":
-        """The inverse of `arrays`; None if the run ended before calibration."""
-        names = ("share", "factors", "offsets", "paths")
-        share, factors, offsets, paths = found = [arrays[f"calibration.{name}"] for name in names]
-        windows = int(arrays["calibration.windows"][0])
-        shapes = (share.shape, factors.shape, offsets.shape, paths.shape[1:])
-        of_levels = (horizon, targets, len(levels))
-        if shapes != (of_levels[:2], of_levels, of_levels, of_levels[:2]):
-            raise ValueError(f"the calibration has shapes {shapes}, which do not fit the model")
-        if windows == 0:
-            return None
-        finite = all(np.isfinite(each).all() for each in found)
-        if not finite or (factors < 0).any() or (offsets < 0).any():
-            raise ValueError("the calibration has numbers that are not finite, or below 0")
-        return cls(levels, share, factors, offsets, paths, windows)
+        cls, levels: tuple[float, ...], sizes: tuple[int, int], arrays: dict[str, np.ndarray]
+    ) -> "Calibration":
+        """The inverse of `arrays`; `sizes` is horizon and targets."""
+        for name in ("share", "factors", "offsets", "paths"):
+            if not np.isfinite(arrays[name]).all():
+                raise ValueError(f"the calibration has {name} that are not finite")
+        _checks.shape("share", arrays["share"], sizes)
+        _checks.shape("paths", arrays["paths"], ("windows", *sizes))
+        for name in ("factors", "offsets"):
+            _checks.shape(name, arrays[name], (*sizes, len(levels)))
+            if (arrays[name] < 0).any():
+                raise ValueError(f"the calibration has {name} below 0")
+        return cls(levels, **{**arrays, "windows": int(arrays["windows"][0])})
+
+
+def _needed(percent: float) -> int:
+    """The number of held-out steps needed to calibrate an interval."""
+    return round(2 / (1 - percent / 100))
 
 
 def _paths(horizon: int, targets: int) -> int:
@@ -248,10 +339,10 @@ def _independent(errors: np.ndarray) -> float:
     count, alike = len(sizes), 1.0
     total = float(np.mean(sizes**2))
     for lag in range(1, count // 2 if total > 0 else 0):
-        found = float(np.mean(sizes[lag:] * sizes[:-lag])) / total
-        if found <= _ALIKE:
+        correlation = float(np.mean(sizes[lag:] * sizes[:-lag])) / total
+        if correlation <= _ALIKE:
             break
-        alike += 2 * found
+        alike += 2 * correlation
     return max(count / alike, min(_FEWEST, count))
 
 
@@ -259,7 +350,7 @@ def _conformal(scores: np.ndarray, inside: float) -> np.ndarray:
     """The conformal quantile of scores (windows, horizon, targets) for each step and target."""
     count, horizon, targets = scores.shape
     around = min(horizon - 1, max(0, -(-_SCORES // max(count, 1)) // 2))
-    found = np.zeros((horizon, targets))
+    quantiles = np.zeros((horizon, targets))
     for step in range(horizon):
         start = max(0, min(step - around, horizon - 1 - 2 * around))
         near = scores[:, start : min(horizon, start + 2 * around + 1)].reshape(-1, targets)
@@ -267,5 +358,5 @@ def _conformal(scores: np.ndarray, inside: float) -> np.ndarray:
             known = np.sort(near[~np.isnan(near[:, target]), target])
             if len(known):
                 rank = int(np.ceil((len(known) + 1) * inside))
-                found[step, target] = known[min(rank, len(known)) - 1]
-    return found
+                quantiles[step, target] = known[min(rank, len(known)) - 1]
+    return quantiles

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from linoss.estimators._direct import smoothing_weights
-from linoss.estimators._seasons import DAY, WEEK, YEAR, Clock, Seasons, strongest_period
+from linoss.forecasting._linear import smoothing_weights
+from linoss.forecasting._seasonal_trend import (
+    DAY,
+    WEEK,
+    YEAR,
+    Clock,
+    SeasonalTrend,
+    strongest_period,
+)
 
 
 def hours(count, start="2024-01-01"):
@@ -21,7 +28,7 @@ def test_coefficients_have_the_least_absolute_error():
     random = np.random.default_rng(0)
     index = hours(24 * 10)
     values = np.sin(2 * np.pi * np.arange(240) / 24) + random.exponential(size=240)
-    fitted = Seasons.fit(
+    fitted = SeasonalTrend.fit(
         Clock.of([index], None, calendar=True), index, values[:, None], none(240), trend=False
     )
     terms = fitted.terms(index, none(240))
@@ -39,7 +46,7 @@ def test_a_wave_of_the_calendar_goes_on():
     index = hours(24 * 7 * 6)
     time = np.arange(len(index))
     wave = 5 + 2 * np.sin(2 * np.pi * time / 24 + 1) + np.cos(2 * np.pi * time / 168)
-    fitted = Seasons.fit(
+    fitted = SeasonalTrend.fit(
         Clock.of([index], None, calendar=True),
         index[:840],
         wave[:840, None],
@@ -55,9 +62,9 @@ def test_missing_values_are_left_out():
     wave = np.sin(2 * np.pi * np.arange(480) / 24)[:, None]
     holes = np.where(np.random.default_rng(0).random((480, 1)) < 0.9, np.nan, wave)
     clock = Clock.of([index], None, calendar=True)
-    fitted = Seasons.fit(clock, index, holes, none(480), trend=False)
+    fitted = SeasonalTrend.fit(clock, index, holes, none(480), trend=False)
     np.testing.assert_allclose(fitted(index, none(480)), wave, atol=0.05)
-    empty = Seasons.fit(clock, index, np.full((480, 1), np.nan), none(480), trend=True)
+    empty = SeasonalTrend.fit(clock, index, np.full((480, 1), np.nan), none(480), trend=True)
     assert not empty(index, none(480)).any()
 
 
@@ -68,11 +75,11 @@ def test_what_is_uncertain_has_seasons():
     night = 2 + np.cos(2 * np.pi * np.arange(2400) / 24)
     values = (night * random.normal(size=2400))[:, None]
     clock = Clock.of([index], None, calendar=True)
-    fitted = Seasons.fit(clock, index, values, none(2400), trend=False)
+    fitted = SeasonalTrend.fit(clock, index, values, none(2400), trend=False)
     np.testing.assert_allclose(fitted.spread(index)[:, 0], night / 2, atol=0.2)
-    few = Seasons.fit(clock, index[:240], values[:240], none(240), trend=False)
+    few = SeasonalTrend.fit(clock, index[:240], values[:240], none(240), trend=False)
     assert few.spread(index).tolist() == [[1.0]]
-    flat = Seasons.fit(clock, index, values, none(2400), trend=False, seasonal=False)
+    flat = SeasonalTrend.fit(clock, index, values, none(2400), trend=False, seasonal=False)
     assert not any(flat.counts)
     assert flat.spread(index).tolist() == [[1.0]]
 
@@ -110,7 +117,7 @@ def test_smoothing_of_seasons():
 def test_a_trend_levels_off():
     index = np.arange(100)
     line = 3 + 0.5 * index[:, None]
-    fitted = Seasons.fit(Clock("steps", 1.0), index, line, none(100), trend=True)
+    fitted = SeasonalTrend.fit(Clock("steps", 1.0), index, line, none(100), trend=True)
     found = fitted(np.arange(1000), none(1000))[:, 0]
     np.testing.assert_allclose(found[:100], line[:, 0], rtol=1e-3)
     assert found[100] - found[99] == pytest.approx(0.5, rel=0.05)
@@ -121,7 +128,7 @@ def test_known_variables_are_terms():
     index = np.arange(200)
     known = np.random.default_rng(0).normal(size=(200, 1)) * 1000
     values = 2 - 0.003 * known
-    fitted = Seasons.fit(Clock("steps", 1.0), index, values, known, trend=False)
+    fitted = SeasonalTrend.fit(Clock("steps", 1.0), index, values, known, trend=False)
     np.testing.assert_allclose(fitted(index, known), values, rtol=1e-2, atol=1e-2)
 
 
@@ -153,5 +160,5 @@ def test_long_series_are_fitted_to_some_of_their_samples():
     time = np.arange(28_000)
     wave = np.sin(2 * np.pi * time / 24) + 0.5 * np.sin(2 * np.pi * time / 6)
     clock = Clock.of([index], None, calendar=True)
-    fitted = Seasons.fit(clock, index, wave[:, None], none(28_000), trend=False)
+    fitted = SeasonalTrend.fit(clock, index, wave[:, None], none(28_000), trend=False)
     np.testing.assert_allclose(fitted(index, none(28_000))[:, 0], wave, atol=0.01)

@@ -4,35 +4,35 @@ import numpy as np
 import pandas
 
 from linoss.data import table
-from linoss.estimators._direct import relative_errors
-from linoss.estimators._foundation import Foundation
-from linoss.estimators._founding import Founded, candidates_of, rolling
-from linoss.estimators._seasons import Clock
+from linoss.forecasting import Components
+from linoss.forecasting._components import Selection, candidates_of, rolling_origins
+from linoss.forecasting._linear import relative_errors
+from linoss.forecasting._seasonal_trend import Clock
 
 PAST, HORIZON, SEASON = 10, 4, 5
-ASKED = {"logarithm": "auto", "trend": "auto", "normalize": "auto"}
+SETTINGS = {"logarithm": "auto", "trend": "auto", "normalize": "auto"}
 
 
-def founded(values):
+def selected(values):
     data = table(pandas.DataFrame({"y": values}))
     clock = Clock.of(data.index, SEASON, calendar=False)
 
-    def make(part, options):
-        return Foundation.without_answer(part, clock, (), (PAST, HORIZON), options, SEASON)
+    def fit(part, options):
+        return Components.fit(part, clock, (), (PAST, HORIZON), options, SEASON)
 
-    return data, Founded.fit(data, make, candidates_of(data, clock, (), ASKED), None)
+    return data, Selection.of(data, fit, candidates_of(data, clock, (), SETTINGS), None)
 
 
-def forecast(found, data):
+def forecast(components, data):
     """Of the last window, whose future is in the data."""
-    windows = found.windows(data, only_last=True)
-    return found.restore(data, windows, np.zeros(1, int), np.zeros((1, HORIZON, 1)))[0, :, 0]
+    windows = components.windows(data, only_last=True)
+    return components.restore(data, windows, np.zeros(1, int), np.zeros((1, HORIZON, 1)))[0, :, 0]
 
 
 def test_forecasts_of_the_second_half_begin_once_each_after_what_they_learn_from():
     data = table(pandas.DataFrame({"y": np.arange(60.0)}))
     begins = []
-    for training, held_out in rolling(data, PAST, HORIZON):
+    for training, held_out in rolling_origins(data, PAST, HORIZON):
         values = held_out.series[0][:, 0]
         begins.append(values[PAST : len(values) - HORIZON + 1])
         assert training.series[0][-1, 0] == begins[-1][0] - 1
@@ -46,20 +46,20 @@ def test_a_season_that_wanders_is_the_last_one_again():
     values = list(5 * random.normal(size=SEASON))
     for _ in range(75):
         values.append(values[-SEASON] + 0.02 * random.normal())
-    data, found = founded(values)
-    assert found.errors is not None
-    assert found.errors.shape[1:] == (HORIZON, 1)
-    deviation = found.foundation.adjustment.deviation[0, 0]
-    assert np.abs(found.errors * deviation).mean() < 0.5
-    np.testing.assert_allclose(forecast(found.foundation, data), values[-HORIZON:], atol=0.5)
+    data, selection = selected(values)
+    assert selection.errors is not None
+    assert selection.errors.shape[1:] == (HORIZON, 1)
+    deviation = selection.components.decomposition.series[0].deviation[0]
+    assert np.abs(selection.errors * deviation).mean() < 0.5
+    np.testing.assert_allclose(forecast(selection.components, data), values[-HORIZON:], atol=0.5)
 
 
 def test_errors_of_a_walk_are_those_of_its_last_value():
     """Left-out windows are not forecast better than a walk can be, nor much worse."""
     walk = np.cumsum(np.random.default_rng(1).normal(size=80))
-    _, found = founded(walk)
-    assert found.errors is not None
-    sizes = found.errors[..., 0] * found.foundation.adjustment.deviation[0, 0]
+    _, selection = selected(walk)
+    assert selection.errors is not None
+    sizes = selection.errors[..., 0] * selection.components.decomposition.series[0].deviation[0]
     naive = np.stack([walk[begin : begin + HORIZON] - walk[begin - 1] for begin in range(40, 77)])
     assert sizes.shape == naive.shape
     assert 0.9 < np.mean(np.abs(sizes)) / np.mean(np.abs(naive)) < 1.3
@@ -67,5 +67,6 @@ def test_errors_of_a_walk_are_those_of_its_last_value():
 
 def test_later_trials_count_more_and_units_cancel():
     errors = np.array([[1.0, 3.0], [20.0, 10.0], [np.nan, np.nan]])
-    found = relative_errors(errors)
-    np.testing.assert_allclose(found, [(0.5 + 2 * 4 / 3) / 3, (1.5 + 2 * 2 / 3) / 3])
+    np.testing.assert_allclose(
+        relative_errors(errors), [(0.5 + 2 * 4 / 3) / 3, (1.5 + 2 * 2 / 3) / 3]
+    )

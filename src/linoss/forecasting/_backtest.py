@@ -5,6 +5,7 @@ absolute error of the seasonal naive forecast before the first window (`mase`), 
 and can be averaged over variables.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +13,8 @@ import numpy as np
 
 from linoss._extras import optional
 from linoss.data import DataError, Table
-from linoss.estimators._foundation import cut
-from linoss.estimators._known import known_mean
+from linoss.forecasting._components import cut
+from linoss.forecasting._seasonal_trend import known_mean
 
 METRICS = ("mae", "rmse", "mase", "pinball")
 
@@ -39,16 +40,16 @@ class Origins:
         series, ends = [], []
         for i, array in enumerate(data.series):
             last = len(array) - horizon
-            found = np.arange(last, max(min(past, last), 1) - 1, -stride)[:windows][::-1]
-            series.append(np.full(len(found), i))
-            ends.append(found)
-        made = cls(np.concatenate(series), np.concatenate(ends), horizon, targets)
-        if not len(made.ends):
+            steps = np.arange(last, max(min(past, last), 1) - 1, -stride)[:windows][::-1]
+            series.append(np.full(len(steps), i))
+            ends.append(steps)
+        origins = cls(np.concatenate(series), np.concatenate(ends), horizon, targets)
+        if not len(origins.ends):
             longest = max(len(array) for array in data.series)
             raise DataError(
                 f"the longest series has {longest} steps, expected more than the horizon, {horizon}"
             )
-        return made
+        return origins
 
     def only(self, chosen: np.ndarray) -> "Origins":
         """A subset of the origins."""
@@ -67,21 +68,13 @@ class Origins:
 
     def truth(self, data: Table) -> np.ndarray:
         """(windows, horizon, targets)"""
-        return np.stack([self._rows(data, k)[1] for k in range(len(self.ends))])
+        values = [self.split(data.series, place)[1] for place in range(len(self.ends))]
+        return np.stack(values)[..., self.targets]
 
-    def past(self, data: Table, place: int) -> np.ndarray:
-        """The values before an origin."""
-        return self._rows(data, place)[0]
-
-    def moments(self, times: list[np.ndarray], place: int) -> tuple[np.ndarray, np.ndarray]:
-        """The times before an origin, and those of the forecast horizon."""
-        own, end = times[int(self.series[place])], int(self.ends[place])
+    def split(self, each: Sequence[np.ndarray], place: int) -> tuple[np.ndarray, np.ndarray]:
+        """The entries of a series before an origin, and those of the forecast horizon."""
+        own, end = each[int(self.series[place])], int(self.ends[place])
         return own[:end], own[end : end + self.horizon]
-
-    def _rows(self, data: Table, place: int) -> tuple[np.ndarray, np.ndarray]:
-        values = data.series[int(self.series[place])][:, self.targets]
-        end = int(self.ends[place])
-        return values[:end], values[end : end + self.horizon]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +88,10 @@ class Backtest:
     >>> forecaster = LinOSSForecaster(
     ...     horizon=12, past=48, steps=50, hidden_size=16, state_size=16, random_state=0
     ... ).fit(wave[:300])
-    >>> found = forecaster.backtest(wave, windows=5)
-    >>> found.truth.shape
+    >>> backtest = forecaster.backtest(wave, windows=5)
+    >>> backtest.truth.shape
     (5, 12, 1)
-    >>> found.error("mae") < found.error("mae", of="naive")
+    >>> backtest.error("mae") < backtest.error("mae", of="naive")
     True
 
     ```
@@ -136,21 +129,18 @@ class Backtest:
           interval), in the unit of the variable, or `"mase"`.
         - `of`: one of the names of `forecasts`.
         """
-        return (
-            np.sqrt(self._means(metric, of, 0)) if metric == "rmse" else self._means(metric, of, 0)
-        )
+        means = known_mean(self._all(metric, of), 0)
+        return np.sqrt(means) if metric == "rmse" else means
 
     def error(self, metric: str, of: str = "forecast", variable: Any = None) -> float:
         """A metric averaged over windows, steps and variables, or for one variable."""
         chosen = slice(None) if variable is None else [self.names.index(variable)]
-        found = self._all(metric, of)[..., chosen]
-        mean = float(known_mean(found))
+        mean = float(known_mean(self._all(metric, of)[..., chosen]))
         return float(np.sqrt(mean)) if metric == "rmse" else mean
 
     def coverage(self, level: float) -> np.ndarray:
         """(horizon, variables): the fraction of windows whose value lies in the interval."""
-        inside = self._inside(level)
-        return known_mean(inside, 0)
+        return known_mean(self._inside(level), 0)
 
     def worst(self, count: int = 3) -> list[int]:
         """The windows with the largest MASE, the worst first."""
@@ -159,7 +149,7 @@ class Backtest:
 
     def rows(self) -> list[dict[str, Any]]:
         """The metrics of each forecast for each variable, and the coverage of intervals."""
-        found = []
+        rows = []
         for place, name in enumerate(self.names):
             for of in self.forecasts:
                 row: dict[str, Any] = {"variable": name, "model": of}
@@ -168,8 +158,8 @@ class Backtest:
                     for level in self.intervals:
                         covered = self._inside(level)[..., place]
                         row[f"coverage-{level:g}"] = float(known_mean(covered.ravel(), 0))
-                found.append(row)
-        return found
+                rows.append(row)
+        return rows
 
     def frame(self, by: str = "variable") -> Any:
         """A pandas frame of the metrics for each variable, or for each variable and `"step"`."""
@@ -191,9 +181,6 @@ class Backtest:
 
     def _has(self, metric: str, of: str) -> bool:
         return metric != "pinball" or (of == "forecast" and bool(self.intervals))
-
-    def _means(self, metric: str, of: str, axis: int) -> np.ndarray:
-        return known_mean(self._all(metric, of), axis)
 
     def _all(self, metric: str, of: str) -> np.ndarray:
         """(windows, horizon, variables): the values that a metric averages."""
@@ -229,32 +216,34 @@ class Backtest:
 
 
 def compare(
-    seasons: list[int],
-    times: list[np.ndarray],
     data: Table,
     origins: Origins,
-    found: np.ndarray,
+    seasons: list[int],
+    times: list[np.ndarray],
+    forecasts: np.ndarray,
     expected: np.ndarray,
     percent: list[float] | None,
 ) -> Backtest:
     """Compare forecasts `(windows, horizon, targets, 1 + 2 levels)` with simple ones.
 
-    `seasons` and `times` are those of each series, in its median steps.
+    `seasons` and `times` are those of each series, in its median steps; `expected` are forecasts by
+    trend and seasons alone.
     """
     simple = {"naive": [], "seasonal naive": [], "drift": []}
     scales = []
     for place in range(len(origins.ends)):
-        past, season = origins.past(data, place), seasons[int(origins.series[place])]
-        before, ahead = origins.moments(times, place)
+        past = origins.split(data.series, place)[0][:, origins.targets]
+        season = seasons[int(origins.series[place])]
+        before, ahead = origins.split(times, place)
         for name, values in simple_forecasts(past, before, ahead, season).items():
             simple[name].append(values)
         scales.append(season_error(past, before, season))
-    ends = {level: found[..., 1 + 2 * i : 3 + 2 * i] for i, level in enumerate(percent or ())}
+    ends = {level: forecasts[..., 1 + 2 * i : 3 + 2 * i] for i, level in enumerate(percent or ())}
     which = origins.series.tolist()
     return Backtest(
         names=tuple(data.names[i] for i in origins.targets),
         forecasts={
-            "forecast": found[..., 0],
+            "forecast": forecasts[..., 0],
             **{name: np.stack(values) for name, values in simple.items()},
             "seasons": expected,
         },
@@ -290,21 +279,21 @@ def season_error(past: np.ndarray, times: np.ndarray, season: int) -> np.ndarray
     """(variables,): the mean absolute difference to the previous season; NaN if it is 0."""
     season = season if len(past) > season else 1
     later = np.arange(int(np.searchsorted(times, times[0] + season - 0.5)), len(times))
-    found = known_mean(np.abs(past[later] - past[_nearest(times, times[later] - season)]), 0)
-    return np.where(found > 0, found, np.nan)
+    error = known_mean(np.abs(past[later] - past[_nearest(times, times[later] - season)]), 0)
+    return np.where(error > 0, error, np.nan)
 
 
-def _nearest(times: np.ndarray, asked: np.ndarray) -> np.ndarray:
+def _nearest(times: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Indices of the samples nearest to some times."""
-    after = np.clip(np.searchsorted(times, asked), 1, max(len(times) - 1, 1))
+    after = np.clip(np.searchsorted(times, wanted), 1, max(len(times) - 1, 1))
     after = np.minimum(after, len(times) - 1)
-    return np.where(asked - times[after - 1] <= times[after] - asked, after - 1, after)
+    return np.where(wanted - times[after - 1] <= times[after] - wanted, after - 1, after)
 
 
 def _forward(values: np.ndarray) -> np.ndarray:
     """Fill missing values with the previous one; at the start, with the first value."""
-    there = ~np.isnan(values)
+    observed = ~np.isnan(values)
     rows = np.arange(len(values))[:, None]
-    last = np.maximum.accumulate(np.where(there, rows, -1), axis=0)
-    first = np.where(there.any(axis=0), np.argmax(there, axis=0), 0)
+    last = np.maximum.accumulate(np.where(observed, rows, -1), axis=0)
+    first = np.where(observed.any(axis=0), np.argmax(observed, axis=0), 0)
     return np.take_along_axis(values, np.where(last < 0, first, last), axis=0)

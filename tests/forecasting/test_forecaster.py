@@ -5,24 +5,14 @@ import pandas
 import pytest
 
 import linoss.data
-from linoss import LinOSSForecaster
-from linoss.estimators import load
+from linoss import load
 
 pytestmark = pytest.mark.integration
-OPTIONS = {"horizon": 8, "past": 32}
 
 
 @pytest.fixture(scope="module")
-def fitted(tide):
-    return LinOSSForecaster(
-        **OPTIONS,
-        hidden_size=16,
-        state_size=16,
-        num_blocks=1,
-        steps=200,
-        learning_rate=1e-2,
-        random_state=0,
-    ).fit(tide[:-8])
+def fitted(small, tide):
+    return small(steps=200).fit(tide[:-8])
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +44,7 @@ def test_score_is_the_mean_absolute_error_of_all_windows(fitted, tide):
         np.abs(fitted.predict(data=tail[:end]) - tail[end : end + 8]) for end in range(32, 43)
     ]
     np.testing.assert_allclose(fitted.score(tail), np.mean(errors), rtol=1e-6)
-    deviation = fitted.deviation_
+    deviation = fitted.fitted_.deviation
     np.testing.assert_allclose(
         fitted.score(tail, scaled=True), np.mean(np.array(errors) / deviation), rtol=1e-6
     )
@@ -71,7 +61,7 @@ def test_a_longer_horizon_reads_its_own_forecasts(fitted, tide):
 
 
 def test_a_wide_frame(small, wide, tmp_path):
-    forecaster = LinOSSForecaster(**OPTIONS, **small).fit(wide, directory=tmp_path / "run")
+    forecaster = small().fit(wide, directory=tmp_path / "run")
     forecast = forecaster.predict(5)
     assert load(tmp_path / "run").predict(5).equals(forecast)
     assert forecast.columns.tolist() == ["tide", "wind"]
@@ -80,7 +70,7 @@ def test_a_wide_frame(small, wide, tmp_path):
 
 
 def test_a_long_frame_with_known_variables(small, long):
-    forecaster = LinOSSForecaster(**OPTIONS, **small, known_in_advance=["hour"]).fit(long)
+    forecaster = small(known_in_advance=["hour"]).fit(long)
     after = pandas.date_range(long.ds.max(), periods=13, freq="h")[1:]
     future = pandas.concat(
         pandas.DataFrame({"unique_id": name, "ds": after, "hour": after.hour * 1.0})
@@ -98,7 +88,7 @@ def test_a_long_frame_with_known_variables(small, long):
 
 def test_series_of_unequal_length(small, long, tmp_path):
     short = pandas.concat([long[long.unique_id == "tide"], long[long.unique_id == "wind"][-20:]])
-    forecaster = LinOSSForecaster(**OPTIONS, **small)
+    forecaster = small()
     forecaster.fit(short[["unique_id", "ds", "y"]], directory=tmp_path / "run")
     forecast = forecaster.predict(4)
     assert load(tmp_path / "run").predict(4).equals(forecast)
@@ -108,38 +98,38 @@ def test_series_of_unequal_length(small, long, tmp_path):
 
 def test_short_series_train_no_model(small, tide, tmp_path):
     """They have too few windows to tell whether it helps."""
-    forecaster = LinOSSForecaster(**OPTIONS, **small).fit(tide[:80], directory=tmp_path / "run")
-    assert forecaster.n_steps_ == 0
-    assert not forecaster.calibration_.uses_model
+    forecaster = small().fit(tide[:80], directory=tmp_path / "run")
+    assert forecaster.fitted_.trained.n_steps == 0
+    assert not forecaster.fitted_.calibration.uses_model
     restored = load(tmp_path / "run")
-    assert restored.n_steps_ == 0
+    assert restored.fitted_.trained.n_steps == 0
     assert np.array_equal(restored.predict(level=80), forecaster.predict(level=80))
 
 
 def test_missing_values(small, tide):
     holes = np.where(np.random.default_rng(0).random(tide.shape) < 0.1, np.nan, tide)
-    forecaster = LinOSSForecaster(**OPTIONS, **small).fit(holes)
-    assert forecaster.inputs_.indicators
+    forecaster = small().fit(holes)
+    assert forecaster.fitted_.trained.inputs.indicators
     assert np.isfinite(forecaster.predict(20)).all()
 
 
 def test_scaling_travels_with_the_model(small, tide, tmp_path):
-    forecaster = LinOSSForecaster(**OPTIONS, **small).fit(1000 + 50 * tide)
+    forecaster = small().fit(1000 + 50 * tide)
     forecaster.save(tmp_path / "model")
-    found = load(tmp_path / "model").predict()
-    assert np.array_equal(found, forecaster.predict())
-    assert 900 < found.mean() < 1300
+    forecast = load(tmp_path / "model").predict()
+    assert np.array_equal(forecast, forecaster.predict())
+    assert 900 < forecast.mean() < 1300
 
 
 @pytest.mark.usefixtures("unchecked")
 class TestErrors:
     def test_too_short(self, small):
         with pytest.raises(ValueError, match="the longest series has 8 steps, expected more"):
-            LinOSSForecaster(**OPTIONS, **small).fit(np.zeros((8, 1)))
+            small().fit(np.zeros((8, 1)))
 
     def test_an_unknown_variable(self, small, wide):
         with pytest.raises(ValueError, match="known_in_advance has 'rain'"):
-            LinOSSForecaster(**OPTIONS, **small, known_in_advance=["rain"]).fit(wide)
+            small(known_in_advance=["rain"]).fit(wide)
 
     def test_other_variables(self, fitted, wide):
         with pytest.raises(ValueError, match="data has the variables"):
@@ -154,13 +144,13 @@ class TestErrors:
             fitted.predict(0)
 
 
-def test_columns_of_an_array_may_be_known_in_advance(tide):
-    small = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 2, "scheme": "im"}
-    forecaster = LinOSSForecaster(horizon=4, past=8, known_in_advance=[1], **small).fit(tide)
-    assert forecaster.known_ == (1,)
+def test_columns_of_an_array_may_be_known_in_advance(small, tide):
+    options = {"horizon": 4, "past": 8, "steps": 2}
+    forecaster = small(**options, known_in_advance=[1]).fit(tide)
+    assert forecaster.fitted_.known == (1,)
     assert forecaster.predict(future=tide[:4, 1:2]).shape == (4, tide.shape[1] - 1)
     with pytest.raises(ValueError, match="known_in_advance has 9, expected variables of the data"):
-        LinOSSForecaster(horizon=4, past=8, known_in_advance=[9], **small).fit(tide)
+        small(**options, known_in_advance=[9]).fit(tide)
 
 
 def test_series_in_the_place_of_the_horizon_are_named(fitted, tide):
@@ -168,33 +158,22 @@ def test_series_in_the_place_of_the_horizon_are_named(fitted, tide):
         fitted.predict(tide)
 
 
-@pytest.fixture(scope="module")
-def noisy(small):
-    """A daily wave with noise, and its forecaster."""
-    hours = pandas.date_range("2024-01-01", periods=2400, freq="h")
-    random = np.random.default_rng(0)
-    load = 50 + 10 * np.sin(2 * np.pi * np.arange(2400) / 24) + random.normal(size=2400)
-    frame = pandas.DataFrame({"load": load}, index=hours)
-    forecaster = LinOSSForecaster(horizon=8, past=32, **small).fit(frame[:1800])
-    return forecaster, frame
-
-
 class TestIntervals:
     def test_columns_and_order(self, noisy):
-        found = noisy[0].predict(5, level=[80, 95])
-        assert found.columns.tolist() == [
+        forecast = noisy[0].predict(5, level=[80, 95])
+        assert forecast.columns.tolist() == [
             "load", "load-lo-80", "load-hi-80", "load-lo-95", "load-hi-95",
         ]  # fmt: skip
         order = ["load-lo-95", "load-lo-80", "load", "load-hi-80", "load-hi-95"]
-        assert (np.diff(found[order].to_numpy(), axis=1) >= 0).all()
-        assert found["load"].equals(noisy[0].predict(5)["load"])
+        assert (np.diff(forecast[order].to_numpy(), axis=1) >= 0).all()
+        assert forecast["load"].equals(noisy[0].predict(5)["load"])
 
     def test_coverage_on_later_data(self, noisy):
         forecaster, frame = noisy
-        found = forecaster.backtest(frame[1750:], windows=600, stride=1)
+        forecast = forecaster.backtest(frame[1750:], windows=600, stride=1)
         for level in (80, 95):
-            assert abs(found.coverage(level).mean() - level / 100) < 0.06
-        assert found.error("mae") < 1.0  # noise alone has 0.8
+            assert abs(forecast.coverage(level).mean() - level / 100) < 0.06
+        assert forecast.error("mae") < 1.0  # noise alone has 0.8
 
     def test_sample_paths(self, noisy):
         paths = noisy[0].predict(8, samples=300)
@@ -209,9 +188,9 @@ class TestIntervals:
         assert load(tmp_path / "saved").predict(level=80).equals(noisy[0].predict(level=80))
 
     def test_seasons_expect_the_day(self, noisy):
-        found = noisy[0].backtest(noisy[1], windows=5)
-        assert found.error("mae", of="seasons") < 1.5
-        assert found.season == 24
+        forecast = noisy[0].backtest(noisy[1], windows=5)
+        assert forecast.error("mae", of="seasons") < 1.5
+        assert forecast.season == 24
 
     @pytest.mark.usefixtures("unchecked")
     @pytest.mark.parametrize(
@@ -233,7 +212,7 @@ class TestIntervals:
             noisy[0].predict(**asked)
 
     def test_without_held_out_steps_there_are_none(self, small, tide):
-        forecaster = LinOSSForecaster(**OPTIONS, **small, validation_fraction=0).fit(tide[:100])
+        forecaster = small(validation_fraction=0).fit(tide[:100])
         with pytest.raises(ValueError, match="nothing was held out to calibrate intervals"):
             forecaster.predict(level=80)
 
@@ -241,23 +220,23 @@ class TestIntervals:
     @pytest.mark.parametrize("levels", [(0,), (50, 100), ()])
     def test_levels_to_learn(self, small, tide, levels):
         with pytest.raises(ValueError, match=r"levels is .*expected numbers between 0 and 100"):
-            LinOSSForecaster(**OPTIONS, **small, levels=levels).fit(tide)
+            small(levels=levels).fit(tide)
 
 
 class TestSeriesOfAllKinds:
     """What is forecast of series that say little."""
 
     def test_without_variation(self, small):
-        forecaster = LinOSSForecaster(**OPTIONS, **small).fit(np.full((200, 1), 7.0))
+        forecaster = small().fit(np.full((200, 1), 7.0))
         np.testing.assert_allclose(forecaster.predict(), 7, atol=1e-6)
         np.testing.assert_allclose(forecaster.predict(level=80), 7, atol=0.1)
 
     def test_mostly_missing(self, small, tide):
         few = np.where(np.random.default_rng(0).random(tide.shape) < 0.9, np.nan, tide)
-        assert np.isfinite(LinOSSForecaster(**OPTIONS, **small).fit(few).predict(level=80)).all()
+        assert np.isfinite(small().fit(few).predict(level=80)).all()
 
     def test_three_points(self, small):
-        forecaster = LinOSSForecaster(horizon=1, **small).fit(np.array([[1.0], [2], [4]]))
+        forecaster = small(horizon=1, past=None).fit(np.array([[1.0], [2], [4]]))
         assert 0 < forecaster.predict().item() < 8
         with pytest.raises(ValueError, match="10 held-out steps to calibrate, but there are 1"):
             forecaster.predict(level=80)
@@ -267,7 +246,7 @@ class TestSeriesOfAllKinds:
 def test_series_that_wander_are_followed(small, normalize):
     """A shift of all that is read shifts the forecast and its interval."""
     walk = np.cumsum(np.random.default_rng(0).normal(size=(500, 1)), axis=0)
-    forecaster = LinOSSForecaster(**OPTIONS, **small, normalize=normalize).fit(walk)
+    forecaster = small(normalize=normalize).fit(walk)
     plain = forecaster.predict(data=walk[:100], level=80)
     shifted = forecaster.predict(data=walk[:100] + 1000, level=80)
     np.testing.assert_allclose(shifted, plain + 1000, atol=1e-2)
@@ -279,31 +258,31 @@ def test_logarithms_make_growth_a_line(small):
     sales = 100 * np.exp(0.01 * np.arange(144)) * (1.5 + np.sin(2 * np.pi * np.arange(144) / 12))
     noise = np.exp(0.05 * np.random.default_rng(0).normal(size=144))
     frame = pandas.DataFrame({"sales": sales * noise}, index=months)
-    forecaster = LinOSSForecaster(horizon=12, **small).fit(frame[:-12])
-    assert forecaster.foundation_.adjustment.logarithm == (True,)
-    found = forecaster.predict(level=95)
-    np.testing.assert_allclose(found["sales"], sales[-12:], rtol=0.15)
-    assert (found["sales-lo-95"] > 0).all()
+    forecaster = small(horizon=12, past=None).fit(frame[:-12])
+    assert forecaster.fitted_.components.decomposition.logarithm == (True,)
+    forecast = forecaster.predict(level=95)
+    np.testing.assert_allclose(forecast["sales"], sales[-12:], rtol=0.15)
+    assert (forecast["sales-lo-95"] > 0).all()
     with pytest.raises(ValueError, match="logarithm is True, but the series has -1"):
-        LinOSSForecaster(horizon=12, **small, logarithm=True).fit(frame.assign(sales=-1.0))
+        small(horizon=12, past=None, logarithm=True).fit(frame.assign(sales=-1.0))
     with pytest.raises(ValueError, match="calendar is True, but the data have no dates"):
-        LinOSSForecaster(horizon=12, **small, calendar=True).fit(sales)
+        small(horizon=12, past=None, calendar=True).fit(sales)
 
 
 class TestTimes:
     def test_on_the_grid_it_is_the_forecast(self, noisy):
         forecaster, frame = noisy
         times = pandas.date_range(frame.index[1799], periods=7, freq="h")[1:]
-        found = forecaster.predict(at=times, level=80)
-        assert found.index.tolist() == times.tolist()
-        np.testing.assert_allclose(found, forecaster.predict(6, level=80), rtol=1e-9)
+        forecast = forecaster.predict(at=times, level=80)
+        assert forecast.index.tolist() == times.tolist()
+        np.testing.assert_allclose(forecast, forecaster.predict(6, level=80), rtol=1e-9)
 
     def test_between_steps_seasons_go_on(self, noisy):
         forecaster, frame = noisy
         times = frame.index[1799] + pandas.to_timedelta([20, 150, 415], unit="min")
         hours = (times - frame.index[0]) / pandas.Timedelta("1h")
-        found = forecaster.predict(at=times)["load"]
-        np.testing.assert_allclose(found, 50 + 10 * np.sin(2 * np.pi * hours / 24), atol=1.2)
+        forecast = forecaster.predict(at=times)["load"]
+        np.testing.assert_allclose(forecast, 50 + 10 * np.sin(2 * np.pi * hours / 24), atol=1.2)
 
     @pytest.mark.parametrize(
         ("at", "message"),
@@ -344,37 +323,36 @@ def uneven(small):
     times = pandas.Timestamp("2024-01-01") + pandas.to_timedelta(hours.round(4), unit="h")
     values = 5 + np.sin(2 * np.pi * hours / 24) + 0.1 * random.normal(size=600)
     frame = pandas.DataFrame({"y": values}, index=times)
-    options = {**OPTIONS, **small, "steps": 30}
-    return LinOSSForecaster(**options).fit(frame[:-8]), frame
+    return small(steps=30).fit(frame[:-8]), frame
 
 
 class TestIrregular:
     def test_the_true_times_are_learned_from_and_forecast(self, uneven):
         forecaster, frame = uneven
-        step = forecaster.context_.steps[0] / np.timedelta64(1, "h")
+        step = forecaster.fitted_.context.steps[0] / np.timedelta64(1, "h")
         assert 0.4 < step < 0.6
-        assert forecaster.inputs_.irregular
+        assert forecaster.fitted_.trained.needs_times
         ends = np.flatnonzero(np.diff(frame.index) / np.timedelta64(1, "h") > 168)
-        windows = forecaster.foundation_.windows(linoss.data.table(frame))
+        windows = forecaster.fitted_.components.windows(linoss.data.table(frame))
         batch = windows.batch(windows.find([0], ends - 3))
-        given = forecaster.inputs_(batch)
+        given = forecaster.fitted_.trained.inputs(batch)
         gap = (frame.index[ends[0] + 1] - frame.index[ends[0]]) / pandas.Timedelta("1h") / step
         np.testing.assert_allclose(given["future_intervals"][0, 4], gap, rtol=0.1)
-        found = forecaster.backtest(frame, windows=1)
-        assert found.error("mae") < 0.5 * found.error("mae", "naive")
-        assert found.error("mae", "seasonal naive") < 0.5
+        forecast = forecaster.backtest(frame, windows=1)
+        assert forecast.error("mae") < 0.5 * forecast.error("mae", "naive")
+        assert forecast.error("mae", "seasonal naive") < 0.5
 
     def test_steps_ahead_are_usual_ones(self, uneven, tmp_path):
         forecaster, frame = uneven
-        found = forecaster.predict(level=80)
-        after = np.diff(found.index.insert(0, frame.index[-9]))
-        assert set(after) == {forecaster.context_.steps[0]}
-        hours = (found.index - frame.index[0]) / pandas.Timedelta("1h")
-        np.testing.assert_allclose(found["y"], 5 + np.sin(2 * np.pi * hours / 24), atol=0.5)
-        at = forecaster.predict(at=found.index[[1, 4]], level=80)
-        np.testing.assert_allclose(at, found.iloc[[1, 4]], rtol=1e-9)
+        forecast = forecaster.predict(level=80)
+        after = np.diff(forecast.index.insert(0, frame.index[-9]))
+        assert set(after) == {forecaster.fitted_.context.steps[0]}
+        hours = (forecast.index - frame.index[0]) / pandas.Timedelta("1h")
+        np.testing.assert_allclose(forecast["y"], 5 + np.sin(2 * np.pi * hours / 24), atol=0.5)
+        at = forecaster.predict(at=forecast.index[[1, 4]], level=80)
+        np.testing.assert_allclose(at, forecast.iloc[[1, 4]], rtol=1e-9)
         forecaster.save(tmp_path / "run")
-        pandas.testing.assert_frame_equal(load(tmp_path / "run").predict(level=80), found)
+        pandas.testing.assert_frame_equal(load(tmp_path / "run").predict(level=80), forecast)
 
     def test_a_model_of_regular_steps_says_that_it_counts_samples(self, noisy):
         forecaster, frame = noisy
@@ -385,9 +363,9 @@ class TestIrregular:
 def test_three_dates(small):
     dates = pandas.date_range("2024-01-31", periods=3, freq="ME")
     frame = pandas.DataFrame({"y": [1.0, 2, 4]}, index=dates)
-    found = LinOSSForecaster(horizon=2, **{**small, "steps": 2}).fit(frame).predict()
-    assert found.index.tolist() == pandas.date_range("2024-04-30", periods=2, freq="ME").tolist()
-    assert np.isfinite(found["y"]).all()
+    forecast = small(horizon=2, past=None, steps=2).fit(frame).predict()
+    assert forecast.index.tolist() == pandas.date_range("2024-04-30", periods=2, freq="ME").tolist()
+    assert np.isfinite(forecast["y"]).all()
 
 
 STATIC = {"static": ["kind", "size"]}
@@ -401,18 +379,17 @@ def test_static_features(small, tmp_path):
         for i in range(6)
     ]
     frame = pandas.concat(pandas.DataFrame(part) for part in parts)
-    options = {**small, **STATIC, "steps": 5}
-    forecaster = LinOSSForecaster(horizon=4, past=8, **options).fit(frame)
-    assert forecaster.names_ == ("y",)
-    windows = forecaster.foundation_.windows(linoss.data.table(frame, **STATIC))
+    forecaster = small(horizon=4, past=8, **STATIC, steps=5).fit(frame)
+    assert forecaster.fitted_.names == ("y",)
+    windows = forecaster.fitted_.components.windows(linoss.data.table(frame, **STATIC))
     batch = windows.batch(windows.find([3], [20]))
     assert batch.values[0, :, -3:].tolist() == [[0, 1, 4.5]] * 8
     assert batch.future[0, :, -3:].tolist() == [[0, 1, 4.5]] * 4
-    found = forecaster.predict(data=frame.assign(kind="c"))  # no kind of the training
+    forecast = forecaster.predict(data=frame.assign(kind="c"))  # no kind of the training
     forecaster.save(tmp_path / "run")
     restored = load(tmp_path / "run")
     pandas.testing.assert_frame_equal(restored.predict(), forecaster.predict())
-    pandas.testing.assert_frame_equal(restored.predict(data=frame.assign(kind="c")), found)
+    pandas.testing.assert_frame_equal(restored.predict(data=frame.assign(kind="c")), forecast)
     for data, message in (
         (frame.drop(columns="kind"), "static has 'kind', expected columns of the data that are"),
         (linoss.data.table(frame[["unique_id", "ds", "y"]]), "but data is a table that was read"),
@@ -425,7 +402,7 @@ def test_static_features(small, tmp_path):
     many = frame.assign(unique_id=frame["ds"], ds=np.repeat(np.arange(6), 40))
     many = many.assign(kind=many["unique_id"].map("k{}".format))
     with pytest.raises(ValueError, match="static has 'kind' with 40 different texts, expected at"):
-        LinOSSForecaster(horizon=4, static=["kind"]).fit(many.drop(columns="size"))
+        small(horizon=4, past=None, static=["kind"]).fit(many.drop(columns="size"))
 
 
 def test_series_of_different_rates(small):
@@ -438,21 +415,21 @@ def test_series_of_different_rates(small):
         parts.append(pandas.DataFrame({"unique_id": name, "ds": dates, "y": values}))
     frame = pandas.concat(parts)
     known = pandas.concat(part[:-8] for part in parts)
-    forecaster = LinOSSForecaster(horizon=8, past=32, **{**small, "steps": 30}).fit(known)
-    found = forecaster.predict()
+    forecaster = small(steps=30).fit(known)
+    forecast = forecaster.predict()
     for part in parts:
-        own = found[found["unique_id"] == part["unique_id"].iloc[0]]
+        own = forecast[forecast["unique_id"] == part["unique_id"].iloc[0]]
         assert own["ds"].tolist() == part["ds"].iloc[-8:].tolist()
         np.testing.assert_allclose(own["y"], part["y"].iloc[-8:], atol=0.5)
-    assert not forecaster.inputs_.irregular
-    found = forecaster.backtest(frame, windows=2)
-    assert found.error("mase") < 1.5 < found.error("mase", "naive")
+    assert not forecaster.fitted_.trained.needs_times
+    forecast = forecaster.backtest(frame, windows=2)
+    assert forecast.error("mase") < 1.5 < forecast.error("mase", "naive")
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_arguments_that_would_be_ignored(small):
     tide = np.sin(np.arange(40.0))
     with pytest.raises(ValueError, match="y was given, expected None: the targets of a forecaster"):
-        LinOSSForecaster(horizon=4, **small).fit(tide, np.arange(40))
+        small(horizon=4, past=None).fit(tide, np.arange(40))
     with pytest.warns(UserWarning, match="past is 500, but the longest series has 40 steps"):
-        LinOSSForecaster(horizon=4, past=500, **small).fit(tide)
+        small(horizon=4, past=500).fit(tide)

@@ -1,4 +1,4 @@
-"""A linear forecast of all steps from the end of a window.
+"""The linear part: a forecast of all steps from the end of a window.
 
 Features are the last values of each target, and means over increasingly long parts of the past. The
 candidates are ridge regressions on them for each step of each variable, and exponential smoothing
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from linoss.estimators._known import known_mean
+from linoss.forecasting._seasonal_trend import known_mean
 from linoss.training import Windows
 
 _MOST_FEATURES = 400
@@ -54,8 +54,8 @@ _WORTH = 0.01  # minimum relative improvement of the error
 
 
 @dataclass(frozen=True, eq=False)
-class Direct:
-    """The linear forecast."""
+class LinearPart:
+    """A forecast that is linear in the past."""
 
     blocks: tuple[tuple[int, int], ...]
     """Lags [from, to) of each mean; (0, 1) is the last value."""
@@ -72,8 +72,8 @@ class Direct:
 
     def __call__(self, past: np.ndarray) -> np.ndarray:
         """(batch, horizon, targets), in double precision."""
-        answers = self.features(past) @ self.weights.astype(np.float64)
-        return answers.reshape(len(past), self.horizon, len(self.columns))
+        forecasts = self.features(past) @ self.weights.astype(np.float64)
+        return forecasts.reshape(len(past), self.horizon, len(self.columns))
 
 
 def lag_blocks(past: int, targets: int) -> tuple[tuple[int, int], ...]:
@@ -117,8 +117,8 @@ class LinearSums:
         size = (-1, self.horizon, self.targets)
         inner = self.vectors.T @ self.products
         for penalty in _PENALTIES:
-            found = self.vectors @ (inner / (self.values + penalty)[:, None])
-            yield (found * self.scale[:, None]).reshape(size)
+            weights = self.vectors @ (inner / (self.values + penalty)[:, None])
+            yield (weights * self.scale[:, None]).reshape(size)
         past = self.blocks[-1][1]
         seasonal = 1 < self.season < past == len(self.blocks)
         for each in (*_SMOOTHINGS, *(_SEASONAL if seasonal else ())):
@@ -209,16 +209,13 @@ class LinearChoice:
     shares: np.ndarray
     """(candidates, horizon, targets)"""
 
-    def weights(self, sums: LinearSums) -> Direct:
+    def weights(self, sums: LinearSums) -> LinearPart:
         """The weights of this choice."""
-        found: Any = np.zeros(1)
+        total = np.zeros((len(sums.scale), sums.horizon, sums.targets))
         for share, weights in zip(self.shares, sums.all_weights(), strict=True):
-            found = found + share * weights if share.any() else found
-        shape = (len(sums.scale), sums.horizon * sums.targets)
-        found = np.broadcast_to(found, (shape[0], sums.horizon, sums.targets))
-        return Direct(
-            sums.blocks, sums.columns, sums.horizon, found.reshape(shape).astype(np.float32)
-        )
+            total = total + share * weights if share.any() else total
+        weights = total.reshape(len(total), -1).astype(np.float32)
+        return LinearPart(sums.blocks, sums.columns, sums.horizon, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,13 +239,13 @@ class LinearTrial:
 
     def errors(self, parts: Sequence[tuple[slice, slice]]) -> np.ndarray:
         """(parts, candidates, shares): mean absolute errors."""
-        found = []
+        errors = []
         for weights in self.sums.all_weights():
-            answer = np.tensordot(self.features, weights, 1)
+            forecasts = np.tensordot(self.features, weights, 1)
             for rows, columns in parts:
-                truth, said = (x[:, rows][..., columns] for x in (self.labels, answer))
-                found.append(errors_of_shares(truth, said, _SHARES))
-        return np.swapaxes(np.reshape(found, (-1, len(parts), len(_SHARES))), 0, 1)
+                truth, forecast = (x[:, rows][..., columns] for x in (self.labels, forecasts))
+                errors.append(errors_of_shares(truth, forecast, _SHARES))
+        return np.swapaxes(np.reshape(errors, (-1, len(parts), len(_SHARES))), 0, 1)
 
 
 def choose(trials: Sequence[LinearTrial], *, mean: bool) -> LinearChoice:
@@ -258,18 +255,18 @@ def choose(trials: Sequence[LinearTrial], *, mean: bool) -> LinearChoice:
     each = np.array([trial.errors(parts) for trial in trials]).reshape(len(trials), -1)
     errors = relative_errors(each).reshape(len(parts), -1, len(_SHARES))
     shares = np.zeros((len(errors[0]), *shape))
-    for (rows, columns), found in zip(parts, errors, strict=True):
-        if np.isnan(found).all():
+    for (rows, columns), of_part in zip(parts, errors, strict=True):
+        if np.isnan(of_part).all():
             continue
-        least, likely = np.nanmin(found), np.zeros(found.shape)
+        least, weights = np.nanmin(of_part), np.zeros(of_part.shape)
         if mean:
-            worse = np.maximum(found, 1e-12) / max(least, 1e-12)
-            likely = np.nan_to_num(worse ** -max(1.0, count / rows.stop))
-        elif least < (1 - _WORTH) * found[0, 0]:
-            likely[np.unravel_index(np.nanargmin(found), found.shape)] = 1
+            ratios = np.maximum(of_part, 1e-12) / max(least, 1e-12)
+            weights = np.nan_to_num(ratios ** -max(1.0, count / rows.stop))
+        elif least < (1 - _WORTH) * of_part[0, 0]:
+            weights[np.unravel_index(np.nanargmin(of_part), of_part.shape)] = 1
         else:
             continue
-        shares[:, rows, columns] = (likely @ _SHARES / likely.sum())[:, None, None]
+        shares[:, rows, columns] = (weights @ _SHARES / weights.sum())[:, None, None]
     return LinearChoice(shares)
 
 
@@ -280,15 +277,15 @@ def relative_errors(errors: np.ndarray) -> np.ndarray:
     1, 2, 3, ...
     """
     unit = known_mean(errors, 1)[:, None]
-    found = np.where(unit > 0, errors / np.maximum(unit, 1e-300), np.nan)
-    weights = np.where(np.isnan(found), 0, np.arange(1, len(found) + 1)[:, None])
-    total = np.sum(weights * np.nan_to_num(found), axis=0)
+    relative = np.where(unit > 0, errors / np.maximum(unit, 1e-300), np.nan)
+    weights = np.where(np.isnan(relative), 0, np.arange(1, len(relative) + 1)[:, None])
+    total = np.sum(weights * np.nan_to_num(relative), axis=0)
     return np.where(weights.any(axis=0), total / np.maximum(weights.sum(axis=0), 1), np.nan)
 
 
-def errors_of_shares(truth: np.ndarray, answer: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """(shares,): the mean absolute error of each share of an answer; NaN without values."""
-    errors = np.abs(truth - np.multiply.outer(shares, answer))
+def errors_of_shares(truth: np.ndarray, forecast: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """(shares,): the mean absolute error of each share of a forecast; NaN without values."""
+    errors = np.abs(truth - np.multiply.outer(shares, forecast))
     return known_mean(errors.reshape(len(shares), -1), 1)
 
 

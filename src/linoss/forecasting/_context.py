@@ -1,0 +1,196 @@
+"""The end of each series, where forecasts begin: future times and values, and files."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from linoss import _checks
+from linoss._extras import optional
+from linoss.data import DataError, Table
+
+_STEPS_OF_A_FREQUENCY = 3
+
+
+def last_of(data: Table, past: int) -> Table:
+    """Keep the last `past` steps of each series, and enough to determine the step."""
+    past = max(past, _STEPS_OF_A_FREQUENCY)
+    return replace(
+        data,
+        series=[array[-past:] for array in data.series],
+        index=[index[-past:] for index in data.index],
+    )
+
+
+def continued(context: Table, given: list[np.ndarray], known: tuple[int, ...], steps: int) -> Table:
+    """The series extended by `steps`, with values of known variables only."""
+    series = []
+    for past, future in zip(context.series, given, strict=True):
+        after = np.full((steps, past.shape[1]), np.nan)
+        after[: len(future), list(known)] = future
+        series.append(np.concatenate([past, after]))
+    after = context.continued(steps)
+    index = [np.concatenate(pair) for pair in zip(context.index, after, strict=True)]
+    return replace(context, series=series, index=index)
+
+
+def future_of(context: Table, future: Any, names: list[Any], horizon: int) -> list[np.ndarray]:
+    """Variables known in advance, `(horizon, variables)` for each series."""
+    if not names:
+        if future is not None:
+            raise ValueError("future was given, but known_in_advance is empty")
+        return [np.zeros((horizon, 0))] * len(context.series)
+    if future is None:
+        raise ValueError(
+            f"future is None, expected the variables known in advance, {names}, for {horizon} steps"
+        )
+    if isinstance(future, np.ndarray | list | tuple):
+        parts = [np.asarray(future, float)] * len(context.series)
+    elif context.ids is None:
+        parts = [_columns(future, names)]
+    else:
+        if context.id_name not in future:
+            raise DataError(f"future has no column {context.id_name!r}, expected one")
+        groups = dict(list(future.groupby(context.id_name, sort=False)))
+        missing = [name for name in context.ids if name not in groups]
+        if missing:
+            raise DataError(f"future has no rows for series {missing[0]!r}")
+        parts = [
+            _columns(groups[name].sort_values(context.time_name), names) for name in context.ids
+        ]
+    for part in parts:
+        _checks.shape("future", part, (horizon, len(names)))
+    return parts
+
+
+def _columns(frame: Any, names: list[Any]) -> np.ndarray:
+    missing = [name for name in names if name not in frame]
+    if missing:
+        raise DataError(f"future has no column {missing[0]!r}, expected {names}")
+    return frame[names].to_numpy(float)
+
+
+# ---- Times between steps ----
+
+
+def future_times(at: Any, context: Table) -> np.ndarray:
+    """Validate times: increasing, of the kind of the index, and after the end of every series."""
+    last = max(index[-1] for index in context.index)
+    if context.index[0].dtype.kind == "M":
+        times = _dates(at, context)
+    else:
+        times = np.atleast_1d(np.asarray(at))
+        if times.dtype.kind not in "iuf" or not np.isfinite(times).all():
+            raise DataError("at is not numbers, expected times as those of the data")
+    if not len(times) or times.ndim != 1:
+        raise DataError("at is empty, expected times after the end of the data")
+    unsorted = times[1:] <= times[:-1]
+    if unsorted.any():
+        place = int(np.argmax(unsorted))
+        before, after = _shown(times[place]), _shown(times[place + 1])
+        raise DataError(f"at has {after} after {before}, expected increasing times")
+    if times[0] <= last:
+        raise DataError(
+            f"at has {_shown(times[0])}, expected times after the end of the data, {_shown(last)}"
+        )
+    return times
+
+
+def _dates(at: Any, context: Table) -> np.ndarray:
+    """Dates in UTC, or without a time zone, as those of the data."""
+    pandas = optional("pandas", "dates", "data")
+    try:
+        several = [pandas.Timestamp(each) for each in (at if np.ndim(at) else [at])]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"at cannot be read as dates: {str(error).splitlines()[0]}") from None
+    zones = sorted({str(each.tz) for each in several})
+    if len(zones) > 1:
+        raise DataError(f"at has the time zones {', '.join(zones)}, expected one")
+    dates = pandas.DatetimeIndex(several)
+    if (dates.tz is None) != (context.timezone is None):
+        zone = "no time zone" if dates.tz is None else f"the time zone {dates.tz}"
+        raise DataError(f"at has {zone}, expected dates as those of the data")
+    dates = dates if dates.tz is None else dates.tz_convert("UTC").tz_localize(None)
+    return dates.to_numpy()
+
+
+def _shown(time: Any) -> str:
+    is_date = np.asarray(time).dtype.kind == "M"
+    return str(np.datetime_as_string(time, unit="s")).replace("T", " ") if is_date else f"{time:g}"
+
+
+def steps_until(context: Table, times: np.ndarray) -> int:
+    """The number of forecast steps that covers all times, in all series."""
+    steps = 1
+    while any(index[-1] < times[-1] for index in context.continued(steps)):
+        steps *= 2
+    grids = context.continued(steps)
+    return int(max(np.searchsorted(index, times[-1]) for index in grids)) + 1
+
+
+# ---- Files ----
+
+
+def table_facts(data: Table) -> dict[str, Any]:
+    """Everything but values and times, as plain values."""
+    index = np.concatenate(data.index)
+    return {
+        "names": list(data.names),
+        "kind": data.kind,
+        "ids": None if data.ids is None else list(data.ids),
+        "time_name": data.time_name,
+        "id_name": data.id_name,
+        "in_index": data.in_index,
+        "timezone": None if data.timezone is None else str(data.timezone),
+        "static": [  # None instead of NaN
+            [name, *(None if x != x else x for x in values)] for name, values in data.static.items()
+        ],
+        "steps": None if data.steps is None else [_plain(step) for step in data.steps],
+        "index": index.dtype.str,
+        "lengths": [len(array) for array in data.series],
+    }
+
+
+def _plain(step: Any) -> int | float | None:
+    """A step as a number, in the unit of the index."""
+    if step is None or isinstance(step, np.floating):
+        return None if step is None else float(step)
+    return int(step.astype(np.int64))
+
+
+def restored_table(facts: dict[str, Any], values: np.ndarray, index: np.ndarray) -> Table:
+    """The inverse of `table_facts`. Raises for inconsistent values."""
+    ids, names, steps = facts["ids"], tuple(facts["names"]), facts["steps"]
+    lengths = [int(length) for length in facts["lengths"]]
+    count, index = 1 if ids is None else len(ids), index.astype(facts["index"])
+    _checks.shape("series", values, (sum(lengths), len(names)))
+    _checks.shape("index", index, (sum(lengths),))
+    if (
+        min(lengths) < 1
+        or len(lengths) != count
+        or facts["kind"] not in ("array", "wide", "long")
+        or index.dtype.kind not in "ifM"
+    ):
+        raise ValueError("the ends of the series do not fit their names")
+    if steps is not None and (len(steps) != count or any(s is not None and s <= 0 for s in steps)):
+        raise ValueError("the steps do not fit the series")
+    unit = index.dtype.str.replace("M", "m")
+    if steps is not None:
+        steps = tuple(None if s is None else np.array(s).astype(unit)[()] for s in steps)
+    cuts = np.cumsum(lengths)[:-1]
+    return Table(
+        series=np.split(values, cuts),
+        index=np.split(index, cuts),
+        names=names,
+        kind=facts["kind"],
+        ids=None if ids is None else tuple(ids),
+        time_name=facts["time_name"],
+        id_name=facts["id_name"],
+        in_index=facts["in_index"],
+        timezone=facts["timezone"],
+        static={
+            name: tuple(np.nan if value is None else value for value in values)
+            for name, *values in facts["static"]
+        },
+        steps=steps,
+    )
