@@ -14,6 +14,7 @@ from linoss._settings import LinOSSForecasterSettings
 from linoss.data import DataError, Table
 from linoss.fitted import (
     AbstractPredictionStream,
+    Description,
     RunOptions,
     Trained,
     train_model,
