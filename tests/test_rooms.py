@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from linoss.dynamics._transition import SCHEMES
+from linoss.dynamics import SCHEMES
 
 SOURCE = Path(__file__).parent.parent / "src" / "linoss"
 ROOMS = (

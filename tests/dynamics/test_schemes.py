@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import linoss
+from linoss.dynamics import SCHEMES, Scheme
 
 STIFFNESS = np.array([0.0, 1e-6, 0.02, 0.5, 1.0, 3.7])
 TIMESTEPS = [0.01, 0.3, 1.0]
@@ -266,3 +267,23 @@ def test_gradients_of_a_step_match_finite_differences(scheme, steps_from_equatio
             for place in (point + shift, point - shift)
         )
         np.testing.assert_allclose(slope, (above - below) / 2e-6, atol=1e-8)
+
+
+def test_a_scheme_of_ones_own_is_an_object():
+    """The step of the implicit-explicit scheme without all else: regions, damping, native code."""
+    own = Scheme("own", SCHEMES["imex"].step)
+    A, h = np.array([0.5, 1.0]), np.random.default_rng(0).uniform(0.1, 1, (30, 1))
+    force = np.random.default_rng(1).normal(size=(30, 2))
+    for timestep in (0.5, h):
+        positions, expected = (
+            linoss.oscillator_scan(linoss.discretize(scheme, A, timestep), force)[0]
+            for scheme in (own, "imex")
+        )
+        np.testing.assert_allclose(positions, expected, rtol=1e-12)
+    assert linoss.oscillating_stiffness(own, 0.5) == (0, np.inf)
+    with pytest.raises(ValueError, match="scheme 'own' is undamped; use one of 'im', 'imex'"):
+        linoss.discretize(own, A, 0.5, 0.1)
+    layer = linoss.LinOSSLayer(2, 4, scheme=own, key=jax.random.key(0))
+    assert jnp.all(jnp.isfinite(layer(jnp.asarray(force), intervals=jnp.asarray(h[:, 0]))[0]))
+    with pytest.raises(ValueError, match="damped is True, but scheme 'own' has no damping"):
+        linoss.Oscillators(2, scheme=own, damped=True, key=jax.random.key(0))

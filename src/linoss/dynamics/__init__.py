@@ -5,6 +5,7 @@ Names in signatures and symbols in equations:
 | in signatures | in equations | meaning |
 |---|---|---|
 | `stiffness` | A | diagonal, >= 0; omega^2 of the undamped oscillator |
+| `frequency` | omega / 2 pi | cycles per unit of time: what reports show |
 | `damping` | G | >= 0, the paper's models have 0 |
 | `timestep` | dt, h | time between samples |
 | `matrix`, `forcing` | M, F | one step: x_n = M x_{n-1} + F b_n |

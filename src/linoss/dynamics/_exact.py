@@ -133,4 +133,4 @@ def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Value
     return omega**2 + a**2, 2 * a
 
 
-EXACT = Scheme(step, _im.stable, _im.oscillating, ring, native="exact")
+EXACT = Scheme("exact", step, oscillating=_im.oscillating, ring=ring, native="exact")

@@ -49,4 +49,4 @@ def longest(stiffness: Values) -> Values:
     return 1 / jnp.sqrt(jnp.maximum(stiffness, 1e-12))
 
 
-IMEX = Scheme(step, stable, oscillating, ring, longest=longest, native="imex")
+IMEX = Scheme("imex", step, stable, oscillating, ring, longest=longest, native="imex")

@@ -12,6 +12,7 @@ from jaxtyping import Float, PRNGKeyArray
 from linoss import _settings as settings
 from linoss._declare import check_value
 from linoss._settings import Parameterization, StiffnessInit
+from linoss.dynamics._scheme import Scheme
 from linoss.dynamics._transition import (
     Transition,
     VaryingTransition,
@@ -43,7 +44,7 @@ class Oscillators(eqx.Module):
     raw_stiffness: Float[Array, " m"]
     raw_damping: Float[Array, " m"] | None
     raw_timestep: Float[Array, " m"] | None
-    scheme: str = eqx.field(static=True)
+    scheme: str | Scheme = eqx.field(static=True)
     parameterization: Parameterization = eqx.field(static=True)
     fixed_timestep: float | None = eqx.field(static=True)
 
@@ -51,7 +52,7 @@ class Oscillators(eqx.Module):
         self,
         state_size: int,
         *,
-        scheme: str = "im",
+        scheme: str | Scheme = "im",
         parameterization: Parameterization = "relu",
         init: StiffnessInit = "uniform",
         max_stiffness: int | float = 1.0,
@@ -82,9 +83,9 @@ class Oscillators(eqx.Module):
         check_value("min_radius", min_radius, settings.MinRadius)
         check_value("damped", damped, settings.Damped)
         check_value("timestep", timestep, settings.Timestep)
-        if damped and not rule.damped:
+        if damped and rule.ring is None:
             raise ValueError(
-                f"damped is True, but scheme {scheme!r} has no damping; use one of "
+                f"damped is True, but scheme {rule.name!r} has no damping; use one of "
                 f"{damped_schemes()}"
             )
 
@@ -94,12 +95,12 @@ class Oscillators(eqx.Module):
         self.raw_timestep = (
             jax.random.uniform(timestep_key, (state_size,)) if timestep == "learned" else None
         )
-        if damped:
+        if damped and rule.ring is not None:
             area = jax.random.uniform(stiffness_key, (state_size,), minval=min_radius**2)
             angle = jax.random.uniform(angle_key, (state_size,), maxval=jnp.pi)
             timesteps = self._timestep(area)
             stiffness, self.raw_damping = rule.ring(jnp.sqrt(area), angle, timesteps)
-            above = stiffness - rule.oscillating(timesteps, self.raw_damping).low
+            above = stiffness - rule.oscillates(timesteps, self.raw_damping).low
         else:
             above = max_stiffness * jax.random.uniform(stiffness_key, (state_size,))
             self.raw_damping = None
@@ -147,7 +148,7 @@ class Oscillators(eqx.Module):
         """A of each oscillator."""
         raw = self.raw_stiffness
         above = jax.nn.relu(raw) if self.parameterization == "relu" else raw**2
-        low, high = find_scheme(self.scheme).oscillating(self.timestep, self.damping)
+        low, high = find_scheme(self.scheme).oscillates(self.timestep, self.damping)
         return jnp.minimum(low + above, (1 - _MARGIN) * high)
 
     def transition(

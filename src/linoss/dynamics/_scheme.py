@@ -1,7 +1,8 @@
 """The interface of a discretisation scheme.
 
-To add a scheme, write one file with its equations and a `Scheme`, and add it to `SCHEMES` in
-`_transition.py`. No other file refers to a scheme by name.
+To add a scheme to the library, write one file with its equations and a `Scheme`, and add it to
+`SCHEMES` in `_transition.py`. No other file refers to a scheme by name. A scheme of your own is
+passed as an object wherever a name is accepted.
 """
 
 from collections.abc import Callable
@@ -31,23 +32,42 @@ class Interval(NamedTuple):
     high: Values
 
 
+def every_stiffness(timestep: Values, damping: Values) -> Interval:
+    """Every A >= 0."""
+    low = jnp.zeros_like(timestep * damping)
+    return Interval(low, jnp.full_like(low, jnp.inf))
+
+
 @dataclass(frozen=True)
 class Scheme:
     """A discretisation of z' = -A y - G z + b, y' = z.
 
-    All functions are elementwise, so that they apply to constant and varying timesteps.
+    All functions are elementwise, so that they apply to constant and varying timesteps. Only `step`
+    is required; a scheme without `ring` has no damping.
+
+    ```python
+    >>> import linoss
+    >>> from linoss.dynamics import Scheme, Step
+    >>> def drift_first(A, h, G):
+    ...     return Step(((1 - h**2 * A, -h * A), (h, 1)), (h, 0 * h))
+    >>> linoss.discretize(Scheme("drift first", drift_first), [1.0], 0.5).matrix[0]
+    Array([[ 0.75, -0.5 ],
+           [ 0.5 ,  1.  ]], dtype=float32)
+
+    ```
     """
 
+    name: str
     step: Callable[[Values, Values, Values], Step]
     """(stiffness, timestep, damping) -> one step."""
-    stable: Callable[[Values, Values], Interval]
+    stable: Callable[[Values, Values], Interval] = every_stiffness
     """(timestep, damping) -> the stiffnesses with |eigenvalue| <= 1."""
-    oscillating: Callable[[Values, Values], Interval]
-    """(timestep, damping) -> the stiffnesses whose eigenvalues are a complex pair."""
-    ring: Callable[[Values, Values, Values], tuple[Values, Values]]
-    """(radius, angle, timestep) -> the (stiffness, damping) with that eigenvalue."""
-    damped: bool = True
-    """Whether the scheme supports damping."""
+    oscillating: Callable[[Values, Values], Interval] | None = None
+    """(timestep, damping) -> the stiffnesses whose eigenvalues are a complex pair; None if they are
+    all stable ones."""
+    ring: Callable[[Values, Values, Values], tuple[Values, Values]] | None = None
+    """(radius, angle, timestep) -> the (stiffness, damping) with that eigenvalue; None if the
+    scheme has no damping."""
     weigh: Callable[[Values, Values], Values] | None = None
     """(previous interval, interval) -> weight of a force, for schemes whose forces act on both
     sides of a sample. The previous interval is 0 at the first sample; a scan carries the last one
@@ -58,6 +78,15 @@ class Scheme:
     native: str | None = None
     """The name of the scheme's formulas in `native/schemes.h`, with which kernels compute steps
     that vary from sample to sample. None if there are none: JAX then computes the steps."""
+
+    @property
+    def damped(self) -> bool:
+        """Whether the scheme has damping."""
+        return self.ring is not None
+
+    def oscillates(self, timestep: Values, damping: Values) -> Interval:
+        """The stiffnesses whose eigenvalues are a complex pair."""
+        return (self.oscillating or self.stable)(timestep, damping)
 
     def steps(
         self,

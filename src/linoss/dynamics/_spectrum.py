@@ -11,7 +11,7 @@ from jaxtyping import Complex, Float
 from linoss import _checks
 from linoss._arrays import common, common_dtype
 from linoss._checks import AnyArray
-from linoss.dynamics._scheme import Interval
+from linoss.dynamics._scheme import Interval, Scheme
 from linoss.dynamics._transition import Transition, VaryingTransition, check_damping, find_scheme
 
 
@@ -54,7 +54,7 @@ def spectral_radius(transition: Transition | VaryingTransition) -> Float[Array, 
     return jnp.max(jnp.abs(eigenvalues(transition)), axis=-1)
 
 
-def stable_stiffness(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval:
+def stable_stiffness(scheme: str | Scheme, timestep: Any, damping: Any = 0.0) -> Interval:
     """The range (low, high) of stiffnesses A for which |eigenvalue| <= 1.
 
     ```python
@@ -64,10 +64,10 @@ def stable_stiffness(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval
 
     ```
     """
-    return _region("stable", scheme, timestep, damping)
+    return _region(find_scheme(scheme), "stable", timestep, damping)
 
 
-def oscillating_stiffness(scheme: str, timestep: Any, damping: Any = 0.0) -> Interval:
+def oscillating_stiffness(scheme: str | Scheme, timestep: Any, damping: Any = 0.0) -> Interval:
     """The range (low, high) of stiffnesses A whose eigenvalues are a complex pair.
 
     ```python
@@ -77,11 +77,10 @@ def oscillating_stiffness(scheme: str, timestep: Any, damping: Any = 0.0) -> Int
 
     ```
     """
-    return _region("oscillating", scheme, timestep, damping)
+    return _region(find_scheme(scheme), "oscillates", timestep, damping)
 
 
-def _region(kind: str, scheme: str, timestep: Any, damping: Any) -> Interval:
-    rule = find_scheme(scheme)
+def _region(scheme: Scheme, kind: str, timestep: Any, damping: Any) -> Interval:
     timestep = _checks.floating("timestep", timestep)
     damping = _checks.floating("damping", damping)
     _checks.nonnegative("timestep", timestep, allow_zero=False)
@@ -93,7 +92,7 @@ def _region(kind: str, scheme: str, timestep: Any, damping: Any) -> Interval:
         raise ValueError(
             f"damping has shape {damping.shape}, expected one that fits timestep's {timestep.shape}"
         ) from None
-    return getattr(rule, kind)(*common(timestep, damping))
+    return getattr(scheme, kind)(*common(timestep, damping))
 
 
 def hamiltonian(

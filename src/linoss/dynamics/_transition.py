@@ -18,7 +18,7 @@ from linoss.dynamics._imex import IMEX
 from linoss.dynamics._scheme import Scheme, Step
 from linoss.dynamics._verlet import VERLET
 
-SCHEMES: dict[str, Scheme] = {"im": IM, "imex": IMEX, "verlet": VERLET, "exact": EXACT}
+SCHEMES: dict[str, Scheme] = {scheme.name: scheme for scheme in (IM, IMEX, VERLET, EXACT)}
 
 
 class Transition(eqx.Module):
@@ -94,19 +94,19 @@ def _stack(step: Step) -> tuple[Array, Array]:
     return matrix, jnp.stack(jnp.broadcast_arrays(*step.forcing), axis=-1)
 
 
-def find_scheme(scheme: Any) -> Scheme:
-    """The scheme with that name. Raises ValueError for an unknown name."""
+def find_scheme(scheme: str | Scheme) -> Scheme:
+    """The scheme with that name, or the scheme itself. Raises ValueError for an unknown name."""
+    if isinstance(scheme, Scheme):
+        return scheme
     _checks.one_of("scheme", scheme, SCHEMES)
     return SCHEMES[scheme]
 
 
-def check_damping(scheme: str, damping: Array) -> None:
+def check_damping(scheme: Scheme, damping: Array) -> None:
     """Raise if damping is given for a scheme without damping."""
-    if not SCHEMES[scheme].damped and not (
-        _checks.is_concrete(damping) and not np.asarray(damping).any()
-    ):
+    if not scheme.damped and not (_checks.is_concrete(damping) and not np.asarray(damping).any()):
         raise ValueError(
-            f"damping is {damping}, expected none: scheme {scheme!r} is undamped; use one of "
+            f"damping is {damping}, expected none: scheme {scheme.name!r} is undamped; use one of "
             f"{damped_schemes()}"
         )
 
@@ -117,14 +117,15 @@ def damped_schemes() -> str:
 
 
 def discretize(
-    scheme: str, stiffness: Any, timestep: Any, damping: Any = None
+    scheme: str | Scheme, stiffness: Any, timestep: Any, damping: Any = None
 ) -> Transition | VaryingTransition:
     """Discretise y'' = -A y - G y' + b as a recurrence.
 
     **Arguments:**
 
     - `scheme`: `"im"` (implicit, dissipative), `"imex"` (implicit-explicit, symplectic),
-      `"verlet"` (velocity Verlet, symplectic, second order) or `"exact"` (zero-order hold).
+      `"verlet"` (velocity Verlet, symplectic, second order), `"exact"` (zero-order hold), or a
+      [`Scheme`][linoss.dynamics.Scheme] of your own.
     - `stiffness`: A, the stiffness of each oscillator, shape `(m,)`, at least 0.
     - `timestep`: the time between samples. Shape `()` or `(m,)` for regular sampling;
       `(..., time, 1)` or `(..., time, m)` for one timestep per sample: the time since the previous
@@ -163,8 +164,8 @@ def discretize(
     _checks.nonnegative("stiffness", stiffness)
     _checks.nonnegative("timestep", timestep, allow_zero=False)
     _checks.nonnegative("damping", damping)
-    check_damping(scheme, damping)
-    _check_stable(scheme, rule, stiffness, timestep, damping)
+    check_damping(rule, damping)
+    _check_stable(rule, stiffness, timestep, damping)
 
     dtype = common_dtype(stiffness, timestep, damping)
     damping = jnp.broadcast_to(damping, (m,)).astype(dtype)
@@ -190,13 +191,11 @@ def make_transition(
     return Transition(*_stack(scheme.step(stiffness, timestep, damping)), scheme.weigh)
 
 
-def _check_stable(
-    name: str, rule: Scheme, stiffness: Array, timestep: Array, damping: Array
-) -> None:
+def _check_stable(scheme: Scheme, stiffness: Array, timestep: Array, damping: Array) -> None:
     if not all(_checks.is_concrete(value) for value in (stiffness, timestep, damping)):
         return
     with jax.ensure_compile_time_eval():
-        highest = np.asarray(rule.stable(*common(timestep, damping)).high)
+        highest = np.asarray(scheme.stable(*common(timestep, damping)).high)
     excess = np.asarray(stiffness) > highest * (1 + 4 * np.finfo(highest.dtype).eps)
     if not excess.any():
         return
@@ -204,7 +203,7 @@ def _check_stable(
     shape = excess.shape
     A, h, bound = (np.broadcast_to(x, shape)[index] for x in (stiffness, timestep, highest))
     raise ValueError(
-        f"timestep {h:g} exceeds the stability bound of scheme {name!r}: with it, the stiffness "
-        f"may be at most {bound:g}, but is {A:g} for oscillator {index[-1]}; use a smaller "
+        f"timestep {h:g} exceeds the stability bound of scheme {scheme.name!r}: with it, the "
+        f"stiffness may be at most {bound:g}, but is {A:g} for oscillator {index[-1]}; use a smaller "
         "timestep or a scheme without a bound, 'im' or 'exact'"
     )

@@ -43,12 +43,6 @@ def stable(timestep: Values, damping: Values) -> Interval:
     return Interval(jnp.zeros_like(high), high)
 
 
-def ring(radius: Values, angle: Values, timestep: Values) -> tuple[Values, Values]:
-    """Solve 2 cos(theta) = 2 - h^2 A for A. The radius is always 1."""
-    A = 2 * (1 - jnp.cos(angle)) / timestep**2
-    return A, jnp.zeros_like(A * radius)
-
-
 def weigh(previous: Values, interval: Values) -> Values:
     """(h_{n-1} + h_n) / (2 h_n): the impulse of a sample relative to regular sampling."""
     return (previous + interval) / (2 * interval)
@@ -64,6 +58,4 @@ def longest(stiffness: Values) -> Values:
     return 1 / jnp.sqrt(jnp.maximum(stiffness, 1e-12))
 
 
-VERLET = Scheme(
-    step, stable, stable, ring, damped=False, weigh=weigh, longest=longest, native="verlet"
-)
+VERLET = Scheme("verlet", step, stable, weigh=weigh, longest=longest, native="verlet")

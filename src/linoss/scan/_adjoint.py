@@ -156,8 +156,8 @@ def _end_forward(
     advance: Advance, weights: Any, u: Array, mask: Array | None, start: Array
 ) -> tuple[Array, Any]:
     def run(size: int, state: Array, segment: Any) -> tuple[Array, Array]:
-        cut = partial(_cut, at=segment[0], size=size)
-        return advance(weights, *jax.tree.map(cut, (u, mask)), state), state
+        part, mask_here = jax.tree.map(partial(_cut, at=segment[0], size=size), (u, mask))
+        return advance(weights, part, mask_here, state), state
 
     end, starts = _visit(run, start, u.shape[1], SEGMENT)
     return end, (weights, u, mask, starts)
