@@ -324,7 +324,7 @@ def report_forms(sizes: list[str], repeats: int) -> None:
             config = dataclasses.replace(efficiency.make_model(size).config, **changes)
             model = linoss.LinOSS(config, key=jax.random.key(2))
             runs[form] = update_of(model, u, irregular if "irregular" in form else None)
-            work[form] = plan(config, length=size.length, batch=size.batch_size).flops.products
+            work[form] = plan(config, length=size.length, batch=size.batch_size).flops["products"]
         for function, arguments in runs.values():
             seconds(function, arguments)
         times = {form: float("inf") for form in runs}

@@ -39,7 +39,7 @@ def assert_memory(program, planned, *, in_kernels):
         + found.temp_size_in_bytes
         - found.alias_size_in_bytes
     )
-    expected = planned.memory.total - (planned.memory.workspace if in_kernels else 0)
+    expected = planned.memory.total - (planned.memory["workspace"] if in_kernels else 0)
     assert expected == pytest.approx(total, rel=CLOSE)
 
 
@@ -66,7 +66,12 @@ def test_what_a_split_of_time_adds_to_products(step, make_config):
     config, devices = make_config(), (1, 4)
     found = step(config, devices).cost_analysis()
     split, whole = plan_of(config, devices), plan_of(config, (4, 1))
-    added = split.flops.products - whole.flops.products + split.flops.others - whole.flops.others
+    added = (
+        split.flops["products"]
+        - whole.flops["products"]
+        + split.flops["others"]
+        - whole.flops["others"]
+    )
     assert added == pytest.approx(found["flops"], rel=CLOSE)
 
 
@@ -82,7 +87,7 @@ def test_the_plain_block(step, make_config, bytes_sent, devices):
     assert planned.bytes_communicated.total == pytest.approx(sent, rel=CLOSE)
     one = plan_of(dataclasses.replace(config, num_blocks=1), devices, "sequential")
     found = program.cost_analysis()["flops"]
-    assert one.flops.products + one.flops.others == pytest.approx(found, rel=CLOSE)
+    assert one.flops["products"] + one.flops["others"] == pytest.approx(found, rel=CLOSE)
 
 
 OTHERS = {

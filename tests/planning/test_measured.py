@@ -47,6 +47,6 @@ def test_peak_of_a_step(make_config, devices, keep):
     )
     assert done.returncode == 0, done.stderr
     memory = plan(config, length=length, batch=batch, devices=devices, keep=keep).memory
-    assert (memory.kept > 0.8 * keep) if keep else (memory.kept == 0)
-    new = memory.total - memory.batch - memory.weights // 2  # the others are there before
+    assert (memory["kept"] > 0.8 * keep) if keep else (memory["kept"] == 0)
+    new = memory.total - memory["batch"] - memory["weights"] // 2  # the others are there before
     assert devices[0] * devices[1] * new == pytest.approx(int(done.stdout), rel=0.15)

@@ -33,5 +33,5 @@ def test_rows_of_the_table(length, batch, devices, amounts):
     length, batch = length.replace(",", ""), batch.replace(",", "")
     line = f"plan --length {length} --batch-size {batch} --devices {devices} --keep 0 --json"
     found = json.loads(linoss(line))
-    shown = {"memory": _bytes, "flops": _count, "bytes_moved": _bytes, "bytes_communicated": _bytes}
+    shown = {"memory": _bytes, "flops": _count, "bytes_communicated": _bytes}
     assert amounts.split(" | ") == [show(found[name]["total"]) for name, show in shown.items()]

@@ -68,7 +68,7 @@ def plan(
     sizes: dict[str, Any] = {"length": length, "batch": chosen.batch_size, "engine": engine}
     found = plan(config, devices=_shape(devices), keep=keep, **sizes)
     smallest = None
-    if memory is not None and found.memory.total - found.memory.kept > 1e9 * memory:
+    if memory is not None and found.memory.total - found.memory["kept"] > 1e9 * memory:
         smallest = smallest_mesh(config, memory=1e9 * memory, **sizes)
     if json:
         record = _record(found)
@@ -90,7 +90,7 @@ def plan(
 
 def _verdict(found: "Plan", memory: float, smallest: "Plan | None") -> str:
     """Whether a step fits in that many GB, and otherwise what would."""
-    needed = found.memory.total - found.memory.kept
+    needed = found.memory.total - found.memory["kept"]
     if found.memory.total <= 1e9 * memory:
         return f"It fits in {memory:g} GB."
     if needed <= 1e9 * memory:
@@ -109,9 +109,9 @@ def _verdict(found: "Plan", memory: float, smallest: "Plan | None") -> str:
 def _record(found: "Plan") -> dict[str, Any]:
     """All numbers, with the sums of their parts."""
     record = asdict(found)
-    for name in ("memory", "flops", "bytes_moved", "bytes_communicated"):
+    for name in ("memory", "flops", "bytes_communicated"):
         parts = getattr(found, name)
-        record[name] = {**parts._asdict(), "total": parts.total}
+        record[name] = {**parts, "total": parts.total}
     return record
 
 
@@ -125,12 +125,11 @@ def _show(found: "Plan") -> None:
     for name, words, unit in (
         ("memory", "memory", _bytes),
         ("flops", "operations", _count),
-        ("bytes_moved", "to and from memory", _bytes),
         ("bytes_communicated", "sent to others", _bytes),
     ):
         amounts = getattr(found, name)
         rows.append((words, unit(amounts.total)))
-        rows += [(f"  {part}", unit(n)) for part, n in amounts._asdict().items() if n]
+        rows += [(f"  {part}", unit(n)) for part, n in amounts.items() if n]
     show_table(title, ("", "for each device"), rows)
 
 

@@ -23,6 +23,7 @@ from linoss.kernels._block import (
     run_block,
 )
 from linoss.kernels._library import (
+    TILE,
     build_failure,
     call,
     instruction_set,
@@ -36,6 +37,7 @@ from linoss.kernels._stream import NativeStream, can_stream
 
 __all__ = [
     "OUTSIDE_KERNELS",
+    "TILE",
     "Affine",
     "BlockArrays",
     "HeadArrays",

@@ -14,6 +14,9 @@ else:
     for name, handler in native.handlers().items():
         jax.ffi.register_ffi_target(name, handler, platform="cpu")
 
+TILE: int = 64 if native is None else native.tile
+"""Steps between two states that the kernels store."""
+
 
 def usable() -> bool:
     """Whether the kernels were built and JAX runs on a CPU."""
@@ -51,4 +54,4 @@ def padded(size: int) -> int:
 
 def tiles(time: int) -> int:
     """The number of tiles, and thus of stored states, of a sequence with that many steps."""
-    return -(-time // native.tile)
+    return -(-time // TILE)

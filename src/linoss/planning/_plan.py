@@ -1,15 +1,37 @@
-"""The cost of a training step, and the smallest mesh on which it fits."""
+"""The cost of a training step, and the smallest mesh on which it fits.
+
+In formulas: H, m, L of the config; P real oscillators of a block, 2m with complex projections; p
+weights; b sequences of t steps on each device, n = b t samples. The compiler cannot be asked: the
+devices need not exist, and it does not see into kernels. Tests compare with its analysis of steps
+that it can compile.
+"""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import equinox as eqx
+import jax
+
 from linoss import _checks
+from linoss._declare import check_value
 from linoss._settings import MEMORY
-from linoss.nn import LinOSSConfig
-from linoss.planning._communication import Communication, communication
-from linoss.planning._memory import Memory, memory
-from linoss.planning._sizes import Sizes
-from linoss.planning._work import Flops, Traffic, flops, traffic
+from linoss._settings import Memory as MemorySetting
+from linoss.kernels import TILE, Kept, kept_products, padded, refusal, tiles
+from linoss.nn import LinOSS, LinOSSConfig, count_parameters
+from linoss.scan import SEGMENT
+
+_NUMBER = 4  # bytes
+_ADAM = 14  # operations of clipping, Adam and weight decay for each weight
+
+
+class Parts(dict[str, int]):
+    """Amounts by name."""
+
+    @property
+    def total(self) -> int:
+        """The sum of all parts."""
+        return sum(self.values())
 
 
 @dataclass(frozen=True)
@@ -24,14 +46,18 @@ class Plan:
     """Number of sequences on each device."""
     steps: int
     """Steps of each sequence on each device, including padding."""
-    memory: Memory
-    """Bytes."""
-    flops: Flops
-    """Operations."""
-    bytes_moved: Traffic
-    """Bytes to and from main memory."""
-    bytes_communicated: Communication
-    """Bytes sent to other devices."""
+    memory: Parts
+    """Peak bytes: `weights` with Adam's averages and statistics of norms, before and after the
+    update; the `batch` and its targets; `features` between blocks and their gradients; stored
+    `states` of oscillators; `shards`, what a split of time adds; `workspace` of blocks; products
+    that native blocks have `kept` for the backward pass."""
+    flops: Parts
+    """Operations, where a multiplication and an addition count as two: matrix `products`, the
+    recurrence of `oscillators` and its adjoint, and `others`, approximately."""
+    bytes_communicated: Parts
+    """Bytes sent to other devices, independent of the length: `gradients` of weights; means of
+    `norms` over the batch; if time is split, `states` of shards and `outputs` of whole
+    sequences."""
     outside_kernels: str | None
     """The reason why native kernels do not cover whole blocks; None if they do."""
 
@@ -72,28 +98,30 @@ def plan(
         raise ValueError(
             f"mixer is {config.mixer!r}, expected 'linoss': the cost of others has no formula here"
         )
-    shape = (devices[0], devices[1]) if isinstance(devices, tuple) else (devices, 1)
-    sizes = Sizes(config, length, batch, shape, engine, keep)
+    _checks.positive_integer("length", length)
+    _checks.positive_integer("batch", batch)
+    _checks.one_of("engine", engine, ("native", "sequential"))
+    check_value("keep", keep, MemorySetting)
+    parts, shards = devices if isinstance(devices, tuple) else (devices, 1)
+    _checks.positive_integer("devices", parts)
+    _checks.positive_integer("devices", shards)
+    if batch % parts:
+        raise ValueError(f"batch is {batch}, expected a multiple of {parts}, the devices along it")
+    sizes = _Sizes(config, length + (config.horizon or 0), batch, (parts, shards), engine, keep)
     return Plan(
-        devices=shape,
+        devices=(parts, shards),
         parameters=sizes.parameters,
         sequences=sizes.sequences,
         steps=sizes.steps,
-        memory=memory(sizes),
-        flops=flops(sizes),
-        bytes_moved=traffic(sizes),
-        bytes_communicated=communication(sizes),
+        memory=_memory(sizes),
+        flops=_flops(sizes),
+        bytes_communicated=_communication(sizes),
         outside_kernels=sizes.outside_kernels,
     )
 
 
 def smallest_mesh(
-    config: LinOSSConfig,
-    *,
-    length: int,
-    batch: int,
-    memory: float,
-    engine: str = "native",
+    config: LinOSSConfig, *, length: int, batch: int, memory: float, engine: str = "native"
 ) -> Plan | None:
     """The plan with the fewest devices on which a step needs at most `memory` bytes each.
 
@@ -111,18 +139,159 @@ def smallest_mesh(
     ```
     """
     _checks.positive_number("memory", memory)
-    found = None
-    for parts in (n for n in range(batch, 0, -1) if batch % n == 0):
-        shards = 1
-        while shards <= length and (found is None or parts * shards < _number(found)):
-            mesh: dict[str, Any] = {"devices": (parts, shards), "engine": engine, "keep": 0}
-            here = plan(config, length=length, batch=batch, **mesh)
-            if here.memory.total <= memory:
-                found = here
-                break
-            shards *= 2
-    return found
+    meshes = [
+        (parts, 2**power)
+        for parts in range(1, batch + 1)
+        for power in range(length.bit_length())
+        if batch % parts == 0
+    ]
+    for mesh in sorted(meshes, key=lambda mesh: (mesh[0] * mesh[1], -mesh[0])):
+        planned = plan(config, length=length, batch=batch, devices=mesh, engine=engine, keep=0)
+        if planned.memory.total <= memory:
+            return planned
+    return None
 
 
-def _number(plan: Plan) -> int:
-    return plan.devices[0] * plan.devices[1]
+@lru_cache(maxsize=8)
+def _block_and_parameters(config: LinOSSConfig) -> tuple[Any, int, int]:
+    """What a block says to the kernels, as shapes, and the numbers of parameters and of statistics of norms.
+
+    Cached, because a search for the smallest mesh tries many.
+    """
+    model = eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
+    parameters = count_parameters(model)
+    block = eqx.filter_eval_shape(lambda model: model.blocks[0].native(), model)
+    return block, parameters, count_parameters(model, buffers=True) - parameters
+
+
+class _Sizes:
+    """The sizes that determine the cost of a step, on one device of a mesh."""
+
+    def __init__(
+        self,
+        config: LinOSSConfig,
+        length: int,
+        batch: int,
+        devices: tuple[int, int],
+        engine: str,
+        keep: int,
+    ):
+        self.config, (parts, self.shards) = config, devices
+        self.everyone, self.split = parts * self.shards, self.shards > 1
+        self.H, self.L = config.hidden_size, config.num_blocks
+        self.layers = 2 if config.bidirectional else 1
+        pairs = (2 if config.complex_projections else 1) * config.state_size
+        self.P = self.layers * pairs
+        block, self.parameters, self.statistics = _block_and_parameters(config)
+        every = config.every
+        self.outside_kernels = refusal(block, irregular=False, time_split=self.split)
+        self.fused = engine == "native" and self.outside_kernels is None
+        unit = self.shards * (every or 1)  # padded to a multiple of it
+        self.steps = -(-length // unit) * (every or 1) if self.split else length
+        self.sequences = batch // parts
+        self.samples = self.sequences * self.steps
+        self.rows = self.sequences * (self.steps // every if every else config.horizon or 1)
+        """Rows of outputs."""
+        self.pools_means = self.rows == self.sequences and config.pooling == "mean"
+        """Whether the head needs only means of the last features, which a native pass computes."""
+        self._pairs = pairs
+        self._kept = kept_products(
+            keep if self.fused else 0,
+            samples=self.samples,
+            hidden=self.H,
+            pairs=pairs,
+            blocks=self.L,
+            precision=config.precision,
+        )
+
+    def kept(self, product: Kept) -> int:
+        """Stored numbers of a kind of product, in all blocks."""
+        width = product.width(self.H, self._pairs)
+        return self.samples * width * sum(product in kept for kept in self._kept)
+
+
+def _memory(s: _Sizes) -> Parts:
+    n, H, P, config = s.samples, s.H, s.P, s.config
+    # Gradients share the memory of the values after the update.
+    weights = 2 * (3 * s.parameters + s.statistics)
+    # Targets are not split in time. For forecasting, the horizon is appended to a copy of the
+    # whole sequences.
+    labels = s.rows * (1 if config.every is None else s.shards)
+    labels *= 1 if config.task == "classification" else config.out_size
+    copies = 1 if config.horizon is None else 1 + s.shards
+    # The input of each block, and the gradients before and after the current one; in bidirectional
+    # models, also the output of the second layer, and two more gradients.
+    features = s.L + 1 + (s.fused and not s.pools_means)
+    features += s.L + 2 if s.fused and s.layers == 2 else 0
+    features = features * n * H + 2 * s.rows * config.out_size
+    if s.fused:
+        # Weights in both orders; gradients and a tile of each of up to 16 concurrent sequences.
+        states = s.L * s.sequences * tiles(s.steps) * 2 * P
+        h, p = padded(H), padded(P)
+        workspace = 4 * h * (p + h)
+        workspace += min(s.sequences, 16) * (2 * h * (p + h) + 64 * (6 * h + 4 * p))
+        # A gradient of a block's input, its sum with the other one, and a segment.
+        shards = 2 * n * H + s.sequences * min(s.steps, SEGMENT) * (2 * H + 3 * P)
+    else:
+        # Those of one block at a time. The 14 was counted in compiled programs.
+        states = s.sequences * -(-s.steps // (4 * TILE)) * 2 * P
+        workspace = n * ((17 if config.norm == "layer" else 14) * H + 3 * P)
+        shards = n * P
+    parts = {
+        "weights": weights,
+        "batch": copies * n * config.in_size + 2 * labels,
+        "features": features,
+        "states": states,
+        "shards": shards if s.split else 0,
+        "workspace": workspace,
+        "kept": sum(map(s.kept, Kept)),
+    }
+    return Parts({name: _NUMBER * amount for name, amount in parts.items()})
+
+
+def _flops(s: _Sizes) -> Parts:
+    """A block's products B x, C y and W g take 2 n (2 H P + 2 H^2): once in the forward pass, once
+    recomputed, and twice for gradients, 16 n H (P + H) in total. The recurrence takes 10 n P
+    forward, 10 n P recomputed, and 23 n P for its adjoint. If time is split, the recurrence and its
+    adjoint run once more, 43 n P, and for native blocks also B x, 6 n H P; if a shard has several
+    segments, the forward part of both is also recomputed, 10 n P and 2 n H P. Stored products are
+    not recomputed."""
+    n, H, P = s.samples, s.H, s.P
+    several = s.steps > SEGMENT
+    again = (8 if several else 6) * n * H * P if s.split and s.fused else 0
+    dense = 8 * n * H * H if s.config.feedthrough == "dense" else 0
+    depths = {Kept.FORCES: H, Kept.OUTPUTS: P // s.layers, Kept.GATES: H}
+    stored = sum(2 * depth * s.kept(product) for product, depth in depths.items())
+    encoder = (6 if s.fused else 4) * n * H * s.config.in_size
+    head = 6 * s.rows * H * s.config.out_size
+    scans = 43 + (43 + 10 * (s.fused and several) if s.split else 0)
+    elementwise = (200 if s.fused else 300) + (9 if again else 0)
+    return Parts(
+        products=s.L * (16 * n * H * (P + H) + dense + again) - stored + encoder + head,
+        oscillators=s.L * n * P * scans,
+        others=s.L * n * H * elementwise + _ADAM * s.parameters,
+    )
+
+
+def _communication(s: _Sizes) -> Parts:
+    """A sum of s numbers over a ring of N devices sends 2 s (N - 1) / N, an all-gather s (N - 1).
+
+    Summed are p gradients; mean and variance of L H channels in the forward and backward pass; and
+    b H features of whole sequences in both passes, for each output. Gathered are, for each block,
+    the final state of each sequence's shard, 2 b P, and the product of M, 4 P, in both passes;
+    plain blocks repeat the forward part when they are recomputed.
+    """
+
+    def summed(numbers: int, devices: int) -> int:
+        return 2 * _NUMBER * numbers * (devices - 1) // devices
+
+    passes = 2 if s.fused else 3
+    norms = 2 * passes * s.L * s.H if s.config.norm in ("batch", "running") else 0
+    states = passes * s.L * (2 * s.sequences * s.P + 4 * s.P)
+    pooled = 0 if s.config.every is not None else s.rows * s.H
+    return Parts(
+        gradients=summed(s.parameters, s.everyone),
+        norms=summed(norms, s.everyone),
+        states=_NUMBER * states * (s.shards - 1),
+        outputs=2 * summed(pooled, s.shards),
+    )
