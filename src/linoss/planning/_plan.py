@@ -154,7 +154,7 @@ def smallest_mesh(
 
 @lru_cache(maxsize=8)
 def _block_and_parameters(config: LinOSSConfig) -> tuple[Any, int, int]:
-    """What a block says to the kernels, as shapes, and the numbers of parameters and of statistics of norms.
+    """A block's arrays for kernels, as shapes, and the numbers of parameters and of statistics.
 
     Cached, because a search for the smallest mesh tries many.
     """
