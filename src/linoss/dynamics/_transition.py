@@ -204,6 +204,6 @@ def _check_stable(scheme: Scheme, stiffness: Array, timestep: Array, damping: Ar
     A, h, bound = (np.broadcast_to(x, shape)[index] for x in (stiffness, timestep, highest))
     raise ValueError(
         f"timestep {h:g} exceeds the stability bound of scheme {scheme.name!r}: with it, the "
-        f"stiffness may be at most {bound:g}, but is {A:g} for oscillator {index[-1]}; use a smaller "
-        "timestep or a scheme without a bound, 'im' or 'exact'"
+        f"stiffness may be at most {bound:g}, but is {A:g} for oscillator {index[-1]}; use a "
+        "smaller timestep or a scheme without a bound, 'im' or 'exact'"
     )
