@@ -25,7 +25,7 @@ _NUMBER = 4  # bytes
 _ADAM = 14  # operations of clipping, Adam and weight decay for each weight
 
 
-class Parts(dict[str, int]):
+class Amounts(dict[str, int]):
     """Amounts by name."""
 
     @property
@@ -46,15 +46,15 @@ class Plan:
     """Number of sequences on each device."""
     steps: int
     """Steps of each sequence on each device, including padding."""
-    memory: Parts
+    memory: Amounts
     """Peak bytes: `weights` with Adam's averages and statistics of norms, before and after the
     update; the `batch` and its targets; `features` between blocks and their gradients; stored
     `states` of oscillators; `shards`, what a split of time adds; `workspace` of blocks; products
     that native blocks have `kept` for the backward pass."""
-    flops: Parts
+    flops: Amounts
     """Operations, where a multiplication and an addition count as two: matrix `products`, the
     recurrence of `oscillators` and its adjoint, and `others`, approximately."""
-    bytes_communicated: Parts
+    bytes_communicated: Amounts
     """Bytes sent to other devices, independent of the length: `gradients` of weights; means of
     `norms` over the batch; if time is split, `states` of shards and `outputs` of whole
     sequences."""
@@ -210,7 +210,7 @@ class _Sizes:
         return self.samples * width * sum(product in kept for kept in self._kept)
 
 
-def _memory(s: _Sizes) -> Parts:
+def _memory(s: _Sizes) -> Amounts:
     n, H, P, config = s.samples, s.H, s.P, s.config
     # Gradients share the memory of the values after the update.
     weights = 2 * (3 * s.parameters + s.statistics)
@@ -246,10 +246,10 @@ def _memory(s: _Sizes) -> Parts:
         "workspace": workspace,
         "kept": sum(map(s.kept, Kept)),
     }
-    return Parts({name: _NUMBER * amount for name, amount in parts.items()})
+    return Amounts({name: _NUMBER * amount for name, amount in parts.items()})
 
 
-def _flops(s: _Sizes) -> Parts:
+def _flops(s: _Sizes) -> Amounts:
     """A block's products B x, C y and W g take 2 n (2 H P + 2 H^2): once in the forward pass, once
     recomputed, and twice for gradients, 16 n H (P + H) in total. The recurrence takes 10 n P
     forward, 10 n P recomputed, and 23 n P for its adjoint. If time is split, the recurrence and its
@@ -266,14 +266,14 @@ def _flops(s: _Sizes) -> Parts:
     head = 6 * s.rows * H * s.config.out_size
     scans = 43 + (43 + 10 * (s.fused and several) if s.split else 0)
     elementwise = (200 if s.fused else 300) + (9 if again else 0)
-    return Parts(
+    return Amounts(
         products=s.L * (16 * n * H * (P + H) + dense + again) - stored + encoder + head,
         oscillators=s.L * n * P * scans,
         others=s.L * n * H * elementwise + _ADAM * s.parameters,
     )
 
 
-def _communication(s: _Sizes) -> Parts:
+def _communication(s: _Sizes) -> Amounts:
     """A sum of s numbers over a ring of N devices sends 2 s (N - 1) / N, an all-gather s (N - 1).
 
     Summed are p gradients; mean and variance of L H channels in the forward and backward pass; and
@@ -289,7 +289,7 @@ def _communication(s: _Sizes) -> Parts:
     norms = 2 * passes * s.L * s.H if s.config.norm in ("batch", "running") else 0
     states = passes * s.L * (2 * s.sequences * s.P + 4 * s.P)
     pooled = 0 if s.config.every is not None else s.rows * s.H
-    return Parts(
+    return Amounts(
         gradients=summed(s.parameters, s.everyone),
         norms=summed(norms, s.everyone),
         states=_NUMBER * states * (s.shards - 1),
