@@ -19,9 +19,9 @@ from linoss._settings import MEMORY
 from linoss._settings import Memory as MemorySetting
 from linoss.kernels import TILE, Kept, kept_products, padded, refusal, tiles
 from linoss.nn import LinOSS, LinOSSConfig, count_parameters
-from linoss.scan import SEGMENT
 
 _NUMBER = 4  # bytes
+_SEGMENT = 1024  # steps of a segment, as in `scan`
 _ADAM = 14  # operations of clipping, Adam and weight decay for each weight
 
 
@@ -231,7 +231,7 @@ def _memory(s: _Sizes) -> Amounts:
         workspace = 4 * h * (p + h)
         workspace += min(s.sequences, 16) * (2 * h * (p + h) + 64 * (6 * h + 4 * p))
         # A gradient of a block's input, its sum with the other one, and a segment.
-        shards = 2 * n * H + s.sequences * min(s.steps, SEGMENT) * (2 * H + 3 * P)
+        shards = 2 * n * H + s.sequences * min(s.steps, _SEGMENT) * (2 * H + 3 * P)
     else:
         # Those of one block at a time. The 14 was counted in compiled programs.
         states = s.sequences * -(-s.steps // (4 * TILE)) * 2 * P
@@ -257,7 +257,7 @@ def _flops(s: _Sizes) -> Amounts:
     segments, the forward part of both is also recomputed, 10 n P and 2 n H P. Stored products are
     not recomputed."""
     n, H, P = s.samples, s.H, s.P
-    several = s.steps > SEGMENT
+    several = s.steps > _SEGMENT
     again = (8 if several else 6) * n * H * P if s.split and s.fused else 0
     dense = 8 * n * H * H if s.config.feedthrough == "dense" else 0
     depths = {Kept.FORCES: H, Kept.OUTPUTS: P // s.layers, Kept.GATES: H}
