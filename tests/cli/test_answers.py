@@ -207,7 +207,7 @@ def test_no_labels_are_needed(tmp_path, waves, write_cases, small, good, run, da
 def test_an_error_of_the_data_is_told_also_without_labels(tmp_path, run, failing):
     (tmp_path / "cases.csv").write_text("case,x,z\na,1,wrong\n")
     message = failing(f"predict {run} {tmp_path / 'cases.csv'} --label kind")
-    assert "--label is 'kind', expected the name of a column" in message
+    assert "--label 'kind' is no column, expected its name" in message
 
 
 def test_predictions_that_cannot_be_written(tmp_path, run, data, failing):

@@ -120,7 +120,7 @@ def test_the_column_of_labels_is_remembered(tmp_path, waves, write_cases, small,
 
 def test_a_column_of_labels_that_is_not_there(tmp_path, data, failing):
     message = failing(f"fit {data} --task classification --out {tmp_path / 'run'} --label kind")
-    assert "--label is 'kind', expected the name of a column or its position" in message
+    assert "--label 'kind' is no column, expected its name or its position" in message
 
 
 def test_numbers(regressor, numbers, good_json):

@@ -10,7 +10,7 @@ import pytest
 from linoss.data import read, read_table, sequences
 
 
-@pytest.fixture(params=["aeon", "pandas", "pyarrow"])
+@pytest.fixture(params=["pandas", "pyarrow"])
 def absent(request, monkeypatch):
     """Each package in turn, as if it were not installed."""
     load, package = importlib.import_module, request.param
@@ -24,11 +24,7 @@ def absent(request, monkeypatch):
     return package
 
 
-NEEDS = {
-    "aeon": ["targets.ts", "one.arff"],
-    "pandas": ["table_wide.csv", "dates.csv"],
-    "pyarrow": ["wide.parquet"],
-}
+NEEDS = {"pandas": ["table_wide.csv", "dates.csv"], "pyarrow": ["wide.parquet"]}
 
 
 def test_what_needs_a_package_says_how_to_install_it(absent, write, corpus):
@@ -44,7 +40,7 @@ def test_numbers_need_no_package(write, corpus, monkeypatch):
     for name in ("aeon", "pandas", "pyarrow"):
         monkeypatch.setitem(sys.modules, name, None)
     assert len(sequences(np.ones((2, 1, 3)), ["a", "b"]).batch([0]).values) == 1
-    for name in ("wide.csv", "long.csv", "plain.npy", "stored.npz"):
+    for name in ("wide.csv", "long.csv", "plain.npy", "stored.npz", "unequal.ts", "several.arff"):
         assert len(read(write(name, corpus[name]))) > 1
     assert read_table(write("table_counted.csv", corpus["table_counted.csv"])).ids == ("a", "b")
 

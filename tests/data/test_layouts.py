@@ -156,12 +156,10 @@ def test_a_name_comes_before_a_position(write):
 
 def test_a_column_without_a_role_is_asked_about(write):
     path = write("a.csv", CLINIC)
-    with pytest.raises(
-        DataError, match=r"line 2, column 'patient': .*--label patient.*--drop pati"
-    ):
+    with pytest.raises(DataError, match=r"line 2, column 'patient': .*label='patient'.*drop='pati"):
         read(path, label="kind")
     with pytest.raises(
-        DataError, match=r"as for the column 'age', if it holds labels, say --label"
+        DataError, match=r"as for the column 'age', if it holds labels, pass label="
     ):
         read(path, label="kind", case="patient")
 
@@ -169,14 +167,27 @@ def test_a_column_without_a_role_is_asked_about(write):
 @pytest.mark.parametrize(
     ("roles", "message"),
     [
-        ({"case": "doctor"}, "--id is 'doctor', expected the name of a column or its position"),
-        ({"drop": ["doctor"]}, "--drop is 'doctor', expected"),
-        ({"label": 9}, "--label is .?9.?, expected"),
+        ({"case": "doctor"}, "case='doctor' is no column, expected its name or its position"),
+        ({"drop": ["doctor"]}, "drop='doctor' is no column, expected"),
+        ({"label": 9}, "label=.?9.? is no column, expected"),
     ],
 )
 def test_a_role_of_no_column(write, roles, message):
     with pytest.raises(DataError, match=message):
         read(write("a.csv", CLINIC), **roles)
+
+
+def test_columns_that_a_file_may_lack(write):
+    roles = {"label": "kind", "case": "patient", "drop": ["age"], "may_lack": True}
+    assert read(write("a.csv", CLINIC), **roles).labels.tolist() == ["a", "b"]
+    rows = [line.split(",") for line in CLINIC.splitlines()]
+    kept = [i for i, name in enumerate(rows[0]) if name not in ("kind", "patient", "age")]
+    text = "\n".join(",".join(row[i] for i in kept) for row in rows)
+    cases = read(write("b.csv", text), **roles)
+    assert cases.labels is cases.ids is None
+    np.testing.assert_array_equal(np.stack(cases.values)[..., 0], [[1, 2], [3, 4]])
+    np.save(path := write("c.npy", b""), np.zeros((2, 5)))
+    assert len(read(path, **roles)) == 2
 
 
 def test_words_for_truth_are_numbers(write):

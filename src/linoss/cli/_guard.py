@@ -17,6 +17,7 @@ import typer
 from linoss._stderr import say
 
 FAILED, MISUSED, NOT_NUMBERS, INTERRUPTED = 1, 2, 3, 130
+_OPTIONS = {"label": "--label", "case": "--id", "drop": "--drop"}
 
 
 def fill_closed_streams() -> None:
@@ -57,11 +58,19 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except OSError as error:
             fail(message_of(error))
         except (ValueError, ImportError) as error:
-            fail(str(error))
+            fail(_in_options(error))
         except (RuntimeError, MemoryError) as error:
             fail(_of_training(error))
 
     return call
+
+
+def _in_options(error: Exception) -> str:
+    """The message of an error, with options in place of arguments of `linoss.data`."""
+    text = str(error)
+    for argument in getattr(error, "arguments", ()):
+        text = text.replace(f"{argument}=", f"{_OPTIONS[argument]} ")
+    return text
 
 
 @contextmanager

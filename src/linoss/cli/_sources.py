@@ -40,21 +40,7 @@ def read_test_cases(data: Path, roles: dict[str, Any]) -> Any:
 
 def read_unlabelled_cases(data: Path, roles: dict[str, Any]) -> Any:
     """`read_test_cases` for data that may lack the columns that are not channels."""
-    from linoss.data import DataError
-
-    attempts = [
-        {role: columns for role, columns in roles.items() if role not in absent} | label
-        for absent in ((), ("drop",), ("case",), ("drop", "case"))
-        for label in ({}, {"label": False})
-    ]
-    error: DataError | None = None
-    for attempt in attempts if roles else [roles]:
-        try:
-            return read_test_cases(data, attempt)
-        except DataError as found:
-            error = error or found
-    assert error is not None
-    raise error
+    return read_test_cases(data, {**roles, "may_lack": True})
 
 
 def read_tables(data: Path, static: Any) -> tuple[Any, Any]:

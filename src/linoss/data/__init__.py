@@ -1,9 +1,8 @@
 """Reading files and tables into arrays, lengths and times. Independent of models."""
 
-from linoss.data._arrays import sequences
+from linoss.data._arrays import as_sequences, sequences
 from linoss.data._columns import TIME_NAMES
-from linoss.data._errors import DataError
-from linoss.data._estimator_input import as_sequences
+from linoss.data._raw_files import DataError
 from linoss.data._read import read, read_parts
 from linoss.data._read_table import read_table, read_table_parts, table
 from linoss.data._sequences import Batch, Sequences

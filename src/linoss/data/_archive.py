@@ -1,11 +1,7 @@
-"""The files of the UEA and UCR archives, .ts and .arff: checked line by line, then read by aeon.
-
-aeon reads the numbers. The lines are checked first, because the errors of its loaders name no line,
-and because the loaders convert labels to lower case, repeat a single value over a whole case, and
-read a line without a label as a case without channels.
-"""
+"""The files of the UEA and UCR archives, .ts and .arff, read line by line: errors name the line."""
 
 import math
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,13 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from linoss.data._arrays import as_labels, class_name
-from linoss.data._errors import DataError, optional
-from linoss.data._raw_files import listed, refusing, shown, text_lines
-from linoss.data._sequences import Sequences
-from linoss.data._stored import as_case
+from linoss.data._raw_files import DataError, listed, shown, text_lines
+from linoss.data._sequences import Sequences, as_case
 
 _COMMENTS = (b"#", b"%")
-_LABELS = 2**26  # bytes of all labels, padded to the longest
 
 
 @dataclass
@@ -47,87 +40,63 @@ class _Row:
 
 def read_ts(path: Path) -> Sequences:
     """Read the cases of a .ts file."""
-
-    def load() -> list[np.ndarray]:
-        loaders = optional("aeon.datasets", "reading .ts files")
-        # Labels come from the lines, so any encoding that accepts every byte works.
-        return list(loaders.load_from_ts_file(str(path), encoding="latin-1")[0])
-
-    return _read(path, _ts_rows, load)
+    return _read(path, _ts_rows)
 
 
 def read_arff(path: Path) -> Sequences:
     """Read the cases of an .arff file with one or several channels."""
-
-    def load() -> list[np.ndarray]:
-        loaders = optional("aeon.datasets", "reading .arff files")
-        return list(loaders.load_from_arff_file(str(path))[0])
-
-    return _read(path, _arff_rows, load)
+    return _read(path, _arff_rows)
 
 
-def _read(
-    path: Path,
-    rows: Callable[[Path, Iterator[str], _Header], Iterator[_Row]],
-    load: Callable[[], list[np.ndarray]],
-) -> Sequences:
+def _read(path: Path, rows: Callable[[Path, Iterator[str], _Header], Iterator[_Row]]) -> Sequences:
     header = _Header()
-    places, shapes, labels = [], [], []
+    values: list[np.ndarray] = []
+    labels: list[str | float] = []
     with closing(text_lines(path, _COMMENTS)) as lines:
         for row in rows(path, lines, header):
-            first = shapes[0] if shapes else None
-            shapes.append(_shape(row, first, equal=header.flags.get("equallength", True)))
-            places.append(row.where)
-            labels.append(_label(row, header))
-    if not places:
+            first = values[0].shape if values else None
+            case = _case(row, first, equal=header.flags.get("equallength", True))
+            values.append(as_case(row.where, case))
+            if header.labelled:
+                labels.append(_label(row, header))
+    if not values:
         raise DataError(
             f"{path}: found no line '@data' with cases after it, expected a header, '@data' and a "
             "line for each case; the file is incomplete or of another kind"
         )
-    width = max((len(label) for label in labels if isinstance(label, str)), default=0)
-    if 4 * width * len(labels) > _LABELS:
-        raise DataError(
-            f"{path}: a label has {width} characters, and there are {len(labels)} cases, for each "
-            "of which aeon keeps as many; shorten it"
-        )
-    try:
-        with refusing(str(path), "expected a file that aeon can read"):
-            cases = load()
-    except DataError:
-        with closing(text_lines(path, _COMMENTS)) as lines:
-            _refuse_words(rows(path, lines, _Header()))
-        raise
-    if [case.shape for case in cases] != shapes:
-        raise DataError(
-            f"{path}: the lines do not end alike, expected a line end after each case and nowhere "
-            "else; save the text again"
-        )
-    values = [as_case(where, case) for where, case in zip(places, cases, strict=True)]
     return Sequences(values, as_labels(str(path), labels, len(labels)) if header.labelled else None)
 
 
-def _shape(row: _Row, first: tuple[int, int] | None, *, equal: bool) -> tuple[int, int]:
-    """(channels, length) of a case, which must agree with the first case."""
+def _case(row: _Row, first: tuple[int, ...] | None, *, equal: bool) -> np.ndarray:
+    """(channels, length), which must agree with the first case (length, channels)."""
     lengths = [channel.count(",") + 1 for channel in row.channels]
-    channels, length = first or (len(lengths), lengths[0])
+    length, channels = first or (lengths[0], len(lengths))
     if len(lengths) != channels:
         raise DataError(
             f"{row.where}: has {len(lengths)} channels, expected {channels} as in the first case"
         )
     length = length if equal else lengths[0]
-    for channel, found in enumerate(lengths):
-        if found != length:
+    for channel, count in enumerate(lengths):
+        if count != length:
             raise DataError(
-                f"{row.where}: channel {channel} has {found} values, expected {length}; write ? "
+                f"{row.where}: channel {channel} has {count} values, expected {length}; write ? "
                 "for missing values" + (", or '@equalLength false' in a .ts file" if equal else "")
             )
-    return channels, length
+    return np.stack([_numbers(row.where, i, text) for i, text in enumerate(row.channels)])
+
+
+def _numbers(where: str, channel: int, text: str) -> np.ndarray:
+    cells = text.replace("?", "nan").split(",")
+    try:
+        return np.frombuffer(array("d", map(float, cells)))
+    except ValueError:
+        for position, cell in enumerate(text.split(",")):
+            _number(where, cell.strip(), f"value {position} of channel {channel}")
+        raise
 
 
 def _label(row: _Row, header: _Header) -> str | float:
     label = (row.label or "").strip()
-    if not header.labelled:
-        return label
     if header.numeric:
         target = _number(row.where, label, "the target")
         if not math.isfinite(target):
@@ -151,18 +120,11 @@ def _number(where: str, text: str, what: str) -> float:
         ) from None
 
 
-def _refuse_words(rows: Iterator[_Row]) -> None:
-    for row in rows:
-        for channel, cells in enumerate(row.channels):
-            for position, cell in enumerate(cells.split(",")):
-                _number(row.where, cell.strip(), f"value {position} of channel {channel}")
-
-
 def _ts_rows(path: Path, lines: Iterator[str], header: _Header) -> Iterator[_Row]:
     numbered = enumerate(lines, start=1)
     for number, line in numbered:
         words = line.split()
-        if not words or words[0][0] != "@":  # comments; aeon also ignores other lines
+        if not words or words[0][0] != "@":  # a comment, or text
             continue
         if _ts_tag(f"{path}, line {number}", words, header):
             break
@@ -252,10 +214,10 @@ def _arff_row(where: str, text: str, header: _Header) -> _Row:
             )
         return _Row(where, values[1:].split("\\n"), label.strip().strip("'\""))
     values, _, label = text.rpartition(",")
-    found = values.count(",") + 2
-    if found != header.attributes or not values:
+    count = values.count(",") + 2
+    if count != header.attributes or not values:
         raise DataError(
-            f"{where}: has {found if values else 1} values, expected {header.attributes}, one for "
+            f"{where}: has {count if values else 1} values, expected {header.attributes}, one for "
             "each '@attribute'"
         )
     return _Row(where, [values], label.strip().strip("'\""))

@@ -1,14 +1,14 @@
-"""Validated sequences from arrays in memory: cases, labels and times."""
+"""Validated sequences from arrays in memory, of a caller or of an estimator."""
 
+import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from linoss.data._errors import DataError
-from linoss.data._sequences import Sequences
-from linoss.data._stored import StoredCases, as_case
+from linoss.data._raw_files import DataError, shown
+from linoss.data._sequences import Sequences, StoredCases, as_case
 
 LONGEST_NAME = 1000
 """Maximum number of characters in the name of a class."""
@@ -42,11 +42,133 @@ def sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
     - `times`: sampling times: (time,) for all cases, (cases, time), or a list with an array
       (length,) for each case. Must increase. Dates become seconds since the first sample of a case.
     """
-    return warn_if_turned("X", as_cases(X, y, times))
+    return warn_if_turned("X", _sequences(X, y, times))
 
 
-def as_cases(X: Any, y: Any = None, times: Any = None) -> Sequences:
-    """`sequences` without the check of the order of axes, for prediction."""
+def as_sequences(
+    estimator: Any, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any
+) -> tuple[Sequences, Any]:
+    """Convert the X of an estimator to sequences; y is checked, and returned as it is.
+
+    ```python
+    >>> import numpy as np
+    >>> from sklearn.base import BaseEstimator
+    >>> from linoss.data import as_sequences
+    >>> cases, y = as_sequences(BaseEstimator(), np.zeros((2, 5)), [0, 1], None, reset=True)
+    >>> cases.lengths, y
+    (array([5, 5]), array([0, 1]))
+
+    ```
+
+    **Arguments:**
+
+    - `estimator`: its `n_features_in_` is set if `reset`, otherwise compared.
+    - `X`, `y`, `times`: as in [`linoss.LinOSSClassifier.fit`][]; y may be None.
+    - `checks`: further arguments of `sklearn.utils.validation.validate_data`, which sees arrays
+      first.
+    """
+    _check_labels("y", y)
+    if isinstance(X, str | os.PathLike):
+        raise DataError(
+            f"X is {X!r}, expected sequences; if it is a file, linoss.data.read reads it"
+        )
+    if not isinstance(X, Sequences):
+        _refuse_frames(X)
+        if isinstance(X, np.ndarray) and X.dtype == object and X.size and np.ndim(X.flat[0]):
+            X = list(X) if X.ndim == 1 else [np.stack(channels) for channels in X]
+        if not isinstance(X, list | tuple) or _is_table(X):
+            X, y = _validated(estimator, X, y, reset, checks)
+        X = _sequences(X, times=times)
+        if reset:
+            warn_if_turned("X", X)
+    if reset:
+        _refuse_empty(X)
+    return X, y
+
+
+def _validated(estimator: Any, X: Any, y: Any, reset: bool, checks: Any) -> tuple[Any, Any]:
+    """What scikit-learn checks of arrays. Whether values are finite is checked for each case."""
+    from sklearn.utils import check_array
+    from sklearn.utils.validation import validate_data
+
+    allowed: Any = {"allow_nd": True, "ensure_all_finite": False}
+    validate: Any = validate_data  # scikit-learn's type hints do not include arrays
+    try:
+        if y is None and getattr(X, "ndim", None) == 3:  # sequences of any length
+            return check_array(X, estimator=estimator, **allowed), None
+        if y is None:
+            return validate(estimator, X, reset=reset, **allowed), None
+        return validate(estimator, X, y, reset=reset, **allowed, **checks)
+    except OverflowError:
+        raise DataError(
+            "X holds an integer above 1.8e308, which no float can be, expected numbers of a "
+            "float's range; scale the data, or put NaN for a missing value"
+        ) from None
+    except ValueError as error:
+        if "is expecting" not in str(error):
+            raise
+        raise ValueError(
+            f"{error} Pass X[:1] for one case, and (cases, channels, time) for another length"
+        ) from None
+
+
+def _is_table(X: Any) -> bool:
+    """Whether X is a list with a list, not an array, for each case, all of the same length."""
+    lists = len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
+    return lists and len({len(row) for row in X}) == 1
+
+
+def _refuse_frames(X: Any) -> None:
+    """Raise for frames that do not have a row of numbers for each case."""
+    if isinstance(X, list | tuple) and any(hasattr(case, "columns") for case in X):
+        raise DataError(
+            "X is a list of data frames, expected a list of arrays (channels, length); if each "
+            "frame has a row for each sample, pass [frame.to_numpy().T for frame in X]"
+        )
+    if not hasattr(X, "columns"):
+        return
+    frame: Any = X
+    index, columns = frame.index, frame.columns
+    if index.nlevels > 1:
+        raise DataError(
+            f"X is a frame with an index of {index.nlevels} levels, expected a row for each case; "
+            "if the first level is the case, and a row is a sample, pass "
+            "[case.to_numpy().T for _, case in X.groupby(level=0)]"
+        )
+    if columns.nlevels > 1:
+        raise DataError(
+            f"X is a frame with columns of {columns.nlevels} levels, expected a column for each "
+            "time point of one channel; for several channels pass an array (cases, channels, time)"
+        )
+    if not columns.is_unique:
+        raise DataError(
+            f"X is a frame with several columns named {shown(columns[columns.duplicated()][0])}, "
+            "expected a different name for each time point; pass X.to_numpy()"
+        )
+    for place, name in enumerate(columns):
+        column = frame.iloc[:, place]
+        if len(column) and np.ndim(column.iloc[0]):
+            raise DataError(
+                f"X, column {shown(name)}: has a sequence in each cell, expected numbers; pass "
+                "[np.stack(row) for row in X.to_numpy()]"
+            )
+        if getattr(column.dtype, "kind", "O") not in "biuf":
+            text = next((cell for cell in column if isinstance(cell, str)), None)
+            if text is not None:
+                raise DataError(
+                    f"X, column {shown(name)}: holds {shown(text)}, expected numbers, a column for "
+                    f"each time point; leave out what is none, X.drop(columns=[{name!r}])"
+                )
+
+
+def _refuse_empty(cases: Sequences) -> None:
+    """Raise for a case without any value."""
+    for i, case in enumerate(cases.values):
+        if np.isnan(case[0, 0]) and np.isnan(case).all():
+            raise DataError(f"case {i} of X has no value at all; leave it out")
+
+
+def _sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
     values = _cases(X)
     lengths = values.lengths if isinstance(values, StoredCases) else [len(case) for case in values]
     return Sequences(
@@ -168,19 +290,40 @@ def class_names(names: Sequence[str]) -> np.ndarray:
     return np.array(names, object if 4 * width * len(names) > _WIDE else str)
 
 
+def _check_labels(source: str, y: Any) -> None:
+    """Raise for labels that are missing, and for texts among numbers."""
+    labels: Any = y
+    if hasattr(y, "notna"):
+        labels = np.array(y, dtype=object)
+        labels[~np.asarray(y.notna())] = None
+    if y is None or isinstance(y, str):
+        return
+    if not isinstance(labels, list | tuple) and np.asarray(labels).dtype.kind != "O":
+        return
+    missing = [i for i, label in enumerate(labels) if label is None]
+    if missing:
+        raise DataError(
+            f"{source}, case {missing[0]}: the label is missing, in {len(missing)} of "
+            f"{len(labels)} cases, expected a label for each case; leave out the cases without"
+        )
+    texts = [isinstance(label, str) for label in labels]
+    if any(texts) and not all(texts):
+        one, other = labels[texts.index(True)], labels[texts.index(False)]
+        raise DataError(
+            f"{source} holds the text {shown(one)} and the {type(other).__name__} {other!r:.80}, "
+            "expected labels of one type; pass [str(label) for label in y]"
+        )
+
+
 def _label_array(source: str, y: Any) -> np.ndarray:
-    if isinstance(y, list | tuple) and y and all(isinstance(label, str) for label in y):
+    _check_labels(source, y)
+    if isinstance(y, list | tuple) and y and isinstance(y[0], str):
         return class_names(y)
     array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)  # pyright: ignore[reportAttributeAccessIssue]
-    if array.dtype == object:
-        for i, label in enumerate(array.flat):
-            if not isinstance(label, str):
-                raise DataError(
-                    f"{source}, case {i}: the label is {label!r}, expected only strings or only "
-                    "numbers"
-                )
+    if array.dtype == object and all(isinstance(label, str) for label in array.flat):
         array = class_names(array.ravel().tolist()).reshape(array.shape)
-    if array.dtype.kind not in "biufOSU" or array.ndim not in (1, 2, 3):
+    texts = array.dtype == object and array.size > 0 and isinstance(array.flat[0], str)
+    if not (texts or array.dtype.kind in "biufSU") or array.ndim not in (1, 2, 3):
         raise DataError(
             f"{source} has dtype {array.dtype} and shape {array.shape}, expected classes or "
             "numbers (cases,) or (cases, outputs), or (answers, outputs) for each case"

@@ -23,19 +23,18 @@ import numpy as np
 
 from linoss.data._arrays import case_times, class_name, class_names
 from linoss.data._columns import ID_NAMES, LABEL_NAMES, TIME_NAMES, Columns, is_missing, named
-from linoss.data._errors import DataError
-from linoss.data._raw_files import listed, shown
-from linoss.data._sequences import Sequences
-from linoss.data._stored import as_values
+from linoss.data._raw_files import DataError, listed, shown
+from linoss.data._sequences import Sequences, as_values
 from linoss.data._times import same_time, time_column
 
 _POINT = re.compile(r"(.*?)[ _.:\-]?(\d{1,9})")
 _FLOAT32 = float(np.finfo(np.float32).max)
 
 
+ARGUMENTS = ("label", "case", "drop")
 HINT = (
-    "if it holds labels, say --label {0}; names of cases, --id {0}; if it is no channel, --drop "
-    "{0} (label=, case= and drop= in Python)"
+    "if it holds labels, pass label={0!r}; names of cases, case={0!r}; if it is no channel, "
+    "drop={0!r}"
 )
 """Advice for a column of text; format it with the name of the column."""
 
@@ -49,47 +48,39 @@ class Roles:
     case: str | int | None = None
     drop: tuple[str | int, ...] = ()
     time: str | None = None
+    may_lack: bool = False
+    """Whether a column may be absent."""
 
     def named(self, source: str, names: tuple[str, ...]) -> "Roles":
         """Resolve the columns to names; times only in long tables."""
-        drop = tuple(_found(source, names, column, "--drop") for column in self.drop)
-        rest = [name for name in names if name not in drop]
-        label = _role(source, names, rest, self.label, LABEL_NAMES, "--label")
-        rest = [name for name in rest if name != label]
-        case = _role(source, names, rest, self.case, ID_NAMES, "--id")
-        time = None if case is None else named([n for n in rest if n != case], TIME_NAMES)
-        return Roles(label, case, drop, time)
+
+        def find(argument: str, column: Any) -> str | None:
+            if column is False or column in names:
+                return column or None
+            try:
+                return names[int(column)]
+            except (ValueError, IndexError):
+                if self.may_lack:
+                    return None
+                raise DataError(
+                    f"{source}: {argument}={shown(column)} is no column, expected its name or its "
+                    f"position, 0 for the first and -1 for the last; the columns are "
+                    f"{listed(names)}",
+                    ARGUMENTS,
+                ) from None
+
+        drop = [find("drop", column) for column in self.drop]
+        free = [name for name in names if name not in drop]
+        label = named(free, LABEL_NAMES) if self.label is None else find("label", self.label)
+        free = [name for name in free if name != label]
+        case = named(free, ID_NAMES) if self.case is None else find("case", self.case)
+        time = None if case is None else named([n for n in free if n != case], TIME_NAMES)
+        return Roles(label, case, tuple(name for name in drop if name is not None), time)
 
     def columns(self) -> list[Any]:
         """The names of these columns."""
-        found = [self.label, self.case, self.time, *self.drop]
-        return [name for name in found if name is not None]
-
-
-def _role(
-    source: str,
-    names: tuple[str, ...],
-    rest: list[str],
-    asked: str | int | None,
-    usual: tuple[str, ...],
-    option: str,
-) -> str | None:
-    if asked is None:
-        return named(rest, usual)
-    return None if asked is False else _found(source, names, asked, option)
-
-
-def _found(source: str, names: tuple[str, ...], column: str | int, option: str) -> str:
-    """The name of a column given by its name or position."""
-    if column in names:
-        return str(column)
-    try:
-        return names[int(column)]
-    except (ValueError, IndexError):
-        raise DataError(
-            f"{source}: {option} is {shown(column)}, expected the name of a column or its "
-            f"position, 0 for the first and -1 for the last; the columns are {listed(names)}"
-        ) from None
+        columns = (self.label, self.case, self.time, *self.drop)
+        return [name for name in columns if name is not None]
 
 
 def sequences_of(columns: Columns, roles: Roles) -> Sequences:
@@ -121,7 +112,8 @@ def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | Non
             f"{columns.source}: found the columns {listed(columns.number_names)}, expected a "
             "column named case (one row per sample), or columns named by channel and time point "
             "(one row per case), such as x_0, x_1, z_0, z_1, without gaps and as many for each "
-            f"channel; {_odd_one(columns.number_names)}"
+            f"channel; {_odd_one(columns.number_names)}",
+            ARGUMENTS,
         )
     order = np.array([column for places in points.values() for column in places])
     shape = (len(columns.numbers), len(points), -1)
@@ -135,27 +127,27 @@ def _odd_one(names: tuple[str, ...]) -> str:
     """Advice for the first column that is not a time point."""
     odd = next((name for name in names if _POINT.fullmatch(name) is None), None)
     if odd is None:
-        return "leave out others with --drop NAME (drop= in Python)"
+        return "leave out others with drop=NAME"
     return f"as for the column {shown(odd)}, {HINT.format(odd)}"
 
 
 def _points(names: tuple[str, ...]) -> dict[str, list[int]] | None:
     """Maps each channel to its columns in the order of time; None if names do not have this
     form."""
-    found: dict[str, dict[int, int]] = {}
+    channels: dict[str, dict[int, int]] = {}
     for column, name in enumerate(names):
         match = _POINT.fullmatch(name)
         if match is None:
             return None
-        channel = found.setdefault(match[1], {})
+        channel = channels.setdefault(match[1], {})
         if int(match[2]) in channel:
             return None
         channel[int(match[2])] = column
-    first = sorted(next(iter(found.values())))
+    first = sorted(next(iter(channels.values())))
     gaps = first[-1] - first[0] >= len(first)
-    if gaps or any(sorted(channel) != first for channel in found.values()):
+    if gaps or any(sorted(channel) != first for channel in channels.values()):
         return None
-    return {name: [channel[point] for point in first] for name, channel in found.items()}
+    return {name: [channel[point] for point in first] for name, channel in channels.items()}
 
 
 def _long(
@@ -217,7 +209,8 @@ def _case_labels(
         raise DataError(
             f"{columns.where(row)}, column {shown(name)}: the label is {shown(labels[row])} after "
             f"{shown(firsts[codes[row]])} in the same case, expected one label a case; if this is "
-            "not the label, say which column is with --label (label= in Python)"
+            "not the label, pass label=COLUMN",
+            ARGUMENTS,
         )
     return firsts
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from linoss.data._arrays import as_labels, case_times, from_array, warn_if_turned
-from linoss.data._errors import DataError
-from linoss.data._raw_files import check_expansion, listed, refusing, regular_file
+from linoss.data._raw_files import DataError, check_expansion, listed, refusing, regular_file
 from linoss.data._sequences import Sequences
 
 _LONGEST_HEADER = 10_000

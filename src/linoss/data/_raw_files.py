@@ -1,12 +1,13 @@
-"""Checks and reading shared by all file formats."""
+"""The error for invalid data, and checks shared by all file formats."""
 
 import os
 import stat
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from linoss.data._errors import DataError
+from linoss import _extras
 
 LINE_LIMIT = 64 * 2**20
 """Maximum bytes of a line of text: several million numbers."""
@@ -15,6 +16,30 @@ _ALWAYS_READ = 256 * 2**20
 _LARGEST_RATIO = 100
 
 _SIGNATURES = {b"PK": ".npz", b"PAR1": ".parquet", b"\x93NUMPY": ".npy", b"\x1f\x8b": ".gz"}
+
+
+class DataError(ValueError):
+    """Invalid data. The message has the location, what was found and expected, and a remedy.
+
+    `arguments` are those of a function here that the message mentions, as `name=`.
+
+    ```python
+    >>> import linoss.data
+    >>> try:
+    ...     linoss.data.read("absent.csv")
+    ... except linoss.data.DataError as error:
+    ...     print(error)
+    absent.csv: there is no such file; check the path
+
+    ```
+    """
+
+    def __init__(self, message: str, arguments: tuple[str, ...] = ()):
+        super().__init__(message)
+        self.arguments = arguments
+
+
+optional = partial(_extras.optional, extra="data")
 
 
 def regular_file(path: str | os.PathLike[str]) -> Path:

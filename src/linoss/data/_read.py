@@ -3,15 +3,13 @@
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 from linoss.data._archive import read_arff, read_ts
-from linoss.data._columns import Chooser, Columns
-from linoss.data._csv import read_csv
-from linoss.data._errors import DataError
-from linoss.data._frames import read_parquet
-from linoss.data._layouts import HINT, Roles, sequences_of
+from linoss.data._columns import Chooser, Columns, read_csv, read_parquet
+from linoss.data._layouts import ARGUMENTS, HINT, Roles, sequences_of
 from linoss.data._numpy import read_npy, read_npz
-from linoss.data._raw_files import listed, regular_file, shown
+from linoss.data._raw_files import DataError, listed, regular_file, shown
 from linoss.data._sequences import Sequences
 
 ARRAYS: dict[str, Callable[[Path], Sequences]] = {
@@ -32,6 +30,7 @@ def read(
     label: str | int | None = None,
     case: str | int | None = None,
     drop: Collection[str | int] = (),
+    may_lack: bool = False,
 ) -> Sequences:
     r"""Read sequences from a file, by its suffix. Raises [`linoss.data.DataError`][].
 
@@ -67,29 +66,27 @@ def read(
       exists; False for none.
     - `case`: the column with the names of cases, likewise.
     - `drop`: columns to ignore, likewise.
+    - `may_lack`: ignore those of these columns that the file does not have, as for predictions.
     """
-    roles = Roles(label, case, tuple(drop))
     file = regular_file(path)
     suffix = file.suffix.lower()
     if suffix in TABLES:
-        source = str(file)
-        found = roles
+        roles = Roles(label, case, tuple(drop), may_lack=may_lack)
 
         def choose(names: tuple[str, ...]) -> list[str]:
-            nonlocal found
-            found = roles.named(source, names)
-            return found.columns()
+            nonlocal roles
+            roles = roles.named(str(file), names)
+            return roles.columns()
 
-        columns = TABLES[suffix](file, choose, HINT)
-        return sequences_of(columns, found)
+        return sequences_of(TABLES[suffix](file, choose, HINT), roles)
     if suffix not in ARRAYS:
         raise DataError(
             f"{file}: the suffix is {shown(suffix)}, expected one of {listed([*ARRAYS, *TABLES])}"
         )
     for name, value in (("label", label), ("case", case), ("drop", tuple(drop) or None)):
-        if value is not None:
+        if value is not None and not may_lack:
             raise DataError(
-                f"{file}: {name} is {value!r}, expected None: {suffix} has no named columns"
+                f"{file}: {name}={value!r} is for tables, {suffix} has no named columns", ARGUMENTS
             )
     return ARRAYS[suffix](file)
 
@@ -100,6 +97,7 @@ def read_parts(
     label: str | int | None = None,
     case: str | int | None = None,
     drop: Collection[str | int] = (),
+    may_lack: bool = False,
 ) -> tuple[Sequences, Sequences | None]:
     r"""Read the training part and, if there is one, the test part.
 
@@ -122,9 +120,10 @@ def read_parts(
       `NAME_TEST.ts`, or `train.ts` and `test.ts`, or the same with another suffix of
       [`linoss.data.read`][]. If there are several names, the one of the directory is used; if there
       are several suffixes, the first in the order of `read`.
-    - `label`, `case`, `drop`: as for `read`.
+    - `label`, `case`, `drop`, `may_lack`: as for `read`.
     """
-    folder, roles = Path(path), {"label": label, "case": case, "drop": drop}
+    folder = Path(path)
+    roles: Any = {"label": label, "case": case, "drop": drop, "may_lack": may_lack}
     if not folder.is_dir():
         return read(folder, **roles), None
     train, test = find_parts(folder)
@@ -145,14 +144,16 @@ def find_parts(folder: Path) -> tuple[Path, Path | None]:
         raise DataError(
             f"{folder}: the directory cannot be listed ({error.strerror}); check its permissions"
         ) from error
-    found: dict[str, dict[str, dict[str, Path]]] = {}  # suffix, name, part
+    by_suffix: dict[str, dict[str, dict[str, Path]]] = {}  # then by name and part
     for file in files:
         name, _, part = file.stem.rpartition("_")
         if part.lower() in ("train", "test"):
-            parts = found.setdefault(file.suffix.lower(), {}).setdefault(name, {})
+            parts = by_suffix.setdefault(file.suffix.lower(), {}).setdefault(name, {})
             parts[part.lower()] = file
     for suffix in (*ARRAYS, *TABLES):
-        names = {name: parts for name, parts in found.get(suffix, {}).items() if "train" in parts}
+        names = {
+            name: parts for name, parts in by_suffix.get(suffix, {}).items() if "train" in parts
+        }
         if len(names) > 1:
             names = {folder.resolve().name: names.get(folder.resolve().name)}
         for parts in names.values():

@@ -23,14 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from linoss.data._calendar import fill_gaps
-from linoss.data._columns import ID_NAMES, TIME_NAMES, Columns, is_missing, named
-from linoss.data._errors import DataError
-from linoss.data._frames import columns_of_frame
-from linoss.data._raw_files import listed, regular_file, shown
+from linoss.data._columns import ID_NAMES, TIME_NAMES, Columns, columns_of_frame, is_missing, named
+from linoss.data._raw_files import DataError, listed, regular_file, shown
 from linoss.data._read import TABLES, find_parts
 from linoss.data._table import Table
-from linoss.data._times import same_time, time_column
+from linoss.data._times import fill_gaps, same_time, time_column
 
 _HINT = (
     f"a column of series is named {ID_NAMES[-1]}, of times {TIME_NAMES[0]} or {TIME_NAMES[3]}; "

@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from linoss.data._calendar import go_on
-from linoss.data._errors import DataError, optional
-from linoss.data._raw_files import shown
+from linoss.data._raw_files import DataError, optional, shown
+from linoss.data._times import go_on
 
 
 @dataclass(frozen=True, eq=False)
