@@ -22,6 +22,8 @@ from linoss.data._raw_files import (
     text_lines,
 )
 
+ARGUMENTS = ("label", "case", "drop")
+"""Arguments of `read` that name columns."""
 ID_NAMES = ("case", "case_id", "id", "unique_id")
 TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")
 LABEL_NAMES = ("label", "class", "target", "y")
@@ -196,7 +198,8 @@ def _number(where: str, name: str, cell: str, hint: str) -> float:
     except ValueError:
         raise DataError(
             f"{where}, column {shown(name)}: found {shown(cell)}, expected a number; leave the "
-            f"cell empty for a missing value; {hint.format(name)}"
+            f"cell empty for a missing value; {hint.format(name)}",
+            ARGUMENTS,
         ) from None
 
 
@@ -256,7 +259,8 @@ def _check_type(source: str, name: str, kind: str, hint: str) -> None:
     if kind not in ("bool", "float", "double", "halffloat", "null") and "int" not in kind:
         raise DataError(
             f"{source}, column {shown(name)}: holds {kind}, expected numbers; convert it; "
-            f"{hint.format(name)}"
+            f"{hint.format(name)}",
+            ARGUMENTS,
         )
 
 

@@ -22,7 +22,15 @@ from typing import Any
 import numpy as np
 
 from linoss.data._arrays import case_times, class_name, class_names
-from linoss.data._columns import ID_NAMES, LABEL_NAMES, TIME_NAMES, Columns, is_missing, named
+from linoss.data._columns import (
+    ARGUMENTS,
+    ID_NAMES,
+    LABEL_NAMES,
+    TIME_NAMES,
+    Columns,
+    is_missing,
+    named,
+)
 from linoss.data._raw_files import DataError, listed, shown
 from linoss.data._sequences import Sequences, as_values
 from linoss.data._times import same_time, time_column
@@ -31,7 +39,6 @@ _POINT = re.compile(r"(.*?)[ _.:\-]?(\d{1,9})")
 _FLOAT32 = float(np.finfo(np.float32).max)
 
 
-ARGUMENTS = ("label", "case", "drop")
 HINT = (
     "if it holds labels, pass label={0!r}; names of cases, case={0!r}; if it is no channel, "
     "drop={0!r}"
@@ -73,7 +80,9 @@ class Roles:
         free = [name for name in names if name not in drop]
         label = named(free, LABEL_NAMES) if self.label is None else find("label", self.label)
         free = [name for name in free if name != label]
-        case = named(free, ID_NAMES) if self.case is None else find("case", self.case)
+        case = None if self.case is None else find("case", self.case)
+        if case is None and self.case is not False:
+            case = named(free, ID_NAMES)
         time = None if case is None else named([n for n in free if n != case], TIME_NAMES)
         return Roles(label, case, tuple(name for name in drop if name is not None), time)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from linoss.data._archive import read_arff, read_ts
-from linoss.data._columns import Chooser, Columns, read_csv, read_parquet
-from linoss.data._layouts import ARGUMENTS, HINT, Roles, sequences_of
+from linoss.data._columns import ARGUMENTS, Chooser, Columns, read_csv, read_parquet
+from linoss.data._layouts import HINT, Roles, sequences_of
 from linoss.data._numpy import read_npy, read_npz
 from linoss.data._raw_files import DataError, listed, regular_file, shown
 from linoss.data._sequences import Sequences
@@ -47,7 +47,7 @@ def read(
     ```
 
     - `.ts`, `.arff`: the formats of the UEA and UCR archives, with equal or unequal lengths,
-      missing values, classes or targets; read by aeon. Time stamps are not supported.
+      missing values, classes or targets. Time stamps are not supported.
     - `.npy`: (cases, channels, time) or (cases, time). Stays on disk: cases are read on access, so
       that data may be larger than memory. Labels of `data.npy` come from `data.labels.npy` in the
       same directory, if it exists.
