@@ -13,7 +13,6 @@ from linoss._files import (
     make_directory,
     remove_remains,
     restore_directory,
-    write_after,
     write_file,
     write_text,
 )
@@ -52,7 +51,6 @@ def test_text_is_utf_8(folder):
 def test_the_mode_is_that_of_any_new_file(folder):
     (folder / "usual").touch()
     write_file(folder / "state.json", b"")
-    write_after(folder / "history.jsonl", 0, b"")
     assert len({stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}) == 1
 
 
@@ -77,24 +75,6 @@ def test_temporary_names_cannot_be_guessed(folder, monkeypatch):
     for _ in range(2):
         write_file(folder / "state.json", b"new")
     assert len(set(seen)) == 2
-
-
-def test_appending_keeps_what_was_before(folder):
-    path = folder / "history.jsonl"
-    write_after(path, 0, b"first\nsecond\n")
-    write_after(path, 6, b"third\n")
-    assert path.read_bytes() == b"first\nthird\n"
-
-
-@pytest.mark.parametrize("exists", [True, False])
-def test_appending_does_not_follow_a_link(folder, victim, exists):
-    if not exists:
-        victim.unlink()
-    (folder / "history.jsonl").symlink_to(victim)
-    with pytest.raises(OSError, match=r"history\.jsonl: cannot be written \(it is a symbolic link"):
-        write_after(folder / "history.jsonl", 0, b"line\n")
-    assert victim.exists() == exists
-    assert not exists or victim.read_bytes() == b"mine"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
@@ -203,7 +183,6 @@ from linoss._files import remove_file
 folder = Path(sys.argv[1])
 for write in (
     lambda: write_file(folder / "state.json", b"new"),
-    lambda: write_after(folder / "history.jsonl", 0, b"new"),
     lambda: make_directory(folder / "run"),
     lambda: remove_file(folder / "state.json"),
 ):
@@ -219,7 +198,7 @@ for write in (
     result = subprocess.run(words, capture_output=True, text=True, check=False)
     if result.returncode:
         pytest.skip(f"nothing can be mounted: {result.stderr}")
-    files = ("state.json", "history.jsonl", "run", "state.json")
+    files = ("state.json", "run", "state.json")
     assert result.stdout.splitlines() == [
         f"{folder / name}: cannot be written (Read-only file system)" for name in files
     ]

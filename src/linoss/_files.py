@@ -1,7 +1,6 @@
 """Atomic writes: if the process dies, a file has either its old or its new content."""
 
 import ctypes
-import errno
 import os
 import re
 import secrets
@@ -17,7 +16,6 @@ except ImportError:  # not a POSIX system
     fcntl = None
 
 _REMAINS = re.compile(r".+(\.[0-9a-f]{16}|\.jsonl?|\.safetensors)\.tmp")
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -45,21 +43,6 @@ def write_file(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replace the content of a file by text in UTF-8, as `write_file` does."""
     write_file(path, text.encode())
-
-
-def write_after(path: Path, size: int, content: bytes) -> None:
-    """Keep the first `size` bytes of a file, or create it, and append `content`.
-
-    Raises `OSError` for a symbolic link.
-    """
-    try:
-        with open(path, "ab", opener=_open_no_link) as file:
-            file.truncate(size)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise _cannot_write(path, error) from error
 
 
 def make_directory(path: Path) -> None:
@@ -194,13 +177,7 @@ def _exchange(one: Path, other: Path) -> bool:
 def _cannot_write(path: Path, error: OSError | shutil.Error) -> OSError:
     """The error for a failed write."""
     reason = getattr(error, "strerror", None) or error
-    if error.errno == errno.ELOOP and path.is_symlink():
-        reason = "it is a symbolic link, and links are not followed; remove it"
     return OSError(f"{path}: cannot be written ({reason})")
-
-
-def _open_no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | _NO_LINK, 0o666)
 
 
 def _sync_directory(path: Path) -> None:

@@ -92,29 +92,6 @@ def test_the_same_curve_as_one_process(tmp_path, join, curve_of_one, processes, 
     assert max(counts) <= reads_of_one / processes + once
 
 
-def assert_one_line(text, gone):
-    """The last line names the process that is gone, and no other line tells of an error."""
-    *before, last = text.strip().splitlines()
-    assert re.match(rf"Error: process {gone}\b.* is gone; restart all", last), text
-    assert not [line for line in before if line.strip() and not re.match(r"\d|\[Gloo\]", line)], (
-        text
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("silent", [0, 1])
-def test_one_falls_silent(tmp_path, join, silent):
-    directory = tmp_path / "run"
-    joined = join(2, 2, directory, pause=0.5)
-    while not (directory / "history.jsonl").exists():
-        assert joined[0].poll() is None, said(joined[0])
-        time.sleep(0.1)
-    joined[silent].send_signal(signal.SIGSTOP)
-    other = joined[1 - silent]
-    assert wait([other], seconds=120) == [1]
-    assert_one_line(said(other), silent)
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("processes", "killed"), [(2, 0), pytest.param(4, 1, marks=pytest.mark.slow)]
@@ -130,19 +107,17 @@ def test_one_is_killed_and_the_run_goes_on(
     joined[killed].send_signal(signal.SIGKILL)
     others = [process for process in joined if process is not joined[killed]]
     assert all(code != 0 for code in wait(others, seconds=60))
-    for process in others:
-        assert_one_line(said(process), killed)
     again = join(2, 2, directory, port=free_port + 1)
     assert wait(again) == [0, 0], "\n".join(map(said, again))
     assert_same(curve(directory), curve_of_one[0])
 
 
 @pytest.mark.integration
-def test_one_fails_and_tells_the_others(tmp_path, join):
+def test_one_fails_and_the_others_end(tmp_path, join):
     (tmp_path / "file").write_text("in the way")
     joined = join(2, 2, tmp_path / "file")
-    assert all(code == 1 for code in wait(joined, seconds=60))
-    assert "process 0 failed: " in said(joined[1])
+    assert all(code != 0 for code in wait(joined, seconds=60))
+    assert "file: cannot be written" in said(joined[0])
 
 
 @pytest.mark.slow
@@ -156,20 +131,6 @@ def test_processes_wait_for_one_that_is_late(free_port, start):
     assert [child.communicate()[0].splitlines()[-1] for child in joined] == ["0", "0"]
 
 
-def test_the_key_value_store_of_jax(free_port):
-    """What is private in JAX is there, and does what is asked of it."""
-    code = (
-        "from linoss.training import _distributed, join_processes\n"
-        "assert _distributed._key_value_store() is None\n"
-        f"join_processes('localhost:{free_port}', 1, 0)\n"
-        "store = _distributed._key_value_store()\n"
-        "store.key_value_set('linoss/key', 'first')\n"
-        "store.key_value_set('linoss/key', 'second', True)\n"
-        "assert store.blocking_key_value_get('linoss/key', 1000) == 'second'\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
 def test_a_port_in_use(free_port):
     with socket.socket(socket.AF_INET6) as listener:
         listener.bind(("", free_port))
@@ -181,18 +142,6 @@ def test_a_port_in_use(free_port):
 def test_a_coordinator_that_never_answers(free_port):
     with pytest.raises(ValueError, match=r"did not answer within 1 s .*is process 0 running"):
         join_processes(f"localhost:{free_port}", 2, 1, timeout=1)
-
-
-@pytest.mark.integration
-def test_processes_that_never_come(free_port):
-    code = (
-        "from linoss.training import join_processes\n"
-        f"join_processes('localhost:{free_port}', 2, 0, timeout=2)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
-    )
-    assert "not all of 2 processes connected to localhost" in result.stderr
 
 
 @pytest.mark.parametrize(

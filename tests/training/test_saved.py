@@ -1,5 +1,6 @@
 """Models in directories: they come back as they were, or are refused by name."""
 
+import hashlib
 import json
 import os
 import stat
@@ -22,7 +23,6 @@ from linoss.training import (
     save_model,
     train,
 )
-from linoss.training._verified_files import read_json, tensor_bytes, write_json
 
 OBJECTIVES = {
     "classes": (Classification(classes=("a", "b")), {}),
@@ -68,13 +68,6 @@ def test_it_answers_as_before(saved, make_model, waves):
     np.testing.assert_array_equal(
         predict(found.model, found.inputs, cases), predict(make_model(), found.inputs, cases)
     )
-
-
-def test_a_model_of_before_gaps_could_move_stands_still(saved):
-    record = read_json(saved / "config.json", "linoss")
-    assert record["model"].pop("gaps") == load_model(saved).model.config.gaps == "move"
-    write_json(saved / "config.json", "linoss", record)
-    assert load_model(saved).model.config.gaps == "stand"
 
 
 def test_leaf_names_are_readable(saved):
@@ -179,40 +172,31 @@ def test_a_directory_in_place_of_a_file_is_refused(saved, name):
 def test_a_file_in_place_of_the_directory_is_refused(tmp_path, saved, make_model):
     found = load_model(saved)
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(CheckpointError, match="file: cannot be written"):
+    with pytest.raises(OSError, match="file: cannot be written"):
         save_model(tmp_path / "file", make_model(), found.inputs, found.objective)
     with pytest.raises(CheckpointError, match=r"config\.json: cannot be read"):
         load_model(tmp_path / "file")
 
 
-def test_a_newer_version_is_refused_by_name(saved, monkeypatch):
-    record = read_json(saved / "config.json", "linoss")
-    monkeypatch.setattr("linoss.training._verified_files.VERSION", 2)
-    write_json(saved / "config.json", "linoss", {**record, "version": 2})
-    monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="has version 2, this linoss reads up to 1; install"):
-        load_model(saved)
-
-
-def test_newer_weights_are_refused_by_name(saved):
-    tensors = safetensors.numpy.load_file(saved / "weights.safetensors")
-    facts = {"version": 7}
-    content = tensor_bytes("linoss-weights", tensors, facts)
-    (saved / "weights.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"weights\.safetensors: has version 7"):
-        load_model(saved)
-
-
 def rewrite(saved, **changes):
-    """config.json by somebody who knows how to make a checksum."""
-    record = read_json(saved / "config.json", "linoss")
+    """Change config.json as somebody would who knows how to make a checksum."""
+    record = json.loads((saved / "config.json").read_text())
+    del record["sha256"]
     for place, value in changes.items():
         *inner, last = place.split("__")
         part = record
         for key in inner:
             part = part[key]
         part[last] = value
-    write_json(saved / "config.json", "linoss", record)
+    content = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    record["sha256"] = hashlib.sha256(content.encode()).hexdigest()
+    (saved / "config.json").write_text(json.dumps(record))
+
+
+def test_a_newer_version_is_refused_by_name(saved):
+    rewrite(saved, version=2)
+    with pytest.raises(CheckpointError, match="has version 2, this linoss reads up to 1; install"):
+        load_model(saved)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -255,19 +239,18 @@ def test_deep_nesting_is_refused(saved):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("settings", "message"),
     [
-        (lambda x: {k: v for k, v in x.items() if k != "encoder.bias"}, "encoder.bias is missing"),
-        (lambda x: {**x, "encoder.more": np.zeros(3)}, "encoder.more is not part of the model"),
-        (lambda x: {**x, "encoder.bias": np.zeros(3)}, r"encoder.bias is float64 of shape \(3,\)"),
-        (lambda x: {**x, "encoder.bias": np.zeros(4, int)}, "encoder.bias is int64"),
+        ({"num_blocks": 2}, "is not part of the model"),
+        ({"norm": None}, "is missing"),
+        ({"hidden_size": 5}, r"is float64 of shape \(5,"),
     ],
 )
-def test_weights_of_another_model_are_refused(saved, change, message):
-    tensors = safetensors.numpy.load_file(saved / "weights.safetensors")
-    content = tensor_bytes("linoss-weights", change(tensors), {})
-    (saved / "weights.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match=message):
+def test_weights_of_another_model_are_refused(saved, tmp_path, make_model, settings, message):
+    found = load_model(saved)
+    save_model(tmp_path / "b", make_model(**settings), found.inputs, found.objective)
+    (tmp_path / "b" / "weights.safetensors").replace(saved / "weights.safetensors")
+    with pytest.raises(CheckpointError, match=rf"weights\.safetensors: .*{message}"):
         load_model(saved)
 
 
@@ -283,7 +266,7 @@ def test_a_directory_without_rights_is_named(tmp_path, saved, make_model):
     found, closed = load_model(saved), tmp_path / "closed"
     closed.mkdir()
     closed.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with pytest.raises(CheckpointError, match="cannot be written"):
+    with pytest.raises(OSError, match="cannot be written"):
         save_model(closed, make_model(), found.inputs, found.objective)
 
 
@@ -294,7 +277,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path, saved, make_model, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(CheckpointError, match=r"cannot be written \(No space left"):
+    with pytest.raises(OSError, match=r"cannot be written \(No space left"):
         save_model(tmp_path / "new", make_model(), found.inputs, found.objective)
     assert not list((tmp_path / "new").iterdir())
 
@@ -319,7 +302,7 @@ class TestArrays:
         assert load_model(saved).arrays == {}
         assert not (saved / "arrays.safetensors").exists()
 
-    @pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "of another model"])
+    @pytest.mark.parametrize("damage", ["missing", "truncated", "flipped"])
     def test_damage_is_refused_by_name(self, with_arrays, damage):
         path = with_arrays[0] / "arrays.safetensors"
         content = path.read_bytes()
@@ -327,37 +310,22 @@ class TestArrays:
             path.unlink()
         elif damage == "truncated":
             path.write_bytes(content[:-5])
-        elif damage == "flipped":
-            path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
         else:
-            path.write_bytes(tensor_bytes("linoss-arrays", {"ends": np.zeros(2)}, {}))
+            path.write_bytes(flipped(content, len(content) - 3))
         with pytest.raises(CheckpointError, match=r"arrays\.safetensors"):
             load_model(with_arrays[0])
 
 
-@pytest.mark.parametrize("content", ['{"step": 1}\n{"ste', "[1]\n", "\xff\n"])
-def test_a_damaged_history_does_not_take_the_weights_along(saved, content, assert_same_trees):
-    whole = load_model(saved).model
-    (saved / "history.jsonl").write_text(content)
-    with pytest.warns(UserWarning, match=r"history\.jsonl: is damaged .* its history is ignored"):
-        found = load_model(saved)
-    assert found.history == []
-    assert_same_trees(found.model, whole)
-
-
-def test_a_history_with_another_number_is_noticed(tmp_path, make_problem):
-    problem = make_problem()
+def test_a_damaged_state_does_not_take_the_weights_along(tmp_path, make_problem, assert_same_trees):
+    problem, path = make_problem(), tmp_path / "run"
     parts = (problem.training_set, problem.validation_set, problem.config)
-    path = tmp_path / "run"
-    train(problem.model, problem.inputs, problem.objective, *parts, directory=path)
-    history = load_model(path).history
-    assert len(history) > 1
-    text = (path / "history.jsonl").read_text()
-    (path / "history.jsonl").write_text(text + text.splitlines()[0] + "\n")  # ahead of the state
-    assert load_model(path).history == history
-    (path / "history.jsonl").write_text(text.replace('"step": ', '"step": 1', 1))
-    with pytest.warns(UserWarning, match=r"it does not match its checksum in state\.safetensors"):
-        assert load_model(path).history == []
+    result = train(problem.model, problem.inputs, problem.objective, *parts, directory=path)
+    assert load_model(path).history == result.history
+    (path / "state.safetensors").write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match=r"the history is lost, but the model is intact"):
+        found = load_model(path)
+    assert found.history == []
+    assert_same_trees(found.model, result.model)
 
 
 def test_arrays_that_a_run_left_before_it_began_do_not_hinder_it(tmp_path, make_problem):

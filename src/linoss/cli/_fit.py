@@ -24,7 +24,7 @@ from linoss.cli._run_settings import (
 from linoss.cli._sources import check_there, read_labelled_cases, read_tables
 
 if TYPE_CHECKING:
-    from linoss.training import Watcher
+    from linoss.training import Callback
 
 
 @options.with_settings(options.settings())
@@ -230,7 +230,7 @@ def fitted(
         estimator.fit(training).save(out)
     else:
         further: dict[str, Any] = {} if start is None else {"start_from": start}
-        with _watchers(watch) as watcher:
+        with _callbacks(watch) as watcher:
             further["on_progress"] = watcher
             estimator.fit(training, directory=out, resume=resume, **further)
     if speaks:
@@ -239,14 +239,14 @@ def fitted(
 
 
 @contextmanager
-def _watchers(paths: Sequence[Path]) -> "Iterator[Watcher | None]":
+def _callbacks(paths: Sequence[Path]) -> "Iterator[Callback | None]":
     """One watcher that writes progress to all of these paths; None if there are none."""
-    from linoss.training import JsonLines, TensorBoard, together
+    from linoss.training import JsonLines, TensorBoard, combine_callbacks
 
     with ExitStack() as files:
         kinds = [JsonLines if path.suffix == ".jsonl" else TensorBoard for path in paths]
         made = [files.enter_context(kind(at)) for kind, at in zip(kinds, paths, strict=True)]
-        yield together(*made) if made else None
+        yield combine_callbacks(*made) if made else None
 
 
 def _refuse_classes(labels: Any) -> None:

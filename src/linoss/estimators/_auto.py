@@ -18,7 +18,7 @@ from linoss._stderr import duration, say
 from linoss.estimators._estimator import SequenceEstimator
 from linoss.estimators._trained import objective_of
 from linoss.fitted import Choice, RunOptions, fit_models, fit_oscillators
-from linoss.training import TrainingError, Watcher
+from linoss.training import Callback, TrainingError
 
 Kind = TypeVar("Kind", bound="AutoClassifier | AutoRegressor")
 
@@ -90,7 +90,7 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, AutoClassifierSettings,
         sample_weight: Any = None,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
-        on_progress: Watcher | None = None,
+        on_progress: Callback | None = None,
     ) -> Kind:
         """Fit to labelled sequences: the oscillators, then trained models, and keep what helps.
 

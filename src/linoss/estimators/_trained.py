@@ -13,7 +13,7 @@ from linoss._settings import LinOSSClassifierSettings, LinOSSRegressorSettings
 from linoss.data import Sequences
 from linoss.estimators._estimator import SequenceEstimator
 from linoss.fitted import FitStopped, Fitted, Outputs, RunOptions, fit_models, load
-from linoss.training import Classification, Objective, Regression, Watcher
+from linoss.training import Callback, Classification, Objective, Regression
 
 Kind = TypeVar("Kind", bound="LinOSSClassifier | LinOSSRegressor")
 
@@ -87,7 +87,7 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSetti
         sample_weight: Any = None,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
-        on_progress: Watcher | None = None,
+        on_progress: Callback | None = None,
         start_from: Any = None,
     ) -> Kind:
         """Train on labelled sequences.

@@ -25,6 +25,7 @@ from linoss.fitted._models import Trained, mean_of
 from linoss.fitted._oscillators import Untrained
 from linoss.nn import MIXERS, LinOSS, LinOSSConfig, adopt
 from linoss.training import (
+    Callback,
     Cases,
     Inputs,
     Objective,
@@ -33,11 +34,10 @@ from linoss.training import (
     TrainingConfig,
     TrainingResult,
     TrainingStopped,
-    Watcher,
+    combine_callbacks,
     holds_files,
     make_mesh,
     read_training,
-    together,
     train,
 )
 
@@ -52,7 +52,7 @@ class RunOptions:
 
     directory: str | os.PathLike[str] | None = None
     resume: bool = False
-    on_progress: Watcher | None = None
+    on_progress: Callback | None = None
     start_from: Fitted | None = None
     """A fitted thing whose weights initialise the models; None to draw them."""
 
@@ -87,7 +87,9 @@ class RunOptions:
             return
         with ProgressLine(metric) as line:
             report = self.on_progress
-            yield replace(self, on_progress=line if report is None else together(line, report))
+            yield replace(
+                self, on_progress=line if report is None else combine_callbacks(line, report)
+            )
 
 
 class FitStopped(KeyboardInterrupt):

@@ -1,16 +1,21 @@
 """Training: loss, loop, checkpoints, history."""
 
+from linoss.training._callbacks import (
+    Callback,
+    JsonLines,
+    Progress,
+    ProgressLine,
+    TensorBoard,
+    combine_callbacks,
+)
 from linoss.training._config import TrainingConfig
-from linoss.training._devices import make_mesh
+from linoss.training._devices import from_first, make_mesh
 from linoss.training._distributed import join_processes, watched
-from linoss.training._errors import CheckpointError, TrainingError, TrainingStopped
-from linoss.training._gather import from_first
 from linoss.training._gradients import IntegratedGradients, integrated_gradients
 from linoss.training._inputs import Cases, Inputs, usual_interval
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
-from linoss.training._outcome import TrainingResult
 from linoss.training._predict import evaluate, predict
-from linoss.training._progress import Progress, ProgressLine
+from linoss.training._result import CheckpointError, TrainingError, TrainingResult, TrainingStopped
 from linoss.training._saved import (
     Saved,
     holds_files,
@@ -24,10 +29,10 @@ from linoss.training._saved import (
 )
 from linoss.training._scaling import Scaling
 from linoss.training._train import train
-from linoss.training._watchers import JsonLines, TensorBoard, Watcher, together
 from linoss.training._windows import Normalization, WindowBatch, Windows
 
 __all__ = [
+    "Callback",
     "Cases",
     "CheckpointError",
     "Classification",
@@ -47,9 +52,9 @@ __all__ = [
     "TrainingError",
     "TrainingResult",
     "TrainingStopped",
-    "Watcher",
     "WindowBatch",
     "Windows",
+    "combine_callbacks",
     "evaluate",
     "from_first",
     "holds_files",
@@ -64,7 +69,6 @@ __all__ = [
     "replace_arrays",
     "save_arrays",
     "save_model",
-    "together",
     "train",
     "usual_interval",
     "watched",

@@ -4,6 +4,8 @@ Batches are split over the mesh; every device has all weights. Each process read
 its own devices.
 """
 
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -17,7 +19,6 @@ from jax.sharding import PartitionSpec as P
 
 from linoss import _checks
 from linoss.nn import LinOSS, Split
-from linoss.training._gather import from_first, gather
 
 Shape = int | tuple[int, int]
 
@@ -219,3 +220,42 @@ class Devices:
             return tree, facts
         facts, arrays = from_first(facts), jax.tree.map(np.asarray, tree)
         return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(arrays)), facts
+
+
+# ---- Values on the host ----
+
+
+def share(items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield (index, item) for the items of this process: every n-th, with n processes."""
+    processes = jax.process_count()
+    if processes == 1:
+        yield from enumerate(items)
+        return
+    several: Any = items
+    for i in range(jax.process_index(), len(several), processes):
+        yield i, several[i]
+
+
+def channels_of(items: Iterable[Any]) -> int:
+    """The number of channels, also in a process without items; 1 for a single process."""
+    several: Any = items
+    return 1 if jax.process_count() == 1 else int(np.shape(several[0])[-1])
+
+
+def gather(numbers: np.ndarray) -> np.ndarray:
+    """Gather the numbers of every process, `(processes, ...)`, in double precision."""
+    numbers = np.ascontiguousarray(numbers, np.float64)
+    if jax.process_count() == 1:
+        return numbers[None]
+    each = multihost_utils.process_allgather(np.atleast_1d(numbers).view(np.uint8))
+    return np.ascontiguousarray(each).view(np.float64).reshape(-1, *numbers.shape)
+
+
+def from_first(facts: Any) -> Any:
+    """Broadcast a JSON value from the first process; the argument of the others is ignored."""
+    if jax.process_count() == 1:
+        return facts
+    text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(text))))
+    text = text if jax.process_index() == 0 else np.zeros(size, np.uint8)
+    return json.loads(np.asarray(multihost_utils.broadcast_one_to_all(text)).tobytes())

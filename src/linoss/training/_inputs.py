@@ -8,7 +8,7 @@ import numpy as np
 
 from linoss import _checks
 from linoss.data import Batch
-from linoss.training._gather import gather, share
+from linoss.training._devices import gather, share
 from linoss.training._scaling import Scaling
 from linoss.training._windows import WindowBatch
 

@@ -2,7 +2,6 @@
 
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,15 +13,14 @@ import numpy as np
 from linoss.nn import LinOSS
 from linoss.scan import resolve_engine
 from linoss.training._batches import Order
+from linoss.training._callbacks import Callback, Progress
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import Devices
-from linoss.training._errors import TrainingError
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Objective
-from linoss.training._outcome import Record, TrainingResult
 from linoss.training._predict import evaluate
-from linoss.training._progress import Progress
-from linoss.training._run_directory import FACTS, RunDirectory, RunState
+from linoss.training._result import TrainingError, TrainingResult
+from linoss.training._run_directory import RunDirectory, RunState
 from linoss.training._step import (
     Carry,
     LearningRates,
@@ -52,7 +50,7 @@ class Loop:
         training_set: Cases,
         validation_set: Cases | None,
         config: TrainingConfig,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callback | None,
         devices: Devices,
         quickly: bool = False,
     ):
@@ -80,17 +78,16 @@ class Loop:
         self.key = devices.key(config.seed)
         self.state = RunState(first_carry(model, self.settings))
         self.good = self.state
-        self.history: list[Record] = []
         self.files: RunDirectory | None = None
         self.clock = time.monotonic()
         self.compiling = 0.0  # seconds, of the first update
         self.place = self.recorded = self.last_place = 0
         self.gradient_norm: Any = np.nan  # of the last update
-        self.cases = 0  # seconds in updates since the first one of this process
+        self.cases = 0  # in updates since the first one of this process
 
     def run(self, save_every: int | float | None) -> TrainingResult:
         """Train from the current state to the end."""
-        self._take_places()
+        self._distribute()
         config, self.good = self.config, self.state
         self.clock = time.monotonic() - self.state.seconds
         self.place = self.recorded = self._place()
@@ -142,17 +139,15 @@ class Loop:
         share = (passed - self.compiling) / (limit - self.compiling)
         return min(max(step, int(share * config.steps)), config.steps)
 
-    def _take_places(self) -> None:
+    def _distribute(self) -> None:
         """Copy the state of the first process, which may have been resumed, to all devices."""
         state = self.state
-        facts = {name: getattr(state, name) for name in FACTS}
-        facts |= {"history": self.history, "has_best": state.best is not None}
+        facts = {**state.facts(), "has_best": state.best is not None}
         trees, facts = self.devices.from_first((state.carry, state.model), facts)
         self.devices.connect()
         carry, best = self.devices.everywhere(trees)
-        self.history = facts["history"]
-        best = best if facts["has_best"] else None
-        self.state = RunState(carry, best=best, **{name: facts[name] for name in FACTS})
+        best = best if facts.pop("has_best") else None
+        self.state = RunState(carry, best=best, **{**facts, "history": tuple(facts["history"])})
 
     def _looks(self, seconds: float) -> bool:
         """Whether to transfer the loss now; all processes must do so at the same step."""
@@ -191,7 +186,7 @@ class Loop:
 
     def _is_due(self) -> bool:
         """Whether the current step has to be recorded and has not been yet."""
-        step, last, every = self.state.step, self._last_record(), self.config.evaluate_every
+        step, last, every = self.state.step, self.state.last, self.config.evaluate_every
         if self.config.minutes is None:
             due = step % every == 0
         else:
@@ -199,28 +194,24 @@ class Loop:
         due = due or self.place == self.config.steps
         return step > 0 and due and (last is None or last["step"] != step)
 
-    def _last_record(self) -> Record | None:
-        return self.history[self.state.records - 1] if self.state.records else None
-
     def _gains_nothing(self) -> bool:
         """Whether to stop early, by `patience` or `min_loss`."""
-        config, last = self.config, self._last_record()
+        config, last = self.config, self.state.last
         if last is None:
             return False
         if config.patience is not None and self.state.stale >= config.patience:
             return True
         if config.min_loss == 0:  # a loss may round to less
             return False
-        recent = (self.history[i] for i in range(self.state.records - 1, -1, -1))
+        recent = reversed(self.state.history)
         above = next((r["step"] for r in recent if r["loss"] >= config.min_loss), 0)
         return last["step"] - above >= _LEARNED
 
     def _record(self) -> None:
         """Evaluate, append to the history, and write a checkpoint."""
         self._check_finite()
-        state, last = self.state, self._last_record()
-        new = replace(state, records=state.records + 1, carry=self._without_loss(state.carry))
-        metric = None
+        state, last = self.state, self.state.last
+        new, metric = replace(state, carry=self._without_loss(state.carry)), None
         if self.validation_set is not None:
             model, inputs, objective = state.carry.model, self.inputs, self.objective
             mesh = self.devices.mesh
@@ -237,15 +228,14 @@ class Loop:
             "learning_rate": self.rates(self.last_place),
             "seconds": round(new.seconds, 3),
         }
-        self.history[state.records :] = [record]
-        self.state = self.good = new
+        self.state = self.good = replace(new, history=(*state.history, record))
         self.recorded = self.place
         self.save()
 
     def save(self) -> None:
         """Write a checkpoint, if there is a directory."""
         if self.files is not None:
-            self.files.save(self.state, self.history)
+            self.files.save(self.state)
 
     def save_if_good(self) -> None:
         """Write a checkpoint between evaluations, unless a loss since the last one was not
@@ -259,7 +249,7 @@ class Loop:
         """The result for a state."""
         return TrainingResult(
             model=self.devices.at_home(state.model),
-            history=self.history[: state.records],
+            history=list(state.history),
             best_step=state.best_step,
             best_metric=state.best_metric,
             steps=state.step,
@@ -269,7 +259,7 @@ class Loop:
     def _report(self, first: tuple[int, float] | None) -> None:
         if self.on_progress is None:
             return
-        state, last, eta, pace = self.state, self._last_record(), None, None
+        state, last, eta, pace = self.state, self.state.last, None, None
         since = state.step - (last["step"] if last else 0)
         if first is not None and state.step > first[0]:
             passed = time.monotonic() - first[1]
@@ -279,7 +269,7 @@ class Loop:
                 eta = min(eta, max(60 * self.config.minutes - time.monotonic() + self.clock, 0.0))
         loss = last["loss"] if last and not since else float(state.carry.loss) / max(since, 1)
         metric = last["metric"] if last else None
-        steps = self.config.steps
+        steps, epoch = self.config.steps, self.order.batches_per_epoch
         self.on_progress(
             Progress(
                 state.step,
@@ -288,7 +278,8 @@ class Loop:
                 metric,
                 state.best_metric,
                 eta,
-                self.order.batches_per_epoch,
+                epoch=state.step / epoch,
+                epochs=steps / epoch,
                 learning_rate=self.rates(self.last_place),
                 gradient_norm=float(self.gradient_norm),
                 cases_per_second=pace,
@@ -313,7 +304,7 @@ class Loop:
         )
 
     def _warn_if_useless(self) -> None:
-        last, constant = self._last_record(), self.objective.constant_loss
+        last, constant = self.state.last, self.objective.constant_loss
         if last is None or constant is None or not self.devices.writes:
             return
         if last["loss"] > _USELESS * constant:

@@ -1,51 +1,46 @@
 """The directory of a run: checkpoints, and resuming from them.
 
-`state.safetensors` is authoritative. `history.jsonl` and `weights.safetensors` are written before
-it and are ahead of it if the process dies in between; resuming resets them to the state.
+`state.safetensors` is authoritative. `weights.safetensors`, for `load_model`, and `history.jsonl`,
+for people, are written before it; resuming resets them to it.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from linoss._files import remove_file, remove_remains, write_text
 from linoss._plain import first_difference
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
-from linoss.training._errors import CheckpointError
-from linoss.training._outcome import Record
+from linoss.training._result import CheckpointError, Record
 from linoss.training._saved import (
     ARRAYS,
     CONFIG,
     FILES,
+    FORMAT,
     HISTORY,
     STATE,
-    WEIGHTS,
-    read_config,
+    history_of,
     refuse_files,
-    weights_bytes,
     write_arrays,
+    write_weights,
 )
 from linoss.training._step import Carry
 from linoss.training._verified_files import (
     NOT_UNDERSTOOD,
     named,
-    read_file,
+    read_json,
     read_tensors,
-    remove_file,
-    remove_remains,
     restored,
-    write_after,
-    write_file,
     write_json,
     write_tensors,
 )
 
-_FORMAT = "linoss-state"
-FACTS = ("step", "best_step", "best_metric", "stale", "records", "seconds")
+_STATE_FORMAT = "linoss-state"
+FACTS = ("step", "best_step", "best_metric", "stale", "history", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +55,8 @@ class RunState:
     best_metric: float | None = None
     stale: int = 0
     """Number of evaluations since the last improvement."""
-    records: int = 0
-    """Length of the history."""
+    history: tuple[Record, ...] = ()
+    """A record of each evaluation."""
     seconds: float = 0.0
     """Elapsed time."""
 
@@ -70,19 +65,14 @@ class RunState:
         """The best model; without evaluations, the last one."""
         return self.carry.model if self.best is None else self.best
 
+    @property
+    def last(self) -> Record | None:
+        """The record of the last evaluation."""
+        return self.history[-1] if self.history else None
 
-class _Written(NamedTuple):
-    """The content of the history file. Immutable, because an interrupt may come at any moment."""
-
-    lines: int
-    size: int
-    digest: Any
-
-    def and_then(self, lines: list[bytes]) -> "_Written":
-        """The content after appending lines."""
-        content, digest = b"".join(lines), self.digest.copy()
-        digest.update(content)
-        return _Written(self.lines + len(lines), self.size + len(content), digest)
+    def facts(self) -> dict[str, Any]:
+        """All values but arrays, for JSON."""
+        return {name: getattr(self, name) for name in FACTS}
 
 
 class RunDirectory:
@@ -90,135 +80,104 @@ class RunDirectory:
 
     def __init__(self, folder: Path, arrays: dict[str, np.ndarray] | None = None):
         self.folder, self.arrays = folder, arrays
-        self._written = _Written(0, 0, hashlib.sha256())
 
     def create(self, description: dict[str, Any], state: RunState) -> None:
         """Begin a run. config.json is written last: if it exists, so does the state."""
         refuse_files(self.folder)
         write_arrays(self.folder, self.arrays)
         self._write_state(state)
-        write_json(self.folder / CONFIG, "linoss", description)
+        write_json(self.folder / CONFIG, FORMAT, description)
 
-    def resume(self, description: dict[str, Any], fresh: RunState) -> tuple[RunState, list[Record]]:
+    def resume(self, description: dict[str, Any], fresh: RunState) -> RunState:
         """Resume a run from its state, or begin it if there is none."""
         config, path = self.folder / CONFIG, self.folder / STATE
         remove_remains(self.folder)
-        if not config.exists() and path.exists() and self._read_state(fresh)[0].step == 0:
+        if not config.exists() and path.exists() and self._read_state(fresh).step == 0:
             remove_file(path)  # killed between the first state and config.json
         if not config.exists() and not path.exists():
             remove_file(self.folder / ARRAYS)  # killed before the first state
         if not any((self.folder / name).exists() for name in FILES):
             self.create(description, fresh)
-            return fresh, []
-        before = read_config(config)
+            return fresh
+        before = read_json(config, FORMAT)
         training = description["training"]
         longer = TrainingConfig.from_dict(training).goes_on(before.get("training"))
         if longer:
             before["training"] = training
             _lengthen(before, description)
         _check_same(config, before, description)
-        state, digest = self._read_state(fresh)
-        history = self._cut_history(state.records, digest)
+        state = self._read_state(fresh)
         if state.step > 0:
-            self._write_weights(state)
+            self._write_for_readers(state)
         if longer:
-            write_json(config, "linoss", description)
-        return state, history
+            write_json(config, FORMAT, description)
+        return state
 
-    def save(self, state: RunState, history: list[Record]) -> None:
-        """Write history and weights, then the state."""
-        lines = [_line(record) for record in history[self._written.lines : state.records]]
-        if lines:
-            write_after(self.folder / HISTORY, self._written.size, b"".join(lines))
-            self._written = self._written.and_then(lines)
-        self._write_weights(state)
+    def save(self, state: RunState) -> None:
+        """Write a checkpoint."""
+        self._write_for_readers(state)
         self._write_state(state)
 
-    def _write_weights(self, state: RunState) -> None:
-        """Write the weights of the state, unless the file already has them."""
-        content = weights_bytes(state.model, step=state.best_step or state.step)
-        path = self.folder / WEIGHTS
-        if not path.is_file() or path.read_bytes() != content:
-            write_file(path, content)
+    def _write_for_readers(self, state: RunState) -> None:
+        """Write history and weights."""
+        if state.history:
+            lines = (json.dumps(record, allow_nan=False) + "\n" for record in state.history)
+            write_text(self.folder / HISTORY, "".join(lines))
+        write_weights(self.folder, state.model, step=state.best_step or state.step)
 
     def _write_state(self, state: RunState) -> None:
-        facts = {name: getattr(state, name) for name in FACTS}
-        facts["history_sha256"] = self._written.digest.hexdigest()
         tensors = named({"carry": state.carry, "best": state.best})
-        write_tensors(self.folder / STATE, _FORMAT, tensors, facts)
+        write_tensors(self.folder / STATE, _STATE_FORMAT, tensors, state.facts())
 
-    def _read_state(self, fresh: RunState) -> tuple[RunState, str]:
-        """The state, and the checksum of its history."""
+    def _read_state(self, fresh: RunState) -> RunState:
         path = self.folder / STATE
-        tensors, facts = read_tensors(path, _FORMAT)
+        tensors, facts = read_tensors(path, _STATE_FORMAT)
         best = fresh.carry.model if any(name.startswith("best.") for name in tensors) else None
         trees = restored(path, {"carry": fresh.carry, "best": best}, tensors, exact=True)
         try:
             best_step, best_metric = facts["best_step"], facts["best_metric"]
-            state = RunState(
+            return RunState(
                 **trees,
                 step=int(facts["step"]),
                 best_step=None if best_step is None else int(best_step),
                 best_metric=None if best_metric is None else float(best_metric),
                 stale=int(facts["stale"]),
-                records=int(facts["records"]),
+                history=tuple(history_of(facts)),
                 seconds=float(facts["seconds"]),
             )
-            return state, str(facts["history_sha256"])
         except NOT_UNDERSTOOD as error:
             raise CheckpointError(f"{path}: is invalid: {error!r}") from None
-
-    def _cut_history(self, records: int, digest: str) -> list[Record]:
-        """Truncate the history to the state."""
-        path = self.folder / HISTORY
-        content = read_file(path) if records or path.exists() else b""
-        lines = content.splitlines(keepends=True)[:records]
-        written = self._written.and_then(lines)
-        if written.lines < records or written.digest.hexdigest() != digest:
-            raise CheckpointError(
-                f"{path}: is not the history of {STATE}, which has {records} records; restore it "
-                "from a backup, or train again in another directory"
-            )
-        if written.size < len(content):
-            write_file(path, b"".join(lines))
-        self._written = written
-        return [json.loads(line) for line in lines]
 
 
 def _lengthen(before: dict[str, Any], now: dict[str, Any]) -> None:
     """Update the number of steps in the saved settings of the estimator of a run."""
-    saved, found = (part.get("extra", {}).get("parameters") for part in (before, now))
-    if isinstance(saved, dict) and isinstance(found, dict):
-        saved.update({name: found[name] for name in ("steps", "epochs") if name in found})
-
-
-def _line(record: Record) -> bytes:
-    return json.dumps(record, allow_nan=False).encode() + b"\n"
+    saved, given = (part.get("extra", {}).get("parameters") for part in (before, now))
+    if isinstance(saved, dict) and isinstance(given, dict):
+        saved.update({name: given[name] for name in ("steps", "epochs") if name in given})
 
 
 def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise if the settings differ from those of the run, and name the first difference."""
     parts = ("model", "inputs", "objective", "training", "data", "extra", "arrays")
-    before = {part: before.get(part) for part in parts}
-    found = first_difference(before, {part: now[part] for part in parts})
-    if found is None:
+    kept = ({part: run.get(part) for part in parts} for run in (before, now))
+    difference = first_difference(*kept)
+    if difference is None:
         return
-    if found.path == ("training", "steps"):
-        rate = before["training"].get("schedule")
+    where, old, new = difference
+    if where == ("training", "steps"):
         why = (
             "its learning rate falls to 0 there; only a run at a constant learning rate "
             "(schedule='constant') can be extended"
-            if rate == "cosine"
+            if before["training"].get("schedule") == "cosine"
             else "it can only be extended, and only if it has an evaluation at its end"
         )
         raise CheckpointError(
-            f"{path}: the run has {found.before} updates, and {found.now} were asked for, but "
-            f"{why}. To continue from its weights, begin another run with start_from, or linoss "
-            "fit --from"
+            f"{path}: the run has {old} updates, and {new} were asked for, but {why}. To continue "
+            "from its weights, begin another run with start_from"
         )
-    differs = f"{'.'.join(found.path)} is {found.before!r} in the run, but {found.now!r} now"
-    if found.path[0] in ("inputs", "data"):
-        differs = differs if isinstance(found.now, int) else f"{found.path[1]} differs"
+    differs = f"{'.'.join(where)} is {old!r} in the run, but {new!r} now"
+    if where[0] in ("inputs", "data"):
+        differs = differs if isinstance(new, int) else f"{where[1]} differs"
         raise CheckpointError(
             f"{path}: the data are not those of the run ({differs}); resume with the same data, or "
             "train in another directory"

@@ -1,7 +1,6 @@
 """Saving and loading a model: its description in config.json, its weights in
 weights.safetensors."""
 
-import hashlib
 import json
 import os
 import warnings
@@ -15,24 +14,21 @@ import jax
 import numpy as np
 
 from linoss import __version__
+from linoss._files import make_directory, write_file
 from linoss._plain import plain
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training._config import TrainingConfig
-from linoss.training._errors import CheckpointError
 from linoss.training._inputs import Inputs
 from linoss.training._objectives import Objective, objective_from_dict
-from linoss.training._outcome import Record
+from linoss.training._result import RECORD, CheckpointError, Record
 from linoss.training._verified_files import (
     NOT_UNDERSTOOD,
-    make_directory,
     named,
     read_facts,
-    read_file,
     read_json,
     read_tensors,
     restored,
     tensor_bytes,
-    write_file,
     write_json,
     write_tensors,
 )
@@ -41,7 +37,7 @@ CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 STATE, HISTORY = "state.safetensors", "history.jsonl"
 ARRAYS = "arrays.safetensors"
 FILES = (CONFIG, STATE, HISTORY, WEIGHTS)
-_FORMAT, _WEIGHTS_FORMAT, _ARRAYS_FORMAT = "linoss", "linoss-weights", "linoss-arrays"
+FORMAT, _WEIGHTS_FORMAT, _ARRAYS_FORMAT = "linoss", "linoss-weights", "linoss-arrays"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +98,12 @@ def save_model(
     ```
     """
     description = describe(model, inputs, objective, extra, arrays)
-    folder = make_directory(directory)
+    folder = Path(directory)
+    make_directory(folder)
     refuse_files(folder)
     write_arrays(folder, arrays)
-    write_file(folder / WEIGHTS, weights_bytes(model))
-    write_json(folder / CONFIG, _FORMAT, description)
+    write_weights(folder, model)
+    write_json(folder / CONFIG, FORMAT, description)
 
 
 def load_model(directory: str | os.PathLike[str]) -> Saved:
@@ -126,7 +123,7 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     ```
     """
     folder = Path(directory)
-    record = read_config(folder / CONFIG)
+    record = read_json(folder / CONFIG, FORMAT)
     if record.get("model") is None:
         raise CheckpointError(
             f"{folder / CONFIG}: belongs to an estimator without a trained model; load it with "
@@ -136,7 +133,7 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     if not path.exists() and record.get("training") is not None:
         raise CheckpointError(
             f"{path}: does not exist: the run was stopped before its first evaluation; continue "
-            "it with resume=True or --resume"
+            "it with resume=True"
         )
     tensors, _ = read_tensors(path, _WEIGHTS_FORMAT)
     try:
@@ -156,14 +153,6 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     except NOT_UNDERSTOOD as error:
         raise CheckpointError(f"{folder / CONFIG}: is invalid: {error!r}") from None
     return Saved(restored(path, hollow, tensors, exact=False), *saved)
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Read config.json; models from before the setting `gaps` keep their state at gaps."""
-    record = read_json(path, _FORMAT)
-    if isinstance(record.get("model"), dict):
-        record["model"].setdefault("gaps", "stand")
-    return record
 
 
 def save_arrays(
@@ -187,13 +176,14 @@ def save_arrays(
 
     ```
     """
-    folder = make_directory(directory)
+    folder = Path(directory)
+    make_directory(folder)
     if not replace:
         refuse_files(folder)
     write_arrays(folder, arrays)
     shapes = {name: list(array.shape) for name, array in arrays.items()}
     record = {"linoss": __version__, "model": None, "extra": extra, "arrays": shapes}
-    write_json(folder / CONFIG, _FORMAT, plain(record))
+    write_json(folder / CONFIG, FORMAT, plain(record))
 
 
 def load_arrays(
@@ -201,7 +191,7 @@ def load_arrays(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Load and verify the files of [`linoss.training.save_arrays`][]."""
     folder = Path(directory)
-    record = read_json(folder / CONFIG, _FORMAT)
+    record = read_json(folder / CONFIG, FORMAT)
     try:
         return dict(record["extra"]), _read_arrays(folder, dict(record["arrays"]))
     except NOT_UNDERSTOOD as error:
@@ -223,7 +213,7 @@ def replace_arrays(directory: str | os.PathLike[str], arrays: dict[str, np.ndarr
     ```
     """
     folder = Path(directory)
-    declared = read_json(folder / CONFIG, _FORMAT)["arrays"]
+    declared = read_json(folder / CONFIG, FORMAT)["arrays"]
     shapes = {name: list(array.shape) for name, array in arrays.items()}
     if shapes != declared:
         raise ValueError(f"arrays have shapes {shapes}, expected {declared}, as {CONFIG} says")
@@ -244,7 +234,7 @@ def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
     ```
     """
     path = Path(directory) / CONFIG
-    extra = read_json(path, _FORMAT).get("extra")
+    extra = read_json(path, FORMAT).get("extra")
     if not isinstance(extra, dict):
         raise CheckpointError(f"{path}: has no extra, expected a file of save_model or train")
     return extra
@@ -264,7 +254,7 @@ def read_training(directory: str | os.PathLike[str]) -> TrainingConfig | None:
     ```
     """
     path = Path(directory) / CONFIG
-    training = read_json(path, _FORMAT).get("training")
+    training = read_json(path, FORMAT).get("training")
     try:
         return None if training is None else TrainingConfig.from_dict(training)
     except NOT_UNDERSTOOD as error:
@@ -297,13 +287,15 @@ def refuse_files(folder: Path) -> None:
     for name in held:
         raise CheckpointError(
             f"{folder / name}: already exists and is not overwritten; choose another "
-            "directory, save with overwrite=True, or continue a run with resume=True or --resume"
+            "directory, save with overwrite=True, or continue a run with resume=True"
         )
 
 
-def weights_bytes(model: LinOSS, **facts: Any) -> bytes:
-    """The content of weights.safetensors."""
-    return tensor_bytes(_WEIGHTS_FORMAT, named(model), facts)
+def write_weights(folder: Path, model: LinOSS, **facts: Any) -> None:
+    """Write the weights of a model, unless the file has them."""
+    content, path = tensor_bytes(_WEIGHTS_FORMAT, named(model), facts), folder / WEIGHTS
+    if not path.is_file() or path.read_bytes() != content:
+        write_file(path, content)
 
 
 def describe(
@@ -339,7 +331,7 @@ def describe(
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
     """Write the arrays of a model."""
     if arrays:
-        write_tensors(folder / ARRAYS, _ARRAYS_FORMAT, arrays, {})
+        write_tensors(folder / ARRAYS, _ARRAYS_FORMAT, arrays)
 
 
 def _read_arrays(folder: Path, shapes: dict[str, list[int]]) -> dict[str, np.ndarray]:
@@ -352,27 +344,20 @@ def _read_arrays(folder: Path, shapes: dict[str, list[int]]) -> dict[str, np.nda
 
 
 def _read_history(folder: Path) -> list[Record]:
-    """The history up to the state of the run, verified by its checksum.
+    """The history of a run, from its state; empty for a model of `save_model`.
 
-    A model is usable without its history: if it is damaged, it is empty, with a warning.
+    A model is usable without it: if the state is damaged, it is empty, with a warning.
     """
-    path = folder / HISTORY
+    path = folder / STATE
     if not path.exists():
         return []
     try:
-        lines = read_file(path).splitlines(keepends=True)
-        facts = read_facts(folder / STATE) if (folder / STATE).exists() else None
-        if facts is not None:
-            lines = lines[: facts["records"]]
-            if hashlib.sha256(b"".join(lines)).hexdigest() != facts["history_sha256"]:
-                raise ValueError(f"it does not match its checksum in {STATE}")
-        history = [json.loads(line) for line in lines]
-        if not all(isinstance(record, dict) for record in history):
-            raise ValueError("a line is not a record")
+        return history_of(read_facts(path))
     except (CheckpointError, *NOT_UNDERSTOOD) as error:
-        warnings.warn(
-            f"{path}: is damaged ({error}); the model is intact, and its history is ignored",
-            stacklevel=4,
-        )
+        warnings.warn(f"the history is lost, but the model is intact ({error})", stacklevel=4)
         return []
-    return history
+
+
+def history_of(facts: dict[str, Any]) -> list[Record]:
+    """The history in the facts of a state, with the entries of a record in their order."""
+    return [{name: record[name] for name in RECORD} for record in facts["history"]]

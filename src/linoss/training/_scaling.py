@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float64
 
 from linoss import _checks
-from linoss.training._gather import channels_of, gather, share
+from linoss.training._devices import channels_of, gather, share
 
 
 class _Sums(NamedTuple):

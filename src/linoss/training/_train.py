@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,21 +11,20 @@ from jax.sharding import Mesh
 
 from linoss import _checks, _programs
 from linoss._declare import check_value
+from linoss._files import locked, make_directory
 from linoss._settings import MEMORY, Memory
 from linoss.dynamics import SCHEMES
 from linoss.nn import LinOSS
+from linoss.training._callbacks import Callback
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import Devices
-from linoss.training._errors import TrainingStopped
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._loop import Loop
 from linoss.training._objectives import Objective
-from linoss.training._outcome import TrainingResult
 from linoss.training._predict import check_model
-from linoss.training._progress import Progress
+from linoss.training._result import TrainingResult, TrainingStopped
 from linoss.training._run_directory import RunDirectory
 from linoss.training._saved import describe
-from linoss.training._verified_files import locked, make_directory
 
 
 @_programs.kept_programs()
@@ -39,7 +38,7 @@ def train(
     *,
     directory: str | os.PathLike[str] | None = None,
     resume: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callback | None = None,
     save_every: int | float | None = None,
     extra: dict[str, Any] | None = None,
     arrays: dict[str, np.ndarray] | None = None,
@@ -131,10 +130,11 @@ def train(
     description = describe(model, inputs, objective, extra, arrays, config, data)
     if not devices.writes:
         return loop.run(save_every)
-    with locked(make_directory(directory)) as folder:
+    make_directory(Path(directory))
+    with locked(Path(directory)) as folder:
         loop.files = RunDirectory(folder, arrays)
         if resume:
-            loop.state, loop.history = loop.files.resume(description, loop.state)
+            loop.state = loop.files.resume(description, loop.state)
         else:
             loop.files.create(description, loop.state)
         try:

@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +10,9 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None
-
-from linoss import _files
+from linoss._files import restore_directory, write_file
 from linoss._plain import canonical, with_checksum, without_checksum
-from linoss.training._errors import CheckpointError
+from linoss.training._result import CheckpointError
 
 VERSION = 1
 NOT_UNDERSTOOD = (
@@ -35,77 +27,12 @@ NOT_UNDERSTOOD = (
 _REPAIR = "restore it from a backup, or train again in another directory"
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Replace the content of a file atomically."""
-    with _refusing():
-        _files.write_file(path, content)
-
-
-def write_after(path: Path, size: int, content: bytes) -> None:
-    """Keep the first `size` bytes of a file, or create it, and append `content`."""
-    with _refusing():
-        _files.write_after(path, size, content)
-
-
-def remove_file(path: Path) -> None:
-    """Remove a file, if it exists."""
-    with _refusing():
-        _files.remove_file(path)
-
-
-def remove_remains(folder: Path) -> None:
-    """Remove the temporary files of killed writes."""
-    with _refusing():
-        _files.remove_remains(folder)
-
-
-def make_directory(directory: str | os.PathLike[str]) -> Path:
-    """Create a directory if it does not exist, and return it."""
-    folder = Path(directory)
-    with _refusing():
-        _files.make_directory(folder)
-    return folder
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Context manager: convert a failed write to a `CheckpointError`."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(str(error)) from error
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[Path]:
-    """Lock a directory against other processes; the lock is released if the process dies."""
-    if fcntl is None:
-        yield path
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CheckpointError(
-                f"{path}: another process is training in it; wait for it, or choose another "
-                "directory"
-            ) from None
-        except OSError:  # a file system without locks
-            pass
-        yield path
-    finally:
-        os.close(handle)
-
-
 def read_file(path: Path) -> bytes:
     """The content of a file, which must exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        with _refusing():
-            restored = _files.restore_directory(path.parent.absolute())
-        if restored:
+        if restore_directory(path.parent.absolute()):
             return read_file(path)
         raise CheckpointError(
             f"{path}: does not exist, expected a directory of save_model or train"
@@ -135,10 +62,10 @@ def read_json(path: Path, format: str) -> dict[str, Any]:
 
 
 def write_tensors(
-    path: Path, format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]
+    path: Path, format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any] | None = None
 ) -> None:
     """Write arrays and metadata with format, version and checksum."""
-    write_file(path, tensor_bytes(format, tensors, facts))
+    write_file(path, tensor_bytes(format, tensors, facts or {}))
 
 
 def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]) -> bytes:
@@ -196,15 +123,15 @@ def restored(path: Path, like: Any, tensors: dict[str, np.ndarray], *, exact: bo
             what = "is missing" if name in names else "is not part of the model"
             raise CheckpointError(f"{path}: {name} {what}; {_REPAIR}")
     for name, (_, leaf) in zip(names, leaves, strict=True):
-        found = tensors[name]
-        if found.shape != leaf.shape or found.dtype.kind != np.dtype(leaf.dtype).kind:
+        tensor = tensors[name]
+        if tensor.shape != leaf.shape or tensor.dtype.kind != np.dtype(leaf.dtype).kind:
             raise CheckpointError(
-                f"{path}: {name} is {found.dtype} of shape {found.shape}, expected {leaf.dtype} "
+                f"{path}: {name} is {tensor.dtype} of shape {tensor.shape}, expected {leaf.dtype} "
                 f"of shape {leaf.shape}, as in config.json; {_REPAIR}"
             )
-        if exact and found.dtype != leaf.dtype:
+        if exact and tensor.dtype != leaf.dtype:
             raise CheckpointError(
-                f"{path}: {name} is {found.dtype}, but this run would be {leaf.dtype}; set "
+                f"{path}: {name} is {tensor.dtype}, but this run would be {leaf.dtype}; set "
                 "jax_enable_x64 as it was when the run began"
             )
     arrays = [jax.numpy.asarray(tensors[name]) for name in names]

@@ -1,6 +1,32 @@
-"""Errors of training and of its files."""
+"""The result of a training, and the errors of training and of its files."""
 
+from dataclasses import dataclass
 from typing import Any
+
+from linoss.nn import LinOSS
+
+Record = dict[str, Any]
+"""One line of the history."""
+RECORD = ("step", "loss", "metric", "best", "learning_rate", "seconds")
+"""The entries of a record."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """The result of a training."""
+
+    model: LinOSS
+    """The model with the weights of the best evaluation; without evaluations, the last weights."""
+    history: list[Record]
+    """For each evaluation: step, loss, metric, best, learning_rate, seconds."""
+    best_step: int | None
+    """The step of the best evaluation."""
+    best_metric: float | None
+    """The metric of the best evaluation."""
+    steps: int
+    """Number of updates."""
+    stopped_early: bool
+    """Whether the run ended by `patience` or `min_loss`."""
 
 
 class TrainingError(RuntimeError):
@@ -14,7 +40,7 @@ class TrainingError(RuntimeError):
     ```
     """
 
-    def __init__(self, message: str, result: Any = None):
+    def __init__(self, message: str, result: TrainingResult | None = None):
         super().__init__(message)
         self.result = result
 
@@ -30,7 +56,7 @@ class TrainingStopped(KeyboardInterrupt):
     ```
     """
 
-    def __init__(self, result: Any):
+    def __init__(self, result: TrainingResult):
         super().__init__(f"training was stopped after {result.steps} updates")
         self.result = result
 

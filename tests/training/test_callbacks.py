@@ -1,4 +1,4 @@
-"""Watchers: each progress in a file, read again by other programs."""
+"""Callbacks: each progress in a file, read again by other programs."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from linoss._stderr import say
-from linoss.training import JsonLines, Progress, TensorBoard, together, train
+from linoss.training import JsonLines, Progress, TensorBoard, combine_callbacks, train
 
 NAN = float("nan")
 
@@ -25,14 +25,16 @@ def events(folder):
     return found
 
 
-def test_a_training_is_watched_by_several(make_problem, tmp_path):
+def test_several_callbacks_of_a_training(make_problem, tmp_path):
     seen = []
     with JsonLines(tmp_path / "log" / "run.jsonl") as log, TensorBoard(tmp_path / "tb") as board:
-        train(**vars(make_problem()), on_progress=together(log, board, seen.append))
+        train(**vars(make_problem()), on_progress=combine_callbacks(log, board, seen.append))
     lines = [json.loads(x) for x in (tmp_path / "log" / "run.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [progress.step for progress in seen]
     last, written = seen[-1], events(tmp_path / "tb")
     assert lines[-1]["loss"] == last.loss
+    assert [line["epoch"] for line in lines] == [line["step"] / 3 for line in lines]  # of 3 batches
+    assert last.epochs == 4
     assert lines[-1]["gradient_norm"] == last.gradient_norm > 0
     assert (last.cases_per_second or 0) > 0
     for name in ("loss", "metric", "learning_rate", "gradient_norm", "cases_per_second"):
@@ -50,7 +52,7 @@ def test_lines_are_appended_and_hold_no_nan(tmp_path):
     ]  # fmt: skip
 
 
-def test_what_a_watcher_raises_ends_the_training(make_problem):
+def test_an_error_of_a_callback_ends_the_training(make_problem):
     def full(progress):
         raise OSError("no space left")
 
