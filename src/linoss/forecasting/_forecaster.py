@@ -27,13 +27,13 @@ from linoss.forecasting._fitted import FittedForecaster, read_table
 from linoss.forecasting._intervals import Calibration, Request, quantile_levels
 from linoss.forecasting._seasonal_trend import Clock, on_grid, strongest_period
 from linoss.training import (
+    Callback,
     Forecasting,
     Inputs,
     Scaling,
     TrainingConfig,
     TrainingResult,
     TrainingStopped,
-    Watcher,
     Windows,
 )
 
@@ -79,7 +79,7 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         *,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
-        on_progress: Watcher | None = None,
+        on_progress: Callback | None = None,
     ) -> "LinOSSForecaster":
         """Train on all windows of the series.
 
