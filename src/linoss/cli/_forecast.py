@@ -135,7 +135,7 @@ def backtest(
     table = read_test_table(data, forecaster.static)
 
     def again(part: Any) -> Any:
-        return LinOSSForecaster(**loaded.parameters).fit(part).fitted_
+        return LinOSSForecaster(**{**loaded.parameters, "verbose": 0}).fit(part).fitted_
 
     options = {"windows": windows, "stride": stride, "level": level or None}
     result = forecaster.backtest(table, **options, refit=again if refit else None)

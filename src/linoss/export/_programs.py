@@ -81,12 +81,14 @@ def _refuse_series(fitted: Fitted | FittedForecaster, series: Any) -> None:
 
 
 def program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any = None) -> Program:
-    """The program of a fitted estimator; `names` are those of its channels.
+    """The program of an estimator or its `fitted_`; `names` are those of its channels.
 
     Raises `ValueError` for estimators that cannot be exported.
     """
-    check_is_fitted(estimator)
-    fitted: Fitted | FittedForecaster = estimator.fitted_
+    fitted = estimator
+    if not isinstance(fitted, Fitted | FittedForecaster):
+        check_is_fitted(estimator)
+        fitted = estimator.fitted_
     _refuse_series(fitted, series)
     if isinstance(fitted, FittedForecaster):
         return _program_of_forecaster(fitted, series)

@@ -46,7 +46,7 @@ def write(
 
     **Arguments:**
 
-    - `estimator`: a fitted classifier, regressor or forecaster.
+    - `estimator`: a fitted classifier, regressor or forecaster, or its `fitted_`.
     - `path`: `model.onnx` for whole sequences, with `model_step.onnx` for one sample at a time;
       `model.h`, with `model_weights.c`; or `model.stablehlo`.
     - `names`: names of the channels, for ONNX.

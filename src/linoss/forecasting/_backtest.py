@@ -77,7 +77,7 @@ class Origins:
         return own[:end], own[end : end + self.horizon]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Backtest:
     """Forecasts from several past origins, and their errors.
 
@@ -114,6 +114,11 @@ class Backtest:
     """(windows,): the time of the last step before each forecast."""
     ids: tuple[Any, ...] | None = None
     """The series of each window, if there are several."""
+
+    def __repr__(self) -> str:
+        windows, steps, variables = self.truth.shape
+        mase = f"MASE {self.error('mase'):.4g}" if "forecast" in self.forecasts else "no forecast"
+        return f"Backtest({windows} windows of {steps} steps, {variables} variables, {mase})"
 
     @property
     def horizon(self) -> int:

@@ -36,7 +36,7 @@ from linoss.training import Forecasting, Windows, predict
 _AT_ONCE = 256  # windows forecast at a time
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedForecaster:
     """A fitted forecaster: components, trained part, calibrated intervals, and the last steps.
 
@@ -72,6 +72,12 @@ class FittedForecaster:
     """The mean absolute scaled error on held-out steps, which calibrated the intervals."""
     held_out: Backtest | None = None
     """The backtest of held-out steps; not stored in files."""
+
+    def __repr__(self) -> str:
+        series, names = len(self.context.series), ", ".join(map(str, self.targets[:3]))
+        more = ", ..." if len(self.targets) > 3 else ""
+        steps = f"{self.horizon} steps from {self.past}"
+        return f"FittedForecaster({steps}, {series} series of {names}{more})"
 
     @property
     def horizon(self) -> int:
