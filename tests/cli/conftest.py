@@ -1,5 +1,6 @@
 """Small data in files, and runs that are trained once and looked at by many tests."""
 
+import fcntl
 import importlib
 import json
 import os
@@ -15,7 +16,8 @@ from typer.testing import CliRunner
 
 from linoss.cli import app
 
-ALONE = "--n-models 1 --n-oscillators none"
+ALONE = "--n-models 1"
+BANK = "--n-oscillators 64 --causal"
 SMALL = "--scheme im --no-damped --hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8"
 
 
@@ -29,6 +31,12 @@ def small():
 def small_forecaster():
     """Options of a small forecaster."""
     return SMALL
+
+
+@pytest.fixture(scope="session")
+def bank():
+    """Options of untrained oscillators that can stream."""
+    return f"--model oscillators {BANK}"
 
 
 @pytest.fixture(scope="session")
@@ -132,67 +140,98 @@ def write_cases():
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("cli")
+    """A directory that all workers share."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    (base / "cli").mkdir(exist_ok=True)
+    return base / "cli"
 
 
 @pytest.fixture(scope="session")
-def data(folder):
+def once(folder):
+    """Make a file or directory once for all workers: `once(name, make)` gives its path."""
+
+    def get(name, make):
+        path, done = folder / name, folder / f"{name}.done"
+        with open(folder / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                make(path)
+                done.touch()
+        return path
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def data(once):
     """A directory with a training and a test part, classes `low` and `high`."""
-    directory = folder / "Waves"
-    directory.mkdir()
-    for part, cases, seed in (("TRAIN", 32, 0), ("TEST", 12, 1)):
-        values, labels = _waves(cases, seed=seed)
-        names = np.array(["low", "high"])[labels]
-        _write_cases(directory / f"Waves_{part}.csv", values, names)
-    return directory
+
+    def make(directory):
+        directory.mkdir()
+        for part, cases, seed in (("TRAIN", 32, 0), ("TEST", 12, 1)):
+            values, labels = _waves(cases, seed=seed)
+            names = np.array(["low", "high"])[labels]
+            _write_cases(directory / f"Waves_{part}.csv", values, names)
+
+    return once("Waves", make)
 
 
 @pytest.fixture(scope="session")
-def run(folder, data, good_json):
-    """A classifier."""
-    out = folder / "classifier"
+def run(once, data, good):
+    """A classifier of one trained model."""
     options = f"{SMALL} {ALONE} --steps 40 --learning-rate 0.02 --validation-fraction 0.25"
-    good_json(f"fit {data} --task classification --out {out} {options}")
-    return out
+    line = f"fit {data} --task classification {options} --out"
+    return once("classifier", lambda out: good(f"{line} {out}"))
 
 
 @pytest.fixture(scope="session")
-def numbers(folder):
+def oscillators(once, data, good):
+    """A classifier of untrained oscillators."""
+    line = f"fit {data} --task classification --model oscillators {BANK} --out"
+    return once("oscillators", lambda out: good(f"{line} {out}"))
+
+
+@pytest.fixture(scope="session")
+def numbers(once):
     """A directory with a training and a test part, with a number for each case."""
-    directory = folder / "Numbers"
-    directory.mkdir()
-    for part, cases, seed in (("train", 32, 0), ("test", 12, 1)):
-        values, labels = _waves(cases, seed=seed)
-        np.savez(directory / f"{part}.npz", X=values, y=labels * 2.5 + 1)
-    return directory
+
+    def make(directory):
+        directory.mkdir()
+        for part, cases, seed in (("train", 32, 0), ("test", 12, 1)):
+            values, labels = _waves(cases, seed=seed)
+            np.savez(directory / f"{part}.npz", X=values, y=labels * 2.5 + 1)
+
+    return once("Numbers", make)
 
 
 @pytest.fixture(scope="session")
-def regressor(folder, numbers, good):
-    out = folder / "regressor"
-    good(
-        f"fit {numbers} --task regression --out {out} {SMALL} {ALONE} --steps 30"
-        " --learning-rate 0.02"
-    )
-    return out
+def regressor(once, numbers, good):
+    """A regressor, with a scheme without decay."""
+    options = f"{SMALL} {ALONE} --scheme imex --steps 30 --learning-rate 0.02"
+    line = f"fit {numbers} --task regression {options} --out"
+    return once("regressor", lambda out: good(f"{line} {out}"))
 
 
 @pytest.fixture(scope="session")
-def load(folder):
+def load(once):
     """A wide table of dates, one variable of which is known in advance."""
-    path = folder / "load.csv"
-    hours = np.datetime64("2024-01-01T00") + np.arange(200)
-    rows = [
-        f"{str(hour).replace('T', ' ')}:00:00,{np.sin(i / 3):.5f},{np.cos(i / 3) + 5:.5f},{i % 24}"
-        for i, hour in enumerate(hours)
-    ]
-    path.write_text("date,load,heat,hour\n" + "\n".join(rows) + "\n")
-    return path
+
+    def make(path):
+        hours = np.datetime64("2024-01-01T00") + np.arange(200)
+        rows = [
+            f"{str(hour)[:10]} {str(hour)[11:]}:00:00,{np.sin(i / 3):.5f},"
+            f"{np.cos(i / 3) + 5:.5f},{i % 24}"
+            for i, hour in enumerate(hours)
+        ]
+        path.write_text("date,load,heat,hour\n" + "\n".join(rows) + "\n")
+
+    return once("load.csv", make)
 
 
 @pytest.fixture(scope="session")
-def forecaster(folder, load, good):
-    out = folder / "forecaster"
+def forecaster(once, load, good):
+    """A forecaster of short series, which are not trained on."""
     options = f"--horizon 6 --past 24 --known hour {SMALL} --steps 20"
-    good(f"fit {load} --task forecasting --out {out} {options}")
-    return out
+    line = f"fit {load} --task forecasting {options} --out"
+    return once("forecaster", lambda out: good(f"{line} {out}"))

@@ -1,6 +1,5 @@
 """What holds for all commands: help, its examples, exit codes, and what is imported."""
 
-import importlib
 import re
 import shlex
 import shutil
@@ -11,8 +10,7 @@ import numpy as np
 import pytest
 
 import linoss
-from linoss.cli._app import app
-from linoss.training import load_model, save_model
+from linoss.cli import app
 
 COMMANDS = [command.name for command in app.registered_commands]
 
@@ -41,35 +39,27 @@ def test_every_command_is_there():
     assert " ".join(second) == "explain export plan demo doctor"
 
 
-@pytest.mark.parametrize("command", app.registered_commands, ids=COMMANDS)
-def test_the_summary_is_that_of_the_command(command):
-    module = importlib.import_module(f"linoss.cli._{command.name}")
-    assert command.help == getattr(module, command.name).__doc__.splitlines()[0]
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(good, command):
     text = good(f"{command} --help")
-    assert "Example" in text
+    (summary,) = [each.help for each in app.registered_commands if each.name == command]
+    assert " ".join(summary.split()) in " ".join(text.split())
     assert any(f"{line} ".startswith(f"linoss {command} ") for line in examples(good, command))
 
 
 @pytest.mark.usefixtures("few_bells")
-def test_every_example_of_help_runs(place, good, failing, monkeypatch, small_forecaster):
+def test_every_example_of_help_runs(place, good, monkeypatch, small_forecaster):
     monkeypatch.chdir(place)
     for command in COMMANDS:
         for line in examples(good, command):
             arguments, _, source = line.removeprefix("linoss ").partition(" < ")
             if command == "fit" and "--resume" not in line:
                 arguments += f" {small_forecaster} --steps 2"  # the last one counts
-                arguments += "" if "forecasting" in line else " --n-models 1 --n-oscillators none"
+                arguments += "" if "forecasting" in line else " --n-models 1"
             if command == "search":
                 arguments += f" {small_forecaster} --steps 2 --trials 1"
             if command == "demo":
                 arguments += " --steps 1"
-            if "--data-dir" in line:  # of a set that nobody has at hand: it says so
-                assert "the data set EigenWorms is missing" in failing(arguments)
-                continue
             good(arguments, (place / source).read_text() if source else None)
     assert {path.name for path in place.iterdir()} >= {
         "forecast.csv",
@@ -116,7 +106,7 @@ def test_a_mistake_of_the_library_is_not_hidden(linoss_command, monkeypatch, run
     def broken(*args):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("linoss.estimators.load", broken)
+    monkeypatch.setattr("linoss.fitted.load", broken)
     result = linoss_command(f"inspect {run}")
     assert isinstance(result.exception, RuntimeError)
 
@@ -126,7 +116,7 @@ def test_out_of_memory(failing, monkeypatch, run, error):
     def broken(*args):
         raise error
 
-    monkeypatch.setattr("linoss.estimators.load", broken)
+    monkeypatch.setattr("linoss.fitted.load", broken)
     assert "out of memory; try smaller batches" in failing(f"inspect {run}")
 
 
@@ -134,16 +124,13 @@ def test_out_of_memory(failing, monkeypatch, run, error):
     ("streams", "code", "said"),
     [
         ("--version >&-", 2, "Error: stdout is closed, expected somewhere to write to, such as"),
-        ("--version >&- 2>&-", 2, ""),
-        ("--version 2>&- <&-", 0, ""),
-        ("inspect nowhere 2>&-", 1, ""),
         ("stream nowhere <&-", 1, "Error: stdin is closed, expected samples in it"),
         ("--version >/dev/full", 1, "Error: stdout cannot be written (No space left on device)"),
         ("plan --length 100 >/dev/full", 1, "Error: stdout cannot be written (No space left on"),
         ("plan --length 100 2>/dev/full", 0, ""),
     ],
 )
-def test_streams_that_are_closed_or_full(streams, code, said):
+def test_streams_that_are_full(streams, code, said):
     line = f"{shlex.quote(sys.executable)} -m linoss {streams}"
     result = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
     assert result.returncode == code
@@ -153,8 +140,8 @@ def test_streams_that_are_closed_or_full(streams, code, said):
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", '{"label": 3}', '{"label": null, "channels": [1]}', '{"label": NaN}', "[" * 10**5],
-    ids=["empty", "list", "number", "channels", "NaN", "deep"],
+    ["", "[]", '{"label": 3}', "[" * 10**5],
+    ids=["empty", "list", "number", "deep"],
 )
 def test_columns_that_are_invalid(tmp_path, run, failing, content):
     shutil.copytree(run, tmp_path / "run")
@@ -170,14 +157,13 @@ def test_columns_of_another_name_are_noticed(tmp_path, run, failing):
     assert "columns.json: is invalid (its content does not match its checksum)" in message
 
 
-@pytest.mark.parametrize("kind", [["LinOSSClassifier"], {}, 3, None])
-def test_an_estimator_of_no_name(tmp_path, run, failing, kind):
-    saved = load_model(run)
-    extra = {**saved.extra, "estimator": kind}
-    save_model(tmp_path / "run", saved.model, saved.inputs, saved.objective, extra)
-    assert "holds a model, but no estimator" in failing(f"inspect {tmp_path / 'run'}")
+@pytest.mark.parametrize("content", ["[]", "{", '{"format": 3}'])
+def test_a_run_that_is_damaged(tmp_path, run, failing, content):
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "config.json").write_text(content)
+    assert "run/config.json: " in failing(f"inspect {tmp_path / 'run'}")
 
 
 def test_a_model_that_was_saved_from_python(tmp_path, run, data, good_json):
-    linoss.estimators.load(run).save(tmp_path / "saved")
+    linoss.LinOSSClassifier.load(run).save(tmp_path / "saved")
     assert good_json(f"evaluate {tmp_path / 'saved'} {data}") == good_json(f"evaluate {run} {data}")

@@ -1,83 +1,120 @@
-"""`linoss inspect`: the spectrum that it shows is that of the model."""
+"""`linoss inspect`, `explain`, `export`: spectra, attributions, files are those of the run."""
 
-import jax
+import json
+
 import numpy as np
+import onnxruntime
 import pytest
 
 import linoss
-from linoss.cli._inspect import Spectrum as BlockSpectrum
-from linoss.cli._inspect import spectra_of as banks
-from linoss.estimators import load as load_estimator
+from linoss.data import read
+
+# ---- inspect ----
 
 
-def make(**changes):
-    sizes = {"in_size": 1, "out_size": 1, "hidden_size": 4, "state_size": 6, "num_blocks": 2}
-    with jax.enable_x64(False):
-        return linoss.LinOSS(linoss.LinOSSConfig(**sizes, **changes), key=jax.random.key(0))
-
-
-def test_size_and_scheme(run, good_json):
+def test_the_spectrum_of_im_is_its_closed_form(run, good_json, good):
+    """|lambda|^2 = 1 / (1 + h^2 A)."""
     found = good_json(f"inspect {run}")
-    model = load_estimator(run).model_
+    (model,) = linoss.LinOSSClassifier.load(run).fitted_.trained.models
     assert found["parameters"] == linoss.count_parameters(model)
     assert (found["scheme"], found["state_size"], found["task"]) == ("im", 8, "classification")
-    assert len(found["blocks"]) == 1
-    assert len(found["blocks"][0]["periods"]) == 8
-
-
-def test_people_are_shown_a_table(run, good):
+    (block,), bank = found["blocks"], model.blocks[0].mixer.oscillators
+    A, h = (np.asarray(x, float) for x in (bank.stiffness, bank.timestep))
+    np.testing.assert_allclose(block["stiffness"], A)
+    np.testing.assert_allclose(block["decay_times"], 2 / np.log1p(h**2 * A), rtol=1e-5)
+    np.testing.assert_allclose(block["periods"], 2 * np.pi / np.arctan(h * np.sqrt(A)), rtol=1e-5)
+    assert block["period"]["max"] == max(block["periods"])
     printed = good(f"inspect {run}")
     assert all(word in printed for word in ("block 1", "period", "decay time", "LinOSSClassifier"))
 
 
-def test_a_rotation_has_its_period_and_its_decay():
-    angle, radius = 2 * np.pi / 50, np.exp(-1 / 300)
-    value = radius * np.exp(1j * angle)
-    bank = BlockSpectrum("one", np.ones(1), np.array([[value, value.conjugate()]]))
-    np.testing.assert_allclose(bank.periods, 50)
-    np.testing.assert_allclose(bank.decay_times, 300)
+def test_imex_does_not_decay(regressor, good_json):
+    (block,) = good_json(f"inspect {regressor}")["blocks"]
+    assert block["decay_times"] == [None] * 8
+    assert (block["without_decay"], block["decay_time"]) == (8, None)
 
 
-def test_im_decays_as_its_closed_form_says():
-    """|lambda|^2 = 1 / (1 + h^2 A)."""
-    model = make(scheme="im")
-    for bank, block in zip(banks(model), model.blocks, strict=True):
-        A, h = (np.asarray(x, float) for x in (bank.stiffness, block.mixer.oscillators.timestep))
-        np.testing.assert_allclose(bank.decay_times, 2 / np.log1p(h**2 * A), rtol=1e-5)
-
-
-def test_imex_keeps_what_it_has():
-    for bank in banks(make(scheme="imex")):
-        assert np.isinf(bank.decay_times).all()
-        assert bank.summary()["without_decay"] == 6
-        assert bank.summary()["decay_time"] is None
-
-
-def test_free_particles_are_counted():
-    model = make()
-    bank = model.blocks[0].mixer.oscillators
-    stiffness = bank.raw_stiffness.at[:2].set(-1.0)
-    model = jax.tree.map(lambda x: stiffness if x is bank.raw_stiffness else x, model)
-    first = banks(model)[0]
-    assert first.summary()["free_particles"] == 2
-    assert np.isinf(first.periods[:2]).all()
-    assert np.isfinite(first.periods[2:]).all()
-
-
-def test_layers_that_read_backwards_have_a_spectrum():
-    names = [bank.name for bank in banks(make(bidirectional=True))]
-    assert names == ["block 1", "block 1, backward", "block 2", "block 2, backward"]
+def test_the_bank_of_untrained_oscillators(oscillators, good_json, good, failing, tmp_path):
+    found = good_json(f"inspect {oscillators}")
+    bank = linoss.OscillatorClassifier.load(oscillators).fitted_.oscillators.features.bank_
+    assert (found["estimator"], found["oscillators"]) == ("OscillatorClassifier", 64)
+    assert found["period"]["max"] == pytest.approx(1 / bank.frequency[bank.frequency > 0].min())
+    assert 0.3 <= found["quality"]["min"] <= found["quality"]["max"] <= 8
+    printed = good(f"inspect {oscillators}")
+    assert all(word in printed for word in ("period", "quality", "leave-one-out accuracy"))
+    message = failing(f"inspect {oscillators} --plot {tmp_path / 'picture.png'}")
+    assert "holds no trained oscillators" in message
 
 
 @pytest.mark.parametrize(
     ("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )
-def test_a_picture(tmp_path, run, good, suffix, start):
+def test_a_picture(tmp_path, run, good, failing, suffix, start):
     path = tmp_path / f"spectrum.{suffix}"
     assert str(path) in good(f"inspect {run} --plot {path}")
     assert path.read_bytes().startswith(start)
+    message = failing(f"inspect {run} --plot {path}.doc")
+    assert f"{path}.doc: expected a suffix among" in message
 
 
-def test_a_picture_of_no_kind(tmp_path, run, failing):
-    path = tmp_path / "spectrum.doc"
-    assert f"{path}: expected a suffix among" in failing(f"inspect {run} --plot {path}")
+# ---- explain ----
+
+
+@pytest.mark.parametrize("kind", ["run", "oscillators"])
+def test_figures_and_sums(kind, data, tmp_path, request, good_json, good):
+    directory, out = request.getfixturevalue(kind), tmp_path / "why"
+    (record,) = good_json(f"explain {directory} {data} --case 3 --out {out}")["cases"]
+    assert [record] == json.loads((out / "attribution.json").read_text())
+    name = "linoss" if kind == "run" else "oscillators"
+    kinds = {"run": linoss.LinOSSClassifier, "oscillators": linoss.OscillatorClassifier}
+    estimator, case = kinds[kind].load(directory), read(data / "Waves_TEST.csv").select([3])
+    assert record["prediction"] == estimator.predict(case)[0]
+    attribution, classes = estimator.explain(case), estimator.classes_.tolist()
+    row = classes.index(record["prediction"])
+    if len(attribution.channels) == 1:  # of the second class
+        expected = attribution.channels[0] * (1 if row else -1)
+    else:
+        expected = attribution.channels[row]
+    np.testing.assert_allclose([*record[f"channels_{name}"].values()], expected, rtol=1e-4)
+    assert record.get("error", 0) <= 1e-3
+    for figure in record["figures"]:
+        assert (out / figure).read_bytes().startswith(b"\x89PNG")
+    printed = good(f"explain {directory} {data} --out {out}")
+    assert "prediction low" in printed
+    assert "prediction high" in printed
+
+
+def test_what_cannot_be_explained(run, data, forecaster, load, tmp_path, failing):
+    assert "--case is 99" in failing(f"explain {run} {data} --case 99 --out {tmp_path}/why")
+    assert "holds a forecaster" in failing(f"explain {forecaster} {load} --out {tmp_path}/why")
+
+
+# ---- export ----
+
+
+def test_onnx_predicts_as_the_run_does(run, waves, tmp_path, good_json):
+    told = good_json(f"export {run} {tmp_path}/waves.onnx")
+    assert list(told["files"]) == [f"{tmp_path}/waves.onnx", f"{tmp_path}/waves_step.onnx"]
+    X = waves(5)[0].astype(np.float32)
+    model = onnxruntime.InferenceSession(f"{tmp_path}/waves.onnx")
+    shares, labels = model.run(None, {"samples": np.ascontiguousarray(np.swapaxes(X, 1, 2))})
+    estimator = linoss.LinOSSClassifier.load(run)
+    np.testing.assert_allclose(shares, estimator.predict_proba(X), atol=1e-5)
+    assert labels.tolist() == estimator.predict(X).tolist()
+
+
+def test_c_tells_flash_and_ram(run, tmp_path, good, good_json, failing):
+    told = good_json(f"export {run} {tmp_path}/waves.h")
+    printed = good(f"export {run} {tmp_path}/waves.h")
+    assert f"Flash: {told['flash']:,} bytes" in printed
+    assert f"RAM: {told['ram']:,} bytes" in printed
+    assert (tmp_path / "waves_weights.c").exists()
+    assert "expected a suffix among" in failing(f"export {run} {tmp_path}/model.txt")
+
+
+def test_a_forecaster_has_its_variables_named(forecaster, tmp_path, good, failing):
+    assert "whole windows" in good(f"export {forecaster} {tmp_path}/load.onnx")
+    model = onnxruntime.InferenceSession(f"{tmp_path}/load.onnx")
+    assert model.get_modelmeta().custom_metadata_map["channels"] == '["load", "heat", "hour"]'
+    assert {"samples", "times"} <= {given.name for given in model.get_inputs()}
+    assert "expected one of the fit" in failing(f"export {forecaster} {tmp_path}/x.h --series a")

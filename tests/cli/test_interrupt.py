@@ -1,6 +1,5 @@
 """Runs that are stopped by Ctrl-C or killed, and go on."""
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -30,7 +29,7 @@ def finished(long_data, line, good):
     """The weights of the run that was not stopped."""
     out = long_data.parent / "finished"
     good(f"{line} --out {out}")
-    return (out / "weights.safetensors").read_bytes()
+    return (out / "model-1" / "weights.safetensors").read_bytes()
 
 
 def until(process, condition):
@@ -51,28 +50,31 @@ def test_ctrl_c_and_resume(tmp_path, long_data, line, process, good_json, finish
     assert not stdout
     assert f"linoss fit {long_data} --out {out} --resume" in stderr
     assert "Traceback" not in stderr
-    assert (out / "state.safetensors").exists()
+    assert (out / "model-1" / "state.safetensors").exists()
     assert good_json(f"fit {long_data} --out {out} --resume")["steps"] == STEPS
-    assert (out / "weights.safetensors").read_bytes() == finished
+    assert (out / "model-1" / "weights.safetensors").read_bytes() == finished
 
 
 @pytest.mark.slow  # as after Ctrl-C, and as `train` does in a process that is killed
 def test_kill_and_resume(tmp_path, long_data, line, process, good_json, finished):
     out = tmp_path / "run"
     child = process(f"{line} --out {out}")
-    until(child, (out / "history.jsonl").exists)
+    until(child, (out / "model-1" / "history.jsonl").exists)
     child.kill()
     child.communicate()
     assert child.returncode == -signal.SIGKILL
     assert not (out / "report.html").exists()
     assert good_json(f"fit {long_data} --out {out} --resume")["steps"] == STEPS
-    assert (out / "weights.safetensors").read_bytes() == finished
+    assert (out / "model-1" / "weights.safetensors").read_bytes() == finished
 
 
-def test_a_run_that_was_stopped_early_says_how_to_go_on(tmp_path, run, failing):
-    shutil.copytree(run, tmp_path / "run")
-    (tmp_path / "run" / "weights.safetensors").unlink()
-    assert "stopped before its first evaluation" in failing(f"inspect {tmp_path / 'run'}")
+def test_a_run_that_was_stopped_early_says_how_to_go_on(tmp_path, data, small, process, failing):
+    out = tmp_path / "run"
+    child = process(f"fit {data} --task classification {small} --steps 9999 --out {out}")
+    until(child, (out / "config.json").exists)
+    child.kill()
+    child.communicate()
+    assert "continue it with resume=True" in failing(f"inspect {out}")
 
 
 def test_ctrl_c_before_training_leaves_nothing(tmp_path, linoss_command, data, monkeypatch):

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from linoss._stderr import say
-from linoss.cli._guard import FAILED, INTERRUPTED, fill_closed_streams, guarded, message_of
+from linoss.cli._guard import FAILED, INTERRUPTED, MISUSED, guarded, message_of
 
 _COMMANDS = {
     "fit": (
@@ -144,8 +144,10 @@ def _linoss(
 
 def main() -> None:
     """Run the command line."""
-    fill_closed_streams()
-    for output in (sys.stdout, sys.stderr):
+    if sys.stdout is None:
+        say("Error: stdout is closed, expected somewhere to write to, such as /dev/null")
+        sys.exit(MISUSED)
+    for output in filter(None, (sys.stdout, sys.stderr)):
         output.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
         app(prog_name="linoss")

@@ -20,25 +20,6 @@ FAILED, MISUSED, NOT_NUMBERS, INTERRUPTED = 1, 2, 3, 130
 _OPTIONS = {"label": "--label", "case": "--id", "drop": "--drop"}
 
 
-def fill_closed_streams() -> None:
-    """Open /dev/null if stdin or stderr is closed, and exit if stdout is.
-
-    Otherwise the next file to be opened would get their file descriptor.
-    """
-    closed = []
-    for stream in (0, 1, 2):
-        try:
-            os.fstat(stream)
-        except OSError:
-            closed.append(stream)
-            os.open(os.devnull, os.O_RDONLY if stream == 0 else os.O_WRONLY)  # gets the lowest one
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8")  # noqa: SIM115
-    if 1 in closed or sys.stdout is None:
-        say("Error: stdout is closed, expected somewhere to write to, such as /dev/null")
-        sys.exit(MISUSED)
-
-
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
     """Context manager: report warnings and user errors as one line each on stderr."""
 
