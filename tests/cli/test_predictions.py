@@ -152,8 +152,8 @@ def test_no_labels_are_needed(tmp_path, run, data, good, failing):
     unlabelled.write_text("\n".join(",".join([row[0], *row[2:]]) for row in lines))
     assert good(f"predict {run} {unlabelled}") == good(f"predict {run} {cases}")
     (tmp_path / "cases.csv").write_text("case,x,z\na,1,wrong\n")
-    message = failing(f"predict {run} {tmp_path / 'cases.csv'} --label kind")
-    assert "--label is 'kind', expected the name of a column" in message
+    message = failing(f"predict {run} {tmp_path / 'cases.csv'}")
+    assert "line 2, column 'z': found 'wrong'" in message
 
 
 def test_predictions_that_cannot_be_written(tmp_path, run, data, failing):
