@@ -230,6 +230,17 @@ def test_several_models_and_oscillators_by_their_weights(estimators, oscillators
     np.testing.assert_allclose(probabilities, ensemble.predict_proba(X), atol=TOLERANCE)
 
 
+@pytest.mark.filterwarnings("ignore::linoss.fitted.NotANumberWarning")
+def test_nan_has_no_label(estimators, tmp_path):
+    classifier = estimators.classifier()
+    X = estimators.cases(1, 3)
+    X[1] = 3e38
+    found = ask(session(write(classifier, tmp_path / "model.onnx").files[0]), samples=rows(X))
+    known = np.isfinite(found["probabilities"]).all(axis=1)
+    assert known.tolist() == [True, False, True]
+    assert (found["label"] == "").tolist() == (~known).tolist()
+
+
 def test_facts_are_in_the_model(estimators, tmp_path):
     path = tmp_path / "model.onnx"
     write(estimators.classifier(), path, names=("left", "right"))

@@ -3,6 +3,9 @@
 import re
 from dataclasses import replace
 
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
@@ -60,3 +63,19 @@ def test_other_paths_and_options(oscillators, tmp_path):
         write(oscillators["causal"], tmp_path / "model.h", series="a")
     with pytest.raises(NotFittedError):
         write(LinOSSClassifier(), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers(estimators, oscillators, tmp_path, value):
+    trained = estimators.classifier()
+    model = trained.fitted_.trained.models[0]
+    bias = jnp.full_like(model.head.decoder.bias, value)
+    trained.fitted_.trained.models[0] = eqx.tree_at(lambda m: m.head.decoder.bias, model, bias)
+    fitted = oscillators["causal"].fitted_
+    readout = replace(fitted.oscillators.readout, intercept=np.full(1, value))
+    untrained = replace(fitted, oscillators=replace(fitted.oscillators, readout=readout))
+    for estimator in (trained, untrained):
+        for suffix in ("onnx", "h", "stablehlo"):
+            with pytest.raises(ValueError, match=r"^some weights are NaN or infinite"):
+                write(estimator, tmp_path / f"model.{suffix}")
+    assert not [*tmp_path.iterdir()]

@@ -131,20 +131,25 @@ class _Graph:
             return name
         return self.node("Cast", [name], output, to=self.kind)
 
-    def answer(self, found: str, shape: list[Any]) -> None:
-        """Add the output, and for classification the label."""
+    def answer(self, output: str, shape: list[Any]) -> None:
+        """Add the output, and for classification the label: the last one of NaN."""
         helper, proto = self.onnx.helper, self.onnx.TensorProto
         name = self.result(_ANSWERS[self.program.task], shape)
-        self.node("Cast", [found], name, to=proto.FLOAT)
+        self.node("Cast", [output], name, to=proto.FLOAT)
         classes = self.program.classes
         if classes:
             whole = all(isinstance(label, int) and not isinstance(label, bool) for label in classes)
-            labels = list(classes) if whole else [str(label).encode() for label in classes]
+            labels = [*classes, -1] if whole else [*(str(x).encode() for x in classes), b""]
             kind = proto.INT64 if whole else proto.STRING
-            tensor = helper.make_tensor("classes", kind, [len(classes)], labels)
+            tensor = helper.make_tensor("classes", kind, [len(labels)], labels)
             self.weights["classes"] = (tensor, "classes", None)
-            self.node("ArgMax", [found], "likeliest", axis=-1, keepdims=0)
-            self.node("Gather", ["classes", "likeliest"], self.result("label", shape[:-1], kind))
+            self.node("ArgMax", [output], "likeliest", axis=-1, keepdims=0)
+            self.node("ReduceSum", [output, self.integers([-1])], "sum_of_all", keepdims=0)
+            self.node("IsNaN", ["sum_of_all"], "is_unknown")
+            unknown = self.integers(len(classes))
+            self.node("Where", ["is_unknown", unknown, "likeliest"], "place_of_label")
+            label = self.result("label", shape[:-1], kind)
+            self.node("Gather", ["classes", "place_of_label"], label)
 
     def part(self, part: Part, given: dict[str, str]) -> dict[str, str]:
         """Add the nodes of a part; returns the names of its outputs."""

@@ -280,6 +280,22 @@ class Program:
         given = {*self.states, "sample", "ahead", "interval"}
         return len(self.parts) == 1 and not self.parts[0].backwards and needed <= given
 
+    def refuse_unknown_weights(self) -> None:
+        """Raise for weights that are NaN, or infinite in single precision."""
+        window = self.window
+        parts = [*self.parts, self.answer]
+        arrays: list[Any] = []
+        if window is not None:
+            parts += [window.survey] if window.survey is not None else []
+            arrays += [window.direct, *window.tables.values()]
+        for part in parts:
+            arrays += [term.array for node in part.nodes for term in node.inputs]
+            arrays += [node.details.get("weight") for node in part.nodes]
+        with np.errstate(over="ignore"):
+            known = all(np.isfinite(np.float32(x)).all() for x in arrays if x is not None)
+        if not known:
+            raise ValueError("some weights are NaN or infinite, expected numbers; fit again")
+
     def refuse_step(self) -> None:
         """Raise if it does not support streaming."""
         if any(part.backwards for part in self.parts):

@@ -1,6 +1,6 @@
 """A trained model as part of a program: inputs, encoder, blocks, head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +12,6 @@ from jax import Array
 
 from linoss.dynamics import VaryingTransition
 from linoss.export._program import Part, Term, another
-from linoss.export._traced import traced
 from linoss.export._windows import forecasts, read
 from linoss.forecasting import FittedForecaster
 from linoss.kernels import BlockArrays, LinearRecurrence
@@ -230,7 +229,7 @@ def _mixed(walk: _Walk, recurrence: LinearRecurrence, u: Term, label: str) -> Te
         if weighs:
             before = walk.state(f"{label}_interval", 1)
             walk.move(f"{label}_interval", interval)
-        *step, weight = traced(part, partial(_varying, recurrence), before, interval)
+        *step, weight = _traced(part, partial(_varying, recurrence), before, interval)
         force = force * weight if weighs else force
     else:
         step = [part.constant(row) for row in jax.tree.leaves(recurrence.regular_step.step)]
@@ -318,3 +317,58 @@ _POOLINGS: dict[str, Callable[[_Walk, _Handed, Any, Term], Term]] = {
     "attention": _attention,
 }
 """The poolings by name."""
+
+
+# ---- Formulas of the library: what JAX traces of a function, operation by operation ----
+
+_NAMES = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum",
+    "gt": "greater", "or": "either", "and": "both", "not": "not", "exp": "exp", "log": "log",
+    "sqrt": "sqrt", "sin": "sin", "cos": "cos",
+}  # fmt: skip
+_OTHERS: dict[str, Callable[..., Term]] = {
+    "neg": lambda x: x * -1.0,
+    "square": lambda x: x * x,
+    "expm1": lambda x: x.part.apply("exp", x) - 1.0,
+    "lt": lambda x, y: x.part.apply("greater", y, x),
+    "ge": lambda x, y: x.part.apply("not", x.part.apply("greater", y, x)),
+    "le": lambda x, y: x.part.apply("not", x > y),
+    "min": lambda x, y: x.part.apply("where", x > y, y, x),
+    "select_n": lambda which, no, yes: which.part.apply("where", which, yes, no),
+}
+_SHAPES = ("broadcast_in_dim", "reshape", "squeeze", "convert_element_type", "copy")
+
+
+def _traced(part: Part, function: Callable[..., Any], *terms: Term) -> list[Term]:
+    """What a function of single numbers, by operations on vectors, makes of terms."""
+    program = jax.make_jaxpr(function)(*(jnp.ones(()) for _ in terms))
+    return _run(part, program, [part.here(term) for term in terms])
+
+
+def _run(part: Part, program: Any, terms: Sequence[Term]) -> list[Term]:
+    known = dict(zip(program.jaxpr.invars, terms, strict=True))
+    known |= {
+        variable: part.constant(jnp.ravel(value))
+        for variable, value in zip(program.jaxpr.constvars, program.consts, strict=True)
+    }
+
+    def term(x: Any) -> Term:
+        return part.constant(x.val) if hasattr(x, "val") else known[x]
+
+    for equation in program.jaxpr.eqns:
+        name, given = equation.primitive.name, [term(x) for x in equation.invars]
+        inner = equation.params.get("jaxpr")
+        if inner is not None:
+            results = _run(part, inner, given)
+        elif name in _SHAPES:  # a term of one number is the same at all places
+            results = given[:1]
+        elif name == "integer_pow":
+            results = given[:1]
+            for _ in range(equation.params["y"] - 1):
+                results = [results[0] * given[0]]
+        elif name in _NAMES:
+            results = [part.apply(_NAMES[name], *given)]
+        else:
+            results = [_OTHERS[name](*given)]
+        known |= dict(zip(equation.outvars, results, strict=True))
+    return [term(x) for x in program.jaxpr.outvars]
