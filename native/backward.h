@@ -9,12 +9,11 @@ namespace {
 // sums += d^T x over the rows of the tile.
 void correlate(const Sizes& s, const Tile& t, int64_t rows, int64_t d_columns, int64_t x_columns,
                const float* d, const float* x, float* sums) {
-  if (!s.half)
-    return product(d_columns, x_columns, rows, d, 1, d_columns, x, x_columns, sums, x_columns, sums,
-                   x_columns);
+  const From from = {sums, x_columns};
+  if (!s.half) return product(d_columns, x_columns, rows, d, 1, d_columns, x, sums, from);
   pair_rows(rows, d_columns, d, t.half[0]), pair_rows(rows, x_columns, x, t.half[1]);
-  product<uint32_t>(d_columns, x_columns, (rows + 1) / 2, t.half[0], 1, d_columns, t.half[1],
-                    x_columns, sums, x_columns, sums, x_columns);
+  product<uint32_t>(d_columns, x_columns, (rows + 1) / 2, t.half[0], 1, d_columns, t.half[1], sums,
+                    from);
 }
 
 // Computes the gradient of u from that of x, t.g, and adds it to t.u.
@@ -62,7 +61,7 @@ void read_out_back(const Sizes& s, const Packed& p, int64_t rows, Tile& t, const
   }
   if (s.dense) correlate(s, t, rows, H, H, t.v, t.x, d.dense);
   correlate(s, t, rows, H, P, t.v, t.y, d.output);
-  weigh(s, t, rows, P, s.hidden, t.v, H, p.output, t.dy, nullptr, 0);
+  weigh(s, t, rows, P, s.hidden, t.v, H, p.output, t.dy);
 }
 
 // Recomputes the tile, and goes back from d_out to the gradient of positions. The gradients of the
@@ -96,7 +95,7 @@ void recompute(const Sizes& s, const Dropout& dropout, const Place& q, const flo
     add(d.glu_bias + j, sum_gate), add(d.glu_bias + H + j, sum_value);
   }
   correlate(s, t, q.rows, 2 * H, H, dw, t.g, d.glu);
-  weigh(s, t, q.rows, H, 2 * H, dw, 2 * H, p.glu, dg, nullptr, 0);
+  weigh(s, t, q.rows, H, 2 * H, dw, 2 * H, p.glu, dg);
   for (int64_t at = 0; at < q.rows * H; at += W) store(t.v + at, load(t.v + at) * load(dg + at));
   if (d_extra) copy_rows(q.rows, s.hidden, t.v, H, d_extra, q.row);
   read_out_back(s, p, q.rows, t, d);
@@ -120,8 +119,8 @@ void finish_back(const Sizes& s, const Place& q, float* d_u, float* sums) {
   const int64_t H = p.H, P = p.P;
   Tile t(s, q.workspace);
   correlate(s, t, q.rows, P, H, t.dy, t.x, d.input);
-  weigh(s, t, q.rows, H, s.state, t.dy, P, p.input, t.g, nullptr, 0);
-  if (s.dense) weigh(s, t, q.rows, H, s.hidden, t.v, H, p.dense, t.g, t.g, H);
+  weigh(s, t, q.rows, H, s.state, t.dy, P, p.input, t.g);
+  if (s.dense) weigh(s, t, q.rows, H, s.hidden, t.v, H, p.dense, t.g, {t.g, H});
   for (int64_t n = 0; n < q.rows; ++n)
     for (int64_t j = 0; j < H; j += W)
       add(t.g + n * H + j, load(t.v + n * H + j) * load(p.feedthrough + j));

@@ -107,9 +107,16 @@ inline int64_t record_width(const Sizes& s, int64_t keep) {
   return (keep & kForces ? P : 0) + (keep & kOutputs ? H : 0) + (keep & kGates ? 2 * H : 0);
 }
 
-// The weights of a mixer in rows without padding, in the order of the Python arguments.
+// The weights of norm and mixer in rows without padding, in the order of the Python arguments.
 struct MixerWeights {
-  const float *mean, *scale, *input, *bias, *step, *output, *feedthrough;
+  const float* mean;         // hidden; the shift of a norm over channels
+  const float* scale;        // hidden: 1 / deviation, or the scale of a norm over channels
+  const float* input;        // state x hidden: B
+  const float* bias;         // state: b
+  const float* step;         // step_rows x state; see Scheme
+  const float* output;       // hidden x state: C
+  const float* feedthrough;  // hidden, or hidden x hidden: D
+  int64_t step_rows;
 };
 
 inline void pack_both(int64_t rows, int64_t columns, const float* from, float* to, int64_t to_row,
@@ -118,10 +125,10 @@ inline void pack_both(int64_t rows, int64_t columns, const float* from, float* t
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) to_t[j * to_t_row + i] = from[i * columns + j];
 }
-inline void pack_mixer(const Sizes& s, const Packed& p, const MixerWeights& w, int64_t step_rows) {
+inline void pack_mixer(const Sizes& s, const Packed& p, const MixerWeights& w) {
   take_rows(1, s.hidden, w.mean, p.mean, p.H), take_rows(1, s.hidden, w.scale, p.scale, p.H);
   take_rows(1, s.state, w.bias, p.bias, p.P);
-  take_rows(step_rows, s.state, w.step, varies(s.rule) ? p.rule : p.step, p.P);
+  take_rows(w.step_rows, s.state, w.step, varies(s.rule) ? p.rule : p.step, p.P);
   pack_both(s.state, s.hidden, w.input, p.input, p.H, p.input_t, p.P);
   pack_both(s.hidden, s.state, w.output, p.output, p.P, p.output_t, p.H);
   if (s.dense)

@@ -14,11 +14,10 @@ struct Encoder {
 struct Table {
   void (*forward)(const Encoder&, int64_t samples, const float* u, const uint8_t* mask, float* out,
                   double* moments, float* workspace);
-  // pull: rows a and c of a + c out, the gradient of the moments. d_weight (hidden x in,
-  // padded) and d_bias are added to.
+  // pull: rows a and c of a + c out, the gradient of the moments. The gradients of W (hidden x in,
+  // padded) and then b are added to.
   void (*backward)(const Encoder&, int64_t samples, const float* u, const uint8_t* mask,
-                   const float* d_out, const float* pull, float* d_weight, float* d_bias,
-                   float* workspace);
+                   const float* d_out, const float* pull, float* d_weight, float* workspace);
 };
 
 }  // namespace linoss::encoder
@@ -39,22 +38,22 @@ void forward(const Encoder& e, int64_t samples, const float* u, const uint8_t* m
   for (int64_t from = 0; from < samples; from += kTile) {
     const int64_t rows = smaller(kTile, samples - from);
     take_rows(rows, e.in, u + from * e.in, x, I);
-    product(rows, H, e.in, x, I, 1, e.weight, H, y, H, e.bias, 0);
+    product(rows, H, e.in, x, I, 1, e.weight, y, {e.bias, 0});
     give_rows(rows, e.hidden, y, H, out + from * e.hidden);
     sums.add(rows, y, mask ? mask + from : nullptr);
   }
 }
 
 void backward(const Encoder& e, int64_t samples, const float* u, const uint8_t* mask,
-              const float* d_out, const float* pull, float* d_weight, float* d_bias,
-              float* workspace) {
+              const float* d_out, const float* pull, float* d_weight, float* workspace) {
   const int64_t I = padded(e.in), H = padded(e.hidden);
+  float* d_bias = d_weight + H * I;
   float *x = workspace, *y = x + kTile * I, *dy = y + kTile * H;
   for (int64_t from = 0; from < samples; from += kTile) {
     const int64_t rows = smaller(kTile, samples - from);
     take_rows(rows, e.in, u + from * e.in, x, I);
     take_rows(rows, e.hidden, d_out + from * e.hidden, dy, H);
-    product(rows, H, e.in, x, I, 1, e.weight, H, y, H, e.bias, 0);
+    product(rows, H, e.in, x, I, 1, e.weight, y, {e.bias, 0});
     for (int64_t j = 0; j < H; j += W) {
       const vf a = load(pull + j), c = load(pull + H + j);
       vf sum = {};
@@ -67,7 +66,7 @@ void backward(const Encoder& e, int64_t samples, const float* u, const uint8_t* 
       }
       store(d_bias + j, load(d_bias + j) + sum);
     }
-    product(H, I, rows, dy, 1, H, x, I, d_weight, I, d_weight, I);
+    product(H, I, rows, dy, 1, H, x, d_weight, {d_weight, I});
   }
 }
 
@@ -79,8 +78,6 @@ extern const Table kernels = {forward, backward};
 }  // namespace linoss::encoder
 
 #else
-
-#include <tuple>
 
 #include "moments.h"
 #include "runtime.h"
@@ -94,15 +91,15 @@ constexpr int64_t kShare = 16 * kTile;
 
 struct Problem {
   int64_t samples, in, hidden, shares;
-  const float *weight, *bias;
+  const float *u, *weight, *bias;
   const uint8_t* mask;  // samples, or null
 
-  Problem(const F32& u, const F32& weight, const F32& bias, const U8& mask, Shapes& shapes)
-      : weight(weight.typed_data()), bias(bias.typed_data()), mask(or_null(mask)) {
-    std::tie(samples, in) = shapes.sizes<2>("u", u);
-    std::tie(hidden) = shapes.sizes<1>("bias", bias);
-    shapes.check("weight", weight, {hidden, in});
-    if (this->mask) shapes.check("mask", mask, {samples});
+  explicit Problem(Arrays& a) {
+    std::tie(samples, in) = a.sizes<2>("u");
+    u = a.in<float>("u", {samples, in});
+    std::tie(hidden, std::ignore) = a.sizes<2>("weight");
+    weight = a.in<float>("weight", {hidden, in}), bias = a.in<float>("bias", {hidden});
+    mask = a.in_or_null<uint8_t>("mask", {samples});
     shares = (samples + kShare - 1) / kShare;
   }
 
@@ -120,14 +117,12 @@ struct Problem {
   }
 };
 
-ffi::Error forward(Threads threads, F32 u, F32 weight, F32 bias, U8 mask, OutF32 out,
-                   OutF32 moments) {
-  Shapes shapes;
-  const Problem p(u, weight, bias, mask, shapes);
-  shapes.check("out", *out, {p.samples, p.hidden});
-  shapes.check("moments", *moments, {2, p.hidden});
-  if (shapes.wrong()) return shapes.error();
-  on_large_pages(out);
+ffi::Error forward(Threads& threads, Arrays& a) {
+  const Problem p(a);
+  float* out = a.out<float>("out", {p.samples, p.hidden});
+  float* moments = a.out<float>("moments", {2, p.hidden});
+  if (a.wrong()) return a.error();
+  on_large_pages(out, p.samples * p.hidden);
   Memory<float> packed(p.packed_size());
   Moments sums(p.shares, p.hidden);
   if (!packed.at || sums.failed()) return out_of_memory();
@@ -135,24 +130,22 @@ ffi::Error forward(Threads threads, F32 u, F32 weight, F32 bias, U8 mask, OutF32
   auto work = [&](int64_t i, float* workspace) {
     const int64_t at = i * kShare;
     sums.counts[i] = present(p.mask_of(i), p.size(i));
-    kernels().forward(encoder, p.size(i), u.typed_data() + at * p.in, p.mask_of(i),
-                      out->typed_data() + at * p.hidden, sums.at(i), workspace);
+    kernels().forward(encoder, p.size(i), p.u + at * p.in, p.mask_of(i), out + at * p.hidden,
+                      sums.at(i), workspace);
   };
   ffi::Error error = parallel(threads, p.shares, p.workspace(), work);
-  sums.merge(moments->typed_data(), moments->typed_data() + p.hidden);
+  sums.merge(moments, moments + p.hidden);
   return error;
 }
 
-ffi::Error backward(Threads threads, F32 u, F32 weight, F32 bias, U8 mask, F32 moments, F32 d_out,
-                    F32 d_moments, OutF32 d_weight, OutF32 d_bias) {
-  Shapes shapes;
-  const Problem p(u, weight, bias, mask, shapes);
-  shapes.check("moments", moments, {2, p.hidden});
-  shapes.check("d_moments", d_moments, {2, p.hidden});
-  shapes.check("d_out", d_out, {p.samples, p.hidden});
-  shapes.check("d_weight", *d_weight, {p.hidden, p.in});
-  shapes.check("d_bias", *d_bias, {p.hidden});
-  if (shapes.wrong()) return shapes.error();
+ffi::Error backward(Threads& threads, Arrays& a) {
+  const Problem p(a);
+  const float* moments = a.in<float>("moments", {2, p.hidden});
+  const float* d_out = a.in<float>("d_out", {p.samples, p.hidden});
+  const float* d_moments = a.in<float>("d_moments", {2, p.hidden});
+  float* d_weight = a.out<float>("d_weight", {p.hidden, p.in});
+  float* d_bias = a.out<float>("d_bias", {p.hidden});
+  if (a.wrong()) return a.error();
   const int64_t row = padded(p.in), bias_at = padded(p.hidden) * row;
   const int64_t size = bias_at + padded(p.hidden);
   Memory<float> packed(p.packed_size()), pull(2 * padded(p.hidden));
@@ -161,18 +154,17 @@ ffi::Error backward(Threads threads, F32 u, F32 weight, F32 bias, U8 mask, F32 m
   const Encoder encoder = p.pack(packed.at);
   pull_of_moments(p.hidden, present(p.mask, p.samples), moments, d_moments, pull.at);
   auto work = [&](int64_t i, float* workspace, float* sum) {
-    kernels().backward(encoder, p.size(i), u.typed_data() + i * kShare * p.in, p.mask_of(i),
-                       d_out.typed_data() + i * kShare * p.hidden, pull.at, sum, sum + bias_at,
-                       workspace);
+    kernels().backward(encoder, p.size(i), p.u + i * kShare * p.in, p.mask_of(i),
+                       d_out + i * kShare * p.hidden, pull.at, sum, workspace);
   };
   ffi::Error error = parallel_sums(threads, p.shares, p.workspace(), size, sums.at, work);
-  give_rows(p.hidden, p.in, sums.at, row, d_weight->typed_data());
-  give_rows(1, p.hidden, sums.at + bias_at, p.hidden, d_bias->typed_data());
+  give_rows(p.hidden, p.in, sums.at, row, d_weight);
+  give_rows(1, p.hidden, sums.at + bias_at, p.hidden, d_bias);
   return error;
 }
 
-LINOSS_TARGET(linoss_encode_forward, forward);
-LINOSS_TARGET(linoss_encode_backward, backward);
+LINOSS_HANDLER(linoss_encode_forward, forward);
+LINOSS_HANDLER(linoss_encode_backward, backward);
 
 }  // namespace linoss::encoder
 

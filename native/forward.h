@@ -22,13 +22,11 @@ inline vf within(int64_t left) {
 
 // x W + from for the rows of the tile: x has `depth` columns in rows of `row`, and W is packed.
 void weigh(const Sizes& s, const Tile& t, int64_t rows, int64_t columns, int64_t depth,
-           const float* x, int64_t row, const float* weight, float* out, const float* from,
-           int64_t from_row) {
-  if (!s.half)
-    return product(rows, columns, depth, x, row, 1, weight, columns, out, columns, from, from_row);
+           const float* x, int64_t row, const float* weight, float* out, From from = {}) {
+  if (!s.half) return product(rows, columns, depth, x, row, 1, weight, out, from);
   pair_neighbours(rows, row, x, t.half[0]);
   product(rows, columns, (depth + 1) / 2, t.half[0], row / 2, 1,
-          reinterpret_cast<const uint32_t*>(weight), columns, out, columns, from, from_row);
+          reinterpret_cast<const uint32_t*>(weight), out, from);
 }
 
 // The rows of a product: computed, and stored if they are kept; or, in the backward pass, loaded.
@@ -92,7 +90,7 @@ void drive(const Sizes& s, const Place& q) {
   refill_rows(q.rows, s.hidden, q.u, q.row, t.u, p.H);
   normalize(s, p, q.rows, t);
   recorded(s, q, kForces, t.b, [&] {
-    weigh(s, t, q.rows, p.P, s.hidden, t.x, p.H, p.input_t, t.b, p.bias, 0);
+    weigh(s, t, q.rows, p.P, s.hidden, t.x, p.H, p.input_t, t.b, {p.bias, 0});
   });
   for (int64_t n = 0; n < q.rows && q.weights; ++n)
     for (int64_t j = 0; j < p.P; j += W) {
@@ -107,8 +105,8 @@ void drive(const Sizes& s, const Place& q) {
 void read_out(const Sizes& s, const Packed& p, const Place& q, Tile& t) {
   const int64_t H = p.H, P = p.P;
   recorded(s, q, kOutputs, t.v, [&] {
-    weigh(s, t, q.rows, H, s.state, t.y, P, p.output_t, t.v, nullptr, 0);
-    if (s.dense) weigh(s, t, q.rows, H, s.hidden, t.x, H, p.dense_t, t.v, t.v, H);
+    weigh(s, t, q.rows, H, s.state, t.y, P, p.output_t, t.v);
+    if (s.dense) weigh(s, t, q.rows, H, s.hidden, t.x, H, p.dense_t, t.v, {t.v, H});
   });
 }
 
@@ -132,7 +130,7 @@ void activate(const Sizes& s, const Packed& p, const Drop& drop, const Place& q,
       if (kKeep) store(t.v + at, slope);
     }
   recorded(s, q, kGates, t.w, [&] {
-    weigh(s, t, q.rows, 2 * H, s.hidden, t.g, H, p.glu_t, t.w, p.glu_bias, 0);
+    weigh(s, t, q.rows, 2 * H, s.hidden, t.g, H, p.glu_t, t.w, {p.glu_bias, 0});
   });
 }
 

@@ -6,7 +6,7 @@
 //   2. under `#ifdef LINOSS_ISA`, the functions: loops over plain pointers, from vector.h,
 //      product.h and recurrence.h, and a `Table` of them in namespace LINOSS_ISA;
 //   3. under `#else`, what XLA calls, from runtime.h: handlers that check shapes and split the work
-//      over threads, and LINOSS_TARGET, which registers them under a name.
+//      over threads, and LINOSS_HANDLER, which registers them under a name.
 //
 // CMake compiles a kernel once for each instruction set, for part 2, and once without, for part 3;
 // LINOSS_CHOOSE selects the table for the processor. To add a kernel, write its file and list it in

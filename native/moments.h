@@ -93,10 +93,9 @@ class Moments {
 };
 
 // The gradient of the moments with respect to each present sample x: a + c x, as padded rows a and c.
-inline void pull_of_moments(int64_t width, int64_t count, const F32& moments, const F32& d_moments,
+inline void pull_of_moments(int64_t width, int64_t count, const float* mean, const float* d_mean,
                             float* pull) {
   if (count == 0) return;
-  const float *mean = moments.typed_data(), *d_mean = d_moments.typed_data();
   for (int64_t h = 0; h < width; ++h) {
     const float slope = 2 * d_mean[width + h] / count;
     pull[h] = d_mean[h] / count - slope * mean[h];

@@ -27,10 +27,6 @@ namespace nanobind { class module_; }
 namespace linoss {
 
 namespace ffi = xla::ffi;
-using F32 = ffi::Buffer<ffi::F32>;
-using OutF32 = ffi::ResultBuffer<ffi::F32>;
-using U8 = ffi::Buffer<ffi::U8>;
-using U32 = ffi::Buffer<ffi::U32>;
 
 // ---- Instruction sets ----
 
@@ -80,16 +76,11 @@ class Threads {
   std::vector<std::thread> own_;
 };
 
-// Registers a handler under a name; its parameters determine the arguments that XLA passes.
+// Registers a handler (Threads&, Arrays&) under a name. Attributes follow as .Attr<type>("name"), here and
+// in its parameters.
 struct Target {
   Target(const char* name, XLA_FFI_Handler* handler);
 };
-#define LINOSS_TARGET(name, function)                     \
-  XLA_FFI_DEFINE_HANDLER_AUTO(handle_##name, (function)); \
-  static const Target target_##name(#name, handle_##name)
-
-// The same for a handler (Threads&, Arrays&), whose attributes follow as .Attr<type>("name"), here and in
-// its parameters.
 #define LINOSS_HANDLER(name, function, ...)                                               \
   XLA_FFI_DEFINE_HANDLER_EXPLICIT(handle_##name, ::linoss::with_arrays(function),         \
                                   ffi::Ffi::Bind()                                        \
@@ -103,47 +94,6 @@ struct Module {
   Module(void (*define)(nanobind::module_&));
 };
 #define LINOSS_MODULE(...) static const Module module_part(__VA_ARGS__)
-
-// Finds the first buffer with a wrong shape.
-class Shapes {
- public:
-  template <typename Buffer>
-  void check(const char* name, const Buffer& buffer, std::initializer_list<int64_t> expected) {
-    const auto found = buffer.dimensions();
-    if (wrong_.empty() && !std::equal(found.begin(), found.end(), expected.begin(), expected.end()))
-      wrong_ = std::string("linoss: wrong shape of ") + name + ": " +
-               written(found.begin(), found.end()) + ", expected " +
-               written(expected.begin(), expected.end());
-  }
-  // The sizes of a buffer with that many dimensions; zeros if it has another number.
-  template <size_t kRank, typename Buffer>
-  auto sizes(const char* name, const Buffer& buffer) {
-    std::array<int64_t, kRank> found = {};
-    const auto shape = buffer.dimensions();
-    if (shape.size() == kRank)
-      std::copy(shape.begin(), shape.end(), found.begin());
-    else if (wrong_.empty())
-      wrong_ = std::string("linoss: wrong shape of ") + name + ": " +
-               written(shape.begin(), shape.end()) + ", expected " + std::to_string(kRank) +
-               " dimensions";
-    return std::tuple_cat(found);
-  }
-  void refuse(const char* name, const std::string& found) {
-    if (wrong_.empty()) wrong_ = std::string("linoss: unknown ") + name + ": " + found;
-  }
-  bool wrong() const { return !wrong_.empty(); }
-  ffi::Error error() const { return ffi::Error(ffi::ErrorCode::kInvalidArgument, wrong_); }
-
- private:
-  template <typename Sizes>
-  static std::string written(Sizes from, Sizes to) {
-    std::string text = "(";
-    for (; from != to; ++from) text += (text.size() > 1 ? ", " : "") + std::to_string(*from);
-    return text + ")";
-  }
-
-  std::string wrong_;
-};
 
 // The arguments and results of a handler, in order, each checked where its name is given.
 class Arrays {
@@ -185,6 +135,12 @@ class Arrays {
     if (next && next->element_count() == 0) return ++argument_, nullptr;
     return in<T>(name, expected);
   }
+  // The next result, of that shape, or null if it is not wanted.
+  template <typename T>
+  T* out_if(bool wanted, const char* name, Sizes expected) {
+    if (wanted) return out<T>(name, expected);
+    return ++result_, nullptr;
+  }
   // The next result, of that shape.
   template <typename T>
   T* out(const char* name, Sizes expected) {
@@ -201,6 +157,8 @@ class Arrays {
       refuse("number of arrays", std::to_string(arguments_.size() + results_.size()));
     return !wrong_.empty();
   }
+  // Whether any was wrong so far.
+  bool refused() const { return !wrong_.empty(); }
   ffi::Error error() const { return ffi::Error(ffi::ErrorCode::kInvalidArgument, wrong_); }
 
  private:
@@ -242,12 +200,6 @@ auto with_arrays(ffi::Error (*run)(Threads&, Arrays&, Attributes...)) {
   };
 }
 
-// An optional array, empty if it is omitted.
-template <typename Buffer>
-auto* or_null(const Buffer& buffer) {
-  return buffer.element_count() > 0 ? buffer.typed_data() : nullptr;
-}
-
 inline ffi::Error out_of_memory() {
   return ffi::Error(ffi::ErrorCode::kResourceExhausted, "linoss: out of memory");
 }
@@ -278,10 +230,6 @@ void on_large_pages(void* data, size_t bytes);
 template <typename T>
 void on_large_pages(T* data, int64_t size) {
   on_large_pages(static_cast<void*>(data), size * sizeof(T));
-}
-template <typename Buffer>
-void on_large_pages(Buffer& buffer) {
-  on_large_pages(buffer->untyped_data(), buffer->size_bytes());
 }
 
 // Runs work(i, memory) for i = 0 ... count - 1 on XLA's threads and on this one, and returns when all
@@ -351,8 +299,3 @@ class StepSums {
 };
 
 }  // namespace linoss
-
-template <>
-struct xla::ffi::CtxBinding<linoss::Threads> {
-  using Ctx = ThreadPool;
-};

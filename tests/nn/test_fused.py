@@ -1,5 +1,6 @@
 """The native block is the plain block: values, states, statistics and gradients, with dropout."""
 
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -474,7 +475,7 @@ def test_a_wrong_buffer_is_an_error_from_python(new_block, kernel):
     call, good = {
         "block": (
             fused_block,
-            (u, mixer, new.glu, jnp.zeros(6, jnp.uint32), order, u, jnp.zeros((2, 6, 2))),
+            (u, mixer, order, new.glu, jnp.zeros(6, jnp.uint32), u, jnp.zeros((2, 6, 2))),
         ),
         "mixer": (fused_mixer, (u, mixer, order)),
         "encoder": (fused_encoder, (u[0], jnp.zeros((3, 4)), jnp.zeros(3), order[0][0])),
@@ -482,7 +483,7 @@ def test_a_wrong_buffer_is_an_error_from_python(new_block, kernel):
     form = () if kernel == "encoder" else (Form(scheme="im"),)
     call(*form, *good)
     if form:
-        with pytest.raises(Exception, match="unknown scheme: explicit"):
+        with pytest.raises(Exception, match="wrong scheme: explicit"):
             jax.block_until_ready(call(Form(scheme="explicit"), *good))
     leaves, structure = jax.tree.flatten(good)
     for i, argument in enumerate(leaves):
@@ -490,5 +491,23 @@ def test_a_wrong_buffer_is_an_error_from_python(new_block, kernel):
             if i == 0 and wrong.ndim == 4 and form:
                 continue  # of another rank, before a kernel is asked
             changed = jax.tree.unflatten(structure, [*leaves[:i], wrong, *leaves[i + 1 :]])
-            with pytest.raises(Exception, match=r"wrong shape|type|dtype|Wrong"):
+            with pytest.raises(Exception, match=r"wrong|type|dtype|Wrong"):
                 jax.block_until_ready(call(*form, *changed))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_wrong_array_of_a_stream_is_an_error_from_python():
+    config = linoss.LinOSSConfig(in_size=2, out_size=3, hidden_size=4, state_size=3, num_blocks=1)
+    model = linoss.LinOSS(config, key=jax.random.key(0))
+    arrays, state = model.native(), jax.tree.leaves(model.init_state())
+    stream = kernels.NativeStream(arrays, state)
+    for size, error in ((2, None), (3, "wrong sample")):
+        with contextlib.nullcontext() if error is None else pytest.raises(ValueError, match=error):
+            stream.step(np.zeros(size, np.float32), None, True)
+    leaves, structure = jax.tree.flatten(arrays)
+    for i, leaf in enumerate(leaves):
+        if not hasattr(leaf, "shape") or leaf.shape == (1, 1):  # intervals are not used
+            continue
+        wrong = jax.tree.unflatten(structure, [*leaves[:i], leaf[:-1], *leaves[i + 1 :]])
+        with pytest.raises((ValueError, TypeError)):
+            kernels.NativeStream(wrong, state)

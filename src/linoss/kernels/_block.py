@@ -272,7 +272,7 @@ def run_block(
     form = Form(scheme, epsilon, precision == "bfloat16", block.dropout, keep)
     none = jnp.zeros((0, 0, 0), u.dtype)
     extra = none if added is None else added.reshape(sequences.shape)
-    arguments = (mixer, block.glu, random, _order(timing), extra)
+    arguments = (mixer, _order(timing), block.glu, random, extra)
     results: Any = fused_block(form, sequences, *arguments, _as_y(flat) if paired else flat)
     values, final, means, moments = results
     final = _from_y(final, flat.shape[1]) if paired else final
@@ -420,9 +420,9 @@ def fused_block(
     form: Form,
     u: Float[Array, "batch time hidden"],
     mixer: MixerArrays,
+    order: _Order,
     glu: Affine,
     random: UInt32[Array, "6"],
-    order: _Order,
     extra: Float[Array, "_ _ _"],
     start: Float[Array, "batch m 2"],
 ) -> tuple[
@@ -433,7 +433,7 @@ def fused_block(
 ]:
     """The fields of `BlockOutputs`."""
     form = form._replace(keep=Kept.NONE)
-    return _run(form, u, mixer, glu, random, order, extra, start)[:4]
+    return _run(form, u, mixer, order, glu, random, extra, start)[:4]
 
 
 def _run(form: Form, u: Array, *arguments: Any) -> Any:
@@ -467,13 +467,13 @@ def _forward(form: Form, *arguments: Any) -> tuple[Any, Any]:
 
 def _backward(form: Form, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
     primal, kept, record, moments = residuals
-    u, mixer, glu, random, order, extra = primal
+    u, mixer, order, glu, random, extra = primal
     if isinstance(cotangents[0], SymbolicZero):  # only the means have gradients
         cotangents = (jnp.zeros((0, 0, 0), jnp.float32), *cotangents[1:])
     d_out, d_final, d_means, d_moments = (
         jnp.zeros(d.shape, jnp.float32) if isinstance(d, SymbolicZero) else d for d in cotangents
     )
-    results = (u, *mixer, *glu, order.intervals, order.weights, extra, d_final)
+    results = (u, *mixer, order.intervals, order.weights, *glu, extra, d_final)
     d_u, *d_all = call(
         "linoss_block_backward",
         tuple(_shape(x.shape) for x in results),
@@ -483,10 +483,10 @@ def _backward(form: Form, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         keep=np.int64(form.keep),
         **form.attributes,
     )
-    *d_mixer, d_gate, d_gate_bias, d_intervals, d_forces, d_extra, d_start = d_all
+    *d_mixer, d_intervals, d_forces, d_gate, d_gate_bias, d_extra, d_start = d_all
     d_order = _Order(_no_gradient(order.mask), d_intervals, d_forces)
     d_glu = Affine(d_gate, d_gate_bias)
-    return d_u, MixerArrays(*d_mixer), d_glu, _no_gradient(random), d_order, d_extra, d_start
+    return d_u, MixerArrays(*d_mixer), d_order, d_glu, _no_gradient(random), d_extra, d_start
 
 
 fused_block.defvjp(_forward, _backward, symbolic_zeros=True)

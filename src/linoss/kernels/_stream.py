@@ -43,18 +43,17 @@ class NativeStream:
         self.state = state
         layouts = [mixer_arrays(block.mixers[0], block.norm) for block in model.blocks]
         self._kernel = native.Stream(
-            *_plain(*model.encoder),
+            _plain(*model.encoder, *model.head.decoder),
             [_plain(*x, *b.glu) for (_, x), b in zip(layouts, model.blocks, strict=True)],
-            *_plain(*model.head.decoder),
             self._states,
             self._pooled,
             self._counts,
-            model.head.pooling,
-            model.head.squash,
-            model.blocks[0].norm.epsilon,
-            layouts[0][0],
-            model.precision == "bfloat16",
-            model.moves,
+            pooling=model.head.pooling,
+            squash=model.head.squash,
+            epsilon=model.blocks[0].norm.epsilon,
+            scheme=layouts[0][0],
+            half=model.precision == "bfloat16",
+            moves=model.moves,
         )
 
     def step(self, sample: np.ndarray, interval: float | None, present: bool) -> np.ndarray:

@@ -139,7 +139,8 @@ def _by_kernels(
         else:
             y, state = block.mix(normalize(arrays.norm, hidden), samples, state)
             arrays = arrays._replace(mixers=())
-            outputs = run(arrays, hidden, samples.timing(), None, added=y.astype(hidden.dtype))
+            timing = samples.timing()._replace(intervals=None)
+            outputs = run(arrays, hidden, timing, None, added=y.astype(hidden.dtype))
         hidden, _, means, moments = outputs
         finals.append(state)
         norms.append(norm)
