@@ -268,7 +268,6 @@ def execute_one(run: Run, problem: MakeProblem, options: Options, measure: Measu
             resume=True,
             on_progress=_Shown(run.name, parts.objective.metric),
             save_every=_SAVE_EVERY,
-            extra={"experiment": run.experiment, "data_set": run.data_set},
         )
     except TrainingError as stopped:
         trained, error = stopped.result, str(stopped)

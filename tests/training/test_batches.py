@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import linoss.data
 from linoss.training import Inputs
-from linoss.training._batches import Order, evaluation_batches, make_buckets, merge_small
+from linoss.training._predict import Order, evaluation_batches, make_buckets, merge_small
 
 
 def cases_of(lengths):

@@ -250,7 +250,6 @@ def test_a_run_is_not_overwritten(finished, problem):
         ({"learning_rate": 0.1}, r"training.learning_rate is 0.01 in the run, but 0.1 now"),
         ({"seed": 1}, r"training.seed is 0"),
         ({"validation_set": None}, r"not those of the run \(validation differs\)"),
-        ({"extra": {"by": "me"}}, r"extra.by is None in the run, but 'me' now"),
     ],
 )
 def test_other_settings_are_refused_by_name(finished, problem, changes, message):

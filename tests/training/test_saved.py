@@ -42,7 +42,7 @@ def saved(tmp_path, make_model, waves):
     """A directory with a model in it."""
     directory = tmp_path / "a" / "model"
     inputs = Inputs.from_sequences(waves(4, 0))
-    save_model(directory, make_model(), inputs, OBJECTIVES["classes"][0], {"who": "me"})
+    save_model(directory, make_model(), inputs, OBJECTIVES["classes"][0])
     return directory
 
 
@@ -52,14 +52,13 @@ def test_a_model_comes_back(tmp_path, make_model, waves, assert_same_trees, name
     if settings.get("damped"):
         settings = {**settings, "scheme": "imex"}
     model, inputs = make_model(**settings), Inputs.from_sequences(waves(4, 0), time_channel=True)
-    save_model(tmp_path / "m", model, inputs, objective, {"labels": [1, {"x": None}]})
+    save_model(tmp_path / "m", model, inputs, objective)
     found = load_model(tmp_path / "m")
     assert_same_trees(found.model, model)
     assert found.model.config == model.config
     assert jax.tree.structure(found.model) == jax.tree.structure(model)
     assert found.inputs.to_dict() == inputs.to_dict()
     assert found.objective.to_dict() == objective.to_dict()
-    assert found.extra == {"labels": [1, {"x": None}]}
     assert found.training is None
 
 
@@ -100,16 +99,6 @@ def test_nothing_is_overwritten(saved, make_model):
 
 def test_no_other_files_are_left(saved):
     assert sorted(p.name for p in saved.iterdir()) == ["config.json", "weights.safetensors"]
-
-
-@pytest.mark.parametrize("extra", [{"x": object()}, {"x": float("nan")}, {"x": np.float32(1)}])
-def test_extra_must_be_json(tmp_path, make_model, waves, extra):
-    with pytest.raises(ValueError, match="extra cannot be written as JSON"):
-        save_model(
-            tmp_path, make_model(), Inputs.from_sequences(waves(4, 0)), OBJECTIVES["classes"][0],
-            extra,
-        )  # fmt: skip
-    assert not list(tmp_path.iterdir())
 
 
 def flipped(content, place):
@@ -219,7 +208,6 @@ def test_a_newer_version_is_refused_by_name(saved):
         {"objective__task": "mischief"},
         {"objective__classes": [[]]},
         {"training": 3},
-        {"extra": 3},
         {"version": "1"},
         {"version": -1},
         {"format": "pickle"},
@@ -282,40 +270,6 @@ def test_a_full_disk_leaves_no_half_file(tmp_path, saved, make_model, monkeypatc
     assert not list((tmp_path / "new").iterdir())
 
 
-class TestArrays:
-    @pytest.fixture
-    def with_arrays(self, tmp_path, make_model, waves):
-        arrays = {"ends": np.arange(6.0).reshape(2, 3), "days": np.array([3, 4])}
-        inputs, objective = Inputs.from_sequences(waves(4, 0)), OBJECTIVES["classes"][0]
-        save_model(tmp_path / "m", make_model(), inputs, objective, arrays=arrays)
-        return tmp_path / "m", arrays
-
-    def test_come_back(self, with_arrays):
-        directory, arrays = with_arrays
-        found = load_model(directory).arrays
-        assert found.keys() == arrays.keys()
-        for name, array in arrays.items():
-            assert found[name].dtype == array.dtype
-            assert np.array_equal(found[name], array)
-
-    def test_none_is_no_file(self, saved):
-        assert load_model(saved).arrays == {}
-        assert not (saved / "arrays.safetensors").exists()
-
-    @pytest.mark.parametrize("damage", ["missing", "truncated", "flipped"])
-    def test_damage_is_refused_by_name(self, with_arrays, damage):
-        path = with_arrays[0] / "arrays.safetensors"
-        content = path.read_bytes()
-        if damage == "missing":
-            path.unlink()
-        elif damage == "truncated":
-            path.write_bytes(content[:-5])
-        else:
-            path.write_bytes(flipped(content, len(content) - 3))
-        with pytest.raises(CheckpointError, match=r"arrays\.safetensors"):
-            load_model(with_arrays[0])
-
-
 def test_a_damaged_state_does_not_take_the_weights_along(tmp_path, make_problem, assert_same_trees):
     problem, path = make_problem(), tmp_path / "run"
     parts = (problem.training_set, problem.validation_set, problem.config)
@@ -326,15 +280,3 @@ def test_a_damaged_state_does_not_take_the_weights_along(tmp_path, make_problem,
         found = load_model(path)
     assert found.history == []
     assert_same_trees(found.model, result.model)
-
-
-def test_arrays_that_a_run_left_before_it_began_do_not_hinder_it(tmp_path, make_problem):
-    problem = make_problem()
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "arrays.safetensors").write_bytes(b"left over")
-    run = {"directory": tmp_path / "run", "arrays": {"x": np.ones(3)}}
-    parts = (problem.training_set, problem.validation_set, problem.config)
-    with pytest.raises(CheckpointError, match="is not overwritten"):
-        train(problem.model, problem.inputs, problem.objective, *parts, **run)
-    train(problem.model, problem.inputs, problem.objective, *parts, **run, resume=True)
-    assert np.array_equal(load_model(tmp_path / "run").arrays["x"], np.ones(3))

@@ -9,8 +9,7 @@ from linoss.training._callbacks import (
     combine_callbacks,
 )
 from linoss.training._config import TrainingConfig
-from linoss.training._devices import from_first, make_mesh
-from linoss.training._distributed import join_processes, watched
+from linoss.training._devices import from_first, join_processes, make_mesh, watched
 from linoss.training._gradients import IntegratedGradients, integrated_gradients
 from linoss.training._inputs import Cases, Inputs, usual_interval
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
@@ -23,7 +22,6 @@ from linoss.training._saved import (
     load_model,
     read_extra,
     read_training,
-    replace_arrays,
     save_arrays,
     save_model,
 )
@@ -66,7 +64,6 @@ __all__ = [
     "predict",
     "read_extra",
     "read_training",
-    "replace_arrays",
     "save_arrays",
     "save_model",
     "train",

@@ -12,13 +12,12 @@ import numpy as np
 
 from linoss.nn import LinOSS
 from linoss.scan import resolve_engine
-from linoss.training._batches import Order
 from linoss.training._callbacks import Callback, Progress
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import Devices
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Objective
-from linoss.training._predict import evaluate
+from linoss.training._predict import Order, evaluate
 from linoss.training._result import TrainingError, TrainingResult
 from linoss.training._run_directory import RunDirectory, RunState
 from linoss.training._step import (

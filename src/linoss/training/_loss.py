@@ -33,38 +33,38 @@ class Loss:
     """The levels of quantiles, with 0.5 in the middle."""
 
     def __call__(
-        self, answers: Float[Array, "..."], targets: Array, weights: Float[Array, "..."]
+        self, outputs: Float[Array, "..."], targets: Array, weights: Float[Array, "..."]
     ) -> Float[Array, ""]:
         """sum(weights * errors) / sum(weights)."""
         if self.kind == "cross-entropy":
-            classes = jax.nn.one_hot(targets, answers.shape[-1], dtype=answers.dtype)
-            logs = jax.nn.log_softmax(answers)
+            classes = jax.nn.one_hot(targets, outputs.shape[-1], dtype=outputs.dtype)
+            logs = jax.nn.log_softmax(outputs)
             if self.floor:  # log(p + floor), accurate for p near 1
                 logs = jnp.logaddexp(logs, math.log(self.floor))
             errors = -jnp.sum(optax.smooth_labels(classes, self.smoothing) * logs, axis=-1)
         elif self.kind == "squared":
-            errors = (answers - targets) ** 2
+            errors = (outputs - targets) ** 2
         else:
-            errors = _pinball(answers, targets, self.levels)
+            errors = _pinball(outputs, targets, self.levels)
         total = jnp.sum(weights)
         return jnp.sum(weights * errors) / jnp.where(total > 0, total, 1)
 
 
-def _pinball(answers: Array, targets: Array, levels: tuple[float, ...]) -> Array:
+def _pinball(outputs: Array, targets: Array, levels: tuple[float, ...]) -> Array:
     """Twice the pinball loss, averaged over levels; for the median alone, the absolute error."""
-    short = targets[..., None] - quantiles(answers, len(levels), jnp)
+    short = targets[..., None] - quantiles(outputs, len(levels), jnp)
     share = jnp.asarray(levels, short.dtype).reshape((1,) * (short.ndim - 1) + (-1,))
     return jnp.mean(2 * jnp.maximum(share * short, (share - 1) * short), axis=-1)
 
 
-def quantiles(answers: Any, count: int, numbers: Any = np) -> Any:
+def quantiles(outputs: Any, count: int, numbers: Any = np) -> Any:
     """Quantiles `(..., variables, count)` from outputs `(..., variables * count)`; they never
     cross.
 
     The output in the middle is the median. Going outwards, the distance to the next quantile is the
     softplus of its output. `numbers` is NumPy or jax.numpy.
     """
-    parts = answers.reshape((*answers.shape[:-1], -1, count))
+    parts = outputs.reshape((*outputs.shape[:-1], -1, count))
     middle = count // 2
     distance = numbers.logaddexp(parts, 0)
     median = parts[..., middle : middle + 1]
@@ -84,9 +84,9 @@ def labels_of(cases: Cases, name: str) -> Any:
 def scaled_targets(
     targets: np.ndarray, scaling: Scaling | None, dtype: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    there = ~np.isnan(targets)
+    is_known = ~np.isnan(targets)
     scaled = targets if scaling is None else scaling.apply(targets)
-    return np.where(there, scaled, 0).astype(dtype), there.astype(dtype)
+    return np.where(is_known, scaled, 0).astype(dtype), is_known.astype(dtype)
 
 
 def case_weights(batch: AnyBatch, weights: np.ndarray) -> np.ndarray:
@@ -96,8 +96,8 @@ def case_weights(batch: AnyBatch, weights: np.ndarray) -> np.ndarray:
 
 
 def sum_of_errors(errors: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    there = weights > 0
-    return float(np.sum(errors, where=there)), float(np.count_nonzero(there))
+    counts = weights > 0
+    return float(np.sum(errors, where=counts)), float(np.count_nonzero(counts))
 
 
 def check_sizes(config: LinOSSConfig, task: str, out_size: int) -> None:

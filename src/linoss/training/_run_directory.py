@@ -9,35 +9,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from linoss._files import remove_file, remove_remains, write_text
 from linoss._plain import first_difference
 from linoss.nn import LinOSS
 from linoss.training._config import TrainingConfig
 from linoss.training._result import CheckpointError, Record
 from linoss.training._saved import (
-    ARRAYS,
     CONFIG,
     FILES,
     FORMAT,
     HISTORY,
+    NOT_UNDERSTOOD,
     STATE,
     history_of,
-    refuse_files,
-    write_arrays,
-    write_weights,
-)
-from linoss.training._step import Carry
-from linoss.training._verified_files import (
-    NOT_UNDERSTOOD,
     named,
     read_json,
     read_tensors,
+    refuse_files,
     restored,
     write_json,
     write_tensors,
+    write_weights,
 )
+from linoss.training._step import Carry
 
 _STATE_FORMAT = "linoss-state"
 FACTS = ("step", "best_step", "best_metric", "stale", "history", "seconds")
@@ -78,13 +72,12 @@ class RunState:
 class RunDirectory:
     """The files of a run."""
 
-    def __init__(self, folder: Path, arrays: dict[str, np.ndarray] | None = None):
-        self.folder, self.arrays = folder, arrays
+    def __init__(self, folder: Path):
+        self.folder = folder
 
     def create(self, description: dict[str, Any], state: RunState) -> None:
         """Begin a run. config.json is written last: if it exists, so does the state."""
         refuse_files(self.folder)
-        write_arrays(self.folder, self.arrays)
         self._write_state(state)
         write_json(self.folder / CONFIG, FORMAT, description)
 
@@ -94,8 +87,6 @@ class RunDirectory:
         remove_remains(self.folder)
         if not config.exists() and path.exists() and self._read_state(fresh).step == 0:
             remove_file(path)  # killed between the first state and config.json
-        if not config.exists() and not path.exists():
-            remove_file(self.folder / ARRAYS)  # killed before the first state
         if not any((self.folder / name).exists() for name in FILES):
             self.create(description, fresh)
             return fresh
@@ -104,7 +95,6 @@ class RunDirectory:
         longer = TrainingConfig.from_dict(training).goes_on(before.get("training"))
         if longer:
             before["training"] = training
-            _lengthen(before, description)
         _check_same(config, before, description)
         state = self._read_state(fresh)
         if state.step > 0:
@@ -149,18 +139,11 @@ class RunDirectory:
             raise CheckpointError(f"{path}: is invalid: {error!r}") from None
 
 
-def _lengthen(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Update the number of steps in the saved settings of the estimator of a run."""
-    saved, given = (part.get("extra", {}).get("parameters") for part in (before, now))
-    if isinstance(saved, dict) and isinstance(given, dict):
-        saved.update({name: given[name] for name in ("steps", "epochs") if name in given})
-
-
 def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise if the settings differ from those of the run, and name the first difference."""
-    parts = ("model", "inputs", "objective", "training", "data", "extra", "arrays")
-    kept = ({part: run.get(part) for part in parts} for run in (before, now))
-    difference = first_difference(*kept)
+    parts = ("model", "inputs", "objective", "training", "data")
+    before, now = ({part: run.get(part) for part in parts} for run in (before, now))
+    difference = first_difference(before, now)
     if difference is None:
         return
     where, old, new = difference

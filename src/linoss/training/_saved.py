@@ -1,6 +1,8 @@
 """Saving and loading a model: its description in config.json, its weights in
-weights.safetensors."""
+weights.safetensors. All files have a format, a version and a checksum.
+"""
 
+import hashlib
 import json
 import os
 import warnings
@@ -12,26 +14,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+import safetensors
+import safetensors.numpy
 
 from linoss import __version__
-from linoss._files import make_directory, write_file
-from linoss._plain import plain
+from linoss._files import make_directory, restore_directory, write_file
+from linoss._plain import canonical, plain, with_checksum, without_checksum
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training._config import TrainingConfig
 from linoss.training._inputs import Inputs
 from linoss.training._objectives import Objective, objective_from_dict
 from linoss.training._result import RECORD, CheckpointError, Record
-from linoss.training._verified_files import (
-    NOT_UNDERSTOOD,
-    named,
-    read_facts,
-    read_json,
-    read_tensors,
-    restored,
-    tensor_bytes,
-    write_json,
-    write_tensors,
-)
 
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 STATE, HISTORY = "state.safetensors", "history.jsonl"
@@ -52,10 +45,6 @@ class Saved:
     """The objective of its training."""
     training: TrainingConfig | None
     """The training settings; None if the model was saved by `save_model`."""
-    extra: dict[str, Any]
-    """JSON values saved with it."""
-    arrays: dict[str, np.ndarray]
-    """Arrays saved with it."""
     history: list[Record]
     """For each evaluation of its training: step, loss, metric, best, learning_rate, seconds."""
 
@@ -65,8 +54,6 @@ def save_model(
     model: LinOSS,
     inputs: Inputs,
     objective: Objective,
-    extra: dict[str, Any] | None = None,
-    arrays: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Write a model, and everything needed to use it, to a directory.
 
@@ -74,8 +61,6 @@ def save_model(
 
     - `directory`: created if it does not exist. Raises if it holds a model or a run.
     - `model`, `inputs`, `objective`: as in [`linoss.training.train`][].
-    - `extra`: JSON values to save with the model.
-    - `arrays`: arrays of numbers to save with the model, by name.
 
     ```python
     >>> import jax, linoss, numpy as np, tempfile
@@ -97,13 +82,11 @@ def save_model(
 
     ```
     """
-    description = describe(model, inputs, objective, extra, arrays)
     folder = Path(directory)
     make_directory(folder)
     refuse_files(folder)
-    write_arrays(folder, arrays)
     write_weights(folder, model)
-    write_json(folder / CONFIG, FORMAT, description)
+    write_json(folder / CONFIG, FORMAT, describe(model, inputs, objective))
 
 
 def load_model(directory: str | os.PathLike[str]) -> Saved:
@@ -126,8 +109,7 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     record = read_json(folder / CONFIG, FORMAT)
     if record.get("model") is None:
         raise CheckpointError(
-            f"{folder / CONFIG}: belongs to an estimator without a trained model; load it with "
-            "linoss.estimators.load"
+            f"{folder / CONFIG}: belongs to an estimator; load it with linoss.load"
         )
     path = folder / WEIGHTS
     if not path.exists() and record.get("training") is not None:
@@ -143,8 +125,6 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
             Inputs.from_dict(record["inputs"]),
             objective_from_dict(record["objective"]),
             None if training is None else TrainingConfig.from_dict(training),
-            dict(record["extra"]),
-            _read_arrays(folder, record["arrays"]),
             _read_history(folder),
         )
         if config.num_blocks > len(tensors):
@@ -162,7 +142,7 @@ def save_arrays(
     *,
     replace: bool = False,
 ) -> None:
-    """Save an estimator without a trained model: JSON values and arrays.
+    """Save JSON values and arrays, such as the description of an estimator.
 
     Raises if the directory already holds one, unless `replace`.
 
@@ -180,7 +160,8 @@ def save_arrays(
     make_directory(folder)
     if not replace:
         refuse_files(folder)
-    write_arrays(folder, arrays)
+    if arrays:
+        write_tensors(folder / ARRAYS, _ARRAYS_FORMAT, arrays)
     shapes = {name: list(array.shape) for name, array in arrays.items()}
     record = {"linoss": __version__, "model": None, "extra": extra, "arrays": shapes}
     write_json(folder / CONFIG, FORMAT, plain(record))
@@ -198,30 +179,8 @@ def load_arrays(
         raise CheckpointError(f"{folder / CONFIG}: is invalid: {error!r}") from None
 
 
-def replace_arrays(directory: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None:
-    """Replace the arrays of a model or a run by others with the same names and shapes.
-
-    ```python
-    >>> import numpy as np, tempfile
-    >>> from linoss.training import load_arrays, replace_arrays, save_arrays
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     save_arrays(directory, {}, {"ones": np.ones(3)})
-    ...     replace_arrays(directory, {"ones": np.full(3, 1.5)})
-    ...     load_arrays(directory)
-    ({}, {'ones': array([1.5, 1.5, 1.5])})
-
-    ```
-    """
-    folder = Path(directory)
-    declared = read_json(folder / CONFIG, FORMAT)["arrays"]
-    shapes = {name: list(array.shape) for name, array in arrays.items()}
-    if shapes != declared:
-        raise ValueError(f"arrays have shapes {shapes}, expected {declared}, as {CONFIG} says")
-    write_arrays(folder, arrays)
-
-
 def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """The `extra` of a saved model or run; for a run also before its first weights.
+    """The JSON values of [`linoss.training.save_arrays`][]; of an estimator, its description.
 
     ```python
     >>> from linoss.training import CheckpointError, read_extra
@@ -236,7 +195,7 @@ def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(directory) / CONFIG
     extra = read_json(path, FORMAT).get("extra")
     if not isinstance(extra, dict):
-        raise CheckpointError(f"{path}: has no extra, expected a file of save_model or train")
+        raise CheckpointError(f"{path}: is not that of an estimator")
     return extra
 
 
@@ -302,17 +261,11 @@ def describe(
     model: LinOSS,
     inputs: Inputs,
     objective: Objective,
-    extra: dict[str, Any] | None,
-    arrays: dict[str, np.ndarray] | None = None,
     training: TrainingConfig | None = None,
     data: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The content of config.json as plain values."""
-    try:
-        json.dumps(extra, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"extra cannot be written as JSON: {error}") from None
-    record = plain(
+    return plain(
         {
             "linoss": __version__,
             "model": asdict(model.config),
@@ -320,18 +273,8 @@ def describe(
             "objective": objective.to_dict(),
             "training": None if training is None else training.to_dict(),
             "data": data,
-            "extra": {} if extra is None else extra,
-            "arrays": {name: list(array.shape) for name, array in (arrays or {}).items()},
         }
     )
-    json.dumps(record, allow_nan=False)  # before any file is written
-    return record
-
-
-def write_arrays(folder: Path, arrays: dict[str, np.ndarray] | None) -> None:
-    """Write the arrays of a model."""
-    if arrays:
-        write_tensors(folder / ARRAYS, _ARRAYS_FORMAT, arrays)
 
 
 def _read_arrays(folder: Path, shapes: dict[str, list[int]]) -> dict[str, np.ndarray]:
@@ -361,3 +304,150 @@ def _read_history(folder: Path) -> list[Record]:
 def history_of(facts: dict[str, Any]) -> list[Record]:
     """The history in the facts of a state, with the entries of a record in their order."""
     return [{name: record[name] for name in RECORD} for record in facts["history"]]
+
+
+# ---- Files with a checksum ----
+
+VERSION = 1
+NOT_UNDERSTOOD = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""Exceptions that unexpected content of a file can raise."""
+_REPAIR = "restore it from a backup, or train again in another directory"
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file, which must exist."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        if restore_directory(path.parent.absolute()):
+            return read_file(path)
+        raise CheckpointError(
+            f"{path}: does not exist, expected a directory of save_model or train"
+        ) from None
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def write_json(path: Path, format: str, plain: dict[str, Any]) -> None:
+    """Write a dictionary with format, version and checksum."""
+    record = with_checksum({"format": format, "version": VERSION, **plain})
+    write_file(path, json.dumps(record, indent=2, allow_nan=False).encode() + b"\n")
+
+
+def read_json(path: Path, format: str) -> dict[str, Any]:
+    """Read and verify a dictionary written by `write_json`."""
+    content = read_file(path)
+    try:
+        record = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: is not JSON ({error}); {_REPAIR}") from None
+    _check_version(path, record, format)
+    verified = without_checksum(record)
+    if verified is None:
+        raise CheckpointError(f"{path}: its content does not match its checksum; {_REPAIR}")
+    return verified
+
+
+def write_tensors(
+    path: Path, format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any] | None = None
+) -> None:
+    """Write arrays and metadata with format, version and checksum."""
+    write_file(path, tensor_bytes(format, tensors, facts or {}))
+
+
+def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]) -> bytes:
+    """The content of such a file, a function of the arrays and metadata only."""
+    record = {"format": format, "version": VERSION, **facts}
+    record["sha256"] = _checksum(tensors, record)
+    tensors = {name: np.array(tensor, order="C") for name, tensor in tensors.items()}
+    return safetensors.numpy.save(tensors, metadata={"linoss": canonical(record).decode()})
+
+
+def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read and verify arrays and metadata written by `write_tensors`."""
+    if not path.is_file():
+        read_file(path)
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            record = json.loads((file.metadata() or {}).get("linoss", "null"))
+            _check_version(path, record, format)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except CheckpointError:
+        raise
+    except (safetensors.SafetensorError, OSError, *NOT_UNDERSTOOD) as error:
+        raise CheckpointError(f"{path}: is damaged or truncated ({error}); {_REPAIR}") from None
+    checksum = record.pop("sha256", None)
+    if checksum != _checksum(tensors, record):
+        raise CheckpointError(f"{path}: its content does not match its checksum; {_REPAIR}")
+    return tensors, record
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The metadata of such a file, without its arrays and without verification."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            return dict(json.loads((file.metadata() or {}).get("linoss", "null")))
+    except (safetensors.SafetensorError, OSError, *NOT_UNDERSTOOD) as error:
+        raise CheckpointError(f"{path}: is damaged or truncated ({error}); {_REPAIR}") from None
+
+
+def named(tree: Any) -> dict[str, np.ndarray]:
+    """The arrays of a tree by name, such as `blocks.0.mixer.input_weight`."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+    return dict(zip(names, jax.device_get([leaf for _, leaf in leaves]), strict=True))
+
+
+def restored(path: Path, like: Any, tensors: dict[str, np.ndarray], *, exact: bool) -> Any:
+    """The inverse of `named`: a tree with the structure and shapes of `like`.
+
+    With `exact`, in the same precision; otherwise in that of the file, as far as JAX allows.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    names = [jax.tree_util.keystr(key, simple=True, separator=".") for key, _ in leaves]
+    for name in [*names, *tensors]:
+        if (name in tensors) != (name in names):
+            what = "is missing" if name in names else "is not part of the model"
+            raise CheckpointError(f"{path}: {name} {what}; {_REPAIR}")
+    for name, (_, leaf) in zip(names, leaves, strict=True):
+        tensor = tensors[name]
+        if tensor.shape != leaf.shape or tensor.dtype.kind != np.dtype(leaf.dtype).kind:
+            raise CheckpointError(
+                f"{path}: {name} is {tensor.dtype} of shape {tensor.shape}, expected {leaf.dtype} "
+                f"of shape {leaf.shape}, as in config.json; {_REPAIR}"
+            )
+        if exact and tensor.dtype != leaf.dtype:
+            raise CheckpointError(
+                f"{path}: {name} is {tensor.dtype}, but this run would be {leaf.dtype}; set "
+                "jax_enable_x64 as it was when the run began"
+            )
+    arrays = [jax.numpy.asarray(tensors[name]) for name in names]
+    return jax.tree.unflatten(structure, arrays)
+
+
+def _check_version(path: Path, record: Any, format: str) -> None:
+    if not isinstance(record, dict) or record.get("format") != format:
+        raise CheckpointError(f"{path}: is not a file of linoss ({format}); {_REPAIR}")
+    version = record.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CheckpointError(f"{path}: has version {version!r}, expected a number; {_REPAIR}")
+    if version > VERSION:
+        raise CheckpointError(
+            f"{path}: has version {version}, this linoss reads up to {VERSION}; install a newer one"
+        )
+
+
+def _checksum(tensors: dict[str, np.ndarray], record: dict[str, Any]) -> str:
+    digest = hashlib.sha256(canonical(record))
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\0{name}\0{tensor.dtype.str}\0{tensor.shape}\0".encode())
+        digest.update(np.array(tensor, order="C").data)
+    return digest.hexdigest()

@@ -3,7 +3,6 @@
 import os
 import warnings
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -40,8 +39,6 @@ def train(
     resume: bool = False,
     on_progress: Callback | None = None,
     save_every: int | float | None = None,
-    extra: dict[str, Any] | None = None,
-    arrays: dict[str, np.ndarray] | None = None,
     mesh: Mesh | None = None,
     memory: int = MEMORY,
     quickly: bool = False,
@@ -68,8 +65,6 @@ def train(
       [`linoss.training.TrainingConfig.goes_on`][].
     - `on_progress`: called with a [`linoss.training.Progress`][], at most a few times a second.
     - `save_every`: seconds after which to write a checkpoint between evaluations.
-    - `extra`: JSON values to save; [`linoss.training.load_model`][] returns them.
-    - `arrays`: arrays of numbers to save, by name, likewise.
     - `mesh`: devices to train on, see [`linoss.training.make_mesh`][]; `batch_size` must be a
       multiple of those along the batch. With several processes, each calls `train` with the same
       arguments and reads its part of the batches, and the first one writes. A run can be resumed on
@@ -127,12 +122,12 @@ def train(
             raise ValueError("resume is True, but directory is None; pass the directory of the run")
         return _stoppable(loop, save_every)
     data = {"training": _facts(training_set), "validation": _facts(validation_set)}
-    description = describe(model, inputs, objective, extra, arrays, config, data)
+    description = describe(model, inputs, objective, config, data)
     if not devices.writes:
         return loop.run(save_every)
     make_directory(Path(directory))
     with locked(Path(directory)) as folder:
-        loop.files = RunDirectory(folder, arrays)
+        loop.files = RunDirectory(folder)
         if resume:
             loop.state = loop.files.resume(description, loop.state)
         else:
