@@ -228,7 +228,7 @@ TABLES = {
     "date": ("a.csv", "date,load\n2024-01-01,1\nsoon,2\n", ", line 3, column 'date': found 'soon'"),
     "day or month first": ("a.csv", "date,load\n01/02/2024,1\n02/02/2024,2\n", ", line 2, column"),
     "unnamed dates": ("a.csv", "when,load\n2024-01-01,1\n", ", line 2, column 'when': found '2024"),
-    "no date": ("a.csv", "date,load\n2024-01-01,1\n,2\n", ", line 3, column 'date': found no time"),
+    "no date": ("a.csv", "date,load\n2024-01-01,1\n,2\n", ", line 3, column 'date': is empty"),
     "twice": ("a.csv", "date,load\n2024-01-01,1\n2024-01-01,2\n", ", line 3: has a second sample"),
     "series": ("a.csv", "unique_id,ds,y\na,1,1\nb,1,2\na,1,3\n", ", line 4, series 'a': has a sec"),
     "no series": ("a.csv", "unique_id,ds,y\na,1,1\n,1,2\n", ", line 3, column 'unique_id': is emp"),

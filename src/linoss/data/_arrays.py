@@ -127,38 +127,39 @@ def _refuse_frames(X: Any) -> None:
         )
     if not hasattr(X, "columns"):
         return
-    frame: Any = X
-    index, columns = frame.index, frame.columns
-    if index.nlevels > 1:
-        raise DataError(
-            f"X is a frame with an index of {index.nlevels} levels, expected a row for each case; "
-            "if the first level is the case, and a row is a sample, pass "
+    columns, wrong = X.columns, None
+    if X.index.nlevels > 1:
+        wrong = (
+            f"an index of {X.index.nlevels} levels, expected a row for each case; if the first "
+            "level is the case, and a row is a sample, pass "
             "[case.to_numpy().T for _, case in X.groupby(level=0)]"
         )
-    if columns.nlevels > 1:
-        raise DataError(
-            f"X is a frame with columns of {columns.nlevels} levels, expected a column for each "
-            "time point of one channel; for several channels pass an array (cases, channels, time)"
+    elif columns.nlevels > 1:
+        wrong = (
+            f"columns of {columns.nlevels} levels, expected a column for each time point of one "
+            "channel; for several channels pass an array (cases, channels, time)"
         )
-    if not columns.is_unique:
-        raise DataError(
-            f"X is a frame with several columns named {shown(columns[columns.duplicated()][0])}, "
-            "expected a different name for each time point; pass X.to_numpy()"
+    elif not columns.is_unique:
+        wrong = (
+            f"several columns named {shown(columns[columns.duplicated()][0])}, expected a "
+            "different name for each time point; pass X.to_numpy()"
         )
-    for place, name in enumerate(columns):
-        column = frame.iloc[:, place]
-        if len(column) and np.ndim(column.iloc[0]):
+    if wrong is not None:
+        raise DataError(f"X is a frame with {wrong}")
+    for name, column in X.items():
+        if getattr(column.dtype, "kind", "O") in "biuf":
+            continue
+        odd = next((cell for cell in column if isinstance(cell, str) or np.ndim(cell)), None)
+        if odd is not None and np.ndim(odd):
             raise DataError(
                 f"X, column {shown(name)}: has a sequence in each cell, expected numbers; pass "
                 "[np.stack(row) for row in X.to_numpy()]"
             )
-        if getattr(column.dtype, "kind", "O") not in "biuf":
-            text = next((cell for cell in column if isinstance(cell, str)), None)
-            if text is not None:
-                raise DataError(
-                    f"X, column {shown(name)}: holds {shown(text)}, expected numbers, a column for "
-                    f"each time point; leave out what is none, X.drop(columns=[{name!r}])"
-                )
+        if odd is not None:
+            raise DataError(
+                f"X, column {shown(name)}: holds {shown(odd)}, expected numbers, a column for each "
+                f"time point; leave out what is none, X.drop(columns=[{name!r}])"
+            )
 
 
 def _refuse_empty(cases: Sequences) -> None:

@@ -58,6 +58,14 @@ class Columns:
         """The location of a row without the file."""
         return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
 
+    def filled(self, name: str, expected: str) -> np.ndarray:
+        """A column without missing cells; raises for the first one."""
+        missing = is_missing(self.others[name])
+        if missing.any():
+            where = self.where(int(np.argmax(missing)))
+            raise DataError(f"{where}, column {shown(name)}: is empty, expected {expected}")
+        return self.others[name]
+
     def without_counter(self) -> "Columns":
         """Remove an unnamed first column that numbers the rows, as written by pandas."""
         if "" not in self.number_names:

@@ -107,7 +107,7 @@ def sequences_of(columns: Columns, roles: Roles) -> Sequences:
     columns.refuse_infinite(_FLOAT32)
     if case_column is None:
         return _wide(columns, label_column, None)
-    ids = _ids(columns, case_column)
+    ids = tuple(str(cell) for cell in columns.filled(case_column, "the name of a case"))
     alone = time_name is None and len(set(ids)) == len(ids)  # each case has one row
     if alone and any(map(_POINT.fullmatch, columns.number_names)):
         return _wide(columns, label_column, ids)
@@ -192,17 +192,6 @@ def _long(
         columns.number_names,
         tuple(known),
     )
-
-
-def _ids(columns: Columns, name: str) -> tuple[str, ...]:
-    column = columns.others[name]
-    missing = is_missing(column)
-    if missing.any():
-        raise DataError(
-            f"{columns.where(int(np.argmax(missing)))}, column {shown(name)}: is empty, expected "
-            "the name of a case"
-        )
-    return tuple(str(cell) for cell in column)
 
 
 def _case_labels(

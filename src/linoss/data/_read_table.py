@@ -252,13 +252,7 @@ def _series(columns: Columns, id_name: str | None) -> tuple[tuple[Any, ...] | No
     """Names of the series in the order of their first rows, and the series of each row."""
     if id_name is None:
         return None, np.zeros(len(columns.numbers), int)
-    column = columns.others[id_name]
-    missing = is_missing(column)
-    if missing.any():
-        raise DataError(
-            f"{columns.where(int(np.argmax(missing)))}, column {shown(id_name)}: is empty, "
-            "expected the name of a series"
-        )
+    column = columns.filled(id_name, "the name of a series")
     known: dict[Any, int] = {}
     names = [n if isinstance(n, str | int | float) else str(n) for n in column.tolist()]
     codes = [known.setdefault(name, len(known)) for name in names]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from linoss.data._columns import Columns, is_missing
+from linoss.data._columns import Columns
 from linoss.data._raw_files import DataError, optional, refusing, shown
 
 _EVEN = 1e-6  # relative tolerance of steps of floating-point times
@@ -16,13 +16,7 @@ _EVEN = 1e-6  # relative tolerance of steps of floating-point times
 
 def time_column(columns: Columns, name: str) -> np.ndarray:
     """(rows,) int64, float64 or datetime64 in UTC; finite."""
-    column = columns.others[name]
-    missing = is_missing(column)
-    if missing.any():
-        raise DataError(
-            f"{columns.where(int(np.argmax(missing)))}, column {shown(name)}: found no time, "
-            "expected one in every row"
-        )
+    column = columns.filled(name, "a time in every row")
     if column.dtype.kind == "M":
         with refusing(columns.source, f"expected dates in column {shown(name)}"):
             return optional("pandas", "reading dates").DatetimeIndex(column).to_numpy()
