@@ -34,12 +34,11 @@ from paper.runs import (
     Options,
     Result,
     left_for_all,
-    made_by,
     read_result,
+    record,
     refuse_difference,
     refuse_used,
     say,
-    write_result,
 )
 from paper.tables import table
 
@@ -108,16 +107,16 @@ def run(options: Options) -> None:
     for place, (data_set, model, folder, settings) in enumerate(todo, start=1):
         start = time.monotonic()
         outcome = compare(size_of(data_set, model), repeats, methods_of(model))
-        result = Result(
-            experiment=options.experiment,
+        record(
+            options,
+            folder,
+            time.monotonic() - start,
             data_set=data_set,
             model=model,
             protocol=options.protocol,
             settings=settings,
             outcome=outcome,
-            made=made_by(options, time.monotonic() - start),
         )
-        write_result(folder, result)
         left = (time.monotonic() - begin) / place * (len(todo) - place)
         times = ", ".join(f"{m} {_number(outcome[m], 'step', 1000)} ms" for m in outcome)
         say(f"[{place}/{len(todo)}] {data_set}, {title(model)}: {times}{left_for_all(left)}")

@@ -12,7 +12,7 @@ from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 from paper import numbers
 from paper.models import BASELINES, MODELS, buffers, counted, title
 from paper.numbers import PublishedRun
-from paper.runs import Experiment, Options, Result, made_by, write_result
+from paper.runs import Experiment, Options, Result, record
 from paper.tables import table
 
 
@@ -25,15 +25,15 @@ def run(options: Options) -> None:
             config = LinOSSConfig.published(
                 **settings, out_size=sizes.classes, **{**MODELS[model].settings, **own}
             )
-            result = Result(
-                experiment=options.experiment,
+            record(
+                options,
+                options.out / options.experiment / data_set / model,
+                0.0,
                 data_set=data_set,
                 model=model,
                 settings={"model": settings},
                 outcome=count(config, buffers(data_set, model)),
-                made=made_by(options, 0.0),
             )
-            write_result(options.out / options.experiment / data_set / model, result)
 
 
 def count(config: LinOSSConfig, further: int = 0) -> dict[str, int]:

@@ -271,8 +271,10 @@ def execute_one(run: Run, problem: MakeProblem, options: Options, measure: Measu
         )
     except TrainingError as stopped:
         trained, error = stopped.result, str(stopped)
-    result = Result(
-        experiment=run.experiment,
+    return record(
+        options,
+        folder,
+        trained.history[-1]["seconds"] if trained.history else 0.0,
         data_set=run.data_set,
         model=run.model,
         seed=run.seed,
@@ -281,10 +283,7 @@ def execute_one(run: Run, problem: MakeProblem, options: Options, measure: Measu
         settings=run.settings,
         outcome=_outcome(parts, trained, error, measure),
         history=trained.history,
-        made=made_by(options, trained.history[-1]["seconds"] if trained.history else 0.0),
     )
-    write_result(folder, result)
-    return result
 
 
 def _outcome(
@@ -399,12 +398,23 @@ def refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any])
                 )
 
 
-def write_result(folder: Path, result: Result) -> None:
-    """Write a result to a directory, atomically."""
+def record(options: Options, folder: Path, seconds: float, **fields: Any) -> Result:
+    """Make a result, with its provenance, and write it to a directory, atomically."""
+    made = {
+        "command": options.command,
+        "seconds": round(seconds, 1),
+        "commit": _commit(),
+        "linoss": __version__,
+        "jax": jax.__version__,
+        "machine": _machine(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    result = Result(experiment=options.experiment, made=made, **fields)
     folder.mkdir(parents=True, exist_ok=True)
-    written = folder / f"{RESULT}.part"
-    written.write_text(json.dumps(asdict(result), indent=1, allow_nan=False) + "\n")
-    written.replace(folder / RESULT)
+    part = folder / f"{RESULT}.part"
+    part.write_text(json.dumps(asdict(result), indent=1, allow_nan=False) + "\n")
+    part.replace(folder / RESULT)
+    return result
 
 
 def read_result(folder: Path) -> Result | None:
@@ -428,20 +438,6 @@ def read_results(folder: Path) -> list[Result]:
     )
 
 
-def made_by(options: Options, seconds: float) -> dict[str, Any]:
-    """The provenance of a result of this process."""
-    return {
-        "command": options.command,
-        "seconds": round(seconds, 1),
-        "commit": _commit(),
-        "linoss": __version__,
-        "jax": jax.__version__,
-        "python": platform.python_version(),
-        "machine": f"{machine()}, {instruction_set()}",
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
-
-
 def command(words: Iterable[str]) -> str:
     """The command with these words, without the paths of data and results."""
     kept, words = ["python", "-m", "paper"], iter(words)
@@ -455,18 +451,14 @@ def command(words: Iterable[str]) -> str:
 
 
 @functools.cache
-def machine() -> str:
-    """The processor, its cores and the memory, as text."""
-    name, memory = platform.machine(), ""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+def _machine() -> str:
+    """The processor, its cores and instructions, as text."""
+    name, path = platform.machine(), Path("/proc/cpuinfo")
+    if path.exists():
+        lines = path.read_text().splitlines()
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         name = names[0] if names else name
-        memory = f", {os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GB"
-    except (OSError, ValueError):  # not Linux
-        pass
-    cores = len(_cores()) or os.cpu_count() or 1
-    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}{memory}"
+    return f"{name}, {len(_cores()) or os.cpu_count()} cores, {instruction_set()}"
 
 
 @functools.cache

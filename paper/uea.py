@@ -23,13 +23,12 @@ from paper.runs import (
     Result,
     Run,
     execute,
-    made_by,
     make_run,
     minutes,
     read_result,
+    record,
     refuse_used,
     say,
-    write_result,
 )
 from paper.tables import cell, groups, learning_curves, printed, source_here, table, unique
 
@@ -89,18 +88,19 @@ def fit_untrained(options: Options, data_set: str, seed: int) -> None:
         "steps": 0,
         "cases": [len(part) for part in (training, validation, test)],
     }
-    result = Result(
-        experiment=options.experiment,
+    seconds = time.monotonic() - start
+    record(
+        options,
+        folder,
+        seconds,
         data_set=data_set,
         model=UNTRAINED,
         seed=seed,
         protocol=UNTRAINED,
         settings={"model": {**classifier.get_params(), "random_state": seed}},
         outcome=outcome,
-        made=made_by(options, time.monotonic() - start),
     )
-    write_result(folder, result)
-    name, seconds = f"{data_set}, {title(UNTRAINED)}, seed {seed}", result.made["seconds"]
+    name = f"{data_set}, {title(UNTRAINED)}, seed {seed}"
     say(f"{name}: test accuracy {outcome['test']:.4g}, {minutes(seconds)}")
 
 

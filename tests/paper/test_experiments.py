@@ -9,7 +9,7 @@ import pytest
 
 from linoss.training import evaluate, load_model
 from paper import efficiency, numbers, page, uea
-from paper.runs import Options, Result, make_run, read_results, write_result
+from paper.runs import Options, Result, make_run, read_results, record
 from paper.tables import cell
 
 pytestmark = pytest.mark.usefixtures("small", "single_precision")
@@ -182,10 +182,13 @@ def test_a_cell_says_how_many_seeds_and_steps_and_why_they_ended():
 
 
 def test_the_page_shows_cells_of_which_a_run_ended_by_itself(tmp_path):
-    for one in (result(1, 0.5, 650, True), result(2, 0.75, 1000)):
-        write_result(tmp_path / "results" / "uea" / str(one.seed), one)
-    limited = Result(**{**vars(result(3, 0.5, 300)), "model": "imex"})
-    write_result(tmp_path / "results" / "uea" / "3", limited)
+    options = Options(experiment="uea", out=tmp_path)
+    for one, model in (
+        (result(1, 0.5, 650, True), "im"), (result(2, 0.75, 1000), "im"), (result(3, 0.5, 9), "imex"),
+    ):  # fmt: skip
+        fields = {"data_set": one.data_set, "protocol": "quick", "outcome": one.outcome}
+        folder = tmp_path / "results" / "uea" / str(one.seed)
+        record(options, folder, 0.0, model=model, seed=one.seed, **fields)
     text = "Before.\n<!-- accuracy -->\n{}\n<!-- / -->\nAfter.\n"
     (tmp_path / "page.md").write_text(text.format("old"))
     page.rewrite(tmp_path / "page.md", tmp_path / "results")
