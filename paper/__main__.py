@@ -120,7 +120,6 @@ def _add_options(parser: argparse.ArgumentParser, experiment: runs.Experiment) -
             default=os.environ.get(data.VARIABLE),
             help=f"directory of data sets, by default the variable {data.VARIABLE}",
         )
-        parser.add_argument("--processes", type=_positive, default=1, help="concurrent runs")
     parser.add_argument(
         "--protocol",
         choices=tuple(runs.PROTOCOLS),

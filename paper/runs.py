@@ -1,18 +1,14 @@
 """Experiments, their options, and their runs: each in its own directory, finished ones kept."""
 
-import concurrent.futures
 import datetime
 import functools
 import json
 import math
-import multiprocessing
 import os
 import platform
 import shlex
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -71,7 +67,6 @@ class Options:
     protocol: str = "paper"
     max_steps: int | None = None
     resume: bool = False
-    processes: int = 1
     command: str = ""
 
 
@@ -232,21 +227,23 @@ def execute(
     options: Options,
     measure: Measure = lambda model, problem: {},
 ) -> None:
-    """Execute all runs without a result, `options.processes` at a time."""
-    todo = [run for run in runs if not is_finished(run, options)]
-    if len(todo) < len(runs):
-        say(f"{len(runs) - len(todo)} of {len(runs)} runs already have results")
-    one = functools.partial(execute_one, problem=problem, options=options, measure=measure)
-    start = time.monotonic()
+    """Execute all runs without a result, but for those that another process trains now."""
+    for run in runs:
+        refuse_used(run.folder(options.out), options)
+    done, start = 0, time.monotonic()
     try:
-        done = (
-            in_processes(one, todo, options.processes)
-            if options.processes > 1
-            else ((run, one(run)) for run in todo)
-        )
-        for place, (run, result) in enumerate(done, start=1):
-            left = (time.monotonic() - start) / place * (len(todo) - place)
-            say(f"[{place}/{len(todo)}] {run.name}: {_summary(result)}{left_for_all(left)}")
+        for place, run in enumerate(runs, start=1):
+            if is_finished(run, options):
+                say(f"[{place}/{len(runs)}] {run.name}: already has a result")
+                continue
+            try:
+                result = execute_one(run, problem, options, measure)
+            except BlockingIOError:
+                say(f"[{place}/{len(runs)}] {run.name}: another process trains it")
+                continue
+            done += 1
+            left = (time.monotonic() - start) / done * (len(runs) - place)
+            say(f"[{place}/{len(runs)}] {run.name}: {_summary(result)}{left_for_all(left)}")
     except KeyboardInterrupt:
         say("Interrupted. The same command with --resume continues.")
         raise
@@ -270,6 +267,8 @@ def execute_one(run: Run, problem: MakeProblem, options: Options, measure: Measu
             save_every=_SAVE_EVERY,
         )
     except TrainingError as stopped:
+        if stopped.result is None:
+            raise
         trained, error = stopped.result, str(stopped)
     return record(
         options,
@@ -363,10 +362,9 @@ def left_for_all(seconds: float) -> str:
 
 
 def is_finished(run: Run, options: Options) -> bool:
-    """Whether there is a result. Raises for a directory that is not empty, unless `resume`, and for
-    a result with other settings; with more steps, a run that ended at its limit goes on."""
+    """Whether there is a result. Raises for one with other settings; with more steps, a run that
+    ended at its limit goes on."""
     folder = run.folder(options.out)
-    refuse_used(folder, options)
     result = read_result(folder)
     if result is None:
         return False
@@ -442,7 +440,7 @@ def command(words: Iterable[str]) -> str:
     """The command with these words, without the paths of data and results."""
     kept, words = ["python", "-m", "paper"], iter(words)
     for word in words:
-        if word.partition("=")[0] in ("--out", "--data-dir", "--processes"):
+        if word.partition("=")[0] in ("--out", "--data-dir"):
             if "=" not in word:
                 next(words, None)
         elif word != "--resume":
@@ -454,11 +452,13 @@ def command(words: Iterable[str]) -> str:
 def _machine() -> str:
     """The processor, its cores and instructions, as text."""
     name, path = platform.machine(), Path("/proc/cpuinfo")
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count()
     if path.exists():
         lines = path.read_text().splitlines()
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         name = names[0] if names else name
-    return f"{name}, {len(_cores()) or os.cpu_count()} cores, {instruction_set()}"
+    return f"{name}, {cores} cores, {instruction_set()}"
 
 
 @functools.cache
@@ -477,53 +477,3 @@ def _commit() -> str | None:
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-
-
-def in_processes(
-    function: Callable[[Any], Any], items: Sequence[Any], processes: int
-) -> Iterable[tuple[Any, Any]]:
-    """Each item with the function's value, computed in processes with their own share of the cores.
-
-    If this process is interrupted or a call fails, all others end at once.
-    """
-    context = multiprocessing.get_context("spawn")
-    shares, (end, alive) = context.Queue(), context.Pipe(duplex=False)
-    for share in core_shares(processes):
-        shares.put(share)
-    with concurrent.futures.ProcessPoolExecutor(
-        processes, context, initializer=_begin, initargs=(shares, end)
-    ) as pool:
-        waiting = {pool.submit(function, item): item for item in items}
-        try:
-            for future in concurrent.futures.as_completed(waiting):
-                yield waiting[future], future.result()
-        except BaseException:
-            alive.close()
-            raise
-    alive.close()
-
-
-def core_shares(processes: int) -> list[list[int]]:
-    """Divide the cores of this process; with more processes than cores, each gets all of them."""
-    cores = _cores()
-    if processes > len(cores):
-        return [cores] * processes
-    return [cores[i::processes] for i in range(processes)]
-
-
-def _cores() -> list[int]:
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-
-
-def _begin(shares: Any, end: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the first process handles Ctrl-C
-    share = shares.get()
-    if share:
-        os.sched_setaffinity(0, share)
-    threading.Thread(target=_end_with, args=(end,), daemon=True).start()
-
-
-def _end_with(end: Any) -> None:
-    """Exit when the first process ends or is killed."""
-    end.poll(None)  # blocks until the other end is closed
-    os._exit(1)

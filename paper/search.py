@@ -2,7 +2,7 @@
 
 The six UEA sets and PPG have the paper's grid of 162 points; Weather has points drawn at random
 within its bounds. Each point is a run with its own
-directory: the same command with --resume goes on, and --processes shares the work.
+directory: the same command with --resume goes on, and in several processes shares the work.
 """
 
 import functools

@@ -112,7 +112,7 @@ FILES = {
     "csv no case": ("a.csv", "case,x\n1,1\n,1\n", ", line 3, column 'case': is empty, expected th"),
     "csv interleaved": ("a.csv", "case,x\n1,1\n2,1\n1,1\n", ", line 4: case '1' continues after a"),
     "csv same time": ("a.csv", "case,time,x\n1,1,1\n1,1,2\n", ", line 3, case '1': has a second s"),
-    "csv no time": ("a.csv", "case,time,x\n1,1,1\n1,,2\n", ", line 3, column 'time': found no tim"),
+    "csv no time": ("a.csv", "case,time,x\n1,1,1\n1,,2\n", ", line 3, column 'time': is empty"),
     "csv odd time": ("a.csv", "case,time,x\n1,inf,1\n", ", line 2, column 'time': found inf, expe"),
     "csv bad date": (
         "a.csv", "case,ds,x\n1,2024-01-01,1\n1,2024-13-01,2\n",

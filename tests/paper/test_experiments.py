@@ -183,9 +183,8 @@ def test_a_cell_says_how_many_seeds_and_steps_and_why_they_ended():
 
 def test_the_page_shows_cells_of_which_a_run_ended_by_itself(tmp_path):
     options = Options(experiment="uea", out=tmp_path)
-    for one, model in (
-        (result(1, 0.5, 650, True), "im"), (result(2, 0.75, 1000), "im"), (result(3, 0.5, 9), "imex"),
-    ):  # fmt: skip
+    runs = [result(1, 0.5, 650, True), result(2, 0.75, 1000), result(3, 0.5, 9)]
+    for one, model in zip(runs, ("im", "im", "imex"), strict=True):
         fields = {"data_set": one.data_set, "protocol": "quick", "outcome": one.outcome}
         folder = tmp_path / "results" / "uea" / str(one.seed)
         record(options, folder, 0.0, model=model, seed=one.seed, **fields)

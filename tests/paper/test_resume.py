@@ -1,16 +1,16 @@
 """A killed experiment goes on without repeating what is finished."""
 
+import fcntl
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from linoss.training import TrainingError
 from paper import runs
-from paper.runs import core_shares, read_results
+from paper.runs import read_results
 
 
 def results_of(out):
@@ -48,8 +48,8 @@ def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive, start):
     second = begin(tmp_path / "killed")
     _, said = second.communicate()
     assert second.returncode == 0, said
-    assert "1 of 3 runs already have results" in said
-    assert "[1/2] Heartbeat, LinOSS-IM, seed 3456" in said
+    assert "[1/3] Heartbeat, LinOSS-IM, seed 2345: already has a result" in said
+    assert "[2/3] Heartbeat, LinOSS-IM, seed 3456" in said
     assert files_of(folder / "2345") == finished
 
     whole = begin(tmp_path / "whole")
@@ -105,21 +105,11 @@ def test_a_run_that_fails_has_a_result_too(again, experiment, monkeypatch):
     assert result.outcome["error"] == "the test accuracy is inf"
 
 
-def test_ctrl_c_ends_all_processes(tmp_path, start):
-    script = Path(__file__).with_name("interrupted_together.py")
-    process = start(script, tmp_path, stderr=subprocess.PIPE, text=True)
-    while len(list(tmp_path.iterdir())) < 2:
-        assert process.poll() is None
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)  # until none has the end of the pipe
-    assert said.rstrip().endswith("KeyboardInterrupt")
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs to choose cores")
-def test_cores_are_shared(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 5})
-    assert core_shares(1) == [[0, 1, 2, 5]]
-    assert core_shares(2) == [[0, 2], [1, 5]]
-    assert core_shares(5) == [[0, 1, 2, 5]] * 5
+def test_a_run_of_another_process_is_left_to_it(again, experiment, capsys):
+    folder = experiment.out / "uea" / "paper" / "Heartbeat" / "im" / "3456"
+    folder.mkdir()
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    again("--resume", seeds="2345,3456,4567")
+    os.close(handle)
+    assert [result.seed for result in read_results(experiment.out)] == [2345, 4567]

@@ -38,8 +38,3 @@ def test_a_search_goes_on_and_is_ranked_by_validation(search, experiment, monkey
     rate = best.settings["hyperparameters"]["learning_rate"]
     assert f"| Heartbeat | LinOSS-IM | here, paper, 1 (2 of 2 tried) | {rate:g} | 4 |" in table
     assert "| Heartbeat | LinOSS-IM | paper |" in table
-
-
-@pytest.mark.slow  # processes: test_resume.py
-def test_processes_share_a_search(search):
-    assert "(2 of 2 tried)" in search("--processes", 2)
