@@ -96,12 +96,8 @@ def test_answers_at_every_kth_step_are_as_many_as_the_case_has(make_model, waves
     inputs = Inputs.from_sequences(cases)
     found = predict(make_model(task="regression", every=4), inputs, cases)
     assert [len(x) for x in found] == [n // 4 for n in cases.lengths]
-
-
-def test_answers_of_equal_number_are_one_array(make_model, waves):
-    cases = waves(4, 0)
-    model = make_model(task="regression", every=4)
-    assert predict(model, Inputs.from_sequences(cases), cases).shape == (4, 7, 2)
+    equal = waves(4, 0)
+    assert predict(make_model(task="regression", every=4), inputs, equal).shape == (4, 7, 2)
 
 
 def test_forecasts_know_the_future_covariates(make_model):

@@ -241,13 +241,6 @@ def test_a_small_loss_ends_it_when_statistics_of_norms_have_followed(
     assert result.steps == steps
 
 
-def test_without_patience_it_runs_to_the_end(monkeypatch, make_problem):
-    script_metrics(monkeypatch, [0.9] + [0.1] * 5)
-    result = run(make_problem(), evaluate_every=2)
-    assert not result.stopped_early
-    assert result.steps == 12
-
-
 def test_a_metric_that_is_no_number_is_no_improvement(monkeypatch, make_problem):
     script_metrics(monkeypatch, [float("nan"), 0.5, float("inf")])
     result = run(make_problem())
@@ -273,10 +266,6 @@ def test_progress_is_reported(make_problem):
     assert all(progress.steps == 12 and np.isfinite(progress.loss) for progress in seen)
     assert seen[-1].eta == 0
     assert seen[-1].best is not None
-
-
-def test_progress_does_not_change_the_run(make_problem, assert_same_trees):
-    assert_same_trees(run(make_problem(), on_progress=print).model, run(make_problem()).model)
 
 
 def poisoned(problem, value):

@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from linoss.training import TrainingConfig
-from linoss.training._step import LearningRates, decayed
+from linoss.training import TrainingConfig, train
 
 
 def test_json_round_trip():
@@ -53,45 +52,46 @@ def test_an_unknown_setting_is_named():
         TrainingConfig.from_dict({"momentum": 0.9})
 
 
-def rates(**settings):
-    config = TrainingConfig(learning_rate=0.2, **settings)
-    rate = LearningRates(config)
-    return np.array([rate(i) for i in range(config.steps)])
+RISE = 0.2 * np.arange(1, 5) / 5
+COSINE = 0.2 * (1 + np.cos(np.pi * np.arange(8) / 8)) / 2
 
 
-def test_constant_rate():
-    np.testing.assert_allclose(rates(steps=5, schedule="constant"), np.full(5, 0.2))
-
-
-def test_cosine_rate():
-    expected = 0.2 * (1 + np.cos(np.pi * np.arange(8) / 8)) / 2
-    np.testing.assert_allclose(rates(steps=8), expected, atol=1e-15)
-
-
-def test_warmup_rises_in_equal_steps_to_the_cosine():
-    found = rates(steps=12, warmup=4)
-    np.testing.assert_allclose(found[:4], 0.2 * np.arange(1, 5) / 5)
-    np.testing.assert_allclose(found[4:], 0.2 * (1 + np.cos(np.pi * np.arange(8) / 8)) / 2)
-
-
-def test_warmup_to_a_constant():
-    found = rates(steps=5, warmup=2, schedule="constant")
-    np.testing.assert_allclose(found, [0.2 / 3, 0.4 / 3, 0.2, 0.2, 0.2])
-
-
-def test_rates_do_not_depend_on_where_one_begins():
-    config = TrainingConfig(steps=3000, warmup=100)
-    there, back = LearningRates(config), LearningRates(config)
-    steps = [0, 1023, 1024, 2999]
-    assert [there(i) for i in steps] == [back(i) for i in reversed(steps)][::-1]
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"schedule": "constant", "steps": 5}, np.full(5, 0.2)),
+        ({"steps": 8}, COSINE),
+        ({"steps": 12, "warmup": 4}, [*RISE, *COSINE]),
+        ({"schedule": "constant", "steps": 5, "warmup": 2}, [0.2 / 3, 0.4 / 3, 0.2, 0.2, 0.2]),
+    ],
+)
+def test_the_learning_rate_of_each_update(make_problem, settings, expected):
+    problem = make_problem()
+    problem.config = TrainingConfig(learning_rate=0.2, batch_size=8, evaluate_every=1, **settings)
+    result = train(**{**vars(problem), "validation_set": None})
+    rates = [record["learning_rate"] for record in result.history]
+    np.testing.assert_allclose(rates, expected, rtol=1e-6)
 
 
 @pytest.mark.several
 @pytest.mark.parametrize("norm", ["layer", "batch"])
-def test_matrices_decay_and_nothing_else(make_model, norm):
-    model = make_model(norm=norm, damped=True, scheme="imex", bias=True)
-    marks = jax.tree_util.tree_flatten_with_path(decayed(model))[0]
-    names = {jax.tree_util.keystr(path, simple=True, separator=".") for path, mark in marks if mark}
+def test_matrices_decay_and_nothing_else(make_problem, norm):
+    settings = {"norm": norm, "damped": True, "scheme": "imex", "bias": True}
+    one, other = (
+        train(
+            **{
+                **vars(make_problem(**settings)),
+                "config": TrainingConfig(steps=1, batch_size=8, weight_decay=decay),
+            }
+        ).model
+        for decay in (0.0, 0.9)
+    )
+    leaves = zip(jax.tree_util.tree_flatten_with_path(one)[0], jax.tree.leaves(other), strict=True)
+    names = {
+        jax.tree_util.keystr(path, simple=True, separator=".")
+        for (path, mine), yours in leaves
+        if not np.array_equal(mine, yours)
+    }
     assert names == {
         "encoder.weight",
         "blocks.0.mixer.input_weight",
