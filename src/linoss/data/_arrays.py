@@ -127,10 +127,11 @@ def _refuse_frames(X: Any) -> None:
         )
     if not hasattr(X, "columns"):
         return
-    columns, wrong = X.columns, None
-    if X.index.nlevels > 1:
+    frame: Any = X
+    columns, wrong = frame.columns, None
+    if frame.index.nlevels > 1:
         wrong = (
-            f"an index of {X.index.nlevels} levels, expected a row for each case; if the first "
+            f"an index of {frame.index.nlevels} levels, expected a row for each case; if the first "
             "level is the case, and a row is a sample, pass "
             "[case.to_numpy().T for _, case in X.groupby(level=0)]"
         )
@@ -146,7 +147,7 @@ def _refuse_frames(X: Any) -> None:
         )
     if wrong is not None:
         raise DataError(f"X is a frame with {wrong}")
-    for name, column in X.items():
+    for name, column in frame.items():
         if getattr(column.dtype, "kind", "O") in "biuf":
             continue
         odd = next((cell for cell in column if isinstance(cell, str) or np.ndim(cell)), None)
