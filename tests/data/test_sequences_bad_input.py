@@ -131,22 +131,21 @@ def test_a_case_of_another_length_in_two_dimensions():
         as_sequences(estimator, np.zeros((6, 5)), None, None, reset=False)
 
 
+LABELS = ["a", "b", None, "a", "b", None]
+
+
 @pytest.mark.parametrize(
-    "labels",
+    ("y", "message"),
     [
-        ["a", "b", None, "a", "b", None],
-        np.array(["a", "b", None, "a", "b", None], object),
-        pd.Series(["a", "b", None, "a", "b", None]),
+        (LABELS, "y, case 2: the label is missing, in 2 of 6 cases"),
+        (np.array(LABELS, object), "y, case 2: the label is missing, in 2 of 6 cases"),
+        (pd.Series(LABELS), "y, case 2: the label is missing, in 2 of 6 cases"),
+        (["a", 1] * 3, r"the text 'a' and the int 1, .* one type; pass \[str\("),
+        (np.array(["a", 1] * 3, object), r"the text 'a' and the int 1, .* one type"),
     ],
 )
-def test_missing_labels(labels):
-    with pytest.raises(DataError, match="y, case 2: the label is missing, in 2 of 6 cases"):
-        as_sequences(BaseEstimator(), np.zeros((6, 4)), labels, None, reset=True)
-
-
-@pytest.mark.parametrize("y", [["a", 1] * 3, np.array(["a", 1] * 3, object)])
-def test_labels_of_several_types(y):
-    with pytest.raises(DataError, match=r"the text 'a' and the int 1, .* one type; pass \[str\("):
+def test_labels_that_are_missing_or_of_several_types(y, message):
+    with pytest.raises(DataError, match=message):
         as_sequences(BaseEstimator(), np.zeros((6, 4)), y, None, reset=True)
 
 

@@ -139,11 +139,6 @@ def _ts_rows(path: Path, lines: Iterator[str], header: _Header) -> Iterator[_Row
                 f"{where}: found {shown(line.strip())}, expected the values of a case, a colon and "
                 "its label; for cases without labels write '@classLabel false'"
             )
-        if header.flags.get("univariate", True) and len(channels) > 1:
-            raise DataError(
-                f"{where}: has {len(channels)} channels, expected one; for several write "
-                "'@univariate false'"
-            )
         yield _Row(where, channels, label)
 
 
@@ -186,10 +181,10 @@ def _arff_rows(path: Path, lines: Iterator[str], header: _Header) -> Iterator[_R
         tag = words[0].lower()
         if tag == "@data":
             break
-        if "@data" in line.lower() or tag[0] not in "@%":
+        if tag[0] not in "@%":
             raise DataError(
                 f"{where}: found {shown(line.strip())}, expected a line of the header that begins "
-                "with @ or %, or '@data' alone before the first case"
+                "with @ or %"
             )
         if tag == "@attribute":
             kind = words[2].strip() if len(words) == 3 else ""
