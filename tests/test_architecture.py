@@ -69,7 +69,7 @@ def test_fit(tmp_path, monkeypatch):
     data = tmp_path / "data.npz"
     random = np.random.default_rng(0)
     np.savez(data, X=random.normal(size=(8, 2, 23)), y=np.arange(8) % 2)
-    sizes = ["--steps", "2", "--hidden-size", "4", "--state-size", "4", "--num-blocks", "1"]
+    sizes = ["--steps", "2", "--hidden-size", "4", "--set", "state_size=4", "--set", "num_blocks=1"]
     run_of = ["--task", "classification", "--model", "linoss", "--out", str(tmp_path / "run")]
     arguments = ["linoss", "fit", str(data), *run_of, *sizes, "--json"]
     monkeypatch.setattr(sys, "argv", arguments)

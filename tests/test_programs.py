@@ -52,7 +52,6 @@ def test_help_and_wrong_arguments_import_nothing_heavy(tmp_path):
         *([command, "--colour", "blue"] for command in _COMMANDS),
         ["fit", "data.csv", "--out", "run", "--task", "painting"],
         ["fit", "data.csv", "--out", "run"],
-        ["fit", "data.csv", "--out", "run", "--task", "classification", "--learning-rate", "-1"],
         ["fit", "data.csv", "--out", "run", "--task", "forecasting", "--label", "y"],
         ["fit", str(tmp_path / "absent.csv"), "--out", "run", "--task", "classification"],
         ["search", "--help"],

@@ -168,9 +168,10 @@ def test_no_scheme_is_known_by_name():
 def defaults_of_settings(module):
     """The default values of fields that are called `scheme`."""
     return [
-        node.value
+        constant
         for node in ast.walk(MODULES[module])
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "scheme"
+        for constant in ast.walk(node)
     ]
 
 

@@ -1,10 +1,10 @@
-"""Declared settings: what they allow, how they are read and shown, and that all are sound."""
+"""Settings: which values they allow, how they are read and shown, and that all are sound."""
 
-import ast
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -12,32 +12,52 @@ import numpy as np
 import pytest
 
 import linoss
-from linoss import LinOSS, LinOSSConfig, _declare, _plain, _settings
-from linoss._declare import Declared, Setting, check_settings, declared, documented, shared_with
-from linoss._settings import SETTINGS, MixerName, SchemeName
-from linoss.cli._settings_page import settings_page
-from linoss.dynamics import SCHEMES
-from linoss.nn import MIXERS
+from linoss import LinOSS, LinOSSConfig
+from linoss._declare import (
+    REQUIRED,
+    SHARE,
+    check_name,
+    check_settings,
+    declared,
+    documented,
+    setting,
+    unchecked,
+)
+from linoss.cli._settings import settings_page
 from linoss.training import TrainingConfig
 
 ROOT = Path(__file__).parent.parent
-RECORDS = (LinOSSConfig, TrainingConfig, *SETTINGS.values())
-Rate = Annotated[int | float, Setting("A rate.", within="[0, 1)")]
+ESTIMATORS = [
+    getattr(linoss, f"{model}{task}")
+    for task in ("Classifier", "Regressor")
+    for model in ("LinOSS", "Oscillator", "Auto")
+]
+RECORDS = (LinOSSConfig, TrainingConfig, linoss.LinOSSForecaster, *ESTIMATORS)
 
 
 @dataclass(kw_only=True)
 class Example:
     """An example."""
 
-    count: Annotated[int, Setting("A number of things.", within="[1, inf)")]
-    rate: Rate = 0.5
-    size: Annotated[int | float | Literal["any"], Setting("A size.", within="(0, inf)")] = "any"
-    limit: Rate | None = None
-    kind: Annotated[Literal["a", "b"] | None, Setting("A kind.", none="all kinds")] = "a"
-    scheme: Annotated[SchemeName, Setting("A scheme.")] = "im"
-    flag: Annotated[bool, Setting("A flag.")] = False
-    pair: Annotated[int | tuple[int, int], Setting("A pair.", within="[1, 9]", other="two")] = 1
-    word: Annotated[str, Setting("Any text.")] = ""
+    count: int = setting(REQUIRED, "A number of things.", "[1, inf)")
+    rate: int | float = setting(0.5, "A rate.", SHARE)
+    size: int | float | Literal["any"] = setting("any", "A size.", "(0, inf)")
+    limit: float | None = setting(None, "A limit.", SHARE)
+    kind: Literal["a", "b"] | None = setting("a", "A kind.", none="all kinds")
+    flag: bool = setting(False, "A flag.")
+    pair: int | tuple[int, int] = setting(1, "A pair.", "[1, 9]", other="two")
+    word: str = setting("", "Any text.")
+    levels: Collection[int | float] = setting((), "Levels.", other="numbers")
+    names: Collection[str | int] = setting((), "Names.", other="names")
+
+
+@dataclass(kw_only=True)
+class Other:
+    """Settings of an example with another default."""
+
+    configs: ClassVar = (Example,)
+
+    rate: float = 0.1
 
 
 VALUES = {
@@ -46,22 +66,22 @@ VALUES = {
     "size": (["any", 1, 0.5], [0, float("inf"), "all", None]),
     "limit": ([None, 0.1], [1.0, "none"]),
     "kind": (["a", "b", None, np.str_("a")], ["c", "", 0, False]),
-    "scheme": (["im", "exact"], ["euler", None]),
     "flag": ([True, np.bool_(False)], [0, 1, "no", None]),
     "pair": ([1, 9, (1, 9)], [0, 10, (0, 1), (1, 2, 3), (1.0, 2), [1, 2]]),
     "word": (["", "none"], [None, 3]),
+    "levels": ([(), [50]], [None, 3]),
 }
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_values(name):
-    setting = declared(Example)[name]
+    each = declared(Example)[name]
     good, bad = VALUES[name]
     for value in good:
-        setting.check(value)
+        each.check(value)
     for value in bad:
         with pytest.raises(ValueError, match=rf"^{name} is {re.escape(repr(value))}, expected "):
-            setting.check(value)
+            each.check(value)
 
 
 @pytest.mark.parametrize(
@@ -94,64 +114,52 @@ def test_values_in_words(name, expected, plain):
         ("flag", "FALSE", False),
         ("word", "none", "none"),
         ("word", "3", "3"),
+        ("levels", "50, 80", [50.0, 80.0]),
+        ("names", "hour,3", ["hour", "3"]),
     ],
 )
-def test_reading_a_word(name, text, value):
+def test_reading_a_text(name, text, value):
     found = declared(Example)[name].read(text)
     assert (type(found), found) == (type(value), value)
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        ("count", "3.0"),
-        ("rate", "nan"),
-        ("size", "9" * 400),
-        ("kind", "c"),
-        ("flag", "1"),
-        ("size", ""),
-    ],
+    [("count", "3.0"), ("rate", "nan"), ("size", "9" * 400), ("kind", "c"), ("levels", "50,x")],
 )
-def test_a_word_that_means_nothing(name, text):
-    setting = declared(Example)[name]
-    message = f"{text!r}, expected {setting.expected(plain=True)}"
+def test_a_text_that_is_no_value(name, text):
+    each = declared(Example)[name]
+    message = f"{name} is {text!r}, expected {each.expected(plain=True)}"
     with pytest.raises(ValueError, match=re.escape(message)):
-        setting.read(text)
+        each.read(text)
 
 
 def test_a_record_is_checked_by_name():
     check_settings(Example(count=1))
     with pytest.raises(ValueError, match=r"^rate is 2, expected a number in \[0, 1\)$"):
-        check_settings(Example(count=1, rate=2))
+        check_settings(unchecked(Example, {"count": 1, "rate": 2}))
+    with pytest.raises(ValueError, match="it has 'cuont', expected a setting such as count"):
+        check_name(declared(Example), "cuont", "it")
+
+
+def test_a_record_with_another_default():
+    rate = declared(Other)["rate"]
+    assert (rate.default, rate.about) == (0.1, declared(Example)["rate"].about)
 
 
 def test_a_field_that_is_no_setting():
     @dataclass
-    class Other:
-        plain: int = 1
+    class Plain:
+        width: int = 1
 
-    with pytest.raises(TypeError, match=r"Other\.plain is not annotated with a Setting"):
-        declared(Other)
-
-
-def test_an_interval_that_is_none():
-    with pytest.raises(ValueError, match="'0 to 1' is not an interval"):
-        Declared("x", (int,), 0, Setting("", within="0 to 1")).check(1)
-
-
-def test_values_that_two_records_share():
-    @dataclass(kw_only=True)
-    class Other:
-        rate: Rate = 0.1
-        more: Rate = 0.2
-
-    assert shared_with(Example(count=1, rate=0.7), Other) == {"rate": 0.7}
+    with pytest.raises(TypeError, match=r"Plain\.width is not declared as a setting"):
+        declared(Plain)
 
 
 def test_documentation():
     text = " ".join(documented(Example).__doc__.split())
     assert text.startswith("An example. **Arguments:** - `count`: A number of things. Expects a")
-    assert "- `limit`: A rate. Expects None or a number in [0, 1); by default None, none." in text
+    assert "- `limit`: A limit. Expects None or a number in [0, 1); by default None, none." in text
     assert "- `kind`: A kind. Expects one of None, 'a', 'b'; by default 'a'." in text
 
 
@@ -161,26 +169,19 @@ def test_documentation():
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
 def test_declarations(record):
     """Help is a sentence, defaults and ranges of a search are among the values."""
-    for setting in declared(record).values():
-        assert setting.about.help.endswith(".")
-        assert setting.about.help[0].isupper() or setting.about.help[0].isdigit()
-        if not setting.required:
-            setting.check(setting.default)
-        for value in setting.about.search or ():
-            setting.check(value)
-
-
-def test_records_with_the_same_setting_share_its_declaration():
-    found = {}
-    for record in RECORDS:
-        for name, setting in declared(record).items():
-            assert found.setdefault(name, setting.about) == setting.about
+    for each in declared(record).values():
+        assert each.about.help.endswith(".")
+        assert each.about.help[0].isupper() or each.about.help[0].isdigit()
+        if not each.required:
+            each.check(each.default)
+        for value in each.about.search or ():
+            each.check(value)
 
 
 CHOICES = [
     (name, choice)
-    for name, setting in declared(LinOSSConfig).items()
-    for choice in (*setting.choices, *([None] if setting.optional else []))
+    for name, each in declared(LinOSSConfig).items()
+    for choice in (*each.choices, *([None] if each.optional else []))
     if name not in ("every", "horizon")
 ]
 
@@ -193,37 +194,15 @@ def test_there_is_a_model_of_every_choice(name, choice):
         del sizes["state_size"], sizes["num_blocks"]
     horizon = 2 if choice == "forecasting" else None
     config = LinOSSConfig(**sizes, horizon=horizon, **{name: choice})
-
-    def answers(key):
-        return LinOSS(config, key=key)(np.ones((2, 5, 2)))
-
-    found = eqx.filter_eval_shape(answers, jax.random.key(0))
-    assert (found.shape[0], found.shape[-1]) == (2, 3)
+    outputs = eqx.filter_eval_shape(
+        lambda key: LinOSS(config, key=key)(np.ones((2, 5, 2))), jax.random.key(0)
+    )
+    assert (outputs.shape[0], outputs.shape[-1]) == (2, 3)
 
 
 def test_names_are_those_of_the_registries():
-    assert get_args(SchemeName) == tuple(SCHEMES)
-    assert get_args(MixerName) == tuple(MIXERS)
-
-
-@pytest.mark.parametrize("module", [_declare, _plain, _settings])
-def test_declarations_need_no_other_library(module):
-    """So that a command can show its help without them."""
-    tree = ast.parse(Path(module.__file__).read_text())
-    names = {
-        name.split(".")[0] if not name.startswith("linoss") else name
-        for node in ast.walk(tree)
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    assert not names & {"numpy", "jax", "jaxtyping", "equinox", "sklearn", "optax"}
-    allowed = {"linoss._declare", "linoss._plain"}
-    assert {name for name in names if name.startswith("linoss")} <= allowed
+    assert declared(LinOSSConfig)["scheme"].choices == tuple(linoss.dynamics.SCHEMES)
+    assert declared(LinOSSConfig)["mixer"].choices == tuple(linoss.nn.MIXERS)
 
 
 def test_the_page_is_made_of_the_declarations():
@@ -231,6 +210,21 @@ def test_the_page_is_made_of_the_declarations():
 
 
 def test_the_presets_are_models():
-    published = linoss.LinOSSConfig.published(in_size=1, out_size=1)
-    assert published == LinOSSConfig(in_size=1, out_size=1)
-    assert linoss.LinOSSConfig.published(in_size=1, out_size=1, task="regression", every=2).squash
+    sizes = {"in_size": 1, "out_size": 1}
+    assert LinOSSConfig.published(**sizes) == LinOSSConfig(**sizes)
+    assert LinOSSConfig.published(**sizes, task="regression", every=2).squash
+
+
+# ---- One validation in a fit ----
+
+
+def test_settings_are_checked_once_in_a_fit(monkeypatch):
+    """At the estimator's door; models and trainings are made of values that were checked."""
+    calls = []
+    for room in ("nn._config", "training._config", "estimators._estimator"):
+        monkeypatch.setattr(f"linoss.{room}.check_settings", lambda record: calls.append(record))
+    draw = np.random.default_rng(0)
+    small = {"steps": 1, "hidden_size": 4, "state_size": 4, "num_blocks": 1}
+    auto = linoss.AutoClassifier(n_oscillators=16, linoss_options=small, random_state=0)
+    auto.fit(draw.normal(size=(24, 1, 20)), np.arange(24) % 2)
+    assert calls == [auto]

@@ -36,11 +36,11 @@ class Adapter:
 
 
 def adapter(kind: _Class) -> _Class:
-    """Class decorator: give an adapter the parameters of its settings, with their documentation.
+    """Class decorator: give an adapter the parameters of the wrapped estimator, documented.
 
-    Its `__init__` calls that of its settings, then that of the last of its base classes.
+    Its `__init__` calls that of the estimator, then that of the last of its base classes.
     """
-    settings = kind.__init__
+    settings = kind.wrapped.__init__
 
     @functools.wraps(settings)
     def initialise(self: Any, **values: Any) -> None:
@@ -49,4 +49,4 @@ def adapter(kind: _Class) -> _Class:
 
     setattr(initialise, "__signature__", inspect.signature(settings))  # noqa: B010
     setattr(kind, "__init__", initialise)  # noqa: B010
-    return documented(kind)
+    return documented(kind, kind.wrapped)

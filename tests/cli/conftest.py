@@ -16,9 +16,12 @@ from typer.testing import CliRunner
 
 from linoss.cli import app
 
-ALONE = "--n-models 1"
-BANK = "--n-oscillators 64 --causal"
-SMALL = "--scheme im --no-damped --hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8"
+ALONE = "--set n_models=1"
+BANK = "--set n_oscillators=64 --set causal=yes"
+SMALL = (
+    "--set scheme=im --set damped=no --set hidden_size=8 --set state_size=8 --set num_blocks=1 "
+    "--set batch_size=8"
+)
 
 
 @pytest.fixture(scope="session")
@@ -180,7 +183,7 @@ def data(once):
 @pytest.fixture(scope="session")
 def run(once, data, good):
     """A classifier of one trained model."""
-    options = f"{SMALL} {ALONE} --steps 40 --learning-rate 0.02 --validation-fraction 0.25"
+    options = f"{SMALL} {ALONE} --steps 40 --learning-rate 0.02 --set validation_fraction=0.25"
     line = f"fit {data} --task classification {options} --out"
     return once("classifier", lambda out: good(f"{line} {out}"))
 
@@ -208,7 +211,7 @@ def numbers(once):
 @pytest.fixture(scope="session")
 def regressor(once, numbers, good):
     """A regressor, with a scheme without decay."""
-    options = f"{SMALL} {ALONE} --scheme imex --steps 30 --learning-rate 0.02"
+    options = f"{SMALL} {ALONE} --set scheme=imex --steps 30 --learning-rate 0.02"
     line = f"fit {numbers} --task regression {options} --out"
     return once("regressor", lambda out: good(f"{line} {out}"))
 
@@ -232,6 +235,6 @@ def load(once):
 @pytest.fixture(scope="session")
 def forecaster(once, load, good):
     """A forecaster of short series, which are not trained on."""
-    options = f"--horizon 6 --past 24 --known hour {SMALL} --steps 20"
+    options = f"--horizon 6 --set past=24 --known hour {SMALL} --steps 20"
     line = f"fit {load} --task forecasting {options} --out"
     return once("forecaster", lambda out: good(f"{line} {out}"))

@@ -55,7 +55,7 @@ def test_every_example_of_help_runs(place, good, monkeypatch, small_forecaster):
             arguments, _, source = line.removeprefix("linoss ").partition(" < ")
             if command == "fit" and "--resume" not in line:
                 arguments += f" {small_forecaster} --steps 2"  # the last one counts
-                arguments += "" if "forecasting" in line else " --n-models 1"
+                arguments += "" if "forecasting" in line else " --set n_models=1"
             if command == "search":
                 arguments += f" {small_forecaster} --steps 2 --trials 1"
             if command == "demo":

@@ -21,7 +21,7 @@ def long_data(tmp_path_factory, waves, write_cases):
 @pytest.fixture(scope="module")
 def line(long_data, small):
     """The command without its --out."""
-    return f"fit {long_data} --task classification {small} --steps {STEPS} --evaluate-every 10"
+    return f"fit {long_data} --task classification {small} --steps {STEPS} --set evaluate_every=10"
 
 
 @pytest.fixture(scope="module")

@@ -4,22 +4,14 @@ import re
 
 import pytest
 
-from linoss import LinOSSClassifier, LinOSSConfig, LinOSSForecaster, LinOSSRegressor
-from linoss.cli import _options as options
-from linoss.dynamics import SCHEMES
+from linoss import LinOSSConfig
 from linoss.planning import plan
-
-ESTIMATORS = {
-    "classification": LinOSSClassifier,
-    "regression": LinOSSRegressor,
-    "forecasting": LinOSSForecaster,
-}
 
 
 def test_the_numbers_are_those_of_the_library(good_json):
     found = good_json(
         "plan --length 5000 --batch-size 16 --devices 2x4 --in-size 3 --out-size 5 "
-        "--hidden-size 32 --state-size 16 --num-blocks 3 --scheme im --no-damped"
+        "--hidden-size 32 --state-size 16 --num-blocks 3 --set scheme=im --set damped=no"
     )
     config = LinOSSConfig(
         in_size=3, out_size=5, hidden_size=32, state_size=16, num_blocks=3, norm="batch"
@@ -58,9 +50,9 @@ def test_whether_it_fits(good, memory, answer):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ("--devices 1x2 --norm layer", "time split over devices, with a norm over channels"),
-        ("--devices 1x2 --scheme verlet --no-damped", "with a scheme that weighs forces"),
-        ("--norm layer", None),
+        ("--devices 1x2 --set norm=layer", "time split over devices, with a norm over channels"),
+        ("--devices 1x2 --set scheme=verlet --set damped=no", "with a scheme that weighs forces"),
+        ("--set norm=layer", None),
     ],
 )
 def test_what_kernels_do_not_cover_and_how_much_slower_it_is(good, good_json, options, reason):
@@ -80,7 +72,7 @@ def test_the_smallest_mesh_as_json(good_json):
 
 
 def test_tasks(good_json):
-    step = good_json("plan --length 96 --task regression --every 1 --out-size 4")
+    step = good_json("plan --length 96 --task regression --set every=1 --out-size 4")
     ahead = good_json("plan --length 96 --task forecasting --horizon 24")
     assert step["steps"] == 96
     assert ahead["steps"] == 120
@@ -99,35 +91,20 @@ def test_what_cannot_be_planned(failing, line, message):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--model-option size=3", "--model-option size is not a setting of LinOSSConfig"),
+        ("--set hiden_size=3", "--set has 'hiden_size', expected a setting such as hidden_size"),
+        ("--set scheme=euler", "scheme is 'euler', expected one of im, imex, verlet, exact"),
+        ("--set scheme=verlet --set damped=yes", "damped is True, but scheme 'verlet' has no"),
         ("--memory 0", "--memory is 0.0, expected a finite number > 0"),
-        ("--memory -1", "--memory is -1.0, expected a finite number > 0"),
         ("--engine fast", "'--engine'"),
-        ("--scheme euler", "'--scheme': 'euler', expected one of im, imex, verlet, exact"),
-        ("--batch-size 0", "'--batch-size': '0', expected an integer >= 1"),
-        ("--scheme verlet --damped", "damped is True, but scheme 'verlet' has no damping"),
+        ("--batch-size 0", "batch_size is 0, expected an integer >= 1"),
     ],
 )
 def test_options_that_cannot_be(failing, option, message):
     assert message in failing(f"plan --length 100 {option}", code=2)
 
 
-@pytest.mark.parametrize("task", ["classification", "regression", "forecasting"])
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_model_is_that_of_the_estimator(task, scheme):
-    """The plan's configuration is the one that `fit` of the task's estimator builds."""
-    chosen = options.record(
-        "linoss", task, options.parameters({"scheme": scheme, "time_channel": True})
-    )
-    planned = options.model_of(task, chosen, in_size=2, out_size=3)
-    estimator = ESTIMATORS[task](scheme=scheme, time_channel=True)
-    built = LinOSSConfig.from_settings(estimator, in_size=3, out_size=3, task=task)
-    assert planned == built
-    assert planned.damped == SCHEMES[scheme].damped
-
-
 @pytest.mark.parametrize(
-    "line", ["plan", "plan --length 9 --devices x", "plan --length 9 --every 2"]
+    "line", ["plan", "plan --length 9 --devices x", "plan --length 9 --set every=2"]
 )
 def test_wrong_use(failing, line):
     assert "Usage: linoss plan" in failing(line, code=2)

@@ -26,7 +26,9 @@ def test_from_a_file_to_answers(tmp_path):
     linoss = shlex.join([sys.executable, "-m", "linoss"])
     assert len(COMMANDS) == 3
     for command in COMMANDS:
-        brief = command.replace("tail -f", "cat").replace("--causal", "--causal --minutes 0.03")
+        brief = command.replace("tail -f", "cat").replace(
+            "--set causal=yes", "--set causal=yes --minutes 0.03"
+        )
         done = subprocess.run(
             re.sub(r"\blinoss\b", lambda _: linoss, brief),
             shell=True,

@@ -231,8 +231,14 @@ def test_wrong_values_are_refused_by_fit_and_named(kind):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model_options": {"colour": 3}}, "model_options has 'colour', expected settings of"),
-        ({"model_options": {"in_size": 3}}, "model_options has 'in_size', expected settings of"),
+        (
+            {"model_options": {"colour": 3}},
+            "model_options has 'colour', expected one of hidden_size",
+        ),
+        (
+            {"model_options": {"in_size": 3}},
+            "model_options has 'in_size', expected a setting such as",
+        ),
         ({"model_options": {"pooling": "sum"}}, "pooling is 'sum', expected one of 'mean'"),
         ({"steps": 5, "warmup": 5}, "warmup is 5, expected an integer below steps, 5"),
         ({"scheme": "verlet", "damped": True}, "damped is True, but scheme 'verlet' has no"),

@@ -21,8 +21,8 @@ import numpy as np
 from drivers import Finding, load
 
 SMALL = (
-    "--task classification --hidden-size 4 --state-size 4 --num-blocks 1 --batch-size 4 "
-    "--validation-fraction 0.25 --norm layer --seed 1"
+    "--task classification --set hidden_size=4 --set state_size=4 --set num_blocks=1 "
+    "--set batch_size=4 --set validation_fraction=0.25 --set norm=layer --seed 1"
 )
 ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "0"}
 _GRACE = 45  # seconds for the others of a mesh to end by themselves
@@ -108,12 +108,12 @@ def _timed(start):
 
 def one():
     """`linoss fit` of several models in one process."""
-    return _alone(f"{SMALL} --steps 60 --evaluate-every 5")
+    return _alone(f"{SMALL} --steps 60 --set evaluate_every=5")
 
 
 def auto():
     """`linoss fit --model auto`: oscillators, a training, and the choice."""
-    return _alone("--task classification --model auto --n-oscillators 64 --minutes 30 --seed 1")
+    return _alone("--task classification --model auto --set n_oscillators=64 --minutes 30 --seed 1")
 
 
 @contextlib.contextmanager
@@ -156,7 +156,7 @@ def mesh():
             with socket.socket() as probe:
                 probe.bind(("localhost", 0))
                 port = probe.getsockname()[1]
-            line = f"fit waves.npz --out {run} {SMALL} --steps 60 --evaluate-every 5 --resume"
+            line = f"fit waves.npz --out {run} {SMALL} --steps 60 --set evaluate_every=5 --resume"
             joined = f"--devices 2 --coordinator localhost:{port} --num-processes 2"
             return [place.linoss(f"{line} {joined} --process-id {i}", f"{run}{i}") for i in (0, 1)]
 
@@ -193,8 +193,9 @@ def search():
 
         def start(name, study):
             line = (
-                f"search waves.npz --out {study} {SMALL} --steps 30 --evaluate-every 5 --no-prune "
-                "--grid ranges --range learning_rate=0.001,0.003,0.01 --range weight_decay=0,0.1 "
+                f"search waves.npz --out {study} {SMALL} --steps 30 --set evaluate_every=5 "
+                "--no-prune --grid ranges --range learning_rate=0.001,0.003,0.01 "
+                "--range weight_decay=0,0.1 "
                 f"--silence 4 --storage {url} --study {study}"
             )
             return place.linoss(line, name)

@@ -18,8 +18,8 @@ import pytest
 
 PASSWORD = "sesame@{%}"
 SMALL = (
-    "--scheme im --no-damped --hidden-size 8 --state-size 8 --num-blocks 1 --batch-size 8 "
-    "--norm none"
+    "--set scheme=im --set damped=no --set hidden_size=8 --set state_size=8 --set num_blocks=1 "
+    "--set batch_size=8 --set norm=none"
 )
 
 

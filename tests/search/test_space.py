@@ -66,16 +66,16 @@ def test_a_range_in_python():
         ("validation_fraction=0.1..0.3", "cannot be searched"),
         ("hidden_size=64..16", "expected a lower bound first"),
         ("hidden_size=16..16", "expected a lower bound first"),
-        ("hidden_size=1.5..3", "has '1.5', expected an integer >= 1"),
-        ("hidden_size=16,many", "has 'many', expected an integer >= 1"),
+        ("hidden_size=1.5..3", "is '1.5', expected an integer >= 1"),
+        ("hidden_size=16,many", "is 'many', expected an integer >= 1"),
         ("hidden_size=16,16", "expected LOW..HIGH, or different values"),
-        ("learning_rate=1e-3..inf", "has 'inf', expected a finite number > 0"),
-        ("learning_rate=low..high", "has 'low', expected a finite number > 0"),
-        ("learning_rate=none,1e-3", "has 'none', expected a finite number > 0"),
-        ("time_channel=0,1", "has '0', expected yes or no"),
+        ("learning_rate=1e-3..inf", "is 'inf', expected a finite number > 0"),
+        ("learning_rate=low..high", "is 'low', expected a finite number > 0"),
+        ("learning_rate=none,1e-3", "is 'none', expected a finite number > 0"),
+        ("time_channel=0,1", "is '0', expected yes or no"),
         ("patience=none..3", "expected numbers as bounds"),
-        ("dropout=0..2", "has '2', expected a number in [0, 1)"),
-        ("scheme=im,euler", "has 'euler', expected one of"),
+        ("dropout=0..2", "is '2', expected a number in [0, 1)"),
+        ("scheme=im,euler", "is 'euler', expected one of"),
         ("scheme=1..3", "expected a list of values: it is no number"),
     ],
 )
@@ -97,15 +97,15 @@ def test_a_search_needs_something_to_search():
 @pytest.mark.parametrize("kind", [LinOSSClassifier, LinOSSForecaster])
 @pytest.mark.parametrize("named", ["paper", None])
 def test_usual_ranges_are_ranges(kind, named):
-    assert make_space(default_ranges(named, ()), kind)
+    assert make_space(default_ranges(kind, named, ()), kind)
 
 
 def test_what_is_fixed_is_not_searched():
-    assert "dropout" not in default_ranges(None, {"dropout"})
+    assert "dropout" not in default_ranges(LinOSSClassifier, None, {"dropout"})
 
 
 def test_the_grid_is_the_papers():
-    ranges = default_ranges("paper", ())
+    ranges = default_ranges(LinOSSClassifier, "paper", ())
     names = [{"time_channel": "include_time"}.get(name, name) for name in ranges]
     points = itertools.product(*ranges.values())
     assert {Hyperparameters(**dict(zip(names, p, strict=True))) for p in points} == set(GRID)

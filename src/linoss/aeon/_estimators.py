@@ -12,12 +12,6 @@ from aeon.transformations.collection import BaseCollectionTransformer
 
 from linoss import estimators, features
 from linoss._adapters import Adapter, adapter
-from linoss._settings import (
-    LinOSSClassifierSettings,
-    LinOSSRegressorSettings,
-    OscillatorClassifierSettings,
-    OscillatorRegressorSettings,
-)
 
 
 class AeonAdapter(Adapter):
@@ -36,7 +30,7 @@ class AeonAdapter(Adapter):
 
 
 @adapter
-class LinOSSClassifier(AeonAdapter, LinOSSClassifierSettings, BaseClassifier):
+class LinOSSClassifier(AeonAdapter, BaseClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -55,7 +49,7 @@ class LinOSSClassifier(AeonAdapter, LinOSSClassifierSettings, BaseClassifier):
 
 
 @adapter
-class LinOSSRegressor(AeonAdapter, LinOSSRegressorSettings, BaseRegressor):
+class LinOSSRegressor(AeonAdapter, BaseRegressor):
     """[`linoss.LinOSSRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -76,7 +70,7 @@ class LinOSSRegressor(AeonAdapter, LinOSSRegressorSettings, BaseRegressor):
 
 
 @adapter
-class OscillatorClassifier(AeonAdapter, OscillatorClassifierSettings, BaseClassifier):
+class OscillatorClassifier(AeonAdapter, BaseClassifier):
     """[`linoss.OscillatorClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -94,7 +88,7 @@ class OscillatorClassifier(AeonAdapter, OscillatorClassifierSettings, BaseClassi
 
 
 @adapter
-class OscillatorRegressor(AeonAdapter, OscillatorRegressorSettings, BaseRegressor):
+class OscillatorRegressor(AeonAdapter, BaseRegressor):
     """[`linoss.OscillatorRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -114,7 +108,7 @@ class OscillatorRegressor(AeonAdapter, OscillatorRegressorSettings, BaseRegresso
 
 
 @adapter
-class OscillatorFeatures(AeonAdapter, OscillatorRegressorSettings, BaseCollectionTransformer):
+class OscillatorFeatures(AeonAdapter, BaseCollectionTransformer):
     """[`linoss.OscillatorFeatures`][] as a transformer of aeon, from collections to a table.
 
     ```python

@@ -63,6 +63,10 @@ _COMMANDS = {
         "linoss plan --length 1000000 --batch-size 8 --devices 8 --memory 16",
         "linoss plan --length 100000000 --batch-size 64 --devices 64x64 --json",
     ),
+    "settings": (
+        "Show all settings: their meaning, values and defaults.",
+        "linoss settings linoss",
+    ),
     "demo": (
         "Learn to classify the sounds of three bells in noise; takes about half a minute.",
         "linoss demo --out runs/demo",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -21,53 +21,65 @@ from linoss.cli._run_settings import (
     read_settings,
     write_column_names,
 )
-from linoss.cli._sources import check_there, read_labelled_cases, read_tables
+from linoss.cli._sources import check_there, read_training_data
 
 if TYPE_CHECKING:
     from linoss.training import Callback
 
 
-@options.with_settings(options.settings())
+class _Request(NamedTuple):
+    """What a command line asks for; on resuming, the rest is that of the run."""
+
+    model: ModelName | None
+    task: TaskName | None
+    roles: dict[str, Any]
+    given: dict[str, Any]
+
+
 def fit(
     data: Annotated[
         Path,
         typer.Argument(
             metavar="DATA",
-            help="A file (.ts, .arff, .npz, .npy, .csv, .parquet), or a directory with a training "
-            "and a test part, such as Bells_TRAIN.csv and Bells_TEST.csv.",
+            help="A file (.ts, .arff, .npz, .npy, .csv, .parquet), or a directory with a "
+            "training and a test part.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="RUN", help="Directory of the run.")],
-    task: Annotated[TaskName | None, typer.Option(help="The task.")] = None,
+    task: Annotated[
+        TaskName | None, typer.Option(help=" | ".join(options.TASKS), metavar="TASK")
+    ] = None,
     model: Annotated[
         Literal[ModelName, MixerName] | None,
         typer.Option(
-            help="oscillators: untrained, fitted in seconds. linoss: an ensemble of trained "
-            "models and oscillators. lru and the following: trained baselines without "
-            "oscillators. auto: fits oscillators, trains linoss for some minutes, and keeps "
-            "the better.",
-            show_default="auto; linoss for forecasting, and if an option is given that only "
-            "linoss has",
+            metavar="MODEL",
+            help="auto (default), oscillators (untrained), linoss (trained) or a baseline: lru.",
         ),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in RUN, with its settings.")
-    ] = False,
+    minutes: Annotated[
+        float | None, typer.Option(metavar="N", help="Most minutes of training.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(metavar="N", help="Most updates.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(metavar="N", help="Peak learning rate.")
+    ] = None,
+    hidden_size: Annotated[
+        int | None, typer.Option(metavar="N", help="Channels between blocks.")
+    ] = None,
+    horizon: options.Horizon = None,
+    known: options.Known = None,
+    seed: options.Seed = None,
+    assign: options.Set = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in RUN.")] = False,
     start: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            metavar="RUN",
-            help="Initialise with the weights of another run, whose classes and channels may "
-            "differ; settings of the model default to those of that run.",
-        ),
+        typer.Option("--from", metavar="RUN", help="Start from the weights of another run."),
     ] = None,
     watch: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="PATH",
-            help="Write training progress: JSON lines to a file with the suffix .jsonl, "
-            "TensorBoard event files to a directory otherwise; repeatable.",
+            help="Write progress: FILE.jsonl or a TensorBoard folder.",
         ),
     ] = None,
     json: options.Json = False,
@@ -78,161 +90,140 @@ def fit(
     coordinator: options.Coordinator = None,
     num_processes: options.NumProcesses = None,
     process_id: options.ProcessId = None,
-    **given: Any,
 ) -> None:
     """Fit a model to data, and save it to a directory.
 
-    RUN then holds the model, for a training also its history and a checkpoint, and report.html.
-    Ctrl-C stops the training; --resume continues it, also after a crash. If the data have a test
-    part, the model is scored on it at the end. Options under Model and Training are those of
-    --model linoss.
+    RUN holds the model and report.html. Ctrl-C stops a training; --resume continues it.
     """
-    named, parameters = options.with_mixer(model, options.parameters(given))
-    roles = options.roles_of(label, id, drop)
+    named = {
+        "minutes": minutes, "steps": steps, "learning_rate": learning_rate,
+        "hidden_size": hidden_size, "horizon": horizon, "known": known, "seed": seed,
+    }  # fmt: skip
+    chosen, given = options.with_mixer(model, options.given_settings(named, assign))
+    request = _Request(chosen, task, options.roles_of(label, id, drop), given)
     if start is not None:
-        named, task, parameters = _from_run(start, named, task, parameters)
+        request = _from_run(start, request)
     where = (devices, coordinator, num_processes, process_id)
-    asked = {n: v for n, v in zip(options.MACHINES, where, strict=True) if v is not None}
-    if not resume:
-        task = _named_task(task)
-        chosen = named or options.chosen_model(task, [*parameters, *asked])
-        options.record(chosen, task, {**asked, **parameters}, roles)
-        if watch and chosen == "oscillators":
-            raise typer.BadParameter("--watch is for trained models, not for oscillators")
+    is_shared = any(value is not None for value in where)
     if coordinator is None:
         check_there(data)
-    options.refuse_foreign(parameters)
+    new = None if resume else _new_run(request, is_shared, watches=bool(watch))
     machines = join_machines(*where)
+    from linoss.training import from_first, watched
+
     try:
-        with machines.watched():
-            decided = None
-            if machines.speaks:
-                wanted = (named, task, roles, parameters, asked)
-                decided = _decided(out, *wanted, resume=resume)
-            model, task, roles, parameters = machines.from_first(decided)
-            if model == "linoss":
-                parameters["devices"] = machines.devices
+        with watched():
+            decided = _decided(out, request, new, is_shared) if machines.speaks else None
+            run = _Run(*from_first(decided))
+            if run.model == "linoss":
+                run.parameters["devices"] = machines.devices
             if not machines.speaks:
-                parameters["verbose"] = 0
-            how = {"resume": resume, "json": json, "speaks": machines.speaks, "start": start}
-            how["watch"] = watch if machines.speaks and watch else ()
-            fitted(data, out, model, task, roles, parameters, **how)  # pyright: ignore[reportArgumentType]
+                run.parameters["verbose"] = 0
+            paths = watch if machines.speaks and watch else ()
+            with _callbacks(paths) as callback:
+                further = {"resume": resume, "on_progress": callback, "start_from": start}
+                _fit(data, out, run, further, speaks=machines.speaks, json=json)
     except KeyboardInterrupt:
         say(_interrupted(data, out))
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _from_run(
-    run: Path, model: Any, task: TaskName | None, parameters: dict[str, Any]
-) -> tuple[ModelName, TaskName, dict[str, Any]]:
-    """Model, task and parameters of a training that starts from another run."""
-    settings = read_settings(run)
-    if settings.model != "linoss" or settings.task == "forecasting":
-        raise typer.BadParameter(
-            f"--from {run}: holds {settings.model} for {settings.task}, expected a run of --model "
-            "linoss for classification or regression"
-        )
-    if model not in (None, "linoss") or task not in (None, settings.task):
-        raise typer.BadParameter(f"--from {run}: holds a run of linoss for {settings.task}")
-    names = options.settings(model="linoss", group=options.MODEL)
-    taken = {name: value for name, value in settings.parameters.items() if name in names}
-    return "linoss", settings.task, {**taken, **parameters}
+class _Run(NamedTuple):
+    """All that determines a run."""
+
+    model: ModelName
+    task: TaskName
+    roles: dict[str, Any]
+    parameters: dict[str, Any]
 
 
-def _named_task(task: TaskName | None) -> TaskName:
+def _new_run(request: _Request, is_shared: bool, *, watches: bool = False) -> _Run:
+    """A run that begins. Raises a usage error for options that do not go together."""
+    model, task, roles, given = request
     if task is None:
         names = ", ".join(options.TASKS)
         raise typer.BadParameter(f"expected one of {names}", param_hint="--task")
-    return task
+    shared = ["devices"] if is_shared else []
+    model = model or options.chosen_model(task, [*given, *shared])
+    options.check_columns(task, roles)
+    parameters = options.parameters_of(model, task, given)
+    for option, is_given in (("--devices", is_shared), ("--watch", watches)):
+        if is_given and (model == "oscillators" or (option, model) == ("--devices", "auto")):
+            raise typer.BadParameter(f"{option} is for --model linoss, not for --model {model}")
+    usual: dict[str, Any] = {} if model == "oscillators" else {"verbose": 1}
+    parameters = {"random_state": options.SEED, **usual, **parameters}
+    options.check(model, task, parameters)
+    return _Run(model, task, roles, parameters)
 
 
-def _decided(
-    out: Path,
-    model: ModelName | None,
-    task: TaskName | None,
-    roles: dict[str, Any],
-    parameters: dict[str, Any],
-    machines: dict[str, Any],
-    *,
-    resume: bool,
-) -> tuple[ModelName, TaskName, dict[str, Any], dict[str, Any]]:
-    """Model, task, columns and parameters, as given; on resuming, the others are those of the run.
+def _from_run(start: Path, request: _Request) -> _Request:
+    """A training that starts from another run, with its model."""
+    from linoss._declare import declared
+    from linoss.nn import LinOSSConfig
 
-    `machines` are the given options of devices and processes.
-    """
-    begun = holds_a_run(out)
-    if begun and not resume:
+    before = read_settings(start)
+    if before.model != "linoss" or before.task == "forecasting":
+        raise typer.BadParameter(
+            f"--from {start}: holds {before.model} for {before.task}, expected a run of --model "
+            "linoss for classification or regression"
+        )
+    if request.model not in (None, "linoss") or request.task not in (None, before.task):
+        raise typer.BadParameter(f"--from {start}: holds a run of linoss for {before.task}")
+    names = {*declared(LinOSSConfig), "model_options", "time_channel", "patch"}
+    kept = {name: value for name, value in before.parameters.items() if name in names}
+    return request._replace(model="linoss", task=before.task, given={**kept, **request.given})
+
+
+def _decided(out: Path, request: _Request, new: _Run | None, is_shared: bool) -> _Run:
+    """The new run, or that of the directory, with the settings that are given now."""
+    if new is not None:
+        if not holds_a_run(out):
+            return new
         raise ValueError(
             f"{out}: already holds a run, which is not overwritten; continue it with --resume, "
             "or choose another directory"
         )
-    if begun:
-        settings = read_settings(out)
-        if task not in (None, settings.task):
-            raise ValueError(f"{out}: holds a run of {settings.task}, but --task is {task}")
-        if model not in (None, settings.model):
-            raise ValueError(f"{out}: holds a run of {settings.model}, but --model is {model}")
-        if settings.model == "oscillators":
-            raise ValueError(
-                f"{out}: holds untrained oscillators: there is nothing to resume; choose another "
-                "directory"
-            )
-        model, task = settings.model, settings.task
-        roles = {**read_column_names(out).roles, **roles}
-        parameters = {**settings.parameters, **parameters}
-    else:
-        if task is None:
+    if not holds_a_run(out):
+        if request.task is None:
             raise ValueError(
                 f"{out}: holds no run to resume; omit --resume and pass --task to begin one, or "
                 "pass the directory of the run with --out"
             )
-        model = model or options.chosen_model(task, [*parameters, *machines])
-        own: dict[str, Any] = {} if model == "oscillators" else {"verbose": 1}
-        if parameters.get("mixer", "linoss") != "linoss" and task != "forecasting":
-            own["n_oscillators"] = None  # a baseline has no oscillators in its ensemble
-        parameters = {**options.RUN_DEFAULTS, **own, **parameters}
-    assert model is not None
-    assert task is not None
-    options.check(model, task, {**machines, **parameters}, roles)
-    return model, task, roles, parameters
+        return _new_run(request, is_shared)
+    before = read_settings(out)
+    if request.task not in (None, before.task):
+        raise ValueError(f"{out}: holds a run of {before.task}, but --task is {request.task}")
+    if request.model not in (None, before.model):
+        raise ValueError(f"{out}: holds a run of {before.model}, but --model is {request.model}")
+    if before.model == "oscillators":
+        raise ValueError(
+            f"{out}: holds untrained oscillators: there is nothing to resume; choose another "
+            "directory"
+        )
+    options.check_columns(before.task, request.roles)
+    parameters = options.parameters_of(before.model, before.task, request.given)
+    parameters = {**before.parameters, **parameters}
+    options.check(before.model, before.task, parameters)
+    roles = {**read_column_names(out).roles, **request.roles}
+    return _Run(before.model, before.task, roles, parameters)
 
 
-def fitted(
-    data: Path,
-    out: Path,
-    model: ModelName,
-    task: TaskName,
-    roles: dict[str, Any],
-    parameters: dict[str, Any],
-    *,
-    resume: bool,
-    json: bool,
-    speaks: bool = True,
-    start: Path | None = None,
-    watch: Sequence[Path] = (),
+def _fit(
+    data: Path, out: Path, run: _Run, further: dict[str, Any], *, speaks: bool, json: bool
 ) -> None:
     """Read, train, score and report; with several processes, only one scores and reports."""
     from linoss.cli._report import finish
-    from linoss.cli._runs import estimator_of
 
-    training, test = (
-        read_tables(data, parameters.get("static", ()))
-        if task == "forecasting"
-        else read_labelled_cases(data, roles)
-    )
-    if task == "regression":
-        _refuse_classes(training.labels)
-    estimator = estimator_of(model, task)(**parameters)
-    if task != "forecasting" and speaks and not holds_a_run(out):
-        write_column_names(out, ColumnNames(training.names, roles))
+    training, test = read_training_data(data, run.task, run.roles, run.parameters)
+    estimator = options.estimator_class(run.model, run.task)(**run.parameters)
+    if run.task != "forecasting" and speaks and not holds_a_run(out):
+        write_column_names(out, ColumnNames(training.names, run.roles))
     begun = time.monotonic()
-    if model == "oscillators":
+    if run.model == "oscillators":
         estimator.fit(training).save(out)
     else:
-        further: dict[str, Any] = {} if start is None else {"start_from": start}
-        with _callbacks(watch) as watcher:
-            further["on_progress"] = watcher
-            estimator.fit(training, directory=out, resume=resume, **further)
+        further = {name: value for name, value in further.items() if value is not None}
+        estimator.fit(training, directory=out, **further)
     if speaks:
         seconds = time.monotonic() - begun
         finish(estimator, out, training, test, data=data, seconds=seconds, json=json)
@@ -240,24 +231,13 @@ def fitted(
 
 @contextmanager
 def _callbacks(paths: Sequence[Path]) -> "Iterator[Callback | None]":
-    """One watcher that writes progress to all of these paths; None if there are none."""
+    """One callback that writes progress to all of these paths; None if there are none."""
     from linoss.training import JsonLines, TensorBoard, combine_callbacks
 
     with ExitStack() as files:
         kinds = [JsonLines if path.suffix == ".jsonl" else TensorBoard for path in paths]
         made = [files.enter_context(kind(at)) for kind, at in zip(kinds, paths, strict=True)]
         yield combine_callbacks(*made) if made else None
-
-
-def _refuse_classes(labels: Any) -> None:
-    kind = getattr(getattr(labels, "dtype", None), "kind", "f")
-    if kind in "OU":
-        from linoss.data import DataError
-
-        raise DataError(
-            f"a label is {str(labels[0])[:80]!r}, expected numbers for --task regression; use "
-            "--task classification, or name another column with --label"
-        )
 
 
 def _interrupted(data: Path, out: Path) -> str:

@@ -71,6 +71,9 @@ def _warnings_in_lines() -> Iterator[list[type[Warning]]]:
 
 def fail(message: str) -> NoReturn:
     """Exit with a message."""
+    from linoss.cli._options import spelled
+
+    message = spelled(message)
     say(f"Error: {' '.join(message.split())}")
     raise typer.Exit(FAILED) from None
 

@@ -3,10 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import typer
 
@@ -19,20 +16,6 @@ class Machines:
     speaks: bool
     """Whether this process prints and writes."""
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Context manager: report an error to the other processes."""
-        from linoss.training import watched
-
-        with watched():
-            yield
-
-    def from_first(self, facts: Any) -> Any:
-        """Broadcast a JSON value from the process that prints."""
-        from linoss.training import from_first
-
-        return from_first(facts)
-
 
 def join_machines(
     devices: str | None, coordinator: str | None, num_processes: int | None, process_id: int | None
@@ -42,7 +25,7 @@ def join_machines(
 
     from linoss.training import join_processes
 
-    shape = None if devices is None else _shape(devices)
+    shape = None if devices is None else device_shape(devices)
     if coordinator is None:
         for option, value in (("--num-processes", num_processes), ("--process-id", process_id)):
             if value is not None:
@@ -59,9 +42,7 @@ def join_machines(
         _make_cpu_devices(total // num_processes)
     _keep_stdout_clean()
     join_processes(coordinator, num_processes, process_id)
-    if shape is None:
-        shape = (len(jax.devices()), 1)
-    return Machines(shape, speaks=jax.process_index() == 0)
+    return Machines(shape or (len(jax.devices()), 1), speaks=jax.process_index() == 0)
 
 
 def _make_cpu_devices(number: int) -> None:
@@ -86,8 +67,9 @@ def _keep_stdout_clean() -> None:
     sys.stdout = open(copy, "w", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115
 
 
-def _shape(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
-    if not found or "0" in (found[1], found[2]):
+def device_shape(text: str) -> tuple[int, int]:
+    """Parse `2` or `2x4`."""
+    match = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
+    if not match or "0" in (match[1], match[2]):
         raise typer.BadParameter(f"--devices is {text!r}, expected a number, or such as 2x4")
-    return int(found[1]), int(found[2] or 1)
+    return int(match[1]), int(match[2] or 1)

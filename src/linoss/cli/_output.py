@@ -61,15 +61,21 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table on stdout. Markup in its text is not interpreted."""
+def show_table(
+    title: str | None,
+    header: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    left: bool = False,
+) -> None:
+    """Print a table on stdout, numbers at the right unless `left`; markup is text."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=None if title is None else Text(title, "bold"), title_justify="left")
     for i, name in enumerate(header):
-        table.add_column(Text(name), justify="right" if i else "left")
+        table.add_column(Text(name), justify="right" if i and not left else "left")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
     Console(highlight=False).print(table)

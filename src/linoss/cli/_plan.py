@@ -6,22 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from linoss._declare import MODEL
 from linoss._settings import MEMORY, TaskName
 from linoss.cli import _options as options
-from linoss.cli._machines import _shape
+from linoss.cli._machines import device_shape
 from linoss.cli._output import show_json, show_line, show_table
 
 if TYPE_CHECKING:
     from linoss.planning import Plan
 
 
-@options.with_settings(
-    {
-        **options.settings(model="linoss", group=MODEL, alone=True),
-        "batch_size": options.settings()["batch_size"],
-    }
-)
 def plan(
     length: Annotated[int, typer.Option(min=1, help="Number of steps of a sequence.")],
     devices: Annotated[
@@ -39,7 +32,7 @@ def plan(
     ] = None,
     keep: Annotated[
         int,
-        typer.Option(min=0, help="Bytes kept for the backward pass: --memory of linoss fit."),
+        typer.Option(min=0, help="Bytes kept for the backward pass, memory in linoss fit."),
     ] = MEMORY,
     in_size: Annotated[int, typer.Option(min=1, help="Number of channels.")] = 1,
     out_size: Annotated[
@@ -50,8 +43,13 @@ def plan(
         Literal["native", "sequential"],
         typer.Option(help="Engine: sequential if the kernels were not built."),
     ] = "native",
+    batch_size: Annotated[int | None, typer.Option(help="Cases in a batch.")] = None,
+    hidden_size: Annotated[int | None, typer.Option(help="Channels between blocks.")] = None,
+    state_size: Annotated[int | None, typer.Option(help="Oscillators in a block.")] = None,
+    num_blocks: Annotated[int | None, typer.Option(help="Number of blocks.")] = None,
+    horizon: options.Horizon = None,
+    assign: options.Set = None,
     json: options.Json = False,
-    **given: Any,
 ) -> None:
     """Estimate memory, operations and communication of a training step.
 
@@ -59,14 +57,18 @@ def plan(
     """
     if memory is not None and not 0 < memory < math.inf:
         raise typer.BadParameter(f"--memory is {memory}, expected a finite number > 0")
-    parameters = options.parameters(given)
-    chosen = options.record("linoss", task, parameters)
-    options.refuse_foreign(parameters)
+    named = {
+        "batch_size": batch_size, "hidden_size": hidden_size, "state_size": state_size,
+        "num_blocks": num_blocks, "horizon": horizon,
+    }  # fmt: skip
+    given = options.given_settings(named, assign)
+    parameters = options.parameters_of("linoss", task, given)
+    estimator = options.estimator_class("linoss", task)(**parameters)
+    config = options.model_of(task, estimator, in_size, out_size)
     from linoss.planning import plan, smallest_mesh
 
-    config = options.model_of(task, chosen, in_size, out_size)
-    sizes: dict[str, Any] = {"length": length, "batch": chosen.batch_size, "engine": engine}
-    found = plan(config, devices=_shape(devices), keep=keep, **sizes)
+    sizes: dict[str, Any] = {"length": length, "batch": estimator.batch_size, "engine": engine}
+    found = plan(config, devices=device_shape(devices), keep=keep, **sizes)
     smallest = None
     if memory is not None and found.memory.total - found.memory["kept"] > 1e9 * memory:
         smallest = smallest_mesh(config, memory=1e9 * memory, **sizes)
@@ -96,7 +98,7 @@ def _verdict(found: "Plan", memory: float, smallest: "Plan | None") -> str:
     if needed <= 1e9 * memory:
         return (
             f"It fits in {memory:g} GB with fewer stored products: {_bytes(needed)} with --keep 0, "
-            "which is --memory 0 of linoss fit."
+            "which is --set memory=0 of linoss fit."
         )
     if smallest is None:
         return f"It does not fit in {memory:g} GB on any number of devices: the model is too large."

@@ -37,7 +37,7 @@ def predict(
     """Predict for each sequence of data.
 
     Writes the name of the case, the prediction and, for classes, their probabilities; a regressor
-    with --every writes a row for each output. A directory must have a test part, which is used. If
+    with every writes a row for each output. A directory must have a test part, which is used. If
     a prediction is not a number, its cells are empty, and the exit code is 3.
     """
     check_there(data)

@@ -152,7 +152,7 @@ def finish(
         name, value = score.headline
         show_line(
             f"Training {name} {number(value)}, on training cases; expect lower scores for new "
-            "ones. Use --validation-fraction 0.2, or linoss evaluate with other data"
+            "ones. Use --set validation_fraction=0.2, or linoss evaluate with other data"
         )
     if run.is_forecaster and run.n_steps == 0:
         show_line(

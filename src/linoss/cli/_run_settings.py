@@ -7,19 +7,9 @@ from typing import Any
 
 from linoss._files import make_directory, write_text
 from linoss._plain import plain, with_checksum, without_checksum
-from linoss._settings import ModelName, TaskName
+from linoss._settings import ESTIMATORS, ModelName, TaskName
 from linoss.cli._output import json_line
 
-ESTIMATORS: dict[tuple[ModelName, TaskName], str] = {
-    ("auto", "classification"): "AutoClassifier",
-    ("auto", "regression"): "AutoRegressor",
-    ("oscillators", "classification"): "OscillatorClassifier",
-    ("oscillators", "regression"): "OscillatorRegressor",
-    ("linoss", "classification"): "LinOSSClassifier",
-    ("linoss", "regression"): "LinOSSRegressor",
-    ("linoss", "forecasting"): "LinOSSForecaster",
-}
-"""The estimator of each model and task."""
 REPORT = "report.html"
 _CONFIG, _COLUMNS = "config.json", "columns.json"
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from linoss.cli._run_settings import ESTIMATORS, holds_a_run
+from linoss.cli._run_settings import holds_a_run
 
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="Directory of a run, written by linoss fit.")
@@ -88,14 +88,6 @@ class Run:
     def n_steps(self) -> int:
         """Number of updates of all models."""
         return 0 if self.model.trained is None else self.model.trained.n_steps
-
-
-def estimator_of(model: str, task: str) -> type[Any]:
-    """The class of the estimator of a model and task."""
-    from linoss import estimators, forecasting
-
-    room: Any = forecasting if task == "forecasting" else estimators
-    return getattr(room, ESTIMATORS[model, task])
 
 
 def load_run(directory: str | os.PathLike[str]) -> Run:

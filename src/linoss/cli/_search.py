@@ -2,16 +2,14 @@
 
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from linoss._settings import SETTINGS, TaskName
+from linoss._settings import TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
-from linoss.cli._fit import _refuse_classes
 from linoss.cli._guard import INTERRUPTED
 from linoss.cli._output import show_json, show_line, show_table
 from linoss.cli._run_settings import (
@@ -20,17 +18,13 @@ from linoss.cli._run_settings import (
     holds_a_run,
     write_column_names,
 )
-from linoss.cli._sources import check_there, read_labelled_cases, read_tables
+from linoss.cli._sources import check_there, read_training_data
 
 _SHOWN = 10
-_SETTINGS = options.settings(model="linoss", alone=True)
-_SEARCHED = ", ".join(
-    name for name, setting in _SETTINGS.items() if setting.about.search is not None
-)
-_option = partial(options.option, options.SEARCH)
+_MODELS = ("n_models", "patch")
+"""Settings of several models, or of their input, which a search does not have."""
 
 
-@options.with_settings(_SETTINGS)
 def search(
     data: Annotated[
         Path,
@@ -40,61 +34,79 @@ def search(
     task: Annotated[TaskName, typer.Option(help="The task.")],
     trials: Annotated[
         int | None,
-        _option("Number of trials of all workers together.", "30, or the whole grid", min=1),
+        typer.Option(
+            help="Number of trials of all workers together.",
+            show_default="30, or the whole grid",
+            min=1,
+        ),
     ] = None,
     range: Annotated[
         list[str] | None,
-        _option(
-            "NAME=LOW..HIGH or NAME=VALUE,VALUE: the values of a parameter of Model or Training "
-            "to try; repeatable.",
-            _SEARCHED,
+        typer.Option(
+            metavar="RANGE",
+            help="NAME=LOW..HIGH or NAME=VALUE,VALUE: the values of a setting to try; repeatable.",
+            show_default="learning rate, sizes, blocks and dropout",
         ),
     ] = None,
     grid: Annotated[
         Literal["paper", "ranges"] | None,
-        _option(
-            "Try every combination of the paper's grid, or of the ranges, which must be lists."
-        ),
+        typer.Option(help="Try every combination of the paper's grid, or of the ranges."),
     ] = None,
     storage: Annotated[
         str | None,
-        _option(
-            "Shared storage of the workers: sqlite:///FILE, or "
-            "postgresql://USER:PASSWORD@HOST/DATABASE for several machines.",
-            "DIR/study.db",
+        typer.Option(
+            metavar="URL",
+            help="Shared storage of the workers: sqlite:///FILE, or "
+            "postgresql://USER:PASSWORD@HOST/DATABASE.",
+            show_default="DIR/study.db",
             envvar="LINOSS_STORAGE",
         ),
     ] = None,
     study: Annotated[
-        str, _option("Name of the study, if a storage holds several.", True)
+        str, typer.Option(help="Name of the study, if a storage holds several.")
     ] = "search",
-    prune: Annotated[bool, _option("Stop trials that are worse than the median.", True)] = True,
+    prune: Annotated[bool, typer.Option(help="Stop trials worse than the median.")] = True,
     silence: Annotated[
         int | None,
-        _option("Seconds without a heartbeat after which a worker counts as dead.", "60", min=2),
+        typer.Option(
+            help="Seconds without a heartbeat after which a worker counts as dead.",
+            show_default="60",
+            min=2,
+        ),
     ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Most updates of a trial.", show_default="1000")
+    ] = None,
+    horizon: options.Horizon = None,
+    known: options.Known = None,
+    seed: options.Seed = None,
+    assign: options.Set = None,
     json: options.Json = False,
     label: options.Label = None,
     id: options.Id = None,
     drop: options.Drop = None,
-    **given: Any,
 ) -> None:
     """Search hyperparameters by the score on held-out cases.
 
     DIR then holds a run for each trial, the best one in DIR/best, and report.html. Run the same
-    command at the same time to add workers, or later to continue. Parameters given by an option are
-    not searched. By default a fifth of the data is held out.
+    command at the same time to add workers, or later to continue. Settings that are given are not
+    searched. By default a fifth of the data is held out.
     """
-    parameters = options.parameters(given)
+    named = {"steps": steps, "horizon": horizon, "known": known, "seed": seed}
+    given = options.given_settings(named, assign)
+    for name in _MODELS:
+        if name in given:
+            raise typer.BadParameter(f"{name} is for linoss fit; a search trains one model a trial")
+    parameters = options.parameters_of("linoss", task, given)
     roles = options.roles_of(label, id, drop)
-    options.record("linoss", task, parameters, roles)
+    options.check_columns(task, roles)
     check_there(data)
-    options.refuse_foreign(parameters)
-    options.check("linoss", task, parameters, roles)
-    what = _what(task, range, grid, parameters)
+    parameters = {"random_state": options.SEED, **parameters}
+    estimator = options.check("linoss", task, parameters)
+    what = _what(type(estimator), range, grid, given)
     try:
         result, score = _searched(
-            data, out, task, roles, parameters, what, trials,
+            data, out, task, roles, estimator, what, trials,
             {"storage": storage, "study": study, "prune": prune, "silence": silence},
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -105,9 +117,9 @@ def search(
 
 
 def _what(
-    task: TaskName, ranges: list[str] | None, grid: str | None, parameters: dict[str, Any]
+    kind: type, ranges: list[str] | None, grid: str | None, given: dict[str, Any]
 ) -> dict[str, Any]:
-    """The search space, without parameters given as options."""
+    """The search space, without settings that are given."""
     from linoss.search import default_ranges, make_space, parse_ranges
 
     if ranges and grid == "paper":
@@ -115,14 +127,13 @@ def _what(
     if not ranges and grid == "ranges":
         raise typer.BadParameter("--grid ranges needs --range NAME=VALUE,VALUE")
     if not ranges:
-        return {"space": default_ranges(grid, parameters.keys()), "grid": grid is not None}
+        return {"space": default_ranges(kind, grid, given.keys()), "grid": grid is not None}
     with options.usage_errors():
         space = parse_ranges(ranges)
-        make_space(space, SETTINGS["linoss", task])
+        make_space(space, kind)
     for name in space:
-        if name in parameters:
-            option = name.replace("_", "-")
-            raise typer.BadParameter(f"--{option} and --range {name}: expected one of the two")
+        if name in given:
+            raise typer.BadParameter(f"{name} is given and has a --range, expected one of the two")
     return {"space": space, "grid": grid is not None}
 
 
@@ -131,7 +142,7 @@ def _searched(
     out: Path,
     task: TaskName,
     roles: dict[str, Any],
-    parameters: dict[str, Any],
+    estimator: Any,
     what: dict[str, Any],
     trials: int | None,
     where: dict[str, Any],
@@ -139,19 +150,11 @@ def _searched(
     """Read the data, search, and report; the result, and the score if there is a test part."""
     import linoss.search
     from linoss.cli._report import About, write_report, write_study
-    from linoss.cli._runs import Run, estimator_of, load_run
+    from linoss.cli._runs import Run, load_run
     from linoss.cli._scores import evaluate_run, score_on
 
-    training, test = (
-        read_tables(data, parameters.get("static", ()))
-        if task == "forecasting"
-        else read_labelled_cases(data, roles)
-    )
-    if task == "regression":
-        _refuse_classes(training.labels)
-    parameters = {**options.RUN_DEFAULTS, **parameters}
-    seed = parameters["random_state"]
-    estimator = estimator_of("linoss", task)(**parameters)
+    training, test = read_training_data(data, task, roles, estimator.get_params())
+    seed = estimator.random_state
 
     def begin(run: Path) -> None:
         if task != "forecasting" and not holds_a_run(run):

@@ -32,6 +32,24 @@ def read_labelled_cases(data: Path, roles: dict[str, Any]) -> tuple[Any, Any]:
     return parts
 
 
+def read_training_data(
+    data: Path, task: str, roles: dict[str, Any], parameters: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Training and, if available, test part of the data of a task."""
+    if task == "forecasting":
+        return read_tables(data, parameters.get("static", ()))
+    parts = read_labelled_cases(data, roles)
+    kind = getattr(getattr(parts[0].labels, "dtype", None), "kind", "f")
+    if task == "regression" and kind in "OU":
+        from linoss.data import DataError
+
+        raise DataError(
+            f"a label is {str(parts[0].labels[0])[:80]!r}, expected numbers for --task "
+            "regression; use --task classification, or name another column with --label"
+        )
+    return parts
+
+
 def read_test_cases(data: Path, roles: dict[str, Any]) -> Any:
     """The sequences of a file, or the test part of a directory."""
     _, test = parts = read_cases(data, roles)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
+from linoss import _checks
 from linoss import _settings as settings
 from linoss._declare import check_value
 from linoss._settings import Parameterization, StiffnessInit
@@ -76,12 +77,12 @@ class Oscillators(eqx.Module):
           initialised uniformly on [0, 1].
         """
         rule = find_scheme(scheme)
-        check_value("state_size", state_size, settings.StateSize)
+        _checks.positive_integer("state_size", state_size)
         check_value("parameterization", parameterization, Parameterization)
         check_value("init", init, StiffnessInit)
-        check_value("max_stiffness", max_stiffness, settings.MaxStiffness)
-        check_value("min_radius", min_radius, settings.MinRadius)
-        check_value("damped", damped, settings.Damped)
+        _checks.positive_number("max_stiffness", max_stiffness)
+        _checks.number("min_radius", min_radius, "a number in (0, 1]", lambda x: 0 < x <= 1)
+        _checks.boolean_option("damped", damped)
         check_value("timestep", timestep, settings.Timestep)
         if damped and rule.ring is None:
             raise ValueError(

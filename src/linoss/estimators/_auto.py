@@ -8,16 +8,19 @@ from typing import Any, TypeVar
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from linoss._declare import declared, documented, shared_with
-from linoss._settings import (
-    AutoClassifierSettings,
-    AutoRegressorSettings,
-    LinOSSClassifierSettings,
-    LinOSSRegressorSettings,
-)
 from linoss._stderr import duration, say
 from linoss.estimators._estimator import SequenceEstimator
 from linoss.estimators._trained import objective_of
-from linoss.fitted import Choice, RunOptions, fit_models, fit_oscillators
+from linoss.fitted import (
+    AutoClassifierSettings,
+    AutoRegressorSettings,
+    Choice,
+    LinOSSClassifierSettings,
+    LinOSSRegressorSettings,
+    RunOptions,
+    fit_models,
+    fit_oscillators,
+)
 from linoss.training import Callback, TrainingError
 
 Kind = TypeVar("Kind", bound="AutoClassifier | AutoRegressor")

@@ -6,9 +6,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from linoss._declare import documented
-from linoss._settings import OscillatorClassifierSettings, OscillatorRegressorSettings
 from linoss.estimators._estimator import SequenceEstimator
-from linoss.fitted import fit_oscillators
+from linoss.fitted import OscillatorClassifierSettings, OscillatorSettings, fit_oscillators
 
 Kind = TypeVar("Kind", bound="OscillatorClassifier | OscillatorRegressor")
 
@@ -79,9 +78,7 @@ class OscillatorClassifier(
 
 
 @documented
-class OscillatorRegressor(
-    SequenceEstimator, RegressorMixin, OscillatorRegressorSettings, BaseEstimator
-):
+class OscillatorRegressor(SequenceEstimator, RegressorMixin, OscillatorSettings, BaseEstimator):
     """A scikit-learn regressor of sequences with untrained oscillators, fitted in seconds.
 
     A ridge regression on standardised [`linoss.OscillatorFeatures`][], with the penalty selected by

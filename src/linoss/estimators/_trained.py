@@ -9,10 +9,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 
 from linoss._declare import documented
-from linoss._settings import LinOSSClassifierSettings, LinOSSRegressorSettings
 from linoss.data import Sequences
 from linoss.estimators._estimator import SequenceEstimator
-from linoss.fitted import FitStopped, Fitted, Outputs, RunOptions, fit_models, load
+from linoss.fitted import (
+    FitStopped,
+    Fitted,
+    LinOSSClassifierSettings,
+    LinOSSRegressorSettings,
+    Outputs,
+    RunOptions,
+    fit_models,
+    load,
+)
 from linoss.training import Callback, Classification, Objective, Regression
 
 Kind = TypeVar("Kind", bound="LinOSSClassifier | LinOSSRegressor")

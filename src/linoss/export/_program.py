@@ -301,12 +301,12 @@ class Program:
         if any(part.backwards for part in self.parts):
             raise ValueError(
                 "some oscillators read sequences backwards, which a step cannot do; fit with "
-                "causal=True (--causal), and with bidirectional=False"
+                "causal=True and with bidirectional=False"
             )
         if not self.streams:
             raise ValueError(
                 "the forecaster uses trend, seasons and a linear forecast, which need whole "
-                "windows; fit with base=False (--no-base)"
+                "windows; fit with base=False"
             )
 
     @property

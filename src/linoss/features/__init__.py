@@ -2,7 +2,7 @@
 
 from linoss.features._bank import LANES, Bank, moves
 from linoss.features._response import STATISTICS, Response
-from linoss.features._transformer import FeatureStream, OscillatorFeatures
+from linoss.features._transformer import FeatureStream, OscillatorFeatures, OscillatorSettings
 
 __all__ = [
     "LANES",
@@ -10,6 +10,7 @@ __all__ = [
     "Bank",
     "FeatureStream",
     "OscillatorFeatures",
+    "OscillatorSettings",
     "Response",
     "moves",
 ]

@@ -2,16 +2,16 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from linoss._declare import check_settings, declared, documented
-from linoss._settings import OscillatorRegressorSettings
+from linoss._declare import COUNT, check_settings, declared, documented, setting
+from linoss._settings import RandomStateLike
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.features._bank import LANES, Bank, draw
 from linoss.features._response import STATISTICS, Response, ResponseStream, respond, trace
@@ -23,8 +23,31 @@ _FEWEST, _MOST = 1024, 8192  # oscillators
 _FEATURES = 2**28  # numbers for all cases: 1 GB
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class OscillatorSettings:
+    """Settings of untrained oscillators."""
+
+    n_oscillators: int | Literal["auto"] = setting(
+        "auto",
+        "Number of untrained oscillators, rounded up to a multiple of 16. auto: 8192, or fewer, "
+        "but at least 1024, so that the features of all cases take at most 1 GB.",
+        COUNT,
+    )
+    causal: bool = setting(
+        False,
+        "Use only untrained oscillators that read forwards in time, as needed for streaming.",
+    )
+    random_state: int | RandomStateLike | None = setting(
+        None,
+        "Seed for reproducible results.",
+        "[0, 4294967296)",
+        none="a different one in each fit",
+        other="a RandomState",
+    )
+
+
 @documented
-class OscillatorFeatures(TransformerMixin, OscillatorRegressorSettings, BaseEstimator):
+class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
     """A scikit-learn transformer: features of sequences by untrained oscillators.
 
     The bank consists of damped oscillators with random frequency, quality factor and phase. Each is
@@ -158,12 +181,12 @@ class OscillatorFeatures(TransformerMixin, OscillatorRegressorSettings, BaseEsti
     @classmethod
     def restored(
         cls,
-        settings: OscillatorRegressorSettings,
+        settings: OscillatorSettings,
         arrays: dict[str, np.ndarray],
         fitted: dict[str, Any],
     ) -> "OscillatorFeatures":
         """Return a fitted transformer, from the arrays and attributes of `fitted`."""
-        names = declared(OscillatorRegressorSettings)
+        names = declared(OscillatorSettings)
         features = cls(**{name: getattr(settings, name) for name in names})
         features.bank_ = Bank(**arrays)
         for name, value in fitted.items():

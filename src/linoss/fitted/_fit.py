@@ -17,12 +17,17 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils.class_weight import compute_sample_weight
 
-from linoss._settings import LinOSSClassifierSettings, LinOSSRegressorSettings, TrainedSettings
+from linoss._declare import changed
 from linoss._stderr import duration, say
 from linoss.data import Sequences
 from linoss.fitted._fitted import Fitted, HeldOut, Outputs
 from linoss.fitted._models import Trained, mean_of
 from linoss.fitted._oscillators import Untrained
+from linoss.fitted._settings import (
+    LinOSSClassifierSettings,
+    LinOSSRegressorSettings,
+    TrainedSettings,
+)
 from linoss.nn import MIXERS, LinOSS, LinOSSConfig, adopt
 from linoss.training import (
     Callback,
@@ -140,7 +145,7 @@ def fit_models(
     objective, count = objective_of(seen), len(parts)
     config = TrainingConfig.from_settings(settings, seed, min(map(len, others)))
     if config.minutes is not None:
-        config = replace(config, minutes=config.minutes / count)
+        config = changed(config, minutes=config.minutes / count)
     if settings.verbose:
         say(_start_line(len(cases), parts, is_crossed, config))
     seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=count - 1).tolist()]
@@ -156,7 +161,7 @@ def fit_models(
         for k, part in enumerate(parts):
             is_validated = len(part) and (not is_crossed or settings.patience is not None)
             sets = cases.select(others[k]), cases.select(part) if is_validated else None
-            training = replace(config, seed=seeds[k])
+            training = changed(config, seed=seeds[k])
             try:
                 result = train_model(
                     settings, inputs, objective, *sets, training, shown.model(k, count), k
@@ -228,7 +233,7 @@ def _lengthened(
     if before is None or now.schedule != "constant" or now.steps <= before.steps:
         return now
     names = [n for n in ("warmup", "evaluate_every") if getattr(settings, n) is None]
-    return replace(now, **{name: getattr(before, name) for name in names})
+    return changed(now, **{name: getattr(before, name) for name in names})
 
 
 def _started(

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from linoss import _checks
-from linoss._settings import OscillatorRegressorSettings
 from linoss.data import Sequences
-from linoss.features import STATISTICS, OscillatorFeatures
+from linoss.features import STATISTICS, OscillatorFeatures, OscillatorSettings
 from linoss.fitted._attribution import Attribution, attribute_to_periods
 from linoss.fitted._ensemble import fit_pool, pool
 from linoss.fitted._ridge import Ridge, fit_ridge
@@ -134,7 +133,7 @@ class Untrained:
             {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
             for prefix in ("bank.", "readout.")
         )
-        settings = OscillatorRegressorSettings(**facts["settings"])
+        settings = OscillatorSettings(**facts["settings"])
         features = OscillatorFeatures.restored(settings, bank, facts["features"])
         size = len(STATISTICS) * features.bank_.size
         _checks.shape("readout.coefficients", readout["coefficients"], (size, "outputs"))

@@ -4,7 +4,7 @@ from linoss.forecasting._backtest import Backtest
 from linoss.forecasting._components import Components
 from linoss.forecasting._decomposition import Decomposition
 from linoss.forecasting._fitted import FittedForecaster
-from linoss.forecasting._forecaster import LinOSSForecaster
+from linoss.forecasting._forecaster import LinOSSForecaster, LinOSSForecasterSettings
 from linoss.forecasting._intervals import Calibration
 from linoss.forecasting._seasonal_trend import SeasonalTrend
 
@@ -15,5 +15,6 @@ __all__ = [
     "Decomposition",
     "FittedForecaster",
     "LinOSSForecaster",
+    "LinOSSForecasterSettings",
     "SeasonalTrend",
 ]

@@ -2,21 +2,22 @@
 
 import os
 import warnings
-from dataclasses import replace
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from linoss._declare import check_settings, documented
-from linoss._settings import LinOSSForecasterSettings
+from linoss._declare import COUNT, Number, check_settings, documented, setting
 from linoss.data import DataError, Table
 from linoss.fitted import (
     AbstractPredictionStream,
     Description,
     RunOptions,
     Trained,
+    TrainedSettings,
     train_model,
 )
 from linoss.forecasting._backtest import Backtest, Origins
@@ -40,6 +41,67 @@ from linoss.training import (
 _VALIDATION_WINDOWS = 256
 _CALIBRATION_WINDOWS, _CALIBRATION_NUMBERS = 512, 2 * 10**6
 _LONGEST_SEASON = 400
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinOSSForecasterSettings(TrainedSettings):
+    """Settings of `LinOSSForecaster`."""
+
+    steps: int | None = 1000
+    learning_rate: Number = 2e-3
+    horizon: int = 24
+    past: int | None = setting(
+        None,
+        "Length of the input window before a forecast, in steps.",
+        COUNT,
+        none="3 horizons, at least 96; fewer for short series",
+    )
+    known_in_advance: Collection[str | int] = setting(
+        (),
+        "Variables whose future values are known, such as a calendar, by name or column; they are "
+        "inputs and are not forecast.",
+        other="names of variables",
+    )
+    static: Collection[str | int] = setting(
+        (),
+        "Columns with one value for each series, such as a region: numbers or categories. They are "
+        "inputs and are not forecast.",
+        other="names of columns",
+    )
+    base: bool = setting(
+        True,
+        "Add the trained model to a base of trend, seasons and a linear model, fitted in closed "
+        "form; without it the trained model forecasts alone, as in the paper.",
+    )
+    levels: Collection[int | float] = setting(
+        (50, 80, 95),
+        "Coverage of the prediction intervals to learn, in percent; a forecast may request others "
+        "up to the largest of these.",
+        other="numbers between 0 and 100",
+    )
+    calendar: bool | Literal["auto"] = setting(
+        "auto", "Model yearly, weekly and daily seasons; auto: if the data have dates."
+    )
+    season: int | None = setting(
+        None,
+        "Period of a further season, in steps.",
+        "[2, inf)",
+        none="detected, if the data have no dates",
+    )
+    trend: bool | Literal["auto"] = setting(
+        "auto", "Extrapolate a damped trend; auto: if it improves forecasts of held-out steps."
+    )
+    logarithm: bool | Literal["auto"] = setting(
+        "auto",
+        "Forecast the logarithm of each variable; auto: if it improves forecasts of held-out "
+        "steps.",
+    )
+    normalize: Literal["auto", "none", "level", "deviation", "difference"] = setting(
+        "auto",
+        "Normalisation of each window: none, by its last value (level), by its mean and standard "
+        "deviation, or by the previous step (difference); auto: none or level, whichever is better "
+        "on held-out steps.",
+    )
 
 
 @documented

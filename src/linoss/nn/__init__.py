@@ -1,7 +1,7 @@
 """Mixers, block, model and heads."""
 
 from linoss.nn._block import GLU, Block
-from linoss.nn._config import LinOSSConfig
+from linoss.nn._config import FROM_DATA, LinOSSConfig
 from linoss.nn._model import LinOSS, ModelState
 from linoss.nn._parameters import adopt, count_parameters, trainable
 from linoss.nn._passes import Features
@@ -19,6 +19,7 @@ from linoss.nn.mixers._s5 import S5Layer
 from linoss.nn.mixers._s6 import S6Layer
 
 __all__ = [
+    "FROM_DATA",
     "GLU",
     "MIXERS",
     "AbstractDiagonal",

@@ -1,14 +1,39 @@
 """The settings of a model as a plain dataclass, and two presets."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from linoss import _settings as settings
-from linoss._declare import check_settings, declared, documented, shared_with
+from linoss._declare import (
+    COUNT,
+    POSITIVE,
+    REQUIRED,
+    SHARE,
+    Number,
+    check_name,
+    check_settings,
+    declared,
+    documented,
+    setting,
+    shared_with,
+    unchecked,
+)
+from linoss._settings import (
+    Feedthrough,
+    GapsName,
+    MixerName,
+    NormKind,
+    Parameterization,
+    PoolingName,
+    PrecisionName,
+    SchemeName,
+    StiffnessInit,
+    TaskName,
+)
 from linoss.dynamics import SCHEMES
 from linoss.nn.mixers import MIXERS, check_mixer
 
-_FROM_DATA = ("in_size", "out_size", "task")
+FROM_DATA = ("in_size", "out_size", "task")
+"""Settings that follow from data."""
 
 
 @documented
@@ -25,48 +50,110 @@ class LinOSSConfig:
     ```
     """
 
-    in_size: settings.InSize
-    out_size: settings.OutSize
-    hidden_size: settings.HiddenSize = 64
-    state_size: settings.StateSize = 64
-    num_blocks: settings.NumBlocks = 4
-    task: settings.Task = "classification"
-    mixer: settings.Mixer = "linoss"
-    state_blocks: settings.StateBlocks = 1
-    conv_size: settings.ConvSize = 4
-    expansion: settings.Expansion = 2
-    field_width: settings.FieldWidth = 128
-    field_depth: settings.FieldDepth = 3
-    field_scale: settings.FieldScale = 1.0
-    signature_depth: settings.SignatureDepth = 2
-    signature_steps: settings.SignatureSteps = 8
-    solver_steps: settings.SolverSteps = 1
+    in_size: int = setting(REQUIRED, "Number of channels of the input.", COUNT)
+    out_size: int = setting(
+        REQUIRED, "Number of classes, of targets, or of forecast variables.", COUNT
+    )
+    task: TaskName = setting("classification", "Task of the model.")
+    hidden_size: int = setting(
+        64, "Number of channels between blocks.", COUNT, search=[16, 32, 64, 128]
+    )
+    state_size: int = setting(
+        64,
+        "Number of oscillators in each block; a complex pair counts once. For other mixers the "
+        "number of states; s4d, s6 and mamba have as many for each channel.",
+        COUNT,
+        search=[16, 32, 64, 128],
+    )
+    num_blocks: int = setting(4, "Number of blocks.", COUNT, search=(1, 4))
+    mixer: MixerName = setting(
+        "linoss", "Sequence-mixing layer: oscillators (linoss), or another model."
+    )
 
-    scheme: settings.Scheme = "im"
-    parameterization: settings.Parameterization = "relu"
-    stiffness_init: settings.StiffnessInit = "uniform"
-    max_stiffness: settings.MaxStiffness = 1.0
-    damped: settings.Damped = False
-    min_radius: settings.MinRadius = 0.9
-    timestep: settings.Timestep = "learned"
+    scheme: SchemeName = setting("im", "Discretisation scheme, see linoss.discretize.")
+    damped: bool = setting(
+        False, "Learn a damping for each oscillator.", none="if the scheme has damping"
+    )
+    parameterization: Parameterization = setting(
+        "relu", "Function that makes the stiffness nonnegative."
+    )
+    stiffness_init: StiffnessInit = setting(
+        "uniform",
+        "Initial distribution of the stiffness: uniform on [0, max_stiffness], or normal.",
+    )
+    max_stiffness: Number = setting(1.0, "Largest initial stiffness.", POSITIVE)
+    min_radius: Number = setting(
+        0.9, "Smallest initial modulus of the eigenvalues, with damping.", "(0, 1]"
+    )
+    timestep: Number | Literal["learned"] = setting(
+        "learned", "Timestep of all oscillators, or learned for each one.", POSITIVE
+    )
+    complex_projections: bool = setting(
+        True, "Use complex B and C, computed as pairs of real matrices, instead of real ones."
+    )
+    feedthrough: Feedthrough = setting("vector", "Shape of the feedthrough matrix D.")
+    bias: bool = setting(False, "Add a constant force to the differential equation.")
 
-    complex_projections: settings.ComplexProjections = True
-    feedthrough: settings.Feedthrough = "vector"
-    bias: settings.Bias = False
-    norm: settings.NormKind | None = "running"
-    dropout: settings.Dropout = 0.05
-    glu_bias: settings.GluBias = True
-    bidirectional: settings.Bidirectional = False
-    precision: settings.Precision = "float32"
-    gaps: settings.Gaps = "move"
+    norm: NormKind | None = setting(
+        "running",
+        "Normalisation before each layer: layer norm, batch norm, or batch norm that also uses "
+        "running statistics in training.",
+    )
+    dropout: Number = setting(
+        0.05, "Dropout probability, applied after GELU and after GLU.", SHARE, search=(0.0, 0.3)
+    )
+    glu_bias: bool = setting(True, "Use biases in the GLU.")
+    bidirectional: bool = setting(
+        False, "Also read each sequence backwards; such a model cannot stream."
+    )
+    precision: PrecisionName = setting(
+        "float32",
+        "Precision of the factors of matrix products in blocks; sums and all other operations are "
+        "in float32.",
+    )
+    gaps: GapsName = setting(
+        "move",
+        "States at a missing sample on regular times: advance without forcing (move) or keep their "
+        "value (stand). With irregular times, the next interval covers the gap. States of s6, "
+        "mamba, lstm, gru and the CDEs, which have no step without input, always keep their value.",
+    )
 
-    pooling: settings.Pooling = "mean"
-    every: settings.Every | None = None
-    squash: settings.Squash = False
-    horizon: settings.Horizon | None = None
+    pooling: PoolingName = setting(
+        "mean",
+        "Pooling of the features over time: mean, last step, maximum, mean with learned weights "
+        "(attention), or several of these concatenated.",
+    )
+    every: int | None = setting(
+        None, "Give an output at every k-th step.", COUNT, none="one output a sequence"
+    )
+    squash: bool = setting(
+        False, "Regression with every: apply tanh to the output, for targets in [-1, 1]."
+    )
+    horizon: int | None = setting(
+        None, "Number of steps to forecast.", COUNT, none="for other tasks"
+    )
+
+    state_blocks: int = setting(
+        1,
+        "Number of diagonal blocks in the initial state matrix of S5; state_size must be a "
+        "multiple of twice this number.",
+        COUNT,
+    )
+    conv_size: int = setting(4, "Kernel size of Mamba's convolution, in samples.", COUNT)
+    expansion: int = setting(2, "Ratio of Mamba's inner channels to channels.", COUNT)
+    field_width: int = setting(128, "Width of the MLP that is the vector field of a CDE.", COUNT)
+    field_depth: int = setting(3, "Number of hidden layers of this MLP.", COUNT)
+    field_scale: Number = setting(1.0, "Divisor of the initial weights of this MLP.", POSITIVE)
+    signature_depth: int = setting(2, "Depth of the log-signatures of nrde and log-ncde.", "[1, 2]")
+    signature_steps: int = setting(8, "Window length of these log-signatures, in samples.", COUNT)
+    solver_steps: int = setting(1, "Solver steps of a CDE for each sample or window.", COUNT)
 
     def __post_init__(self) -> None:
         check_settings(self)
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        """Raise for values that exclude each other."""
         check_mixer(self, declared(type(self)))
         if self.damped and not SCHEMES[self.scheme].damped:
             raise ValueError(f"damped is True, but scheme {self.scheme!r} has no damping")
@@ -82,35 +169,34 @@ class LinOSSConfig:
             )
 
     @classmethod
-    def from_settings(cls, chosen: settings.TrainedSettings, **sizes: Any) -> "LinOSSConfig":
-        """The model settings of an estimator, with `in_size`, `out_size` and `task`.
+    def from_settings(cls, chosen: Any, **sizes: Any) -> "LinOSSConfig":
+        """The model settings of an estimator, which were checked, with `in_size` and `out_size`.
 
         ```python
         >>> import linoss
-        >>> from linoss._settings import LinOSSClassifierSettings
-        >>> small = LinOSSClassifierSettings(num_blocks=1, model_options={"pooling": "last"})
+        >>> small = linoss.LinOSSClassifier(num_blocks=1, model_options={"pooling": "last"})
         >>> linoss.LinOSSConfig.from_settings(small, in_size=6, out_size=2).pooling
         'last'
 
         ```
         """
-        check_settings(chosen)
-        values = shared_with(chosen, cls)
+        values, known = shared_with(chosen, cls), declared(cls)
         foreign = MIXERS[chosen.mixer].foreign
-        for name, setting in declared(type(chosen)).items():
-            if name in foreign and values[name] == setting.default:
-                del values[name]  # a default that only another mixer has
-        if "scheme" in values and chosen.damped is None:
-            values["damped"] = SCHEMES[chosen.scheme].damped
-        further = chosen.model_options or {}
-        known = [name for name in declared(cls) if name not in _FROM_DATA]
-        for name in further:
-            if name not in known:
+        for name in foreign & values.keys():  # defaults that only other mixers have
+            if values[name] != declared(type(chosen))[name].default:
                 raise ValueError(
-                    f"model_options has {name!r}, expected settings of LinOSSConfig: "
-                    f"{', '.join(known)}"
+                    f"{name} is {values[name]!r}, but mixer {chosen.mixer!r} has no such setting"
                 )
-        return cls(**{**values, **further, **sizes})
+            values[name] = known[name].default
+        if chosen.damped is None:
+            values["damped"] = "damped" not in foreign and SCHEMES[chosen.scheme].damped
+        further = chosen.model_options or {}
+        for name, value in further.items():
+            check_name([each for each in known if each not in FROM_DATA], name, "model_options")
+            known[name].check(value)
+        config = unchecked(cls, {**values, **further, **sizes})
+        config._check_combination()
+        return config
 
     @classmethod
     def published(cls, **sizes_and_changes: Any) -> "LinOSSConfig":

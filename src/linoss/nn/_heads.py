@@ -14,7 +14,7 @@ from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
 from linoss._arrays import steps
-from linoss._settings import Pooling
+from linoss._settings import PoolingName
 from linoss.kernels import Affine, HeadArrays
 from linoss.nn._operations import affine
 from linoss.nn._passes import Features
@@ -76,9 +76,9 @@ class PooledHead(AbstractHead):
 
     decoder: eqx.nn.Linear
     poolings: tuple[AbstractPooling, ...]
-    pooling: Pooling = eqx.field(static=True)
+    pooling: PoolingName = eqx.field(static=True)
 
-    def __init__(self, hidden_size: int, out_size: int, pooling: Pooling, *, key: PRNGKeyArray):
+    def __init__(self, hidden_size: int, out_size: int, pooling: PoolingName, *, key: PRNGKeyArray):
         self.poolings, self.pooling = make_poolings(pooling, hidden_size), pooling
         self.decoder = eqx.nn.Linear(len(self.poolings) * hidden_size, out_size, key=key)
 

@@ -103,7 +103,7 @@ def search(
     metric, higher_is_better = _METRICS[name]
     estimator = _prepared(estimator, seed)
     if space is None:
-        space = default_ranges("paper" if grid == "paper" else None, _changed(estimator))
+        space = default_ranges(kind, "paper" if grid == "paper" else None, _changed(estimator))
     elif grid == "paper":
         raise ValueError("grid is 'paper' and there are ranges, expected one of the two")
     ranges = make_space(space, kind)

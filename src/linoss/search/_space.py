@@ -9,7 +9,6 @@ import numpy as np
 
 from linoss._declare import Declared, declared
 from linoss._plain import scalar
-from linoss._settings import LinOSSClassifierSettings
 from linoss.search._storage import extra
 
 PAPER: dict[str, Any] = {
@@ -20,12 +19,6 @@ PAPER: dict[str, Any] = {
     "time_channel": [True, False],
 }
 """The grid of the paper."""
-DEFAULT: dict[str, Any] = {
-    name: setting.about.search
-    for name, setting in declared(LinOSSClassifierSettings).items()
-    if setting.about.search is not None
-}
-"""The default search space: settings that are declared with a search range."""
 _DECIDE_THE_SCORE = frozenset(
     {"validation_fraction", "random_state", "horizon", "every", "evaluate_every"}
 )
@@ -87,22 +80,26 @@ def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
     return space
 
 
-def default_ranges(named: str | None, fixed: Collection[str]) -> dict[str, Any]:
+def default_ranges(kind: type, named: str | None, fixed: Collection[str]) -> dict[str, Any]:
     """The default ranges of a search, without fixed parameters.
 
     **Arguments:**
 
+    - `kind`: the class of the estimator.
     - `named`: `"paper"` for the grid of the paper.
     - `fixed`: parameters that are not searched.
 
     ```python
+    >>> from linoss import LinOSSClassifier
     >>> from linoss.search import default_ranges
-    >>> default_ranges("paper", fixed=["num_blocks", "hidden_size", "state_size"])
+    >>> sizes = ["num_blocks", "hidden_size", "state_size"]
+    >>> default_ranges(LinOSSClassifier, "paper", fixed=sizes)
     {'learning_rate': [1e-05, 0.0001, 0.001], 'time_channel': [True, False]}
 
     ```
     """
-    ranges = PAPER if named == "paper" else DEFAULT
+    usual = {name: setting.about.search for name, setting in declared(kind).items()}
+    ranges = PAPER if named == "paper" else {n: s for n, s in usual.items() if s is not None}
     return {name: values for name, values in ranges.items() if name not in fixed}
 
 
@@ -135,7 +132,7 @@ def described(space: Space) -> dict[str, Any]:
 def _searchable(setting: Declared) -> bool:
     """Whether a setting can be searched: it has numbers, names, booleans or None as values."""
     plain = all(isinstance(kind, str) or kind in _PLAIN for kind in setting.kinds)
-    return plain and setting.about.group is not None and setting.name not in _DECIDE_THE_SCORE
+    return plain and setting.name not in _DECIDE_THE_SCORE | {"verbose"}
 
 
 def _range(setting: Declared, given: Any) -> Any:
@@ -186,4 +183,4 @@ def _read(setting: Declared, text: str) -> Any:
     try:
         return setting.read(text.strip())
     except ValueError as error:
-        raise ValueError(f"the range of {setting.name} has {error}") from None
+        raise ValueError(f"a value in the range of {error}") from None

@@ -10,7 +10,6 @@ from sktime.classification.base import BaseClassifier
 
 from linoss import estimators
 from linoss._adapters import Adapter, adapter
-from linoss._settings import LinOSSClassifierSettings, OscillatorClassifierSettings
 
 
 class SktimeClassifier(Adapter):
@@ -49,7 +48,7 @@ def _arrays(frames: Any) -> list[Any]:
 
 
 @adapter
-class LinOSSClassifier(SktimeClassifier, LinOSSClassifierSettings, BaseClassifier):
+class LinOSSClassifier(SktimeClassifier, BaseClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
     ```python
@@ -67,7 +66,7 @@ class LinOSSClassifier(SktimeClassifier, LinOSSClassifierSettings, BaseClassifie
 
 
 @adapter
-class OscillatorClassifier(SktimeClassifier, OscillatorClassifierSettings, BaseClassifier):
+class OscillatorClassifier(SktimeClassifier, BaseClassifier):
     """[`linoss.OscillatorClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
     ```python

@@ -2,10 +2,18 @@
 
 import math
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
-from linoss import _settings as settings
-from linoss._declare import check_settings, documented, shared_with
+from linoss._declare import (
+    COUNT,
+    POSITIVE,
+    Number,
+    check_settings,
+    documented,
+    setting,
+    shared_with,
+    unchecked,
+)
 from linoss._plain import scalar
 
 _UPDATES, _FEWEST = 20, 100  # updates for n cases: 20 sqrt(n), at least 100
@@ -25,44 +33,88 @@ class TrainingConfig:
     ```
     """
 
-    steps: settings.Steps = 1000
-    batch_size: settings.BatchSize = 32
-    learning_rate: settings.LearningRate = 1e-3
-    warmup: settings.Warmup = 0
-    schedule: settings.Schedule = "cosine"
-    weight_decay: settings.WeightDecay = 0.0
-    clip_norm: settings.ClipNorm | None = 1.0
-    evaluate_every: settings.EvaluateEvery = 100
-    patience: settings.Patience | None = None
-    min_loss: settings.MinLoss = 0.0
-    minutes: settings.Minutes | None = None
-    seed: settings.Seed = 0
+    steps: int = setting(
+        1000,
+        "Maximum number of updates; 0 keeps the initial weights.",
+        "[0, inf)",
+        none="from epochs, or 20 sqrt(n), at least 100, for n cases",
+    )
+    batch_size: int = setting(32, "Number of cases in a batch.", COUNT)
+    learning_rate: Number = setting(
+        1e-3, "Peak learning rate of Adam.", POSITIVE, search=(3e-4, 1e-2)
+    )
+    warmup: int = setting(
+        0,
+        "Number of updates over which the learning rate rises linearly; less than steps.",
+        "[0, inf)",
+        none="a tenth of steps, at most 100",
+    )
+    schedule: Literal["cosine", "constant"] = setting(
+        "cosine", "Learning rate after the warmup: cosine decay to 0, or constant."
+    )
+    weight_decay: Number = setting(
+        0.0,
+        "Decoupled weight decay (AdamW) of matrices and D; none for oscillators, biases and norms.",
+        "[0, inf)",
+    )
+    clip_norm: Number | None = setting(
+        1.0,
+        "Maximum gradient norm; larger gradients are scaled down.",
+        POSITIVE,
+        none="no clipping",
+    )
+    evaluate_every: int = setting(
+        100,
+        "Number of updates between evaluations and checkpoints.",
+        COUNT,
+        none="a twentieth of steps",
+    )
+    patience: int | None = setting(
+        None,
+        "Stop after this number of evaluations without improvement.",
+        COUNT,
+        none="no early stopping",
+    )
+    min_loss: Number = setting(
+        0.0,
+        "Stop when the mean training loss between evaluations has been below this value for 40 "
+        "updates.",
+        "[0, inf)",
+    )
+    minutes: Number | None = setting(
+        None,
+        "Maximum training time in minutes. The learning rate schedule and the evaluations follow "
+        "the elapsed time if it is ahead of the number of updates.",
+        "[0, inf)",
+        none="no limit",
+    )
+    seed: int = setting(0, "Seed of dropout and of the order of cases.", "[0, 4294967296)")
 
     def __post_init__(self) -> None:
         check_settings(self)
+        self._check_combination()
+
+    def _check_combination(self) -> None:
         if self.warmup >= max(self.steps, 1):
             raise ValueError(
                 f"warmup is {self.warmup}, expected an integer below steps, {self.steps}"
             )
 
     @classmethod
-    def from_settings(
-        cls, chosen: settings.TrainedSettings, seed: int, cases: int
-    ) -> "TrainingConfig":
-        """The training settings of an estimator, for that many cases.
+    def from_settings(cls, chosen: Any, seed: int, cases: int) -> "TrainingConfig":
+        """The training settings of an estimator, which were checked, for that many cases.
 
         ```python
-        >>> from linoss._settings import LinOSSClassifierSettings
+        >>> import linoss
         >>> from linoss.training import TrainingConfig
-        >>> settings = LinOSSClassifierSettings(epochs=10)
-        >>> TrainingConfig.from_settings(settings, seed=0, cases=320).steps
+        >>> estimator = linoss.LinOSSClassifier(epochs=10)
+        >>> TrainingConfig.from_settings(estimator, seed=0, cases=320).steps
         100
-        >>> TrainingConfig.from_settings(LinOSSClassifierSettings(), seed=0, cases=10_000).steps
+        >>> TrainingConfig.from_settings(linoss.LinOSSClassifier(), seed=0, cases=10_000).steps
         2000
 
         ```
         """
-        check_settings(chosen)
         values = shared_with(chosen, cls)
         devices = chosen.devices[0] if isinstance(chosen.devices, tuple) else chosen.devices or 1
         batch = min(values["batch_size"], max(cases - cases % devices, 1))
@@ -80,7 +132,9 @@ class TrainingConfig:
             values["warmup"] = min(100, steps // 10)
         if chosen.evaluate_every is None:
             values["evaluate_every"] = max(steps // 20, 1)
-        return cls(**values, seed=seed)
+        config = unchecked(cls, {**values, "seed": seed})
+        config._check_combination()
+        return config
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""

@@ -31,10 +31,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
-from linoss import _extras
-from linoss import _settings as settings
+from linoss import _checks, _extras
 from linoss._arrays import steps
-from linoss._declare import check_value
 from linoss.nn._heads import Features
 from linoss.nn._norm import NoNorm
 from linoss.nn._samples import Samples
@@ -59,8 +57,8 @@ class Perceptron(eqx.Module):
         activation: Callable[[Array], Array],
         key: PRNGKeyArray,
     ):
-        check_value("field_width", width, settings.FieldWidth)
-        check_value("field_scale", scale, settings.FieldScale)
+        _checks.positive_integer("field_width", width)
+        _checks.positive_number("field_scale", scale)
         sizes = [in_size, *[width] * depth, out_size]
         keys = jax.random.split(key, depth + 1)
         pairs = zip(sizes[:-1], sizes[1:], keys, strict=True)
@@ -209,8 +207,8 @@ class NeuralRDE(AbstractWindowed):
         signature_steps: int = 8,
         key: PRNGKeyArray,
     ):
-        check_value("signature_depth", signature_depth, settings.SignatureDepth)
-        check_value("signature_steps", signature_steps, settings.SignatureSteps)
+        _checks.one_of("signature_depth", signature_depth, (1, 2))
+        _checks.positive_integer("signature_steps", signature_steps)
         field_key, last_key = jax.random.split(key)
         entries = in_size + (in_size * (in_size - 1) // 2 if signature_depth == 2 else 0)
         shape = (hidden_size, field_width, field_width, field_depth - 1, field_scale)
@@ -246,8 +244,8 @@ class LogNeuralCDE(AbstractWindowed):
         signature_steps: int = 8,
         key: PRNGKeyArray,
     ):
-        check_value("signature_depth", signature_depth, settings.SignatureDepth)
-        check_value("signature_steps", signature_steps, settings.SignatureSteps)
+        _checks.one_of("signature_depth", signature_depth, (1, 2))
+        _checks.positive_integer("signature_steps", signature_steps)
         sizes = (hidden_size, hidden_size * in_size)
         self.field = Perceptron(*sizes, field_width, field_depth, field_scale, jax.nn.silu, key)
         self.norm, self.solver_steps = NoNorm(), solver_steps

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, PRNGKeyArray
 
+from linoss import _checks
 from linoss._arrays import align
 from linoss._checks import AnyArray
 from linoss._declare import check_value
-from linoss._settings import Feedthrough, HiddenSize
+from linoss._settings import Feedthrough
 from linoss.dynamics import Oscillators
 from linoss.kernels import LinearRecurrence
 from linoss.nn._operations import product
@@ -65,7 +66,7 @@ class LinOSSLayer(AbstractMixer):
         - `bias`: add the constant force b.
         - other options: see [`linoss.Oscillators`][].
         """
-        check_value("hidden_size", hidden_size, HiddenSize)
+        _checks.positive_integer("hidden_size", hidden_size)
         self.hidden_size = hidden_size
         check_value("feedthrough", feedthrough, Feedthrough)
         oscillator_key, in_key, out_key, through_key, bias_key = jax.random.split(key, 5)

@@ -15,8 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Complex, Float, PRNGKeyArray
 
-from linoss import _settings as settings
-from linoss._declare import check_value
+from linoss import _checks
 from linoss.nn._samples import Samples
 from linoss.nn.mixers._diagonal import AbstractDiagonal
 from linoss.nn.mixers._mixer import refuse_intervals
@@ -71,9 +70,9 @@ class LRULayer(AbstractDiagonal):
         - `hidden_size`: number of channels in and out.
         - `state_size`: number of complex modes.
         """
-        check_value("hidden_size", hidden_size, settings.HiddenSize)
+        _checks.positive_integer("hidden_size", hidden_size)
         self.hidden_size = hidden_size
-        check_value("state_size", state_size, settings.StateSize)
+        _checks.positive_integer("state_size", state_size)
         modes_key, in_key, out_key, through_key = jax.random.split(key, 4)
         self.modes = LRUModes(state_size, key=modes_key)
         self.input_weight = jax.random.normal(in_key, (2 * state_size, hidden_size)) * (

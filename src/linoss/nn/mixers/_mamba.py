@@ -16,9 +16,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from linoss import _settings as settings
+from linoss import _checks
 from linoss._arrays import align, steps
-from linoss._declare import check_value
 from linoss.nn._samples import Samples
 from linoss.nn.mixers._mixer import AbstractMixer, refuse_intervals, refuse_split_time
 from linoss.nn.mixers._s6 import SelectiveSystem, uniform
@@ -70,11 +69,11 @@ class MambaLayer(AbstractMixer):
         - `conv_size`: kernel size of the convolution.
         - `expansion`: number of inner channels for each channel.
         """
-        check_value("hidden_size", hidden_size, settings.HiddenSize)
+        _checks.positive_integer("hidden_size", hidden_size)
         self.hidden_size = hidden_size
-        check_value("state_size", state_size, settings.StateSize)
-        check_value("conv_size", conv_size, settings.ConvSize)
-        check_value("expansion", expansion, settings.Expansion)
+        _checks.positive_integer("state_size", state_size)
+        _checks.positive_integer("conv_size", conv_size)
+        _checks.positive_integer("expansion", expansion)
         channels = expansion * hidden_size
         in_key, conv_key, bias_key, system_key, out_key = jax.random.split(key, 5)
         self.input_weight = uniform(in_key, (2 * channels, hidden_size), hidden_size)

@@ -22,9 +22,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
-from linoss import _settings as settings
+from linoss import _checks
 from linoss._arrays import align
-from linoss._declare import check_value
 from linoss.nn._samples import Samples
 from linoss.nn.mixers._mixer import AbstractMixer, refuse_intervals, refuse_split_time
 
@@ -83,7 +82,7 @@ class LSTMLayer(AbstractRecurrent):
     cell: eqx.nn.LSTMCell
 
     def __init__(self, hidden_size: int, *, key: PRNGKeyArray):
-        check_value("hidden_size", hidden_size, settings.HiddenSize)
+        _checks.positive_integer("hidden_size", hidden_size)
         self.hidden_size = hidden_size
         self.cell = eqx.nn.LSTMCell(hidden_size, hidden_size, key=key)
 
@@ -112,7 +111,7 @@ class GRULayer(AbstractRecurrent):
     cell: eqx.nn.GRUCell
 
     def __init__(self, hidden_size: int, *, key: PRNGKeyArray):
-        check_value("hidden_size", hidden_size, settings.HiddenSize)
+        _checks.positive_integer("hidden_size", hidden_size)
         self.hidden_size = hidden_size
         self.cell = eqx.nn.GRUCell(hidden_size, hidden_size, key=key)
 

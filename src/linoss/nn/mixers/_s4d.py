@@ -15,9 +15,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Complex, Float, PRNGKeyArray
 
-from linoss import _settings as settings
+from linoss import _checks
 from linoss._arrays import align
-from linoss._declare import check_value
 from linoss.nn._samples import Samples
 from linoss.nn.mixers._diagonal import held
 from linoss.nn.mixers._mixer import AbstractMixer
@@ -56,9 +55,9 @@ class S4DLayer(AbstractMixer):
         - `hidden_size`: number of channels in and out.
         - `state_size`: number of real states of each channel, m; even.
         """
-        check_value("hidden_size", hidden_size, settings.HiddenSize)
+        _checks.positive_integer("hidden_size", hidden_size)
         self.hidden_size = hidden_size
-        check_value("state_size", state_size, settings.StateSize)
+        _checks.positive_integer("state_size", state_size)
         check_pairs("s4d", state_size)
         m = state_size // 2
         step_key, out_key, through_key = jax.random.split(key, 3)

@@ -18,8 +18,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Complex, Float, PRNGKeyArray
 
-from linoss import _settings as settings
-from linoss._declare import check_value
+from linoss import _checks
 from linoss.nn._samples import Samples
 from linoss.nn.mixers._diagonal import AbstractDiagonal, held
 from linoss.scan import as_pairs
@@ -70,10 +69,10 @@ class S5Layer(AbstractDiagonal):
         - `state_size`: number of real states, m; a multiple of twice the number of blocks.
         - `state_blocks`: number of blocks of the state matrix at the start.
         """
-        check_value("hidden_size", hidden_size, settings.HiddenSize)
+        _checks.positive_integer("hidden_size", hidden_size)
         self.hidden_size = hidden_size
-        check_value("state_size", state_size, settings.StateSize)
-        check_value("state_blocks", state_blocks, settings.StateBlocks)
+        _checks.positive_integer("state_size", state_size)
+        _checks.positive_integer("state_blocks", state_blocks)
         check_pairs("s5", state_size, state_blocks)
         spectrum, basis = hippo(state_size // state_blocks)
         spectrum, basis = np.tile(spectrum, state_blocks), np.kron(np.eye(state_blocks), basis)

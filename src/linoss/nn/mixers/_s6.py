@@ -17,9 +17,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, PRNGKeyArray
 
-from linoss import _settings as settings
+from linoss import _checks
 from linoss._arrays import align
-from linoss._declare import check_value
 from linoss.nn._samples import Samples
 from linoss.nn.mixers._mixer import AbstractMixer, refuse_split_time
 from linoss.nn.mixers._s5 import log_timesteps
@@ -110,9 +109,9 @@ class S6Layer(AbstractMixer):
         - `hidden_size`: number of channels in and out.
         - `state_size`: number of states of each channel.
         """
-        check_value("hidden_size", hidden_size, settings.HiddenSize)
+        _checks.positive_integer("hidden_size", hidden_size)
         self.hidden_size = hidden_size
-        check_value("state_size", state_size, settings.StateSize)
+        _checks.positive_integer("state_size", state_size)
         self.system = SelectiveSystem(hidden_size, state_size, -(-hidden_size // 16), key=key)
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> Float[Array, "*batch states hidden"]:

@@ -1,0 +1,157 @@
+"""Settings of estimators with trained models.
+
+They pass on fields to those of the same name in `LinOSSConfig` and `TrainingConfig`, where their
+meaning is declared; the defaults here are chosen for small data.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from linoss._declare import COUNT, POSITIVE, SHARE, Number, setting
+from linoss._settings import (
+    MEMORY,
+    MixerName,
+    NormKind,
+    PoolingName,
+    PrecisionName,
+    RandomStateLike,
+    SchemeName,
+)
+from linoss.features import OscillatorSettings
+from linoss.nn import LinOSSConfig
+from linoss.training import TrainingConfig
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainedSettings:
+    """Settings of all estimators with trained models."""
+
+    configs: ClassVar[tuple[type, ...]] = (LinOSSConfig, TrainingConfig, OscillatorSettings)
+
+    hidden_size: int = 64
+    state_size: int = 64
+    num_blocks: int = 2
+    mixer: MixerName = "linoss"
+    scheme: SchemeName = "exact"
+    damped: bool | None = None
+    bidirectional: bool = False
+    norm: NormKind | None = "batch"
+    dropout: Number = 0.1
+    precision: PrecisionName = "float32"
+    time_channel: bool = setting(False, "Add a channel with the time since the start.")
+    model_options: dict[str, Any] | None = setting(
+        None, "Further settings of linoss.LinOSSConfig, by name.", other="a dict"
+    )
+
+    steps: int | None = None
+    epochs: Number | None = setting(
+        None,
+        "Maximum number of passes over the training cases, instead of steps.",
+        POSITIVE,
+        none="determined by steps",
+    )
+    batch_size: int = 32
+    learning_rate: Number = 3e-3
+    warmup: int | None = None
+    schedule: Literal["cosine", "constant"] = "cosine"
+    weight_decay: Number = 0.01
+    clip_norm: Number | None = 1.0
+    validation_fraction: Number | None = setting(
+        None,
+        "Fraction of the cases, or of the end of each series, held out to select the best weights.",
+        SHARE,
+        none="0.1, or 0 for fewer than 500 cases; with several models and fewer than 1000 cases a "
+        "different fold for each model; 0.2 for forecasting",
+    )
+    evaluate_every: int | None = None
+    patience: int | None = None
+    min_loss: Number = 0.0
+    minutes: Number | None = None
+    random_state: int | RandomStateLike | None = None
+    devices: int | tuple[int, int] | None = setting(
+        None,
+        "Number of devices to split each batch over, or a pair (batch, time) to also split the "
+        "sequences over time.",
+        COUNT,
+        none="JAX's default device",
+        other="a pair of integers",
+    )
+    memory: int = setting(
+        MEMORY,
+        "Bytes of intermediate results that an update may keep for the backward pass, in addition "
+        "to the inputs of blocks, instead of recomputing them. Does not change results.",
+        "[0, inf)",
+    )
+    verbose: int | bool = setting(0, "1 to show progress.", "[0, inf)")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LabelledSettings(TrainedSettings):
+    """Settings of classifiers and regressors with trained models."""
+
+    pooling: PoolingName = "mean"
+    patch: int | None = setting(
+        None,
+        "Number of consecutive samples that form one input step of trained models.",
+        COUNT,
+        none="1 for up to 128 samples, a hundredth of the length otherwise; 1 with times or every",
+    )
+    n_models: int | None = setting(
+        None,
+        "Number of trained models, each with its own initial weights; their mean predicts.",
+        COUNT,
+        none="4 for fewer than 1000 cases, otherwise 1",
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinOSSClassifierSettings(LabelledSettings):
+    """Settings of `LinOSSClassifier`."""
+
+    dropout: Number = 0.2
+    min_loss: Number = 1e-3
+    class_weight: Literal["balanced"] | Mapping[Any, Any] | None = setting(
+        None,
+        "Weights of the classes in the loss; balanced gives all classes the same total weight.",
+        other="a dict from class to weight",
+    )
+    label_smoothing: Number = setting(
+        0.0, "Label smoothing: fraction of each target spread over all classes.", SHARE
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinOSSRegressorSettings(LabelledSettings):
+    """Settings of `LinOSSRegressor`."""
+
+    every: int | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OscillatorClassifierSettings(OscillatorSettings):
+    """Settings of `OscillatorClassifier`."""
+
+    configs: ClassVar[tuple[type, ...]] = (LinOSSClassifierSettings,)
+
+    class_weight: Literal["balanced"] | Mapping[Any, Any] | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoRegressorSettings(OscillatorSettings):
+    """Settings of `AutoRegressor`."""
+
+    configs: ClassVar[tuple[type, ...]] = (LinOSSClassifierSettings,)
+
+    minutes: Number = 2.0
+    linoss_options: dict[str, Any] | None = setting(
+        None, "Settings of the trained LinOSS estimator, by name.", other="a dict"
+    )
+    verbose: int | bool = 0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoClassifierSettings(AutoRegressorSettings):
+    """Settings of `AutoClassifier`."""
+
+    class_weight: Literal["balanced"] | Mapping[Any, Any] | None = None
