@@ -1,5 +1,6 @@
 """Adapters: estimators with the interface of another library, which wrap those of this one."""
 
+import abc
 import functools
 import inspect
 from typing import Any, ClassVar, TypeVar
@@ -49,4 +50,4 @@ def adapter(kind: _Class) -> _Class:
 
     setattr(initialise, "__signature__", inspect.signature(settings))  # noqa: B010
     setattr(kind, "__init__", initialise)  # noqa: B010
-    return documented(kind, kind.wrapped)
+    return abc.update_abstractmethods(documented(kind, kind.wrapped))
