@@ -35,6 +35,7 @@ class LinOSSForecaster(BaseForecaster):
     ```
     """
 
+    wrapped = forecasting.LinOSSForecaster
     _tags: ClassVar[dict[str, Any]] = {
         "authors": "The linoss developers",
         "maintainers": "The linoss developers",
@@ -60,7 +61,7 @@ class LinOSSForecaster(BaseForecaster):
         data = self._data()
         known = tuple(range(y.shape[1], data.shape[1]))
         settings = {**self.get_params(deep=False), "known_in_advance": known}
-        self.estimator_ = forecasting.LinOSSForecaster(**settings).fit(data)
+        self.estimator_ = self.wrapped(**settings).fit(data)
         return self
 
     def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
