@@ -204,7 +204,7 @@ def test_parameters_reach_the_training_and_come_back_from_a_directory(kind, tmp_
         assert type(again) is kind
         assert again.get_params() == {**others(kind), "devices": None, "memory": kind().memory}
     part = tmp_path / "run"
-    saved = load_model(part if kind is LinOSSForecaster else part / "model-1")
+    saved = load_model(part / "model-1")
     for config in (saved.model.config, saved.training):
         shared = declared(type(config)).keys() & declared(kind).keys() - {"minutes"}
         assert {name: getattr(config, name) for name in shared} == {n: OTHER[n] for n in shared}
