@@ -16,5 +16,5 @@ def test_it_shows_scores_and_keeps_a_run(tmp_path, linoss_command, failing):
 
 def test_json_without_a_run(good_json):
     found = good_json("demo --steps 2")
-    assert set(found) == {"untrained", "steps", "test"}
+    assert set(found) == {"untrained", "test"}
     assert found["test"]["cases"] == 30

@@ -23,10 +23,11 @@ def demo(
     """
     import linoss.data
     from linoss._stderr import duration, say
+    from linoss.cli._output import show_json
     from linoss.cli._report import finish
     from linoss.cli._run_settings import ColumnNames, holds_a_run, write_column_names
     from linoss.cli._runs import Run
-    from linoss.cli._scores import score_on
+    from linoss.cli._scores import score_on, show_score
     from linoss.estimators import LinOSSClassifier, OscillatorClassifier
 
     if out is not None and holds_a_run(out):
@@ -61,16 +62,14 @@ def demo(
     if out is not None:
         write_column_names(out, ColumnNames())
     classifier.fit(training, directory=out)
-    run = Run.of(classifier)
-    score = score_on(run, test)
     if out is not None:
         finish(classifier, out, training, test, json=json)
-    elif json:
-        from linoss.cli._output import show_json
-
-        show_json({"untrained": scores, "steps": run.n_steps, "test": score.record()})
+        return
+    score = score_on(Run.of(classifier), test)
+    if json:
+        show_json({"untrained": scores, "test": score.record()})
     else:
-        score.show()
+        show_score(score)
 
 
 def bells(seed: int, cases: int, length: int = 1500) -> tuple[Any, Any]:

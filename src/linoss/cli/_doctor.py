@@ -1,6 +1,7 @@
-"""`linoss doctor`: a description of the install, for troubleshooting."""
+"""`linoss doctor`: a description of the install, for troubleshooting and reports."""
 
 import os
+import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -9,13 +10,13 @@ from linoss.cli._output import show_json, show_line, show_table
 
 _REQUIRED = ("jax", "jaxlib", "equinox", "optax", "numpy", "scikit-learn")
 _OPTIONAL = {
-    "aeon": ("data", "reads .ts and .arff; linoss.aeon"),
-    "pandas": ("data", "reads dates and forecasting tables"),
+    "aeon": ("data", "UEA files; linoss.aeon"),
+    "pandas": ("data", "dates and forecasting tables"),
     "pyarrow": ("data", "reads .parquet"),
     "sktime": ("sktime", "linoss.sktime"),
     "optuna": ("search", "searches settings"),
-    "sqlalchemy": ("search", "keeps studies"),
-    "psycopg": ("search", "stores studies in PostgreSQL"),
+    "sqlalchemy": ("search", "storage of searches"),
+    "psycopg": ("search", "storage in PostgreSQL"),
     "onnx": ("export", "exports to ONNX"),
     "tensorboardX": ("watch", "writes TensorBoard event files"),
 }
@@ -28,61 +29,73 @@ def doctor(json: Json = False) -> None:
 
     Include it in bug reports: it names no files except those in environment variables.
     """
-    facts = _examine()
-    if json:
-        show_json(facts)
-        return
-    from linoss.kernels import OUTSIDE_KERNELS
-
-    show_table("Versions", ("", ""), facts["versions"].items())
-    rows = [(name, *entry.values()) for name, entry in facts["optional"].items()]
-    rows = [(name, held or f'pip install ".[{extra}]"', use) for name, held, extra, use in rows]
-    show_table("Optional", ("", "", "what it is for"), rows)
-    show_table(
-        "Machine", ("", ""), [(key.replace("_", " "), _words(facts[key])) for key in _MACHINE]
-    )
-    if facts["environment"]:
-        show_table("Environment", ("", ""), facts["environment"].items())
-    if facts["build_failure"] is not None:
-        show_line("The native kernels were not built. The last lines of the build:")
-        show_line(facts["build_failure"])
-    elif facts["instruction_set"] is not None:
-        slower = (f"{words} ({factor:g} times)" for words, factor in OUTSIDE_KERNELS.items())
-        show_line(f"Slower than native blocks: {'; '.join(slower)}.")
-    else:
-        show_line("There are no native kernels: linoss was installed without a C++ compiler.")
-
-
-_MACHINE = ("devices", "cores", "engines", "instruction_set", "compiled_programs")
-
-
-def _examine() -> dict[str, Any]:
-    import platform
-
     import jax
 
     from linoss import __version__, kernels
     from linoss._programs import keep_programs
+    from linoss.nn import OUTSIDE_KERNELS
     from linoss.scan import engines
 
-    known = {"linoss": __version__, "python": platform.python_version()}
-    return {
-        "versions": known | {name: _version(name) for name in _REQUIRED},
-        "optional": {
-            name: {"version": _version(name), "extra": extra, "use": use}
-            for name, (extra, use) in _OPTIONAL.items()
-        },
+    versions = {"linoss": __version__, "python": platform.python_version()}
+    versions |= {name: _version(name) for name in _REQUIRED}
+    optional = {
+        name: {"version": _version(name), "extra": extra, "use": use}
+        for name, (extra, use) in _OPTIONAL.items()
+    }
+    has_affinity = hasattr(os, "sched_getaffinity")
+    machine: dict[str, Any] = {
         "devices": [f"{device.platform}:{device.id}" for device in jax.devices()],
-        "cores": _cores(),
+        "cores": len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count(),
         "engines": engines(),
         "instruction_set": kernels.instruction_set(),
         "compiled_programs": "not kept" if keep_programs() is None else "kept",
-        "build_failure": kernels.build_failure(),
-        "environment": {
-            name: "(set)" if name == _SECRET else value
-            for name, value in sorted(os.environ.items())
-            if name.startswith(_VARIABLES)
-        },
+    }
+    variables = {
+        name: "(set)" if name == _SECRET else value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(_VARIABLES)
+    }
+    failure = kernels.build_failure()
+    if json:
+        facts = {"versions": versions, "optional": optional, **machine, "build_failure": failure}
+        show_json({**facts, "environment": variables})
+        return
+    show_table("Versions", ("", ""), versions.items())
+    rows = [
+        (name, each["version"] or f'pip install ".[{each["extra"]}]"', each["use"])
+        for name, each in optional.items()
+    ]
+    show_table("Optional", ("", "", "what it is for"), rows)
+    rows = [
+        (name.replace("_", " "), ", ".join(value) if isinstance(value, list | tuple) else value)
+        for name, value in machine.items()
+    ]
+    show_table("Machine", ("", ""), rows)
+    if variables:
+        show_table("Environment", ("", ""), variables.items())
+    if failure is not None:
+        show_line(f"The native kernels were not built. The last lines of the build:\n{failure}")
+    elif machine["instruction_set"] is None:
+        show_line("There are no native kernels: linoss was installed without a C++ compiler.")
+    else:
+        slower = (f"{words} ({factor:g} times)" for words, factor in OUTSIDE_KERNELS.items())
+        show_line(f"Slower than native blocks: {'; '.join(slower)}.")
+
+
+def environment() -> dict[str, str]:
+    """Versions and the kind of machine, without personal data."""
+    import jax
+
+    from linoss import __version__
+    from linoss.scan import resolve_engine
+
+    return {
+        "linoss": __version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "engine": resolve_engine("auto"),
+        "device": jax.default_backend(),
+        "machine": f"{platform.system()} {platform.machine()}",
     }
 
 
@@ -91,16 +104,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _cores() -> int:
-    """Number of cores available to this process."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _words(value: Any) -> str:
-    if value is None:
-        return "–"
-    return ", ".join(value) if isinstance(value, list | tuple) else str(value)

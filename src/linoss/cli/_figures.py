@@ -27,7 +27,9 @@ from linoss._files import write_file
 if TYPE_CHECKING:
     from linoss.cli._attribution import ExplainedCase
     from linoss.cli._inspect import Spectrum
-    from linoss.cli._scores import ClassScore, Forecast, NumberScore
+    from linoss.cli._scores import ClassScore, NumberScore
+    from linoss.data import Table
+    from linoss.forecasting import Backtest
     from linoss.search import Study, Trial
 
 LIGHT = ("#1f77d0", "#d9622b", "#2a9d5c", "#8a5bd6", "#b8860b", "#c2477f", "#1797a6", "#7a7f87")
@@ -258,22 +260,28 @@ def _beyond(times: np.ndarray) -> float:
 
 
 @_styled
-def forecast(forecasts: "Sequence[Forecast]") -> Figure:
-    """For each variable the end of its past, the observed values, the forecast and its
-    intervals."""
-    figure, panels = _panels(len(forecasts), 1, 1.9, 0.6, sharex=True)
-    for axes, shown in zip(panels, forecasts, strict=True):
-        horizon = len(shown.truth)
-        before = min(_CYCLES * horizon, len(shown.past))
-        past, ahead = shown.times[-horizon - before : -horizon], shown.times[-horizon:]
-        for i, (level, ends) in enumerate(sorted(shown.intervals.items(), reverse=True)):
-            look: Any = {"color": _ORANGE, "alpha": 0.15 + 0.15 * i, "linewidth": 0}
-            axes.fill_between(ahead, *ends.T, label=f"{level:g} %", **look)
-        axes.plot(past, shown.past[-before:], color=_INK, linewidth=1, label="past")
-        axes.plot(ahead, shown.truth, color=_BLUE, linewidth=1.2, label="observed")
-        axes.plot(ahead, shown.forecast, color=_ORANGE, linewidth=1.6, label="forecast")
-        axes.set_title(_short(shown.name, 60))
-    if forecasts[0].times.dtype.kind == "M":
+def forecast(table: "Table", backtest: "Backtest") -> Figure:
+    """The end of the past of the first series, the observed values, the last forecast and its
+    intervals, for each variable."""
+    names = backtest.names[:_MOST_CHANNELS]
+    figure, panels = _panels(len(names), 1, 1.9, 0.6, sharex=True)
+    horizon = backtest.horizon
+    series, index = table.series[0], table.index[0]
+    shown = slice(-(_CYCLES + 1) * horizon, None)
+    is_dated = index.dtype.kind == "M"
+    times = index[shown] if is_dated else np.arange(len(index))[shown] - len(index) + horizon + 1
+    for i, (axes, name) in enumerate(zip(panels, names, strict=True)):
+        values = series[shown, table.names.index(name)]
+        levels = sorted(backtest.intervals.items(), reverse=True)
+        for k, (level, ends) in enumerate(levels):
+            look: Any = {"color": _ORANGE, "alpha": 0.15 + 0.15 * k, "linewidth": 0}
+            axes.fill_between(times[-horizon:], *ends[-1, :, i].T, label=f"{level:g} %", **look)
+        predicted = backtest.forecasts["forecast"][-1, :, i]
+        axes.plot(times[:-horizon], values[:-horizon], color=_INK, linewidth=1, label="past")
+        axes.plot(times[-horizon:], values[-horizon:], color=_BLUE, label="observed")
+        axes.plot(times[-horizon:], predicted, color=_ORANGE, linewidth=1.6, label="forecast")
+        axes.set_title(_short(name, 60))
+    if is_dated:
         locator = AutoDateLocator(maxticks=8)
         panels[-1].xaxis.set_major_locator(locator)
         panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator))
@@ -284,7 +292,7 @@ def forecast(forecasts: "Sequence[Forecast]") -> Figure:
 
 
 @_styled
-def errors_by_horizon(backtest: Any) -> Figure:
+def errors_by_horizon(backtest: "Backtest") -> Figure:
     """MASE of all forecasts, and coverage, over the forecast horizon."""
     figure, panels = _panels(2 if backtest.intervals else 1, 2, 2.8)
     steps = np.arange(1, backtest.horizon + 1)
@@ -315,27 +323,6 @@ def _over_variables(values: np.ndarray) -> np.ndarray:
 
 
 # ---- Searches ----
-
-
-@_styled
-def trials(study: "Study") -> Figure:
-    """The value of each trial, and the best so far."""
-    figure, (axes,) = _panels(1, 1, 2.7)
-    for state, color in (("complete", _BLUE), ("pruned", _GREY)):
-        chosen = [t for t in study.trials if t.state == state and t.value is not None]
-        if chosen:
-            numbers = [t.number for t in chosen]
-            axes.plot(numbers, [t.value for t in chosen], color=color, label=state, **_DOT)
-    complete = [t for t in study.trials if t.state == "complete" and t.value is not None]
-    if complete:
-        better = np.maximum if study.higher_is_better else np.minimum
-        best = better.accumulate([float(t.value or 0) for t in complete])
-        numbers = [t.number for t in complete]
-        axes.step(numbers, best, color=_ORANGE, where="post", label="best so far")
-        _legend_below(figure, axes)
-    axes.set(title=f"Validation {metric_name(study.metric)} of each trial", xlabel="trial")
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    return figure
 
 
 @_styled
@@ -382,7 +369,7 @@ def word(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return value if isinstance(value, str) else f"{value:.4g}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 # ---- Output ----

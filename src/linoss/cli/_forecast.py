@@ -128,7 +128,7 @@ def backtest(
     """
     check_there(data)
     loaded = load_forecaster(run)
-    from linoss.cli._scores import ForecastScore
+    from linoss.cli._scores import ForecastScore, show_score
     from linoss.forecasting import LinOSSForecaster
 
     forecaster = loaded.model
@@ -147,6 +147,6 @@ def backtest(
     if json:
         show_json(score.record())
         return
-    score.show()
+    show_score(score)
     if out is not None:
         show_line(f"Errors of each forecast step are in {out}")

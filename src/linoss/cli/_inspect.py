@@ -46,14 +46,14 @@ def inspect(
         if not spectra:
             raise ValueError(f"{run}: holds no trained oscillators, which --plot needs")
         save(spectrum(spectra), plot)
-    facts: dict[str, Any] = {"estimator": loaded.estimator, "task": loaded.task}
+    facts: dict[str, Any] = {"estimator": loaded.estimator, "task": loaded.model.task}
     if not loaded.is_forecaster:
         fitted = loaded.model
         facts |= {} if fitted.choice is None else {"kept": fitted.choice.kept}
         facts |= {} if fitted.oscillators is None else bank_facts(fitted.oscillators)
     if loaded.trained:
         facts |= _model_facts(loaded.trained)
-    facts |= loaded.scores
+    facts |= loaded.model.scores
     if json:
         blocks = [{**each.summary(), **asdict(each)} for each in spectra]
         for block in blocks:

@@ -80,7 +80,7 @@ def evaluate(
     """
     check_there(data)
     loaded = load_run(run)
-    from linoss.cli._scores import evaluate_run
+    from linoss.cli._scores import evaluate_run, show_score
 
     if loaded.is_forecaster:
         cases = read_test_table(data, loaded.model.static)
@@ -97,7 +97,7 @@ def evaluate(
     if json:
         show_json(score.record() | ({} if report is None else {"report": str(report)}))
         return
-    score.show()
+    show_score(score)
     if report is not None:
         show_line(f"See {report}")
 

@@ -54,40 +54,14 @@ class Run:
         return cls(type(estimator).__name__, parameters, estimator.fitted_)
 
     @property
-    def task(self) -> str:
-        """The task."""
-        return self.model.task
-
-    @property
     def is_forecaster(self) -> bool:
         """Whether it forecasts tables; otherwise it predicts for sequences."""
-        return self.task == "forecasting"
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """Scores on held-out training cases, by name."""
-        return self.model.scores
-
-    @property
-    def supports_streaming(self) -> bool:
-        """Whether it predicts sample by sample."""
-        return self.model.supports_streaming
+        return self.model.task == "forecasting"
 
     @property
     def trained(self) -> list[Any]:
         """The trained models."""
         return [] if self.model.trained is None else self.model.trained.models
-
-    @property
-    def history(self) -> tuple[list[dict[str, Any]], str]:
-        """The evaluations of the first trained model, and the name of their metric."""
-        trained = self.model.trained
-        return ([], "") if trained is None else (trained.history, trained.objective.metric)
-
-    @property
-    def n_steps(self) -> int:
-        """Number of updates of all models."""
-        return 0 if self.model.trained is None else self.model.trained.n_steps
 
 
 def load_run(directory: str | os.PathLike[str]) -> Run:

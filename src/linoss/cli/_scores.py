@@ -5,13 +5,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from linoss.cli._output import number, show_line, show_table
 from linoss.cli._runs import Run
 from linoss.data import DataError, Sequences, Table
 from linoss.fitted import Outputs
+from linoss.forecasting import Backtest
 
-CLASS_COLUMNS = ("class", "precision", "recall", "cases")
 _METRICS = {"mae": "MAE", "rmse": "RMSE", "mase": "MASE", "pinball": "pinball"}
 _CASES = {
     "test": "the test part",
@@ -19,7 +20,6 @@ _CASES = {
     "validation": "the validation part",
     "training": "the training cases",
 }
-_MOST_SHOWN = 4  # variables in the figure of a forecast
 _TEST_WINDOWS, _TEST_NUMBERS = 200, 3 * 10**6  # windows of the backtest of a test part
 
 
@@ -32,6 +32,7 @@ class ClassScore:
     """(cases,): the index of the true class of each case."""
     probabilities: np.ndarray
     """(cases, classes)."""
+    header = ("class", "precision", "recall", "cases")
 
     @cached_property
     def predicted(self) -> np.ndarray:
@@ -42,30 +43,25 @@ class ClassScore:
     @cached_property
     def confusion(self) -> np.ndarray:
         """(classes, classes): cases by true class (rows) and predicted class (columns)."""
-        counts = np.zeros((len(self.classes), len(self.classes)), int)
-        known = self.predicted >= 0
-        np.add.at(counts, (self.truth[known], self.predicted[known]), 1)
-        return counts
+        known, labels = self.predicted >= 0, range(len(self.classes))
+        return confusion_matrix(self.truth[known], self.predicted[known], labels=labels)
 
-    @property
-    def cases(self) -> np.ndarray:
-        """(classes,): the number of cases of each class."""
-        return np.bincount(self.truth, minlength=len(self.classes))
+    @cached_property
+    def by_class(self) -> tuple[np.ndarray, ...]:
+        """Precision, recall and number of cases of each class; NaN where there are none."""
+        options: Any = {"labels": range(len(self.classes)), "zero_division": np.nan}
+        found = precision_recall_fscore_support(self.truth, self.predicted, **options)
+        return found[0], found[1], found[3]
 
     @property
     def headline(self) -> tuple[str, float]:
         """The name and value of the main metric."""
-        return "accuracy", float(np.trace(self.confusion) / max(len(self.truth), 1))
+        return "accuracy", float(np.mean(self.predicted == self.truth))
 
     @property
-    def recall(self) -> np.ndarray:
-        """(classes,); NaN for a class without cases."""
-        return _ratio(np.diag(self.confusion), self.cases)
-
-    @property
-    def precision(self) -> np.ndarray:
-        """(classes,); NaN for a class without predictions."""
-        return _ratio(np.diag(self.confusion), self.confusion.sum(axis=0))
+    def line(self) -> str:
+        """The score as a line."""
+        return f"accuracy {self.headline[1]:.4f} on {len(self.truth)} cases"
 
     def mistakes(self, most: int) -> np.ndarray:
         """The wrongly classified cases with the highest confidence."""
@@ -75,11 +71,11 @@ class ClassScore:
 
     def record(self) -> dict[str, Any]:
         """The score for JSON."""
-        name, value = self.headline
+        precision, recall, _ = self.by_class
         return {
-            name: value,
-            "precision": dict(zip(self.classes, self.precision, strict=True)),
-            "recall": dict(zip(self.classes, self.recall, strict=True)),
+            "accuracy": self.headline[1],
+            "precision": dict(zip(self.classes, precision, strict=True)),
+            "recall": dict(zip(self.classes, recall, strict=True)),
             "confusion": self.confusion,
             "not_numbers": int((self.predicted < 0).sum()),
             "cases": len(self.truth),
@@ -87,17 +83,10 @@ class ClassScore:
 
     def rows(self) -> list[tuple[str, ...]]:
         """The rows of a table of classes."""
-        columns = zip(self.classes, self.precision, self.recall, self.cases, strict=True)
         return [
             (name, *("–" if np.isnan(share) else f"{share:.4f}" for share in shares), str(n))
-            for name, *shares, n in columns
+            for name, *shares, n in zip(self.classes, *self.by_class, strict=True)
         ]
-
-    def show(self) -> None:
-        """Print it."""
-        name, value = self.headline
-        show_line(f"{name} {value:.4f} on {len(self.truth)} cases")
-        show_table(None, CLASS_COLUMNS, self.rows())
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +98,7 @@ class NumberScore:
     predicted: np.ndarray
     """(rows, outputs)."""
     cases: int
+    header = ()
 
     @property
     def errors(self) -> np.ndarray:
@@ -129,55 +119,64 @@ class NumberScore:
     @property
     def r2(self) -> float:
         """R², averaged over outputs; NaN if the labels of one are constant."""
-        shares = []
-        for truth, predicted in zip(self.truth.T, self.predicted.T, strict=True):
-            known = np.isfinite(truth)
-            spread = np.sum((truth[known] - truth[known].mean()) ** 2) if known.any() else 0
-            error = np.sum((predicted - truth)[known] ** 2)
-            shares.append(1 - error / spread if spread else np.nan)
-        return float(np.mean(shares))
+        variance = np.nanvar(self.truth, axis=0)
+        error = np.nanmean((self.predicted - self.truth) ** 2, axis=0)
+        return float(
+            np.mean(np.where(variance > 0, 1 - error / np.maximum(variance, 1e-300), np.nan))
+        )
+
+    @property
+    def line(self) -> str:
+        """The score as a line."""
+        values = {"MAE": self.headline[1], "R²": self.r2, "RMSE": self.rmse}
+        shown = ", ".join(f"{name} {number(value)}" for name, value in values.items())
+        return f"{shown} on {self.cases} cases"
 
     def record(self) -> dict[str, Any]:
         """The score for JSON."""
         return {"mae": self.headline[1], "r2": self.r2, "rmse": self.rmse, "cases": self.cases}
 
-    def show(self) -> None:
-        """Print it."""
-        name, value = self.headline
-        show_line(
-            f"{name} {number(value)}, R² {number(self.r2)}, RMSE {number(self.rmse)} "
-            f"on {self.cases} cases"
-        )
+    def rows(self) -> list[tuple[str, ...]]:
+        """No table."""
+        return []
 
 
 @dataclass(frozen=True, eq=False)
 class ForecastScore:
     """The score of forecasts from past origins."""
 
-    backtest: Any
-    """A [`linoss.estimators.Backtest`][]."""
+    backtest: Backtest
 
     @property
     def headline(self) -> tuple[str, float]:
         """The name and value of the main metric."""
         return "MASE", self.backtest.error("mase")
 
+    @property
+    def line(self) -> str:
+        """What is scored, and how."""
+        return (
+            f"{len(self.backtest.truth)} windows of {self.backtest.horizon} steps. MAE, RMSE and "
+            "pinball are in the unit of the variable; MASE is the MAE by that of the value "
+            f"{self.backtest.season} steps before."
+        )
+
     def record(self) -> dict[str, Any]:
         """The score for JSON."""
         backtest = self.backtest
-        units = {"mae": "variable", "rmse": "variable", "pinball": "variable", "mase": "none"}
         return {
             "mase": backtest.error("mase"),
-            "mae": {str(n): backtest.error("mae", variable=n) for n in backtest.names},
+            "mae": {str(name): backtest.error("mae", variable=name) for name in backtest.names},
             "windows": len(backtest.truth),
             "horizon": backtest.horizon,
-            "units": units,
             "errors": backtest.rows(),
         }
 
+    @property
     def header(self) -> tuple[str, ...]:
         """The header of a table of errors."""
-        return ("variable", "forecast by", *_METRICS.values(), *map(_interval, self._levels))
+        levels = [f"in {level:g} %" for level in self.backtest.intervals]
+        return ("variable", "forecast by", *_METRICS.values(), *levels)
 
     def rows(self) -> list[tuple[str, ...]]:
         """The rows of a table of errors, of each variable in its unit."""
@@ -185,46 +184,20 @@ class ForecastScore:
         for row in self.backtest.rows():
             is_own = row["model"] == "forecast"
             name, model = (str(row["variable"]), "this model") if is_own else ("", row["model"])
-            shares = [row.get(f"coverage-{level:g}", np.nan) for level in self._levels]
+            shares = [row.get(f"coverage-{x:g}", np.nan) for x in self.backtest.intervals]
             covered = ["–" if np.isnan(share) else f"{100 * share:.1f} %" for share in shares]
             rows.append((name, model, *(number(row.get(metric)) for metric in _METRICS), *covered))
         return rows
-
-    @property
-    def note(self) -> str:
-        """What the errors are."""
-        backtest = self.backtest
-        return (
-            f"{len(backtest.truth)} windows of {backtest.horizon} steps. MAE, RMSE and pinball are "
-            "in the unit of the variable; MASE is the MAE by that of the value "
-            f"{backtest.season} steps before."
-        )
-
-    @property
-    def _levels(self) -> list[float]:
-        return list(self.backtest.intervals)
-
-    def show(self) -> None:
-        """Print it."""
-        show_table(None, self.header(), self.rows())
-        show_line(self.note)
 
 
 Score = ClassScore | NumberScore | ForecastScore
 
 
-@dataclass(frozen=True, eq=False)
-class Forecast:
-    """The end of a variable, and its forecast."""
-
-    name: str
-    past: np.ndarray
-    truth: np.ndarray
-    forecast: np.ndarray
-    times: np.ndarray
-    """Times of the past, then of the forecast: dates, or steps relative to the last input."""
-    intervals: dict[float, np.ndarray]
-    """Maps levels in percent to (horizon, 2)."""
+def show_score(score: Score) -> None:
+    """Print a score."""
+    show_line(score.line)
+    if score.header:
+        show_table(None, score.header, score.rows())
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +209,6 @@ class Evaluation:
     cases: Sequences | Table
     score: Score | None
     """None if nothing could be scored: a short series without a test part."""
-    forecasts: tuple[Forecast, ...] = ()
-    """Forecasts of the last steps."""
 
     @property
     def of(self) -> str:
@@ -245,22 +216,19 @@ class Evaluation:
         return _CASES[self.kind]
 
     @property
-    def test(self) -> Score | None:
-        """The score, if it is that of a test part."""
-        return self.score if self.kind == "test" else None
+    def is_test(self) -> bool:
+        """Whether the cases are a test part."""
+        return self.kind == "test"
 
 
 def evaluate_run(run: Run, training: Any, test: Any) -> Evaluation:
     """The evaluation on the test part; without one, on held-out or else on the training cases."""
-    if run.is_forecaster:
-        if test is not None:
-            return Evaluation("test", test, score_on(run, test), _last_forecasts(run.model, test))
-        held_out = run.model.held_out
-        score = None if held_out is None else ForecastScore(held_out)
-        return Evaluation("validation", training, score, _last_forecasts(run.model, training))
     if test is not None:
         return Evaluation("test", test, score_on(run, test))
     held_out = run.model.held_out
+    if run.is_forecaster:
+        score = None if held_out is None else ForecastScore(held_out)
+        return Evaluation("validation", training, score)
     if held_out is None or held_out.predictions is None:
         return Evaluation("training", training, score_on(run, training))
     cases = training.select(held_out.cases)
@@ -271,10 +239,9 @@ def evaluate_run(run: Run, training: Any, test: Any) -> Evaluation:
 def score_on(run: Run, cases: Any) -> Score:
     """Score predictions for labelled sequences, or forecasts of the last windows of a table."""
     if run.is_forecaster:
-        forecaster = run.model
-        numbers = forecaster.horizon * forecaster.n_outputs * len(cases.series)
+        numbers = run.model.horizon * run.model.n_outputs * len(cases.series)
         windows = max(1, min(_TEST_WINDOWS, _TEST_NUMBERS // numbers))
-        return ForecastScore(forecaster.backtest(cases, windows=windows))
+        return ForecastScore(run.model.backtest(cases, windows=windows))
     if cases.labels is None:
         raise DataError("the data have no labels, expected labels for the score; see --label")
     return _compared(run.model.outputs, cases, run.model.predict(cases))
@@ -304,35 +271,3 @@ def _compared(outputs: Outputs, cases: Any, predictions: Any) -> ClassScore | Nu
     if not np.isfinite(score.truth).any():
         raise DataError("no label is known, expected labels for the score")
     return score
-
-
-def _last_forecasts(forecaster: Any, table: Table) -> tuple[Forecast, ...]:
-    """Forecasts of the last steps of the first series that is long enough."""
-    horizon = forecaster.horizon
-    chosen = next((i for i, s in enumerate(table.series) if len(s) > horizon), None)
-    if chosen is None:
-        return ()
-    series, index = table.series[chosen], table.index[chosen]
-    backtest = forecaster.backtest(table.pick([chosen]), windows=1)
-    past = slice(-horizon - forecaster.past, -horizon)
-    is_dated = index.dtype.kind == "M"
-    times = index if is_dated else np.arange(len(index)) - (len(index) - horizon) + 1
-    return tuple(
-        Forecast(
-            str(name),
-            series[past, table.names.index(name)],
-            backtest.truth[0, :, i],
-            backtest.forecasts["forecast"][0, :, i],
-            np.concatenate([times[past], times[-horizon:]]),
-            {level: ends[0, :, i] for level, ends in backtest.intervals.items()},
-        )
-        for i, name in enumerate(backtest.names[:_MOST_SHOWN])
-    )
-
-
-def _ratio(numbers: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    return np.where(totals, numbers / np.maximum(totals, 1), np.nan)
-
-
-def _interval(level: float) -> str:
-    return f"in {level:g} %"

@@ -177,7 +177,7 @@ def _searched(
 
 
 def _show(out: Path, result: Any, score: Any, *, json: bool) -> None:
-    from linoss.cli._report import counts, trial_header, trial_rows
+    from linoss.cli._report import counts, trials_table
 
     if result.best is None:
         errors = [trial.error for trial in result.trials if trial.error is not None]
@@ -193,7 +193,7 @@ def _show(out: Path, result: Any, score: Any, *, json: bool) -> None:
         run = {"run": result.directory, "report": str(out / REPORT)}
         show_json({**record, "trials": trials, **run, "test": test})
         return
-    show_table(counts(result), trial_header(result), trial_rows(result, _SHOWN))
+    show_table(counts(result), *trials_table(result, _SHOWN))
     if result.directory is None:
         show_line(
             f"The best run, of trial {result.best.number}, is in the directory of another worker's"
