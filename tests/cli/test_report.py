@@ -52,7 +52,7 @@ class Page(HTMLParser):
         ("oscillators", 1, ["Attribution by period and time", "leave-one-out", "stream RUN"]),
         ("regressor", 5, ["Predicted and true values", "R²", "no decay", "file Numbers"]),
         ("forecaster", 3, ["Forecast", "observed", "Errors by horizon", "seasonal naive"]),
-        ("forecaster", 3, ["in 80 %", "Variables known in advance", "There were no evaluations"]),
+        ("forecaster", 3, ["in 80 %", "Variables known in advance", "0 training steps"]),
     ],
 )  # fmt: skip
 def test_pages(kind, figures, words, request):
@@ -124,7 +124,6 @@ def test_data_and_honest_scores(tmp_path, waves, bank, good, good_json):
     assert f"{right} of 24 predictions for held-out training cases are correct" in page.text
     for fact in ("file Noisy.npz", "cases 24", f"length {values.shape[2]}", "missing values 1 of"):
         assert fact in page.text
-    assert f"quick {np.sum(labels == 0)}" in page.text
     assert f"The most confident of {24 - right} wrong predictions" in page.text
     assert "The data have no test part." in page.text
     evaluated = tmp_path / "evaluated.html"
@@ -142,7 +141,6 @@ def test_many_classes_are_listed_by_what_is_confused(tmp_path, bank, good):
     good(f"fit {tmp_path / 'many.npz'} --task classification {bank} --out {out}")
     page = Page(out / "report.html")
     assert "true predicted cases class" in page.text
-    assert "and 5 more classes" in page.text
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)

@@ -33,7 +33,7 @@ def doctor(json: Json = False) -> None:
 
     from linoss import __version__, kernels
     from linoss._programs import keep_programs
-    from linoss.nn import OUTSIDE_KERNELS
+    from linoss.kernels import OUTSIDE_KERNELS
     from linoss.scan import engines
 
     versions = {"linoss": __version__, "python": platform.python_version()}

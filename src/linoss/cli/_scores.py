@@ -50,7 +50,7 @@ class ClassScore:
     def by_class(self) -> tuple[np.ndarray, ...]:
         """Precision, recall and number of cases of each class; NaN where there are none."""
         options: Any = {"labels": range(len(self.classes)), "zero_division": np.nan}
-        found = precision_recall_fscore_support(self.truth, self.predicted, **options)
+        found: Any = precision_recall_fscore_support(self.truth, self.predicted, **options)
         return found[0], found[1], found[3]
 
     @property
@@ -121,9 +121,8 @@ class NumberScore:
         """R², averaged over outputs; NaN if the labels of one are constant."""
         variance = np.nanvar(self.truth, axis=0)
         error = np.nanmean((self.predicted - self.truth) ** 2, axis=0)
-        return float(
-            np.mean(np.where(variance > 0, 1 - error / np.maximum(variance, 1e-300), np.nan))
-        )
+        share = error / np.where(variance > 0, variance, np.nan)
+        return float(np.mean(1 - share))
 
     @property
     def line(self) -> str:
