@@ -5,8 +5,6 @@ import jax
 import numpy as np
 import pytest
 
-from linoss.nn import Samples
-
 T, HIDDEN, STATE = 12, 4, 3
 NORMS = [None, "layer", "batch", "running"]
 
@@ -52,25 +50,6 @@ def test_bidirectional_adds_a_layer_on_the_reversed_sequence(
     assert_close(run(block, u, intervals=intervals), block_loop(block, u, intervals))
 
 
-@pytest.mark.parametrize("irregular", [False, True])
-def test_bidirectional_with_padding_and_missing_samples(
-    make_block, block_loop, draw, draw_intervals, irregular
-):
-    block, u = make_block(bidirectional=True, scheme="verlet"), draw(T, HIDDEN)
-    intervals = draw_intervals(T) if irregular else None
-    mask = np.array([1, 1, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0], bool)
-    found = run(block, u, mask=mask, intervals=intervals)
-    kept = None if intervals is None else intervals[mask]
-    assert_close(found[mask], block_loop(block, u[mask], kept))
-
-
-def test_backward_mixer_has_its_own_weights_and_no_second_feedthrough(make_block):
-    block = make_block(bidirectional=True, feedthrough="dense")
-    assert block.backward_mixer.feedthrough is None
-    assert block.mixer.feedthrough is not None
-    assert not np.allclose(block.mixer.input_weight, block.backward_mixer.input_weight)
-
-
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_only_bidirectional_blocks_see_the_future(make_block, draw, bidirectional):
     block, u = make_block(bidirectional=bidirectional), draw(T, HIDDEN)
@@ -79,11 +58,3 @@ def test_only_bidirectional_blocks_see_the_future(make_block, draw, bidirectiona
     before, after = run(block, u), run(block, changed)
     assert np.array_equal(before[:8], after[:8]) != bidirectional
     assert np.all(np.any(before[8:] != after[8:], axis=-1))
-
-
-def test_training_without_norm_and_dropout_is_evaluation(make_block, draw):
-    block, u = make_block(norm=None, dropout=0.0), draw(T, HIDDEN)
-    words = jax.random.bits(jax.random.key(0), (2,), "uint32")
-    u = jax.numpy.asarray(u)
-    output, _, _ = eqx.filter_jit(block.run)(u, Samples(u), None, words)
-    assert_close(output, run(block, u))

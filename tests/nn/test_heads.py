@@ -1,7 +1,6 @@
 """Heads: which features become answers."""
 
 import equinox as eqx
-import jax
 import numpy as np
 import pytest
 
@@ -26,44 +25,6 @@ def same_weights(make_model, **heads_and_changes):
     assert eqx.tree_equal(first.encoder, second.encoder)
     assert eqx.tree_equal(first.head.decoder, second.head.decoder)
     return first, second
-
-
-def test_last_answer_is_that_of_the_final_step(make_model, draw):
-    last, every = same_weights(
-        make_model, last={"pooling": "last"}, every={"task": "regression", "every": 1}
-    )
-    u = draw(2, T, 2)
-    assert_close(last(u), every(u)[:, -1])
-
-
-def test_mean_answer_is_the_mean_of_all_steps(make_model, draw):
-    mean, every = same_weights(
-        make_model, mean={"pooling": "mean"}, every={"task": "regression", "every": 1}
-    )
-    u = draw(2, T, 2)
-    assert_close(mean(u), every(u).mean(1))
-
-
-@pytest.mark.parametrize("k", [3, 5])
-def test_answers_at_every_kth_step(make_model, draw, k):
-    some, every = same_weights(
-        make_model,
-        some={"task": "regression", "every": k},
-        every={"task": "regression", "every": 1},
-    )
-    u = draw(2, T, 2)
-    assert some(u).shape == (2, T // k, 3)
-    assert_close(some(u), every(u)[:, k - 1 :: k])
-
-
-def test_squash_is_a_tanh(make_model, draw):
-    squashed, plain = same_weights(
-        make_model,
-        squashed={"task": "regression", "every": 3, "squash": True},
-        plain={"task": "regression", "every": 3},
-    )
-    u = draw(2, T, 2)
-    assert_close(squashed(u), np.tanh(plain(u)))
 
 
 @pytest.mark.several
@@ -100,23 +61,3 @@ def test_future_covariates_are_the_loop(make_model, model_loop, draw):
     for i in range(2):
         assert_close(found[i], model_loop(model, u[i], future=future[i]))
     assert not np.allclose(found, model(u))
-
-
-def test_a_forecast_sees_covariates_of_its_own_step_and_before_only(make_model, draw):
-    model = make_model(task="forecasting", horizon=3)
-    u, future = draw(2, T, 2), draw(2, 3, 2, seed=1)
-    changed = future.copy()
-    changed[:, 1] += 1
-    before, after = model(u, future=future), model(u, future=changed)
-    assert np.array_equal(before[:, 0], after[:, 0])
-    assert np.all(np.any(before[:, 1:] != after[:, 1:], axis=-1))
-
-
-@pytest.mark.several
-def test_training_without_dropout_and_norm_gives_the_same_answers(
-    make_model, model_loop, draw, head
-):
-    model, u = make_model(dropout=0.0, norm="layer", **head), draw(2, T, 2)
-    answers, _ = model.training_pass(u, key=jax.random.key(0))
-    for i in range(2):
-        assert_close(answers[i], model_loop(model, u[i]))

@@ -4,7 +4,6 @@ import re
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -28,14 +27,6 @@ def forecaster():
     return LinOSS(config, key=jax.random.key(0))
 
 
-@pytest.fixture(params=["evaluation", "training"])
-def ask(request):
-    """Each way to ask a model for answers."""
-    if request.param == "training":
-        return lambda model, u, **options: model.training_pass(u, key=jax.random.key(0), **options)
-    return lambda model, u, **options: model(u, **options)
-
-
 def changed(shape, index, value, dtype=float):
     array = np.ones(shape, dtype)
     array[index] = value
@@ -47,51 +38,29 @@ BAD_CALLS = [
     ({"u": np.zeros((2, T, 3))}, "u has shape (2, 5, 3), expected (..., time, 2)"),
     ({"u": np.zeros((2, 0, 2))}, "u has shape (2, 0, 2), expected at least one step"),
     ({"u": np.zeros((2, T, 2), int)}, "u has dtype int64, expected a floating-point array"),
-    ({"u": np.zeros((2, T, 2), bool)}, "u has dtype bool, expected a floating-point array"),
     ({"u": np.zeros((2, T, 2), complex)}, "u has dtype complex128, expected a floating-point"),
     ({"u": "series"}, "u has str, expected a floating-point array"),
-    ({"u": None}, "u has NoneType, expected a floating-point array"),
     ({"lengths": np.array([0, 5])}, "lengths is 0 at index (0,), expected 1 to 5"),
     ({"lengths": np.array([5, 6])}, "lengths is 6 at index (1,), expected 1 to 5"),
-    ({"lengths": np.array([-1, 5])}, "lengths is -1 at index (0,), expected 1 to 5"),
     ({"lengths": np.array([5.0, 5.0])}, "lengths has dtype float64, expected integers"),
-    ({"lengths": np.array([True, True])}, "lengths has dtype bool, expected integers"),
     ({"lengths": np.array([5])}, "lengths has shape (1,), expected (2,)"),
-    ({"lengths": 5}, "lengths has shape (), expected (2,)"),
     ({"mask": np.ones((2, T))}, "mask has dtype float64, expected"),
-    ({"mask": np.ones((2, T), int)}, "mask has dtype int64, expected"),
     ({"mask": np.ones((2, T, 1), bool)}, "mask has shape (2, 5, 1), expected (2, 5)"),
-    ({"mask": np.ones(T, bool)}, "mask has shape (5,), expected (2, 5)"),
-    ({"mask": "all"}, "mask has"),
     ({"intervals": changed((2, T), (1, 3), -1)}, "intervals is -1.0 at index (1, 3), expected"),
-    ({"intervals": changed((2, T), (0, 0), 0)}, "intervals is 0.0 at index (0, 0), expected"),
     ({"intervals": changed((2, T), (0, 1), np.nan)}, "intervals is nan at index (0, 1), expected"),
-    ({"intervals": changed((2, T), (0, 1), np.inf)}, "intervals is inf at index (0, 1), expected"),
     ({"intervals": np.ones(T)}, "intervals has shape (5,), expected (2, 5)"),
     ({"intervals": np.ones((2, T), int)}, "intervals has dtype int64, expected a floating-point"),
     ({"future": np.zeros((2, 3, 2))}, "future was given, but task is 'classification'"),
     ({"future_intervals": np.ones((2, 3))}, "future_intervals was given, but task is 'classific"),
     ({"engine": "fast"}, "engine is 'fast', expected one of 'auto'"),
-    ({"engine": None}, "engine is None, expected one of 'auto'"),
 ]
 
 
 @pytest.mark.parametrize(("bad", "message"), BAD_CALLS)
-def test_calls(model, ask, bad, message):
+def test_calls(model, bad, message):
     options = {"u": GOOD, **bad}
     with pytest.raises(ValueError, match=re.escape(message)):
-        ask(model, options.pop("u"), **options)
-
-
-ON_DEVICE = [(bad["u"], text) for bad, text in BAD_CALLS if isinstance(bad.get("u"), np.ndarray)]
-
-
-@pytest.mark.parametrize(("u", "message"), ON_DEVICE)
-@pytest.mark.parametrize("traced", [False, True])
-def test_data_on_the_device(model, u, message, traced):
-    call = jax.jit(model.__call__) if traced else model
-    with pytest.raises(ValueError, match=re.escape(message)):
-        call(jnp.asarray(u))
+        model(options.pop("u"), **options)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +77,6 @@ def test_arrays_that_can_be_seen_while_the_data_is_traced(model, options):
     ("future", "message"),
     [
         (np.zeros((2, 4, 2)), "future has shape (2, 4, 2), expected (2, 3, 2)"),
-        (np.zeros((3, 2)), "future has shape (3, 2), expected (2, 3, 2)"),
-        (np.zeros((2, 3, 1)), "future has shape (2, 3, 1), expected (2, 3, 2)"),
         (np.zeros((2, 3, 2), int), "future has dtype int64, expected a floating-point array"),
     ],
 )
@@ -139,24 +106,14 @@ def test_forecast_without_forecasting(model):
         model.forecast(model.init_state((2,)))
 
 
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [case for case in BAD_CALLS if not case[0].keys() & {"lengths", "future", "future_intervals"}],
-)
-def test_pieces(model, bad, message):
-    options = {"u": GOOD, **bad}
-    with pytest.raises(ValueError, match=re.escape(message)):
-        model.run(model.init_state((2,)), options.pop("u"), **options)
-
-
-@pytest.mark.parametrize("batch", [(3,), (2, 2), (1,), ()])
+@pytest.mark.parametrize("batch", [(2, 2), ()])
 def test_state_of_another_batch(model, batch):
     message = f"state is for a batch of shape {batch}, expected (2,)"
     with pytest.raises(ValueError, match=re.escape(message)):
         model.run(model.init_state(batch), GOOD)
 
 
-@pytest.mark.parametrize("state", [None, np.zeros((2, 3, 2)), ()])
+@pytest.mark.parametrize("state", [None, np.zeros((2, 3, 2))])
 def test_state_of_something_else(model, state):
     message = f"state is a {type(state).__name__}, expected what init_state, step or run returned"
     with pytest.raises(ValueError, match=message):
@@ -180,52 +137,35 @@ def test_steps(model, bad, message):
         model.step(model.init_state((2,)), options.pop("u"), **options)
 
 
-@pytest.mark.parametrize("key", [None, 0, "seed"])
+@pytest.mark.parametrize("key", [None, 0])
 def test_training_wants_a_key(model, key):
     with pytest.raises(ValueError, match=f"key is {key!r}, expected a key"):
         model.training_pass(GOOD, key=key)
 
 
 BAD_SETTINGS = [
-    *(
-        (name, value, "an integer >= 1")
-        for name in SIZES
-        for value in (0, -1, 2.0, True, "3", None)
-    ),
+    *((name, value, "an integer >= 1") for name in SIZES for value in (0, True, "3")),
     ("task", "clustering", "one of 'classification'"),
     ("scheme", "euler", "one of 'im'"),
     ("parameterization", "exp", "one of 'relu'"),
     ("stiffness_init", "zeros", "one of 'uniform'"),
     ("max_stiffness", 0.0, "a finite number > 0"),
-    ("max_stiffness", -1.0, "a finite number > 0"),
     ("max_stiffness", float("nan"), "a finite number > 0"),
-    ("max_stiffness", float("inf"), "a finite number > 0"),
-    ("max_stiffness", "high", "a finite number > 0"),
     ("damped", "no", "True or False"),
     ("min_radius", 0.0, "a number in (0, 1]"),
-    ("min_radius", 1.5, "a number in (0, 1]"),
-    ("min_radius", "small", "a number in (0, 1]"),
     ("timestep", 0.0, "'learned' or a finite number > 0"),
-    ("timestep", -1.0, "'learned' or a finite number > 0"),
-    ("timestep", float("inf"), "'learned' or a finite number > 0"),
     ("timestep", float("nan"), "'learned' or a finite number > 0"),
-    ("timestep", "fixed", "'learned' or a finite number > 0"),
-    ("timestep", None, "'learned' or a finite number > 0"),
     ("complex_projections", "no", "True or False"),
     ("feedthrough", "sparse", "one of 'vector'"),
     ("bias", "no", "True or False"),
     ("norm", "group", "one of None, 'layer'"),
     ("dropout", 1.0, "a number in [0, 1)"),
-    ("dropout", -0.1, "a number in [0, 1)"),
     ("dropout", float("nan"), "a number in [0, 1)"),
-    ("dropout", "half", "a number in [0, 1)"),
     ("glu_bias", "no", "True or False"),
     ("bidirectional", "no", "True or False"),
     ("pooling", "max+mean", "one of 'mean'"),
     ("every", 0, "an integer >= 1"),
-    ("every", 1.5, "an integer >= 1"),
     ("horizon", 0, "an integer >= 1"),
-    ("horizon", "day", "an integer >= 1"),
     ("squash", "no", "True or False"),
 ]
 
@@ -269,7 +209,6 @@ def make_block():
     ("bad", "message"),
     [
         ({"u": np.zeros((2, T, 3))}, "u has shape (2, 5, 3), expected (..., time, 4)"),
-        ({"u": np.zeros(4)}, "u has shape (4,), expected (..., time, 4)"),
         ({"u": np.zeros((2, T, 4), int)}, "u has dtype int64, expected a floating-point array"),
         ({"mask": np.ones((2, T))}, "mask has dtype float64, expected"),
         ({"mask": np.ones((2, T + 1), bool)}, "mask has shape (2, 6), expected (2, 5)"),
@@ -282,12 +221,3 @@ def test_layers_and_blocks(make, bad, message):
     options = {"u": np.zeros((2, T, 4)), **bad}
     with pytest.raises(ValueError, match=re.escape(message)):
         make()(options.pop("u"), **options)
-
-
-@pytest.mark.parametrize("name", ["hidden_size", "state_size"])
-@pytest.mark.parametrize("value", [0, -1, 2.5, "4"])
-def test_sizes_of_layers(name, value):
-    sizes = {"hidden_size": 4, "state_size": 3, name: value}
-    message = f"{name} is {value!r}, expected an integer >= 1"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        LinOSSLayer(**sizes, key=jax.random.key(0))

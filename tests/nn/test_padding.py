@@ -43,15 +43,6 @@ def test_every_head(make_model, model_loop, draw, reader):
     assert_one_by_one(model, model_loop, u, model(padded(u), lengths=LENGTHS))
 
 
-@pytest.mark.several
-@pytest.mark.parametrize(
-    ("scheme", "norm"), [("imex", None), ("verlet", "layer"), ("exact", "batch")]
-)
-def test_every_scheme_and_norm(make_model, model_loop, draw, scheme, norm):
-    model, u = make_model(scheme=scheme, norm=norm, num_blocks=2), draw(3, T, 2)
-    assert_one_by_one(model, model_loop, u, model(padded(u), lengths=LENGTHS))
-
-
 @pytest.mark.parametrize("settings", [MEAN, FORECAST], ids=["mean", "forecast"])
 def test_bidirectional_and_irregular(make_model, model_loop, draw, draw_intervals, settings):
     model, u = make_model(bidirectional=True, scheme="verlet", **settings), draw(3, T, 2)
@@ -139,57 +130,3 @@ def test_future_follows_the_last_sample_of_each_series(make_model, model_loop, d
     u, future = draw(3, T, 2), draw(3, 3, 2, seed=1)
     found = model(padded(u), lengths=LENGTHS, future=future)
     assert_one_by_one(model, model_loop, u, found, future=future)
-
-
-def test_padding_and_its_intervals_can_be_anything(make_model, draw, draw_intervals):
-    model = make_model(bidirectional=True, scheme="verlet", **MEAN)
-    u, intervals = draw(3, T, 2), draw_intervals(3, T)
-    first = model(u, lengths=LENGTHS, intervals=intervals)
-    for anything in (1e3, 0.0, -1.0, np.nan, np.inf):
-        other = np.where(THERE, intervals, anything)
-        assert np.array_equal(model(padded(u), lengths=LENGTHS, intervals=other), first)
-
-
-def test_a_mask_is_as_good_as_lengths(make_model, draw):
-    model, u = make_model(pooling="last"), draw(3, T, 2)
-    by_length = model(padded(u), lengths=LENGTHS)
-    np.testing.assert_allclose(model(padded(u), mask=THERE), by_length, rtol=1e-13)
-
-
-def test_full_lengths_are_none(make_model, draw):
-    model, u = make_model(), draw(3, T, 2)
-    np.testing.assert_allclose(model(u, lengths=np.full(3, T)), model(u), rtol=1e-11, atol=1e-13)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pytest.param(
-            {"pooling": "mean", "bidirectional": True, "scheme": "verlet"},
-            marks=pytest.mark.integration,
-        ),
-        {"pooling": "last+max+attention", "norm": "layer", "damped": True, "scheme": "imex"},
-        pytest.param(
-            {**FORECAST, "bias": True, "complex_projections": False}, marks=pytest.mark.slow
-        ),
-    ],
-    ids=["mean", "last+max+attention", "forecast"],
-)
-def test_gradients_of_the_weights_add_up(make_model, draw, draw_intervals, settings):
-    model, u, intervals = make_model(**settings), draw(3, T, 2)[:2], draw_intervals(2, T)
-    data, lengths = padded(draw(3, T, 2))[:2], LENGTHS[:2]
-    weights, rest = eqx.partition(model, trainable(model))
-
-    def loss(weights, *series, **options):
-        answers = eqx.combine(weights, rest)(series[0], intervals=series[1], **options)
-        return jnp.sum(jnp.sin(answers))
-
-    gradient = eqx.filter_jit(jax.grad(loss))
-    together = gradient(weights, data, intervals, lengths=lengths)
-    alone = [
-        gradient(weights, u[i, :length], intervals[i, :length]) for i, length in enumerate(lengths)
-    ]
-    for found, *parts in zip(*map(jax.tree.leaves, (together, *alone)), strict=True):
-        assert np.any(found != 0)
-        np.testing.assert_allclose(found, sum(parts), rtol=1e-9, atol=1e-11)

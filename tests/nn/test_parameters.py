@@ -86,13 +86,6 @@ def test_every_weight_is_counted_once(changes):
     assert count_parameters(hollow(config)) == expected
 
 
-def test_a_bidirectional_model_has_a_second_layer_a_block():
-    sizes = {"in_size": 2, "out_size": 3, "hidden_size": 5, "state_size": 7, "num_blocks": 2}
-    one, two = (hollow(LinOSSConfig(**sizes, bidirectional=b)) for b in (False, True))
-    second_layer = 7 + 7 + 2 * 14 * 5
-    assert count_parameters(two) == count_parameters(one) + 2 * second_layer
-
-
 @pytest.mark.parametrize("norm", ["running", "batch"])
 def test_statistics_are_not_trained_and_weights_are(make_model, norm):
     model = make_model(norm=norm)
@@ -102,8 +95,3 @@ def test_statistics_are_not_trained_and_weights_are(make_model, norm):
         assert all(jax.tree.leaves(block.mixer))
         assert all(jax.tree.leaves(block.glu))
     assert all(jax.tree.leaves((marks.encoder, marks.head)))
-
-
-def test_scale_and_shift_are_trained(make_model):
-    marks = trainable(make_model(norm="layer"))
-    assert all(jax.tree.leaves(marks))

@@ -113,17 +113,6 @@ def test_so_are_those_of_every_kind(options, names, shape):
     assert_same(make(num_blocks=1, **options), some(*names), shape)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    # Sequential scans over a split axis of time: tests/scan/test_time_axis.py.
-    "engine",
-    ["associative", "sequential"],
-)
-def test_engines(engine, monkeypatch):
-    monkeypatch.setenv("LINOSS_ENGINE", engine)
-    assert_same(make(num_blocks=1, norm=None), some("mask"), (2, 4))
-
-
 def test_answers_after_training_are_those_of_one_device():
     model, arguments = make(), some("lengths", "mask")
     found = model(**arguments, mesh=mesh_of((2, 4)))
@@ -186,8 +175,3 @@ def test_a_mesh_with_other_axes():
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("data",))
     with pytest.raises(ValueError, match=r"mesh has the axes .*'data'.*, expected 'batch'"):
         make()(np.zeros((8, 24, 3), np.float32), mesh=mesh)
-
-
-def test_a_mesh_wants_one_batch_axis():
-    with pytest.raises(ValueError, match=r"expected \(batch, time, in_size\) for a mesh"):
-        make()(np.zeros((24, 3), np.float32), mesh=mesh_of((1, 4)))

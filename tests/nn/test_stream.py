@@ -112,17 +112,6 @@ def test_missing_samples_and_intervals_without_kernels():
         np.testing.assert_allclose(listen(sample), expected, rtol=1e-10)
 
 
-def test_goes_on_from_a_state_that_was_set():
-    model = make_model()
-    samples = jax.random.normal(jax.random.key(1), (6, 2))
-    first, second = linoss.Stream(model), linoss.Stream(model)
-    for sample in samples[:3]:
-        first(sample)
-    second.state = first.state
-    for sample in samples[3:]:
-        np.testing.assert_array_equal(first(sample), second(sample))
-
-
 @pytest.mark.usefixtures("unchecked")
 def test_wrong_samples_and_states_are_refused():
     listen = linoss.Stream(make_model())

@@ -3,8 +3,6 @@
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 T = 12
 
@@ -99,47 +97,6 @@ def test_each_running_answer_is_that_of_the_series_so_far(
             assert_close(answers[i, end - 1], model_loop(model, u[i, kept], steps))
 
 
-@pytest.mark.integration
-@given(sizes=st.lists(st.sampled_from([1, 2, 5]), min_size=12, max_size=12))
-@settings(max_examples=settings.default.max_examples // 2)  # few sizes, compiled once
-def test_drawn_pieces(make_model, draw, draw_intervals, sizes):
-    model, u, options = prepare(make_model, draw, draw_intervals, **CASES["verlet, both"])
-    ends = np.cumsum(sizes)
-    sizes = sizes[: np.searchsorted(ends, T, side="right")]
-    sizes += [1] * (T - sum(sizes))
-    whole, _ = in_pieces(model, u, options, [T])
-    assert_close(in_pieces(model, u, options, sizes)[0], whole)
-
-
-@pytest.mark.parametrize("case", ["published", "exact, damped"])
-def test_step_is_a_piece_of_one(make_model, draw, draw_intervals, case):
-    model, u, options = prepare(make_model, draw, draw_intervals, **CASES[case])
-    whole, _ = in_pieces(model, u, options, [T])
-    state = model.init_state((2,))
-    for n in range(T):
-        interval = options["intervals"][:, n] if options else None
-        answer, state = model.step(state, u[:, n], interval=interval)
-        assert answer.shape == (2, 3)
-        assert_close(answer, whole[:, n])
-
-
-def test_one_interval_for_all_series(make_model, draw):
-    model, u = make_model(), draw(2, 2)
-    state = model.init_state((2,))
-    several, _ = model.step(state, u, interval=np.array([0.5, 0.5]))
-    assert_close(model.step(state, u, interval=0.5)[0], several)
-
-
-def test_batch_axes(make_model, draw):
-    model, batch = make_model(), (2, 3)
-    u = draw(*batch, T, 2)
-    state = model.init_state(batch)
-    _, state = model.run(state, u[..., :6, :])
-    second, _ = model.run(state, u[..., 6:, :])
-    assert second.shape == (*batch, 6, 3)
-    assert_close(second[..., -1, :], model(u))
-
-
 @pytest.mark.several
 @pytest.mark.parametrize(("scheme", "known"), [("im", False), ("verlet", True)])
 def test_forecast_from_a_state_is_that_of_the_whole(
@@ -156,24 +113,6 @@ def test_forecast_from_a_state_is_that_of_the_whole(
     assert_close(forecast, whole)
     if known:
         assert_close(model.forecast(state, future, engine="associative"), whole)
-
-
-def test_every_engine_runs_pieces(make_model, draw):
-    model, u = make_model(), draw(2, T, 2)
-    state = model.init_state((2,))
-    expected, _ = model.run(state, u)
-    for engine in ("sequential", "associative", "toeplitz"):
-        assert_close(model.run(state, u, engine=engine)[0], expected)
-
-
-@pytest.mark.several
-@pytest.mark.parametrize("pooling", ["mean", "last", "max+attention"])
-def test_a_series_without_a_sample_gives_the_same_either_way(make_model, draw, pooling):
-    model, u, mask = make_model(pooling=pooling), draw(2, T, 2), np.ones((2, T), bool)
-    mask[1] = False
-    answers, _ = in_pieces(model, u, {"mask": mask}, [T])
-    assert_close(answers[:, -1], model(u, mask=mask))
-    assert_close(answers[1], np.tile(model.head.decoder.bias, (T, 1)))  # features of zero
 
 
 def test_bidirectional_models_cannot_stream(make_model):
