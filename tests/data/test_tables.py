@@ -214,8 +214,8 @@ def test_bad_tables(data, message):
 def test_irregular_times_are_kept(times, step, after):
     made = table(long_frame().assign(ds=times * 2))
     assert made.index[1].tolist() == times
-    assert made.steps == (None if step is None else (step, step))
     assert made.irregular == (step is not None)
+    assert step is None or [each.step for each in made.frequencies] == [step, step]
     assert made.continued(2)[1].tolist() == after
 
 
@@ -223,7 +223,7 @@ def test_each_series_has_a_step_of_its_own():
     hours = pd.date_range("2024-01-01", periods=4, freq="h")
     days = pd.to_datetime(["2024-01-01 00", "2024-01-02 00", "2024-01-04 12", "2024-01-05 00"])
     made = table(long_frame().assign(ds=[*hours, *days]))
-    assert made.steps == (None, np.timedelta64(1, "D"))
+    assert [str(each) for each in made.frequencies] == ["steps of 3600 seconds", "irregular steps"]
     found = [index.astype("datetime64[h]").astype(str).tolist() for index in made.continued(1)]
     assert found == [["2024-01-01T04"], ["2024-01-06T00"]]
 

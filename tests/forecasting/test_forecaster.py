@@ -329,7 +329,7 @@ def uneven(small):
 class TestIrregular:
     def test_the_true_times_are_learned_from_and_forecast(self, uneven):
         forecaster, frame = uneven
-        step = forecaster.fitted_.context.steps[0] / np.timedelta64(1, "h")
+        step = forecaster.fitted_.context.frequencies[0].step / np.timedelta64(1, "h")
         assert 0.4 < step < 0.6
         assert forecaster.fitted_.trained.needs_times
         ends = np.flatnonzero(np.diff(frame.index) / np.timedelta64(1, "h") > 168)
@@ -346,7 +346,7 @@ class TestIrregular:
         forecaster, frame = uneven
         forecast = forecaster.predict(level=80)
         after = np.diff(forecast.index.insert(0, frame.index[-9]))
-        assert set(after) == {forecaster.fitted_.context.steps[0]}
+        assert set(after) == {forecaster.fitted_.context.frequencies[0].step}
         hours = (forecast.index - frame.index[0]) / pandas.Timedelta("1h")
         np.testing.assert_allclose(forecast["y"], 5 + np.sin(2 * np.pi * hours / 24), atol=0.5)
         at = forecaster.predict(at=forecast.index[[1, 4]], level=80)
@@ -433,3 +433,50 @@ def test_arguments_that_would_be_ignored(small):
         small(horizon=4, past=None).fit(tide, np.arange(40))
     with pytest.warns(UserWarning, match="past is 500, but the longest series has 40 steps"):
         small(horizon=4, past=500).fit(tide)
+
+
+@pytest.fixture(scope="module")
+def working(small, tmp_path_factory):
+    """A forecaster of working days, loaded from its files, and its data without a holiday."""
+    days = pandas.bdate_range("2023-01-02", periods=260).drop("2023-05-01")
+    frame = pandas.DataFrame({"y": np.arange(259) % 5 + 1.0}, index=days)
+    place = tmp_path_factory.mktemp("working") / "run"
+    small(horizon=3, past=10, steps=0).fit(frame).save(place)
+    return load(place), frame
+
+
+class TestFrequencies:
+    """The frequency is a fact of the fit, whatever a window looks like."""
+
+    def test_a_holiday_is_missing(self, working):
+        assert len(working[0].fitted_.context.index[0]) == 10
+        after = working[0].predict().index
+        assert after.tolist() == pandas.bdate_range("2024-01-01", periods=3).tolist()
+
+    @pytest.mark.parametrize("rows", [slice(5, 10), slice(4, 6), slice(4, 5), [4, 6, 7]])
+    def test_short_windows(self, working, rows):
+        data = working[1].iloc[rows]
+        after = working[0].predict(data=data).index
+        start = data.index[-1] + pandas.offsets.BDay()
+        assert after.tolist() == pandas.bdate_range(start, periods=3).tolist()
+
+    @pytest.mark.parametrize(
+        ("freq", "name"), [("W-MON", "7 days"), ("h", "steps of 3600"), ("YS", "12 months")]
+    )
+    def test_other_frequencies_are_refused(self, working, freq, name):
+        data = pandas.DataFrame(
+            {"y": np.arange(12.0)}, index=pandas.date_range("2024-01-01", periods=12, freq=freq)
+        )
+        with pytest.raises(ValueError, match=f"the series has {name}.*, expected working days, as"):
+            working[0].predict(data=data)
+
+    def test_two_months(self, small):
+        months = pandas.date_range("2015-01-01", periods=96, freq="MS")
+        frame = pandas.DataFrame({"y": np.arange(96) % 12 + 1.0}, index=months).drop("2019-03-01")
+        forecaster = small(horizon=3, past=12, steps=0).fit(frame)
+        for rows in (slice(0, 2), slice(0, 1), slice(49, 51)):  # the last without a March
+            forecast = forecaster.predict(data=frame.iloc[rows])
+            start = frame.index[rows][-1] + pandas.offsets.MonthBegin()
+            assert (
+                forecast.index.tolist() == pandas.date_range(start, periods=3, freq="MS").tolist()
+            )

@@ -1,6 +1,7 @@
 """Reading files and tables into arrays, lengths and times. Independent of models."""
 
 from linoss.data._arrays import as_sequences, sequences
+from linoss.data._calendar import Frequency, lay
 from linoss.data._columns import TIME_NAMES
 from linoss.data._raw_files import DataError
 from linoss.data._read import read, read_parts
@@ -12,9 +13,11 @@ __all__ = [
     "TIME_NAMES",
     "Batch",
     "DataError",
+    "Frequency",
     "Sequences",
     "Table",
     "as_sequences",
+    "lay",
     "read",
     "read_parts",
     "read_table",

@@ -23,11 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from linoss.data._calendar import Frequency, fill_gaps
 from linoss.data._columns import ID_NAMES, TIME_NAMES, Columns, columns_of_frame, is_missing, named
 from linoss.data._raw_files import DataError, listed, regular_file, shown
 from linoss.data._read import TABLES, find_parts
 from linoss.data._table import Table
-from linoss.data._times import fill_gaps, same_time, time_column
+from linoss.data._times import same_time, time_column
 
 _HINT = (
     f"a column of series is named {ID_NAMES[-1]}, of times {TIME_NAMES[0]} or {TIME_NAMES[3]}; "
@@ -135,7 +136,8 @@ def table(data: Any, *, static: Collection[Any] = ()) -> Table:
     names = tuple(f"{i}" for i in range(array.shape[1]))
     columns = Columns("data", names, array.astype(float), {})
     columns.refuse_infinite()
-    return Table([columns.numbers], [np.arange(len(array))], names)
+    index = np.arange(len(array))
+    return Table([columns.numbers], [index], names, frequencies=(Frequency("fixed", np.int64(1)),))
 
 
 def _other_names(names: tuple[str, ...], static: Collection[Any] = ()) -> list[str]:
@@ -209,8 +211,9 @@ def _build(
     filled = []
     for code, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         title = "" if ids is None else f", series {shown(ids[code])}"
-        filled.append(_one_series(columns, times, order[start:end], places, time_name, title))
-    index, series, steps = (list(part) for part in zip(*filled, strict=True))
+        rows = order[start:end]
+        filled.append(_one_series(columns, times, rows, places, time_name, title, timezone))
+    index, series, frequencies = (list(part) for part in zip(*filled, strict=True))
     names = tuple((spelled or {}).get(n, n) for n in (columns.number_names[i] for i in places))
     return Table(
         series,
@@ -223,7 +226,8 @@ def _build(
         in_index=ids is None and (in_index or not time_name),
         timezone=timezone,
         static={name: _static(columns, str(name), ids, codes) for name in static},
-        steps=None if all(step is None for step in steps) else tuple(steps),
+        frequencies=tuple(frequencies),
+        gaps=sum(map(len, index)) - len(times),
     )
 
 
@@ -234,8 +238,9 @@ def _one_series(
     places: np.ndarray,
     time_name: str | None,
     title: str,
-) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Index, values and step of the series with these sorted rows, see `fill_gaps`."""
+    timezone: Any,
+) -> tuple[np.ndarray, np.ndarray, Frequency | None]:
+    """Index, values and frequency of the series with these sorted rows, see `fill_gaps`."""
     twice = times[rows][1:] <= times[rows][:-1]
     if twice.any():
         place = int(np.argmax(twice))
@@ -245,6 +250,7 @@ def _one_series(
         lambda sample: columns.where(int(rows[sample])) + title,
         times[rows],
         columns.numbers[rows][:, places],
+        None if timezone is None or str(timezone) == "UTC" else str(timezone),
     )
 
 

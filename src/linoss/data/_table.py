@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from linoss.data._calendar import Frequency
 from linoss.data._raw_files import DataError, optional, shown
-from linoss.data._times import go_on
+from linoss.data._times import shown_time
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +47,15 @@ class Table:
     """The original time zone of dates."""
     static: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
     """Constants of each series, such as its region: maps names to numbers or texts."""
-    steps: tuple[Any, ...] | None = None
-    """The median step of each series, None for a regular one; None if all are regular."""
+    frequencies: tuple[Frequency | None, ...] = ()
+    """The frequency of each series; None for one of a single sample."""
+    gaps: int = 0
+    """Number of samples without values that fill gaps of an index."""
 
     @property
     def irregular(self) -> bool:
         """Whether any series has an irregular step."""
-        return self.steps is not None
+        return not all(each is None or each.is_regular for each in self.frequencies)
 
     @property
     def long(self) -> bool:
@@ -78,13 +81,13 @@ class Table:
             index=[self.index[i] for i in chosen],
             ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
             static={name: tuple(all_[i] for i in chosen) for name, all_ in self.static.items()},
-            steps=None if self.steps is None else tuple(self.steps[i] for i in chosen),
+            frequencies=tuple(self.frequencies[i] for i in chosen),
         )
 
     def continued(self, horizon: int) -> list[np.ndarray]:
         """The index of each series for the `horizon` steps after its end.
 
-        The step is that of the series; if it is irregular, its median.
+        The frequency is that of the series; if it is irregular, its median step.
 
         ```python
         >>> import pandas
@@ -98,9 +101,26 @@ class Table:
         """
         if horizon < 1:
             raise DataError(f"horizon is {horizon}, expected an integer >= 1")
-        steps = [None] * len(self.index) if self.steps is None else self.steps
-        several = enumerate(zip(self.index, steps, strict=True))
-        return [go_on(self.title(i), index, horizon, step) for i, (index, step) in several]
+        several = enumerate(zip(self.index, self.frequencies, strict=True))
+        return [self._after(i, index, frequency, horizon) for i, (index, frequency) in several]
+
+    def _after(
+        self, series: int, index: np.ndarray, frequency: Frequency | None, horizon: int
+    ) -> np.ndarray:
+        if frequency is None and index.dtype.kind != "M":
+            frequency = Frequency("fixed", 1)
+        if frequency is None:
+            raise DataError(
+                f"{self.title(series)}: has one date, expected at least two to know the step "
+                "between"
+            )
+        try:
+            return frequency.after(index, horizon)
+        except (ValueError, OverflowError) as error:
+            raise DataError(
+                f"{self.title(series)}: {horizon} steps after {shown_time(index[-1])} is no date: "
+                f"{error}"
+            ) from None
 
     def title(self, series: int) -> str:
         """The name of a series, for errors."""

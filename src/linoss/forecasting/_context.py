@@ -7,19 +7,39 @@ import numpy as np
 
 from linoss import _checks
 from linoss._extras import optional
-from linoss.data import DataError, Table
-
-_STEPS_OF_A_FREQUENCY = 3
+from linoss.data import DataError, Frequency, Table, lay
 
 
 def last_of(data: Table, past: int) -> Table:
-    """Keep the last `past` steps of each series, and enough to determine the step."""
-    past = max(past, _STEPS_OF_A_FREQUENCY)
+    """Keep the last `past` steps of each series."""
     return replace(
         data,
         series=[array[-past:] for array in data.series],
         index=[index[-past:] for index in data.index],
     )
+
+
+def conform(data: Table, fit: Table) -> Table:
+    """Lay the series of data on the grids of those of the fit.
+
+    Gaps become missing values. Raises for data of another frequency; irregular data and series that
+    the fit did not see stay as they are.
+    """
+    if data.kind == "array":
+        return data
+    places = {None: 0} if fit.ids is None else {name: i for i, name in enumerate(fit.ids)}
+    index, series, frequencies = list(data.index), list(data.series), list(data.frequencies)
+    for i, name in enumerate([None] * len(index) if data.ids is None else data.ids):
+        own, place = frequencies[i], places.get(name)
+        expected = None if place is None else fit.frequencies[place]
+        if expected is None or not expected.is_regular or (own and own.matches(expected)):
+            continue
+        grid = lay(expected, index[i], series[i])
+        if grid is not None:
+            (index[i], series[i]), frequencies[i] = grid, expected
+        elif own is not None and own.is_regular:
+            raise DataError(f"{data.title(i)} has {own}, expected {expected}, as in fit")
+    return replace(data, index=index, series=series, frequencies=tuple(frequencies))
 
 
 def continued(context: Table, given: list[np.ndarray], known: tuple[int, ...], steps: int) -> Table:
@@ -145,22 +165,35 @@ def table_facts(data: Table) -> dict[str, Any]:
         "static": [  # None instead of NaN
             [name, *(None if x != x else x for x in values)] for name, values in data.static.items()
         ],
-        "steps": None if data.steps is None else [_plain(step) for step in data.steps],
+        "frequencies": [
+            each and [each.unit, _plain(each.step), each.pattern, each.zone]
+            for each in data.frequencies
+        ],
         "index": index.dtype.str,
         "lengths": [len(array) for array in data.series],
     }
 
 
-def _plain(step: Any) -> int | float | None:
+def _plain(step: Any) -> int | float:
     """A step as a number, in the unit of the index."""
-    if step is None or isinstance(step, np.floating):
-        return None if step is None else float(step)
-    return int(step.astype(np.int64))
+    return float(step) if isinstance(step, np.floating) else int(np.int64(step))
+
+
+def _frequency(facts: Any, dtype: np.dtype) -> Frequency | None:
+    """A frequency of an index with a dtype."""
+    if facts is None:
+        return None
+    unit, step, pattern, zone = facts
+    if unit not in ("fixed", "days", "months", "irregular") or not step > 0:
+        raise ValueError(f"a frequency is {facts}, which is not one")
+    if unit in ("fixed", "irregular"):
+        step = np.array(step).astype(dtype.str.replace("M", "m"))[()]
+    return Frequency(unit, step, str(pattern), None if zone is None else str(zone))
 
 
 def restored_table(facts: dict[str, Any], values: np.ndarray, index: np.ndarray) -> Table:
     """The inverse of `table_facts`. Raises for inconsistent values."""
-    ids, names, steps = facts["ids"], tuple(facts["names"]), facts["steps"]
+    ids, names = facts["ids"], tuple(facts["names"])
     lengths = [int(length) for length in facts["lengths"]]
     count, index = 1 if ids is None else len(ids), index.astype(facts["index"])
     _checks.shape("series", values, (sum(lengths), len(names)))
@@ -168,15 +201,11 @@ def restored_table(facts: dict[str, Any], values: np.ndarray, index: np.ndarray)
     if (
         min(lengths) < 1
         or len(lengths) != count
+        or len(facts["frequencies"]) != count
         or facts["kind"] not in ("array", "wide", "long")
         or index.dtype.kind not in "ifM"
     ):
         raise ValueError("the ends of the series do not fit their names")
-    if steps is not None and (len(steps) != count or any(s is not None and s <= 0 for s in steps)):
-        raise ValueError("the steps do not fit the series")
-    unit = index.dtype.str.replace("M", "m")
-    if steps is not None:
-        steps = tuple(None if s is None else np.array(s).astype(unit)[()] for s in steps)
     cuts = np.cumsum(lengths)[:-1]
     return Table(
         series=np.split(values, cuts),
@@ -192,5 +221,5 @@ def restored_table(facts: dict[str, Any], values: np.ndarray, index: np.ndarray)
             name: tuple(np.nan if value is None else value for value in values)
             for name, *values in facts["static"]
         },
-        steps=steps,
+        frequencies=tuple(_frequency(each, index.dtype) for each in facts["frequencies"]),
     )

@@ -22,6 +22,7 @@ from linoss.fitted import (
 from linoss.forecasting._backtest import Backtest, Origins, compare
 from linoss.forecasting._components import Components, cut
 from linoss.forecasting._context import (
+    conform,
     continued,
     future_of,
     future_times,
@@ -161,7 +162,8 @@ class FittedForecaster:
         at: Any = None,
     ) -> Any:
         """Forecast, see [`linoss.LinOSSForecaster.predict`][]."""
-        context, times = self._context(data), None
+        context = self.context if data is None else last_of(self.read(data), self.past)
+        times = None
         if at is not None:
             if horizon is not None or self.known:
                 why = "known_in_advance is not empty" if self.known else "horizon was also given"
@@ -182,17 +184,6 @@ class FittedForecaster:
             return values[0]
         flat = [each.reshape(len(each), -1) for each in values]
         return context.restore(flat, request.columns(list(self.targets)), times)
-
-    def _context(self, data: Any) -> Table:
-        """The end of each series to continue; a single row has the step of the fit."""
-        if data is None:
-            return self.context
-        context = last_of(self.read(data), self.past)
-        if context.steps is not None or all(len(index) > 1 for index in context.index):
-            return context
-        own = self.context
-        step = own.continued(1)[0][0] - own.index[0][-1] if len(own.index[0]) > 1 else 1
-        return replace(context, steps=tuple(step if len(i) == 1 else None for i in context.index))
 
     def _at(self, context: Table, times: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
         """Forecasts at times between steps."""
@@ -379,6 +370,7 @@ class FittedForecaster:
                 f"data has the variables {list(data.names)}, expected {list(self.names)}, "
                 "those of fit"
             )
+        data = conform(data, self.context)
         if data.irregular and self.trained is not None and not self.trained.needs_times:
             warnings.warn(
                 "data has irregular times, but those of fit were regular: seasons follow the "

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from linoss._declare import COUNT, Number, check_settings, documented, setting
+from linoss._stderr import say
 from linoss.data import DataError, Table
 from linoss.fitted import (
     AbstractPredictionStream,
@@ -165,6 +166,8 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
             )
         levels = quantile_levels(self.levels)
         data = read_table(data, self.static)
+        if self.verbose and data.gaps:
+            say(f"{data.gaps} samples are missing at gaps, and are treated as missing values")
         selection = self._select(data)
         components = selection.components
         targets = list(components.decomposition.targets)
@@ -407,7 +410,8 @@ def _calibrated(fitted: FittedForecaster, selection: Selection, *, whole: bool) 
         fitted = replace(fitted, calibration=calibration)
     origins = Origins(*windows.locate(every), fitted.horizon, targets)
     backtest = fitted.compare(before, held_out, origins, Request.usual(fitted.calibration))
-    return replace(fitted, held_out=backtest, mase=backtest.error("mase"))
+    mase = backtest.error("mase")
+    return replace(fitted, held_out=backtest, mase=mase if np.isfinite(mase) else None)
 
 
 def _thinned(windows: Windows, most: int) -> Windows:
