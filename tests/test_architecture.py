@@ -61,17 +61,26 @@ def test_forward_pass():
     check("`model(u)`", lambda: model(jnp.ones((2, 11, 2)), engine="sequential"))
 
 
+SMALL = {"n_models": 1, "steps": 2, "hidden_size": 4, "state_size": 4, "num_blocks": 1}
+WAVES, LABELS = np.random.default_rng(0).normal(size=(16, 2, 23)), np.arange(16) % 2
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("single_precision")
+def test_auto():
+    options = {**SMALL, "validation_fraction": 0.25}
+    auto = linoss.AutoClassifier(n_oscillators=16, linoss_options=options)
+    check("`AutoClassifier()", lambda: auto.fit(WAVES, LABELS))
+
+
 @pytest.mark.integration
 @pytest.mark.usefixtures("single_precision")
 def test_fit(tmp_path, monkeypatch):
     from linoss import cli, estimators  # noqa: F401
 
-    data = tmp_path / "data.npz"
-    random = np.random.default_rng(0)
-    np.savez(data, X=random.normal(size=(8, 2, 23)), y=np.arange(8) % 2)
-    sizes = ["--steps", "2", "--hidden-size", "4", "--set", "state_size=4", "--set", "num_blocks=1"]
-    run_of = ["--task", "classification", "--model", "linoss", "--out", str(tmp_path / "run")]
-    arguments = ["linoss", "fit", str(data), *run_of, *sizes, "--json"]
+    np.savez(tmp_path / "data.npz", X=WAVES, y=LABELS)
+    arguments = ["linoss", "fit", str(tmp_path / "data.npz"), "--task", "classification"]
+    arguments += ["--out", str(tmp_path / "run"), "--minutes", "0.01", "--set", "n_oscillators=64", "--json"]
     monkeypatch.setattr(sys, "argv", arguments)
 
     def run():
@@ -80,3 +89,24 @@ def test_fit(tmp_path, monkeypatch):
         assert end.value.code == 0
 
     check("`linoss fit ", run)
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("single_precision")
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        linoss.OscillatorClassifier(n_oscillators=16),
+        linoss.LinOSSClassifier(**{**SMALL, "n_models": 2}),
+        linoss.AutoClassifier(n_oscillators=16, linoss_options={**SMALL, "n_models": 2}),
+    ],
+)
+def test_settings_and_data_are_validated_once(estimator):
+    walk = {("_declare.py", "check_settings"), ("data/_arrays.py", "as_sequences")}
+    assert sorted(visits(lambda: estimator.fit(WAVES, LABELS), walk)) == sorted(walk)
+
+
+def test_public_modules_are_reachable():
+    for room in sorted(path.parent.name for path in SOURCE.glob("*/__init__.py")):
+        assert getattr(linoss, room).__name__ == f"linoss.{room}"
+        assert room in dir(linoss)
