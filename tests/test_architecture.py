@@ -80,7 +80,8 @@ def test_fit(tmp_path, monkeypatch):
 
     np.savez(tmp_path / "data.npz", X=WAVES, y=LABELS)
     arguments = ["linoss", "fit", str(tmp_path / "data.npz"), "--task", "classification"]
-    arguments += ["--out", str(tmp_path / "run"), "--minutes", "0.01", "--set", "n_oscillators=64", "--json"]
+    arguments += ["--out", str(tmp_path / "run"), "--set", "n_oscillators=64"]
+    arguments += ["--minutes", "0.01", "--json"]
     monkeypatch.setattr(sys, "argv", arguments)
 
     def run():
