@@ -101,8 +101,8 @@ def _processor() -> str:
 def _forget_old(root: Path) -> None:
     """Remove old programs, and the oldest ones if the cache is too large; JAX removes none."""
     kept = 0
-    found = [(path.stat(), path) for path in root.glob("jax-*/*-cache")]
-    for status, path in sorted(found, key=lambda entry: -entry[0].st_mtime):
+    files = [(path.stat(), path) for path in root.glob("jax-*/*-cache")]
+    for status, path in sorted(files, key=lambda entry: -entry[0].st_mtime):
         kept += status.st_size
         if status.st_mtime < time.time() - _LONGEST or kept > _LARGEST:
             with suppress(OSError):

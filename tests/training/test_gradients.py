@@ -40,15 +40,15 @@ def test_they_are_the_integral(problem):
         lambda place, column: jax.grad(answer)(place * u[:, :, 1:3], column), static_argnums=1
     )
     total = np.mean([slope(place, 1)[0] for place in places], axis=0) * u[0, :, 1:3]
-    np.testing.assert_allclose(found.contributions[1], total, atol=1e-6)
+    np.testing.assert_allclose(found.attributions[1], total, atol=1e-6)
 
 
 def test_answers_are_accounted_for_completely(problem):
     model, inputs, cases = problem
     for case in range(3):
         found = integrated_gradients(model, inputs, cases.select([case]))
-        change = found.answer - found.start
-        gap = np.abs(found.contributions.sum(axis=(1, 2)) - change).max()
+        change = found.output - found.baseline
+        gap = np.abs(found.attributions.sum(axis=(1, 2)) - change).max()
         assert gap == pytest.approx(found.error * np.abs(change).max())
         assert found.error <= 1e-3
 
@@ -66,7 +66,7 @@ def test_nodes_are_added_until_it_holds(problem):
 
 def test_what_is_missing_adds_nothing(problem):
     model, inputs, cases = problem
-    found = integrated_gradients(model, inputs, cases.select([1])).contributions
+    found = integrated_gradients(model, inputs, cases.select([1])).attributions
     assert found.shape == (3, 20, 2)
     assert not found[:, 3:6, 0].any()
     assert not found[:, 9].any()
@@ -76,7 +76,7 @@ def test_what_is_missing_adds_nothing(problem):
 def test_a_channel_that_is_not_read_adds_nothing(problem):
     model, inputs, cases = problem
     deaf = eqx.tree_at(lambda m: m.encoder.weight, model, model.encoder.weight.at[:, 2].set(0))
-    found = integrated_gradients(deaf, inputs, cases.select([0])).contributions
+    found = integrated_gradients(deaf, inputs, cases.select([0])).attributions
     assert not found[:, :, 1].any()
     assert found[:, :, 0].any()
 

@@ -11,7 +11,7 @@ import pytest
 
 from linoss import trainable
 from linoss.training import TrainingConfig, train
-from linoss.training._step import answer, update
+from linoss.training._step import predict_batch, update
 
 
 def run(problem, **changes):
@@ -104,12 +104,12 @@ def test_norms_learn_statistics_that_the_optimizer_leaves_alone(make_problem):
 def test_a_second_run_compiles_nothing(make_problem):
     problem = make_problem()
     run(problem)
-    compiled = update._cache_size(), answer._cache_size()
+    compiled = update._cache_size(), predict_batch._cache_size()
     changed = dataclasses.replace(problem.config, learning_rate=3e-3, steps=9, warmup=2, seed=5)
     run(problem, config=changed, model=make_problem(seed=3).model)
     clipped = dataclasses.replace(changed, clip_norm=0.3)
     run(problem, config=clipped)
-    assert (update._cache_size(), answer._cache_size()) == compiled
+    assert (update._cache_size(), predict_batch._cache_size()) == compiled
 
 
 @pytest.mark.integration

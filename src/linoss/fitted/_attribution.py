@@ -77,8 +77,8 @@ def attribute_to_values(
         parts = [
             integrated_gradients(model, inputs, cases, tolerance=_TOLERANCE) for model in models
         ]
-    values = np.mean([part.contributions for part in parts], axis=0).transpose(0, 2, 1)
-    start = np.mean([part.start for part in parts], axis=0)
+    values = np.mean([part.attributions for part in parts], axis=0).transpose(0, 2, 1)
+    start = np.mean([part.baseline for part in parts], axis=0)
     error = max(part.error for part in parts)
     if not error <= 10 * _TOLERANCE:
         warnings.warn(

@@ -88,11 +88,11 @@ def search(
     >>> waves = np.sin(np.outer(1 + labels, np.arange(30)) / 3)
     >>> small = LinOSSClassifier(steps=10, hidden_size=8, state_size=8, num_blocks=1)
     >>> with tempfile.TemporaryDirectory() as out:
-    ...     found = linoss.search.search(
+    ...     study = linoss.search.search(
     ...         small, waves, labels, out=out, space={"learning_rate": (1e-3, 1e-1)}, trials=2
     ...     )
-    ...     best = load(found.directory)
-    >>> len(found.trials), best.learning_rate == found.best.parameters["learning_rate"]
+    ...     best = load(study.directory)
+    >>> len(study.trials), best.learning_rate == study.best.parameters["learning_rate"]
     (2, True)
 
     ```

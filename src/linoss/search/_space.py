@@ -40,16 +40,16 @@ def parse_ranges(texts: Iterable[str]) -> dict[str, str]:
 
     ```
     """
-    found: dict[str, str] = {}
+    ranges: dict[str, str] = {}
     for text in texts:
         name, equals, values = text.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or not name.isidentifier() or not values.strip():
             raise ValueError(f"the range {text!r} is invalid, expected one {_EXAMPLE}")
-        if name in found:
+        if name in ranges:
             raise ValueError(f"there are two ranges of {name}, expected one; join their values")
-        found[name] = values.strip()
-    return found
+        ranges[name] = values.strip()
+    return ranges
 
 
 def make_space(ranges: Mapping[str, Any], kind: type) -> Space:

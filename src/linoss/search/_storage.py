@@ -154,12 +154,12 @@ def without_password(url: str) -> str:
 
     ```
     """
-    address, asked, options = url.partition("?")
+    address, mark, options = url.partition("?")
     if "@" in options or "://" not in address:
         return _HIDDEN
     if not address.startswith("sqlite"):
         address = re.sub(r"://.*@", f"://{_HIDDEN}@", address)
-    return address + (f"?{_HIDDEN}" if asked else "")
+    return address + (f"?{_HIDDEN}" if mark else "")
 
 
 def _first_line(error: BaseException) -> str:

@@ -46,19 +46,19 @@ def make_mesh(devices: Shape | None) -> Mesh | None:
     batch, time = devices if isinstance(devices, tuple | list) else (devices, 1)
     _checks.positive_integer("devices", batch)
     _checks.positive_integer("devices", time)
-    there = jax.devices()
-    if batch * time > len(there):
+    available = jax.devices()
+    if batch * time > len(available):
         raise ValueError(
-            f"devices is {_words(batch, time)}, but JAX has {len(there)} of kind "
-            f"{there[0].platform!r}; ask for no more, or, on a CPU, begin the program with "
+            f"devices is {_words(batch, time)}, but JAX has {len(available)} of kind "
+            f"{available[0].platform!r}; ask for no more, or, on a CPU, begin the program with "
             f"jax.config.update('jax_num_cpu_devices', {batch * time})"
         )
-    if jax.process_count() > 1 and batch * time < len(there):
+    if jax.process_count() > 1 and batch * time < len(available):
         raise ValueError(
-            f"devices is {_words(batch, time)}, expected all {len(there)} devices of the "
+            f"devices is {_words(batch, time)}, expected all {len(available)} devices of the "
             f"{jax.process_count()} processes"
         )
-    chosen = np.array(there[: batch * time]).reshape(batch, time)
+    chosen = np.array(available[: batch * time]).reshape(batch, time)
     return Mesh(chosen, ("batch", "time"))
 
 

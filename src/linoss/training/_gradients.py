@@ -29,11 +29,11 @@ _MOST = 512
 class IntegratedGradients:
     """The contribution of each value of one sequence to each output."""
 
-    contributions: np.ndarray
-    """(outputs, time, channels): they sum to `answer - start`, up to `error`."""
-    answer: np.ndarray
+    attributions: np.ndarray
+    """(outputs, time, channels): they sum to `output - baseline`, up to `error`."""
+    output: np.ndarray
     """(outputs,), the model's output: logits, or on the scale of the targets."""
-    start: np.ndarray
+    baseline: np.ndarray
     """(outputs,), the output for channels at their mean."""
     error: float
     """The largest error of the sums, relative to the largest change of an output."""
@@ -61,8 +61,8 @@ def integrated_gradients(
     >>> inputs = Inputs.from_sequences(cases)
     >>> config = linoss.LinOSSConfig(in_size=2, out_size=3, hidden_size=8, state_size=8)
     >>> model = linoss.LinOSS(config, key=jax.random.key(0))
-    >>> found = integrated_gradients(model, inputs, cases.select([0]))
-    >>> found.contributions.shape, bool(found.error < 1e-3)
+    >>> result = integrated_gradients(model, inputs, cases.select([0]))
+    >>> result.attributions.shape, bool(result.error < 1e-3)
     ((3, 50, 2), True)
 
     ```
@@ -85,8 +85,8 @@ def integrated_gradients(
     many = {name: np.repeat(x, _AT_ONCE, axis=0) for name, x in given.items()}
     first = np.zeros(_AT_ONCE, dtype)
     engine = resolve_engine("auto")
-    answers = np.asarray(_slopes(model, ends, many, first, engine=engine)[1], np.float64)
-    change, nodes = answers[0] - answers[1], _AT_ONCE
+    outputs = np.asarray(_slopes(model, ends, many, first, engine=engine)[1], np.float64)
+    change, nodes = outputs[0] - outputs[1], _AT_ONCE
     while True:
         total = 0.0
         places, weights = np.polynomial.legendre.leggauss(nodes)
@@ -96,14 +96,16 @@ def integrated_gradients(
             path = (u - back * direction).astype(dtype)
             share = (weights[some] / 2).astype(dtype)
             total += np.asarray(_slopes(model, path, many, share, engine=engine)[0], np.float64)
-        found = total * direction
-        gap = np.abs(found.sum(axis=(1, 2)) - change).max()
+        each_input = total * direction
+        gap = np.abs(each_input.sum(axis=(1, 2)) - change).max()
         error = float(gap / max(np.abs(change).max(), np.finfo(np.float32).tiny))
         if error <= tolerance or nodes >= _MOST or not np.isfinite(error):
             break
         nodes *= 2
-    contributions = found.reshape(len(found), *each.shape[1:])[:, :length, inputs.of_values]
-    return IntegratedGradients(contributions, answers[0], answers[1], error, nodes)
+    attributions = each_input.reshape(len(each_input), *each.shape[1:])[
+        :, :length, inputs.of_values
+    ]
+    return IntegratedGradients(attributions, outputs[0], outputs[1], error, nodes)
 
 
 @partial(jax.jit, static_argnames=("engine",))
@@ -111,7 +113,7 @@ def _slopes(
     model: LinOSS, u: Array, given: dict[str, Any], weights: Array, *, engine: str
 ) -> tuple[Array, Array]:
     """The weighted sum of the gradients of each output at several inputs, and the outputs."""
-    answers, pull = jax.vjp(lambda u: model(u, **given, engine=engine), u)
-    columns = jnp.eye(answers.shape[-1], dtype=answers.dtype)
-    found = jax.lax.map(lambda one: jnp.sum(pull(weights[:, None] * one)[0], axis=0), columns)
-    return found, answers
+    outputs, pull = jax.vjp(lambda u: model(u, **given, engine=engine), u)
+    columns = jnp.eye(outputs.shape[-1], dtype=outputs.dtype)
+    gradients = jax.lax.map(lambda one: jnp.sum(pull(weights[:, None] * one)[0], axis=0), columns)
+    return gradients, outputs

@@ -194,16 +194,16 @@ class Inputs:
         """The arguments of the model for a batch; without lengths and mask if not `masked`."""
         _checks.shape("batch.values", batch.values, ("cases", "time", self.channels))
         inside = np.arange(batch.values.shape[1]) < batch.lengths[:, None]
-        there = inside
+        present = inside
         if batch.observed is not None:
-            there = inside & batch.observed.any(axis=-1)
-        observed = there[..., None] if batch.observed is None else batch.observed
+            present = inside & batch.observed.any(axis=-1)
+        observed = present[..., None] if batch.observed is None else batch.observed
         time, intervals = np.arange(batch.values.shape[1])[None], None
         if self.interval is not None:
             if batch.times is None:
                 raise ValueError("the cases have no times, but the training cases had")
             time = (batch.times - batch.times[:, :1]) / self.interval
-            intervals = _intervals(time, there).astype(dtype)
+            intervals = _intervals(time, present).astype(dtype)
         future, after = None, None
         if isinstance(batch, WindowBatch):
             if self.patch > 1:
@@ -213,7 +213,7 @@ class Inputs:
                 assert batch.times is not None
                 assert batch.future_times is not None
                 ahead = (batch.future_times - batch.times[:, :1]) / self.interval
-                last = np.max(np.where(there, time, -np.inf), axis=1, keepdims=True)
+                last = np.max(np.where(present, time, -np.inf), axis=1, keepdims=True)
                 last = np.where(np.isfinite(last), last, ahead[:, :1] - 1)
                 after = np.diff(ahead, axis=1, prepend=last).astype(dtype)
             future = self.arrange(batch.future, batch.future_observed, ahead, dtype)
@@ -223,7 +223,7 @@ class Inputs:
         return {
             "u": self.patches(u),
             "lengths": -(-batch.lengths // self.patch) if masked else None,
-            "mask": np.asarray(self.patches(there[..., None]).any(axis=-1)) if masked else None,
+            "mask": np.asarray(self.patches(present[..., None]).any(axis=-1)) if masked else None,
             "intervals": intervals,
             "future": future,
             "future_intervals": after,
@@ -295,11 +295,11 @@ def usual_interval(times: Any) -> tuple[float, bool]:
     return usual, all(bool(np.all(np.abs(step - usual) <= _EVEN * usual)) for step in steps)
 
 
-def _intervals(time: np.ndarray, there: np.ndarray) -> np.ndarray:
+def _intervals(time: np.ndarray, present: np.ndarray) -> np.ndarray:
     """Time since the last present sample; 1 for the first sample, and for missing ones."""
-    seen = np.maximum.accumulate(np.where(there, time, -np.inf), axis=1)
+    seen = np.maximum.accumulate(np.where(present, time, -np.inf), axis=1)
     before = np.concatenate([np.full((len(time), 1), -np.inf), seen[:, :-1]], axis=1)
-    intervals = np.where(there & np.isfinite(before), time - before, 1.0)
+    intervals = np.where(present & np.isfinite(before), time - before, 1.0)
     if not (intervals > 0).all():
         row, step = (int(i) for i in np.argwhere(~(intervals > 0))[0])
         raise ValueError(

@@ -33,7 +33,7 @@ _LOOK_EVERY = 0.5  # seconds between transfers of the loss from the device
 _LOOK_AT_EVERY = 20  # updates between transfers with several processes
 _HUGE = 1e3  # deviations from the mean
 # Updates below min_loss before the end: running statistics of norms follow the weights by 0.9 each,
-# and those of a few updates would answer unlike the batches that were learned.
+# and those of a few updates would predict unlike the batches that were learned.
 _LEARNED = 40
 _USELESS = 5  # times the loss of a constant prediction
 

@@ -13,7 +13,7 @@ from linoss.scan import resolve_engine
 from linoss.training._devices import Devices
 from linoss.training._inputs import Cases, Inputs
 from linoss.training._objectives import Objective
-from linoss.training._step import answer, answer_quickly
+from linoss.training._step import predict_batch, predict_batch_quickly
 
 _STEPS_AT_ONCE = 65_536  # of an evaluation batch
 _CASES_AT_ONCE = 32
@@ -155,17 +155,17 @@ def predict(
     """
     check_model(model, inputs)
     every, config = model.config.every, model.config
-    answers: list[Any] = [None] * len(cases)
-    for chosen, _, _, found in _batches(model, inputs, cases, batch_size, Devices()):
+    predictions: list[Any] = [None] * len(cases)
+    for chosen, _, _, outputs in _batches(model, inputs, cases, batch_size, Devices()):
         for place, case in enumerate(chosen):
             count = None if every is None else int(cases.lengths[case]) // every
-            answers[case] = found[place, :count] if every is not None else found[place]
-    if not answers:
+            predictions[case] = outputs[place, :count] if every is not None else outputs[place]
+    if not predictions:
         inner = () if config.horizon is None else (config.horizon,)
         return np.zeros((0, *inner, config.out_size), model.encoder.weight.dtype)
-    if len({a.shape for a in answers}) > 1:
-        return answers
-    return np.stack(answers)
+    if len({a.shape for a in predictions}) > 1:
+        return predictions
+    return np.stack(predictions)
 
 
 def evaluate(
@@ -195,11 +195,11 @@ def evaluate(
     check_model(model, inputs)
     objective.check(model.config, cases)
     devices, total, count = Devices(mesh), 0.0, 0.0
-    for chosen, rows, batch, found in _batches(model, inputs, cases, batch_size, devices):
-        own = np.isin(rows, devices.own_rows(len(found))) & (rows < len(chosen))
+    for chosen, rows, batch, outputs in _batches(model, inputs, cases, batch_size, devices):
+        own = np.isin(rows, devices.own_rows(len(outputs))) & (rows < len(chosen))
         if own.any():
-            targets, weights = objective.targets(batch, found.dtype)
-            added, number = objective.score(found[rows[own]], targets[own], weights[own])
+            targets, weights = objective.targets(batch, outputs.dtype)
+            added, number = objective.score(outputs[rows[own]], targets[own], weights[own])
             total, count = total + added, count + number
     total, count = devices.total(total, count)
     return total / count if count else float("nan")
@@ -224,7 +224,7 @@ def _batches(
     if batch_size is not None:
         _checks.positive_integer("batch_size", batch_size)
     engine, dtype = resolve_engine("auto"), model.encoder.weight.dtype
-    ask = answer_quickly() if engine == "native" else answer
+    program = predict_batch_quickly() if engine == "native" else predict_batch
 
     def pad(length: int) -> int:
         return devices.padded(inputs.padded_length(length), model.config)
@@ -236,15 +236,15 @@ def _batches(
         wants_mask = inputs.masked(batch)
         if devices.several_processes:  # all processes run the same program
             wants_mask[:] = devices.any_of(bool(wants_mask.any()))
-        found: Any = None
+        outputs: Any = None
         for masked in (False, True):
             if (wants_mask == masked).any():
                 arguments = inputs(batch, masked=masked, dtype=dtype)
                 arguments = devices.place_arguments(arguments, rows, count)
-                answers = np.asarray(ask(model, arguments, engine=engine, mesh=devices.mesh))
-                if found is None:
-                    found = answers
+                some = np.asarray(program(model, arguments, engine=engine, mesh=devices.mesh))
+                if outputs is None:
+                    outputs = some
                 else:
-                    shape = (-1, *[1] * (answers.ndim - 1))
-                    found = np.where(wants_mask.reshape(shape), answers, found)
-        yield chosen, rows, batch, found
+                    shape = (-1, *[1] * (some.ndim - 1))
+                    outputs = np.where(wants_mask.reshape(shape), some, outputs)
+        yield chosen, rows, batch, outputs

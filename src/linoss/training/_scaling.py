@@ -32,16 +32,19 @@ class _Sums(NamedTuple):
     @classmethod
     def of(cls, array: np.ndarray) -> "_Sums":
         """The sums of one case."""
-        there = ~np.isnan(array)
-        count, known = np.count_nonzero(there, axis=0), np.where(there, array, 0).astype(np.float64)
+        is_known = ~np.isnan(array)
+        count, known = (
+            np.count_nonzero(is_known, axis=0),
+            np.where(is_known, array, 0).astype(np.float64),
+        )
         mean = known.sum(axis=0) / np.maximum(count, 1)
-        squares = np.where(there, (known - mean) ** 2, 0).sum(axis=0)
+        squares = np.where(is_known, (known - mean) ** 2, 0).sum(axis=0)
         rounding = np.full(len(mean), np.finfo(array.dtype).eps)
         extremes = np.fmin.reduce(array), np.fmax.reduce(array)
         return cls(count, mean, squares, rounding, *extremes)
 
-    def and_those(self, other: "_Sums") -> "_Sums":
-        """The combined sums of both."""
+    def combined(self, other: "_Sums") -> "_Sums":
+        """The sums of the values of both."""
         count, shift = self.number + other.number, other.mean - self.mean
         share = other.number / np.maximum(count, 1)
         squares = self.squares + other.squares + shift**2 * self.number * share
@@ -112,8 +115,8 @@ class Scaling:
                     f"case {case} has an infinite value at step {step} in channel {channel}, "
                     "expected numbers, or NaN where a value is missing"
                 )
-            sums = sums.and_those(_Sums.of(array))
-        return functools.reduce(_Sums.and_those, (_Sums(*found) for found in gather(sums.rows)))
+            sums = sums.combined(_Sums.of(array))
+        return functools.reduce(_Sums.combined, (_Sums(*each) for each in gather(sums.rows)))
 
     def apply(self, values: Float[np.ndarray, "... channels"]) -> Float64[np.ndarray, "..."]:
         """Scale, in double precision."""

@@ -108,22 +108,22 @@ def update(
     settings: StepSettings,
 ) -> tuple[Carry, Float[Array, ""]]:
     """One update, number `step`, and the norm of its gradient before clipping."""
-    weights, rest = eqx.partition(carry.model, trainable(carry.model))
+    weights, others = eqx.partition(carry.model, trainable(carry.model))
 
     def loss(weights: Any) -> tuple[Array, Any]:
-        answers, norms = eqx.combine(weights, rest).training_pass(
+        outputs, norms = eqx.combine(weights, others).training_pass(
             **arguments,
             key=jax.random.fold_in(key, step),
             engine=settings.engine,
             mesh=settings.mesh,
             memory=settings.memory,
         )
-        return settings.loss(answers, *targets), norms
+        return settings.loss(outputs, *targets), norms
 
     (value, norms), gradient = jax.value_and_grad(loss, has_aux=True)(weights)
     optimizer = make_optimizer(settings, rates, weights)
     change, state = optimizer.update(gradient, carry.optimizer, weights)
-    model = eqx.combine(eqx.apply_updates(weights, change), rest).with_norms(norms)
+    model = eqx.combine(eqx.apply_updates(weights, change), others).with_norms(norms)
     slopes = _one_vector(gradient)
     finite = jnp.isfinite(jnp.concatenate([slopes, _one_vector((value, norms))])).all()
     bad = (carry.bad_step < 0) & ~finite
@@ -151,21 +151,21 @@ def _one_vector(tree: Any) -> Float[Array, " numbers"]:
 
 
 @partial(jax.jit, static_argnames=("engine", "mesh"))
-def answer(
+def predict_batch(
     model: LinOSS, arguments: dict[str, Any], *, engine: str, mesh: Mesh | None = None
 ) -> Float[Array, "..."]:
     """The model's outputs for a batch; with a mesh, on all of its devices."""
-    answers = model(**arguments, engine=engine, mesh=mesh)
+    outputs = model(**arguments, engine=engine, mesh=mesh)
     if mesh is None:
-        return answers
-    return jax.lax.with_sharding_constraint(answers, NamedSharding(mesh, P()))
+        return outputs
+    return jax.lax.with_sharding_constraint(outputs, NamedSharding(mesh, P()))
 
 
 @cache
-def answer_quickly() -> Any:
-    """`answer`, compiled in a third of the time; for native kernels."""
+def predict_batch_quickly() -> Any:
+    """`predict_batch`, compiled in a third of the time; for native kernels."""
     given: Any = {"compiler_options": {**_programs.quickly(), **_programs.ROUGHLY}}
-    return jax.jit(inspect.unwrap(answer), static_argnames=("engine", "mesh"), **given)
+    return jax.jit(inspect.unwrap(predict_batch), static_argnames=("engine", "mesh"), **given)
 
 
 class LearningRates:
