@@ -8,7 +8,7 @@ from pathlib import Path
 
 from drivers import Finding, load
 
-from linoss.cli._sample_reader import SampleReader
+from linoss.cli._samples import SampleReader
 from linoss.data import DataError, Table, read, read_table
 
 PIECES = [b"\0", b",", b"\n", b'"', b"\r", b":", b"'", b"inf", b"nan", b"1e999", b"1e308", b"\xff"]
@@ -88,5 +88,5 @@ def _readers(path):
 
 
 def _listen(content, *, timed):
-    for samples in SampleReader(io.BytesIO(content), 2, ("x", "z"), timed=timed):
-        assert samples.values.shape == (len(samples.times), 2)
+    for values, times in SampleReader(io.BytesIO(content), 2, ("x", "z"), needs_times=timed):
+        assert values.shape == (len(times), 2)

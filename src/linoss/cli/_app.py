@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from linoss._stderr import say
-from linoss.cli._guard import FAILED, INTERRUPTED, MISUSED, guarded, message_of
+from linoss.cli._output import FAILED, INTERRUPTED, MISUSED, guarded, message_of
 
 _COMMANDS = {
     "fit": (

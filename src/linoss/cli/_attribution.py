@@ -93,8 +93,7 @@ def _explain_one(
     """Draw one case, and return its record."""
     from linoss.cli import _figures as figures
 
-    one = cases.select([i])
-    case = str(i if cases.ids is None else cases.ids[i])
+    one, case = cases.select([i]), str(i if cases.ids is None else cases.ids[i])
     prediction = fitted.outputs.decode(fitted.predict(one))[0]
     record: dict[str, Any] = {"case": case, "prediction": prediction, "figures": []}
     for member in fitted.members:
@@ -103,14 +102,13 @@ def _explain_one(
         figures.save(figures.attribution(explained, names), out / file)
         record["figures"].append(file)
         record[f"channels_{member}"] = dict(zip(names, explained.channels.tolist(), strict=True))
-        if member == "linoss":
-            record["error"] = explained.error
+        record |= {"error": explained.error} if member == "linoss" else {}
     return record
 
 
 @dataclass(frozen=True, eq=False)
 class ExplainedCase:
-    """The attribution of one output for one case, or for the mean of several."""
+    """The attribution of one output for one case, or the mean for several."""
 
     name: str
     values: "np.ndarray"
@@ -136,28 +134,17 @@ def explained_case(
     """The attribution of an output of a member, by default that of the prediction."""
     import numpy as np
 
+    classes = fitted.classes
     if output is None:
-        prediction = fitted.predict(case)[0]
-        output = 0 if fitted.classes is None else int(np.argmax(prediction))
-        shown = (
-            format(float(np.ravel(prediction)[0]), ".4g")
-            if fitted.classes is None
-            else fitted.classes[output]
-        )
-        name = f"{name}: {shown}"
+        prediction = np.ravel(fitted.predict(case)[0])
+        output = 0 if classes is None else int(np.argmax(prediction))
+        name = f"{name}: {f'{prediction[0]:.4g}' if classes is None else classes[output]}"
     found = fitted.explain(case, member=member, **bins)
-    is_single = fitted.classes is not None and len(found.values) == 1  # that of the second class
+    is_single = classes is not None and len(found.values) == 1  # that of the second class
     sign, row = (-1.0 if output == 0 else 1.0, 0) if is_single else (1.0, output)
+    values, channels = sign * found.values[row], sign * found.channels[row]
     samples = np.asarray(case.values[0], float).T
-    return ExplainedCase(
-        name,
-        sign * found.values[row],
-        sign * found.channels[row],
-        found.times,
-        found.periods,
-        samples,
-        found.error,
-    )
+    return ExplainedCase(name, values, channels, found.times, found.periods, samples, found.error)
 
 
 def explained_cases(fitted: "Fitted", cases: "Sequences") -> list[ExplainedCase]:
@@ -167,11 +154,10 @@ def explained_cases(fitted: "Fitted", cases: "Sequences") -> list[ExplainedCase]
     if fitted.trained is None or fitted.outputs.every is not None:
         return []
     labels = np.asarray(cases.labels).reshape(len(cases), -1)[:, 0]
-    _, first = np.unique(labels, return_index=True)
-    short = [int(i) for i in np.sort(first) if cases.lengths[i] <= _LONGEST]
+    first = np.sort(np.unique(labels, return_index=True)[1]).tolist()
+    short = [i for i in first if cases.lengths[i] <= _LONGEST][:_EXPLAINED]
     return [
-        explained_case(fitted, "linoss", cases.select([i]), f"training case {i}")
-        for i in short[:_EXPLAINED]
+        explained_case(fitted, "linoss", cases.select([i]), f"training case {i}") for i in short
     ]
 
 
@@ -181,35 +167,25 @@ def mean_attributions(fitted: "Fitted", cases: "Sequences") -> list[ExplainedCas
 
     if fitted.oscillators is None:
         return []
-    if fitted.classes is None:
-        return [_mean(fitted, cases, np.arange(len(cases)), "the prediction", 0)]
-    labels = np.asarray(cases.labels).astype(str)
-    names = [str(name) for name in fitted.classes[:_CLASSES].tolist()]
-    chosen = [np.flatnonzero(labels == name) for name in names]
-    return [
-        _mean(fitted, cases, some, name, i)
-        for i, (name, some) in enumerate(zip(names, chosen, strict=True))
-        if len(some)
-    ]
-
-
-def _mean(
-    fitted: "Fitted", cases: "Sequences", chosen: "np.ndarray", name: str, output: int
-) -> ExplainedCase:
-    import numpy as np
-
-    some = chosen[np.linspace(0, len(chosen) - 1, min(len(chosen), _AVERAGED)).astype(int)]
-    length = int(cases.lengths[some].min())
-    parts = length // -(-length // _PARTS)  # parts of nearly equal size
-    several = [
-        explained_case(fitted, "oscillators", cases.select([i]), name, output, parts=parts)
-        for i in some
-    ]
-    change = np.abs if fitted.classes is None else np.asarray
-    return ExplainedCase(
-        name,
-        np.mean([change(one.values) for one in several], axis=0),
-        np.mean([change(one.channels) for one in several], axis=0),
-        np.linspace(0, 100, parts + 1),
-        several[0].periods,
-    )
+    names: list[Any] = ["the prediction"]
+    chosen, change = [np.arange(len(cases))], np.abs
+    if fitted.classes is not None:
+        names, change = fitted.classes[:_CLASSES].tolist(), np.asarray
+        labels = np.asarray(cases.labels).astype(str)
+        chosen = [np.flatnonzero(labels == str(name)) for name in names]
+    means = []
+    for output, (name, indices) in enumerate(zip(names, chosen, strict=True)):
+        if not len(indices):
+            continue
+        places = np.linspace(0, len(indices) - 1, min(len(indices), _AVERAGED)).astype(int)
+        length = int(cases.lengths[indices[places]].min())
+        parts = length // -(-length // _PARTS)  # parts of nearly equal size
+        several = [
+            explained_case(fitted, "oscillators", cases.select([i]), name, output, parts=parts)
+            for i in indices[places]
+        ]
+        values = np.mean([change(one.values) for one in several], axis=0)
+        channels = np.mean([change(one.channels) for one in several], axis=0)
+        percent = np.linspace(0, 100, parts + 1)
+        means.append(ExplainedCase(str(name), values, channels, percent, several[0].periods))
+    return means

@@ -12,8 +12,8 @@ import typer
 from linoss._settings import MixerName, ModelName, TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
-from linoss.cli._guard import INTERRUPTED
 from linoss.cli._machines import join_machines
+from linoss.cli._output import INTERRUPTED
 from linoss.cli._run_settings import (
     ColumnNames,
     holds_a_run,

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,7 +116,7 @@ def stream(
     predict for the sequence so far. If a sample is too large, cells are empty, oscillators that
     overflowed are reset with a message on stderr, and the exit code is 3.
     """
-    from linoss.cli._sample_reader import SampleReader
+    from linoss.cli._samples import SampleReader
 
     if sys.stdin is None:
         raise ValueError("stdin is closed, expected samples in it")
@@ -131,7 +130,7 @@ def stream(
         names, channels = read_column_names(run).channels, model.n_channels
         timed = model.needs_times
     source: Any = sys.stdin.buffer
-    samples = SampleReader(source, channels, names, timed=timed)
+    samples = SampleReader(source, channels, names, needs_times=timed)
     predictor = model.stream()
     is_first = True
     for values, times in samples:
@@ -149,37 +148,32 @@ def _header(outputs: "Outputs") -> list[str]:
     """The columns of a prediction."""
     if outputs.classes is not None:
         return ["prediction", *(f"probability_{name}" for name in outputs.classes.tolist())]
-    if outputs.size == 1:
-        return ["prediction"]
-    return [f"prediction_{i}" for i in range(outputs.size)]
+    numbered = [f"prediction_{i}" for i in range(outputs.size)]
+    return ["prediction"] if outputs.size == 1 else numbered
+
+
+def _cells(outputs: "Outputs", prediction: Any) -> list[Any]:
+    """The cells of a prediction. A prediction that is not a number has no class."""
+    row = prediction.tolist()
+    if outputs.classes is None:
+        return row
+    is_number = all(map(math.isfinite, row))
+    return [outputs.classes.tolist()[row.index(max(row))] if is_number else None, *row]
 
 
 def _table(fitted: "Fitted", cases: "Sequences") -> tuple[list[str], list[list[Any]]]:
     """Header and rows of the predictions for cases."""
     outputs, predictions = fitted.outputs, fitted.predict(cases)
     ids = range(len(cases)) if cases.ids is None else cases.ids
-    if outputs.every is not None:
-        rows = list(_rows_of_steps(ids, predictions, outputs.every))
-        return ["case", "step", *_header(outputs)], rows
+    if outputs.every is None:
+        rows = [[case, *_cells(outputs, each)] for case, each in zip(ids, predictions, strict=True)]
+        return ["case", *_header(outputs)], rows
     rows = [
-        [case, *([] if outputs.classes is None else [_class_of(outputs, row)]), *row]
-        for case, row in zip(ids, predictions.tolist(), strict=True)
+        [case, i * outputs.every, *_cells(outputs, each)]
+        for case, several in zip(ids, predictions, strict=True)
+        for i, each in enumerate(several.reshape(len(several), -1), 1)
     ]
-    return ["case", *_header(outputs)], rows
-
-
-def _rows_of_steps(ids: Any, predictions: list[Any], every: int) -> Iterator[list[Any]]:
-    for case, steps in zip(ids, predictions, strict=True):
-        for i, row in enumerate(steps.reshape(len(steps), -1).tolist(), 1):
-            yield [case, i * every, *row]
-
-
-def _class_of(outputs: "Outputs", probabilities: list[float]) -> Any:
-    """The most probable class; None if probabilities are not numbers."""
-    if not all(map(math.isfinite, probabilities)):
-        return None
-    assert outputs.classes is not None
-    return outputs.classes.tolist()[probabilities.index(max(probabilities))]
+    return ["case", "step", *_header(outputs)], rows
 
 
 class _PredictionLines:
@@ -190,19 +184,14 @@ class _PredictionLines:
         self.header = _header(outputs)
 
     def csv(self, prediction: Any) -> str:
-        row = prediction.tolist()
-        cells = [f"{v:.9g}" if math.isfinite(v) else "" for v in row]
-        if self._outputs.classes is not None:
-            name = _class_of(self._outputs, row)
-            cells.insert(0, "" if name is None else csv_text([[str(name)]]).rstrip("\n"))
-        return ",".join(cells) + "\n"
+        return _csv_line(_cells(self._outputs, prediction))
 
     def json(self, prediction: Any) -> str:
-        row = prediction.tolist()
+        cells = _cells(self._outputs, prediction)
         if self._outputs.classes is None:
-            return json_line({"prediction": row[0] if len(row) == 1 else row})
-        shares = dict(zip(self._outputs.classes.tolist(), row, strict=True))
-        return json_line({"prediction": _class_of(self._outputs, row), "probabilities": shares})
+            return json_line({"prediction": cells[0] if len(cells) == 1 else cells})
+        shares = dict(zip(self._outputs.classes.tolist(), cells[1:], strict=True))
+        return json_line({"prediction": cells[0], "probabilities": shares})
 
 
 class _ForecastLines:
@@ -214,7 +203,15 @@ class _ForecastLines:
         self.header = [f"{name}+{step}" for step in steps for name in self._names]
 
     def csv(self, forecast: Any) -> str:
-        return ",".join(f"{v:.9g}" if math.isfinite(v) else "" for v in forecast.ravel()) + "\n"
+        return _csv_line(forecast.ravel().tolist())
 
     def json(self, forecast: Any) -> str:
         return json_line({"forecast": dict(zip(self._names, forecast.T, strict=True))})
+
+
+def _csv_line(cells: list[Any]) -> str:
+    """A line of CSV, with 9 digits; numbers that are not finite are empty."""
+    for i, cell in enumerate(cells):
+        if isinstance(cell, float):
+            cells[i] = f"{cell:.9g}" if math.isfinite(cell) else None
+    return csv_text([cells])

@@ -10,8 +10,7 @@ import typer
 from linoss._settings import TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
-from linoss.cli._guard import INTERRUPTED
-from linoss.cli._output import show_json, show_line, show_table
+from linoss.cli._output import INTERRUPTED, show_json, show_line, show_table
 from linoss.cli._run_settings import (
     REPORT,
     ColumnNames,
