@@ -11,8 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 import linoss
 from linoss import kernels
@@ -20,85 +18,6 @@ from linoss import kernels
 pytestmark = pytest.mark.skipif(
     "native" not in linoss.engines(), reason="the kernels were not built"
 )
-
-
-def compare(scheme, batch, time, m, *, varying=False, masked=False, reverse=False, tolerance):
-    generator = np.random.default_rng(0)
-    stiffness = jnp.asarray(generator.uniform(0, 1, m))
-    timestep = generator.uniform(0.3, 1, (batch, time, 1) if varying else ())
-    force = jnp.asarray(generator.normal(size=(batch, time, m)))
-    start = jnp.asarray(generator.normal(size=(batch, m, 2)))
-    mask = jnp.asarray(generator.uniform(size=(batch, time)) < 0.8) if masked else None
-    cotangents = (jnp.asarray(generator.normal(size=force.shape)), jnp.cos(start))
-
-    def run(engine, stiffness, timestep, force, start):
-        def scan(stiffness, timestep, force, start):
-            step = linoss.discretize(scheme, stiffness, timestep)
-            options = {"initial_state": start, "mask": mask, "reverse": reverse}
-            return linoss.oscillator_scan(step, force, engine=engine, **options)
-
-        values, pull_back = jax.vjp(scan, stiffness, timestep, force, start)
-        dtype = values[0].dtype
-        return values, pull_back(jax.tree.map(lambda x: x.astype(dtype), cotangents))
-
-    arguments = (stiffness, jnp.asarray(timestep), force, start)
-    expected = jax.jit(run, static_argnums=0)("sequential", *arguments)
-    found = jax.jit(run, static_argnums=0)("native", *arguments)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.max(np.abs(b), initial=1e-3))
-
-
-@pytest.mark.several
-@pytest.mark.parametrize(
-    ("scheme", "varying"),
-    [
-        ("im", False),
-        ("verlet", False),
-        ("imex", True),
-        ("verlet", True),
-        pytest.param("exact", True, marks=pytest.mark.slow),  # steps as those of the others
-    ],
-)
-def test_schemes_in_double_precision(scheme, varying):
-    compare(scheme, 2, 300, 5, varying=varying, masked=True, tolerance=1e-11)
-
-
-@pytest.mark.several
-@pytest.mark.parametrize("options", [{}, {"varying": True, "masked": True}, {"reverse": True}])
-@pytest.mark.usefixtures("single_precision")
-def test_single_precision(options):
-    compare("imex", 3, 2100, 70, tolerance=1e-5, **options)
-
-
-@pytest.mark.integration
-@settings(max_examples=settings.default.max_examples // 25)
-@given(batch=st.integers(1, 4), time=st.integers(1, 400), m=st.integers(1, 300))
-@example(batch=1, time=1, m=1)
-@example(batch=2, time=64, m=64)
-@example(batch=1, time=129, m=65)
-def test_drawn_shapes(batch, time, m):
-    compare("im", batch, time, m, masked=True, tolerance=1e-11)
-
-
-def test_an_empty_batch():
-    step = linoss.discretize("im", jnp.ones(3), 1.0)
-    positions, final = linoss.oscillator_scan(step, jnp.zeros((0, 5, 3)), engine="native")
-    assert positions.shape == (0, 5, 3)
-    assert final.shape == (0, 3, 2)
-
-
-def test_vmap_over_transitions():
-    force = jax.random.normal(jax.random.key(0), (50, 3))
-
-    def run(stiffness, engine):
-        step = linoss.discretize("im", stiffness, 1.0)
-        return linoss.oscillator_scan(step, force, engine=engine)[0]
-
-    stiffnesses = jax.random.uniform(jax.random.key(1), (4, 3))
-    found, expected = (
-        jax.vmap(lambda f, e=engine: run(f, e))(stiffnesses) for engine in ("native", "sequential")
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
 # For each handler its arguments and results, with 2 sequences of 5 samples.
@@ -189,12 +108,6 @@ def test_varying_steps_with_a_mask_are_constant_ones_repeated():
     np.testing.assert_allclose(found_d_start, d_start, rtol=1e-12, atol=1e-14)
     assert np.all(np.asarray(d_steps)[:, np.asarray(mask) == 0] == 0)
     np.testing.assert_allclose(d_steps.sum((1, 2)), d_step, rtol=1e-12)
-
-
-def test_forward_mode_is_refused_by_name():
-    step = linoss.discretize("im", jnp.ones(3), 1.0)
-    with pytest.raises(ValueError, match=r"engine is 'native'.*forward_mode"):
-        linoss.oscillator_scan(step, jnp.zeros((5, 3)), engine="native", forward_mode=True)
 
 
 def run_python(program, **environment):

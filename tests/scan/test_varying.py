@@ -7,26 +7,23 @@ import scipy.linalg
 
 import linoss
 
-# Several segments each; the associative scan of varying steps is slow to compile.
+# Several segments each; the associative scan is slow to compile.
+NATIVE = ["native"] if "native" in linoss.engines() else []
+ENGINES = ["sequential", *NATIVE]
 by_every_engine = pytest.mark.parametrize(
-    ("engine", "time"),
-    [
-        ("sequential", 600),
-        pytest.param("associative", 13, marks=pytest.mark.integration),
-    ],
+    ("engine", "time"), [("associative", 13), *((engine, 1100) for engine in ENGINES)]
 )
 # A scheme makes the steps, an engine runs them; only Verlet's weights depend on the samples before.
 by_schemes_and_engines = pytest.mark.parametrize(
     ("scheme", "engine", "time"),
     [
         ("im", "sequential", 600),
+        *(("imex", engine, 1100) for engine in NATIVE),
         ("verlet", "sequential", 600),
-        pytest.param("imex", "associative", 13, marks=pytest.mark.slow),
         pytest.param("verlet", "associative", 13, marks=pytest.mark.integration),
         pytest.param("exact", "sequential", 600, marks=pytest.mark.integration),
     ],
 )
-ENGINES = ["sequential", "associative"]
 STIFFNESS = np.array([0.0, 0.6, 2.7])
 DAMPING = np.array([0.05, 0.0, 0.1])
 
@@ -155,17 +152,6 @@ def test_gradients_of_parameters_and_timesteps_are_finite_differences(
 
 
 @pytest.mark.several
-@by_schemes_and_engines
-def test_the_same_timestep_for_all_samples_is_a_constant_transition(
-    scheme, engine, time, draw, scan, assert_same
-):
-    force, start, cotangents = draw((), time, 3)
-    options = {"start": start, "engine": engine}
-    found, _ = scan(discretize(scheme, np.full((time, 3), 0.3)), force, cotangents, **options)
-    assert_same(found, scan(discretize(scheme, 0.3), force, cotangents, **options), 1e-11)
-
-
-@pytest.mark.several
 @pytest.mark.parametrize("engine", ENGINES)
 def test_single_precision_errs_by_the_rounding_of_the_steps_only(
     engine, single_precision, draw, scan, reference, assert_same
@@ -180,30 +166,16 @@ def test_single_precision_errs_by_the_rounding_of_the_steps_only(
 
 
 @pytest.mark.several
-@pytest.mark.parametrize(
-    ("engine", "time", "shape"), [("sequential", 600, (3,)), ("sequential", 600, (2, 1))], ids=str
-)
-def test_timesteps_are_shared_along_leading_axes(engine, time, shape, draw):
+@pytest.mark.parametrize("shape", [(3,), (2, 1)], ids=str)
+def test_timesteps_are_shared_along_leading_axes(shape, draw):
+    time = 300
     timestep, (force, _, _) = uneven(*shape, time, 1), draw((2, 3), time, 3)
-    positions, final = linoss.oscillator_scan(discretize("imex", timestep), force, engine=engine)
+    positions, final = linoss.oscillator_scan(discretize("imex", timestep), force)
     for i, j in np.ndindex(2, 3):
         own = np.broadcast_to(timestep, (2, 3, time, 1))[i, j]
         expected = linoss.oscillator_scan(discretize("imex", own), force[i, j], engine="sequential")
         np.testing.assert_allclose(positions[i, j], expected[0], rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(final[i, j], expected[1], rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.several
-@by_every_engine
-def test_gradient_of_shared_timesteps_adds_up_over_the_batch(engine, time, draw, scan):
-    timestep, (force, start, cotangents) = uneven(time, 1), draw((2,), time, 3)
-    options = {"start": start, "engine": engine}
-    _, shared = scan(discretize("imex", timestep), force, cotangents, **options)
-    repeated = np.broadcast_to(timestep, (2, time, 1))
-    _, own = scan(discretize("imex", repeated), force, cotangents, **options)
-    expected = own.intervals.sum(0)
-    scale = np.abs(expected).max()
-    np.testing.assert_allclose(shared.intervals, expected, rtol=0, atol=1e-11 * scale)
 
 
 @by_every_engine
@@ -223,7 +195,7 @@ def test_a_masked_sample_is_no_sample(engine, time, draw):
 
 
 @pytest.mark.several
-@pytest.mark.parametrize(("engine", "time"), [("sequential", 600), ("associative", 13)])
+@by_every_engine
 def test_verlet_weighs_a_force_after_a_gap_by_the_last_sample_that_is_there(
     engine, time, draw, scan, reference, assert_same
 ):
