@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -23,6 +22,34 @@ from linoss.features._response import (
 )
 
 needs_kernels = pytest.mark.skipif(not kernels.usable(), reason="the kernels were not built")
+
+
+@pytest.fixture
+def make_bank():
+    """A bank with thresholds near the middle of outputs."""
+
+    def make(channels=1, size=96, longest=200, causal=False, seed=0):
+        random = np.random.default_rng(seed)
+        mean, scale = random.normal(size=channels), random.uniform(0.5, 2, channels)
+        bank = draw(random, size, longest=longest, causal=causal, mean=mean, scale=scale)
+        return replace(bank, threshold=0.1 * random.normal(size=bank.size))
+
+    return make
+
+
+@pytest.fixture
+def make_cases():
+    """Random walks `(time, channels)`, and intervals between their samples."""
+
+    def make(lengths, channels=1, missing=0.0, seed=1):
+        random = np.random.default_rng(seed)
+        cases = [random.normal(size=(n, channels)).cumsum(axis=0) / 4 for n in lengths]
+        for case in cases:
+            case[random.random(case.shape) < missing] = np.nan
+        intervals = [np.r_[1, random.exponential(size=n - 1) + 0.05] for n in lengths]
+        return [case.astype(np.float32) for case in cases], intervals
+
+    return make
 
 
 def drive_of(bank, case, intervals, group):
@@ -194,14 +221,6 @@ def test_a_sample_without_values_is_a_longer_step(make_bank, make_cases):
 
 
 @needs_kernels
-def test_times_on_a_grid_change_nothing(make_bank, make_cases):
-    bank = make_bank()
-    cases, _ = make_cases([70, 30])
-    ones = [np.ones(len(case)) for case in cases]
-    np.testing.assert_array_equal(respond(bank, cases), respond(bank, cases, ones))
-
-
-@needs_kernels
 def test_a_case_alone_equals_the_case_among_others(make_bank, make_cases):
     """Few cases are split over threads by oscillators, many by cases."""
     bank = make_bank(size=16 * 70)
@@ -260,12 +279,3 @@ def test_the_kernel_refuses_what_does_not_fit(make_bank, make_cases):
         bank.respond([case], [], out[:, :2].copy())
     with pytest.raises(ValueError, match="backwards"):
         kernels.native.FeatureStream(bank)
-
-
-def test_jax_uses_its_own_precision(make_bank, make_cases):
-    bank, (cases, _) = make_bank(), make_cases([20])
-    with jax.enable_x64(False):
-        single = next(iter(_in_jax(bank, cases, None)))[1]
-    with jax.enable_x64(True):
-        double = next(iter(_in_jax(bank, cases, None)))[1]
-    np.testing.assert_array_equal(single, double)
