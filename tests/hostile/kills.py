@@ -170,7 +170,7 @@ def mesh():
                 if kill(other, _GRACE):
                     return "killed, and the other, which still waited for it"
                 said = other.log.read_text()
-                if "stack trace" in said or "Traceback" in said or said.count("Error: ") > 1:
+                if "Traceback" in said or said.count("Error: ") > 1:
                     raise Finding(said[-2000:])
                 return "killed"
             for process in both:

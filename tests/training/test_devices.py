@@ -100,14 +100,3 @@ def test_more_devices_than_there_are():
 def test_wrong_numbers_of_devices(devices):
     with pytest.raises(ValueError, match=r"devices is .*, expected an integer >= 1"):
         make_mesh(devices)
-
-
-@pytest.mark.slow  # as does that of `linoss fit --devices`, in tests/cli/test_machines.py
-def test_an_estimator_takes_devices():
-    random = np.random.default_rng(0)
-    values, labels = random.normal(size=(32, 2, 40)), np.arange(32) % 2
-    settings = {"steps": 4, "batch_size": 16, "hidden_size": 8, "state_size": 8, "num_blocks": 1}
-    settings |= {"scheme": "im", "random_state": 0, "n_models": 1, "n_oscillators": None}
-    one = linoss.LinOSSClassifier(**settings).fit(values, labels)
-    several = linoss.LinOSSClassifier(**settings, devices=(4, 2)).fit(values, labels)
-    np.testing.assert_allclose(several.predict_proba(values), one.predict_proba(values), atol=1e-4)
