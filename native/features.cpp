@@ -13,10 +13,15 @@ namespace linoss::features {
 constexpr int64_t kLanes = 16;
 constexpr int kStages = 2, kStatistics = 4;
 // Rows of a group: parameters of each stage (decay, frequency, readout), then the threshold; a step of
-// each stage, s <- l s + p b_before + n b (l, p, n complex); the state: s of each stage, then sums.
+// each stage, s <- l s + p b_before + n b (l, p, n complex); the state: s of each stage, then the sums
+// of a window.
 constexpr int kStageRows = 4, kRows = kStages * kStageRows + 1;
 constexpr int kMoveRows = 6, kMoves = kStages * kMoveRows;
-enum { kAbove = 2 * kStages, kLongest, kStretches, kMoment, kRunning, kStateRows };
+// Sums over a window: the time above the threshold, the longest interval above it, the number of such
+// intervals, the time above it times the time; the interval above it at the end and at the beginning,
+// and whether an output was below it.
+enum { kAbove = 2 * kStages, kLongest, kStretches, kMoment, kRunning, kPrefix, kBroken, kStateRows };
+constexpr int kSums = kStateRows - kAbove;
 
 struct Group {
   int64_t stages;
@@ -35,10 +40,17 @@ struct Tile {
   int32_t which[kTile];    // the kind of each interval
 };
 
+// Some samples of a tile.
+struct Piece {
+  int64_t from, to;
+  bool ends_window;
+};
+
 struct Table {
   // Advances the state, kStateRows x kLanes, of a group. `moves` is memory, kMoves x kLanes for every
   // kind. If `outputs` is not null, it receives the outputs, samples x kLanes.
-  void (*advance)(const Group&, const Tile&, double* moves, double* state, float* outputs);
+  void (*advance)(const Group&, const Tile&, const Piece&, double* moves, double* state,
+                  float* outputs);
 };
 
 }  // namespace linoss::features
@@ -104,17 +116,19 @@ struct Move {
 };
 
 template <int kUsed, bool kVarying, typename V>
-void run(const double* threshold, const Tile& tile, const Number<V>* moves, double* state,
-         float* outputs) {
+void run(const double* threshold, const Tile& tile, const Piece& piece, const Number<V>* moves,
+         double* state, float* outputs) {
   constexpr int kCount = sizeof(V) / sizeof(Number<V>);
   for (int64_t k = 0; k < kLanes; k += kCount, moves += kCount, state += kCount) {
-    V re[kUsed], im[kUsed], level, running, longest, above = {}, stretches = {}, moment = {};
+    V re[kUsed], im[kUsed], level, running, longest, broken, above = {}, stretches = {}, moment = {},
+        prefix = {};
     for (int i = 0; i < kUsed; ++i)
       take(state + 2 * i * kLanes, re[i]), take(state + (2 * i + 1) * kLanes, im[i]);
     take(threshold + k, level);
     take(state + kRunning * kLanes, running), take(state + kLongest * kLanes, longest);
+    take(state + kBroken * kLanes, broken);
     const Move<V> first(moves), second(moves + (kUsed - 1) * kMoveRows * kLanes);
-    for (int64_t n = 0; n < tile.samples; ++n) {
+    for (int64_t n = piece.from; n < piece.to; ++n) {
       const Number<V> before = tile.drive[n], now = tile.drive[n + 1];
       const V was = re[0];
       if constexpr (kVarying) {
@@ -136,21 +150,25 @@ void run(const double* threshold, const Tile& tile, const Number<V>* moves, doub
       above += up ? h : V{};
       moment += up ? h * since : V{};
       stretches += begins ? 1 - V{} : V{};
+      prefix += up & (broken == V{}) ? h : V{};
+      broken = up ? broken : 1 - V{};
       running = up ? running + h : V{};
       longest = longest > running ? longest : running;
     }
     for (int i = 0; i < kUsed; ++i)
       give(re[i], state + 2 * i * kLanes), give(im[i], state + (2 * i + 1) * kLanes);
     give(running, state + kRunning * kLanes), give(longest, state + kLongest * kLanes);
+    give(broken, state + kBroken * kLanes);
     for (int i = 0; i < kCount; ++i)
       state[kAbove * kLanes + i] += above[i], state[kStretches * kLanes + i] += stretches[i],
+          state[kPrefix * kLanes + i] += prefix[i],
           state[kMoment * kLanes + i] += tile.start * above[i] + moment[i];
   }
 }
 
 template <typename V>
-void advance_in(const Group& group, const Tile& tile, double* memory, double* state,
-                float* outputs) {
+void advance_in(const Group& group, const Tile& tile, const Piece& piece, double* memory,
+                double* state, float* outputs) {
   Number<V>* moves = reinterpret_cast<Number<V>*>(memory);
   for (int64_t i = 0; i < group.stages * kMoveRows * kLanes; ++i)
     moves[i] = static_cast<Number<V>>(group.moves[i]);
@@ -161,11 +179,12 @@ void advance_in(const Group& group, const Tile& tile, double* memory, double* st
   const bool varying = tile.kinds > 1;
   const auto chosen = group.stages == 1 ? (varying ? run<1, true, V> : run<1, false, V>)
                                         : (varying ? run<2, true, V> : run<2, false, V>);
-  chosen(group.rows + (kRows - 1) * kLanes, tile, moves, state, outputs);
+  chosen(group.rows + (kRows - 1) * kLanes, tile, piece, moves, state, outputs);
 }
 
-void advance(const Group& group, const Tile& tile, double* moves, double* state, float* outputs) {
-  (group.precise ? advance_in<vd> : advance_in<vf>)(group, tile, moves, state, outputs);
+void advance(const Group& group, const Tile& tile, const Piece& piece, double* moves, double* state,
+             float* outputs) {
+  (group.precise ? advance_in<vd> : advance_in<vf>)(group, tile, piece, moves, state, outputs);
 }
 
 }  // namespace
@@ -252,6 +271,12 @@ void check(const Bank& bank) {
   if (!good) refuse("bank: an index out of range");
 }
 
+bool has_value(const Bank& bank, const float* sample, int64_t column) {
+  for (int64_t c = 0; c < bank.channels; ++c)
+    if (!std::isnan(sample[c * column])) return true;
+  return false;
+}
+
 // Reads a sequence, in either direction, into tiles of samples with a value. A sample without any value
 // is skipped. A long interval is divided into up to kMostParts parts of about 1, with linear
 // interpolation between its ends, so that outputs within it are counted. A missing channel keeps its
@@ -280,7 +305,7 @@ class Reader {
                           : at              ? series.intervals[n + 1]
                                             : 1;
       const float* sample = series.at + n * series.row;
-      if (!has_value(sample, series.column)) {
+      if (!has_value(bank_, sample, series.column)) {
         gap_ += step;
         continue;
       }
@@ -322,12 +347,6 @@ class Reader {
  private:
   static constexpr int64_t kRow = kTile + 2;  // two samples before those of a tile
 
-  bool has_value(const float* sample, int64_t column) const {
-    for (int64_t c = 0; c < bank_.channels; ++c)
-      if (!std::isnan(sample[c * column])) return true;
-    return false;
-  }
-
   void take(const float* sample, int64_t column, int64_t parts) {
     for (int64_t c = 0; c < bank_.channels; ++c) {
       float* v = values_.data() + c * kRow + loaded_;
@@ -354,12 +373,40 @@ Group group_of(const Bank& bank, int64_t g) {
           bank.moves.data() + g * kMoves * kLanes};
 }
 
-void write_statistics(const double* state, double elapsed, int64_t oscillators, float* out) {
+// A part of a sequence, in reading order, for each oscillator of a group.
+struct Window {
+  double begin = 0, time = 0;
+  double sums[kSums][kLanes] = {};
+};
+
+// The sums over two windows that follow each other.
+Window joined(const Window& a, const Window& b) {
+  Window both = {a.begin, a.time + b.time};
+  constexpr int above = 0, longest = kLongest - kAbove, stretches = kStretches - kAbove,
+                moment = kMoment - kAbove, suffix = kRunning - kAbove, prefix = kPrefix - kAbove, broken = kBroken - kAbove;
   for (int64_t k = 0; k < kLanes; ++k) {
-    auto share = [&](int row) { return state[row * kLanes + k] / elapsed; };
-    const double found[kStatistics] = {share(kAbove), share(kLongest), share(kStretches),
-                                       share(kMoment) / elapsed - share(kAbove) / 2};
-    for (int s = 0; s < kStatistics; ++s) out[s * oscillators + k] = static_cast<float>(found[s]);
+    const double across = a.sums[suffix][k] + b.sums[prefix][k];
+    const bool meet = a.sums[suffix][k] > 0 && b.sums[prefix][k] > 0;
+    const bool broken_a = a.sums[broken][k] > 0, broken_b = b.sums[broken][k] > 0;
+    for (int i : {above, stretches, moment}) both.sums[i][k] = a.sums[i][k] + b.sums[i][k];
+    both.sums[stretches][k] -= meet;
+    both.sums[longest][k] = std::max({a.sums[longest][k], b.sums[longest][k], across});
+    both.sums[prefix][k] = broken_a ? a.sums[prefix][k] : a.sums[prefix][k] + b.sums[prefix][k];
+    both.sums[suffix][k] = broken_b ? b.sums[suffix][k] : a.sums[suffix][k] + b.sums[suffix][k];
+    both.sums[broken][k] = broken_a || broken_b;
+  }
+  return both;
+}
+
+// The statistics of a window; `row[s]` is the row of statistic s in `out`, or negative.
+void write_statistics(const Window& window, const int32_t* row, int64_t oscillators, float* out) {
+  const double time = window.time > 0 ? window.time : 1;
+  for (int64_t k = 0; k < kLanes; ++k) {
+    auto share = [&](int i) { return window.sums[i - kAbove][k] / time; };
+    const double late = (share(kMoment) - window.begin * share(kAbove)) / time - share(kAbove) / 2;
+    const double statistics[] = {share(kAbove), share(kLongest), share(kStretches), late};
+    for (int s = 0; s < kStatistics; ++s)
+      if (row[s] >= 0) out[row[s] * oscillators + k] = static_cast<float>(statistics[s]);
   }
 }
 
@@ -373,29 +420,86 @@ struct Desk {
   Tile tile;
   Memory<double> moves;
   std::vector<double> state;
+  std::vector<Window> windows;
+  std::vector<Piece> pieces;
   std::vector<float> outputs;
 };
 
+// The time from the first to the last sample with a value, and the interval before it, which is 1.
+double duration(const Bank& bank, const Series& series) {
+  double time = 0, gap = 0;
+  bool begun = false;
+  for (int64_t n = 0; n < series.time; ++n) {
+    gap += series.intervals ? series.intervals[n] : 1;
+    if (!has_value(bank, series.at + n * series.row, series.column)) continue;
+    time += begun ? gap : 1, begun = true, gap = 0;
+  }
+  return time;
+}
+
+// Moves the sums of a state to a window, and begins the next one.
+void close(double* state, Window& window) {
+  std::memcpy(window.sums, state + kAbove * kLanes, sizeof(window.sums));
+  std::memset(state + kAbove * kLanes, 0, (kStateRows - kAbove) * kLanes * sizeof(double));
+}
+
+constexpr double kRounding = 1e-9;  // of a place in time
+
+// Divides the samples of a tile where windows end. `windows` parts of equal duration `total /
+// windows` have the samples in the middle of whose interval they are; `current` is the first that has
+// not ended.
+void divide(const Tile& tile, double total, int64_t windows, int64_t& current, double* times,
+            std::vector<Piece>& pieces) {
+  pieces.clear();
+  int64_t from = 0;
+  for (int64_t n = 0; n < tile.samples; ++n) {
+    const double place = ((tile.start + tile.clock[n]) / total + kRounding) * windows;
+    const int64_t own = std::min(static_cast<int64_t>(place), windows - 1);
+    for (; current < own; ++current) pieces.push_back({from, n, true}), from = n;
+    times[current] += tile.interval[n];
+  }
+  pieces.push_back({from, tile.samples, false});
+}
+
 // Calls each(group, state, tile, at) for every tile of the series and every group from `from` to `to`
-// that reads in one direction; `at` is the number of samples before the tile.
+// that reads in one direction; `at` is the number of samples before the tile. The sums of `windows`
+// windows of each group are in desk.windows.
 template <typename Each>
 void walk(const Bank& bank, const Series& series, bool backwards, int64_t from, int64_t to,
-          Desk& desk, bool keep, Each each) {
+          int64_t windows, Desk& desk, bool keep, Each each) {
   constexpr int64_t kSize = kStateRows * kLanes;
   desk.state.assign((to - from) * kSize, 0.0);
+  desk.windows.assign((to - from) * windows, Window{});
   desk.reader.begin();
+  const double total = windows > 1 ? duration(bank, series) : 1;
+  std::vector<double> times(windows);
+  int64_t current = 0;
   for (int64_t at = 0, seen = 0; at < series.time;) {
     desk.reader.load(series, backwards, at, desk.tile);
+    const int64_t first = current;
+    divide(desk.tile, total, windows, current, times.data(), desk.pieces);
     int32_t drive = -1;
     for (int64_t g = from; g < to; ++g) {
       if (bank.backwards[bank.drive[g]] != backwards) continue;
       if (bank.drive[g] != drive) desk.reader.mix(drive = bank.drive[g], desk.tile);
       double* state = desk.state.data() + (g - from) * kSize;
-      kernels().advance(group_of(bank, g), desk.tile, desk.moves.at, state,
-                        keep ? desk.outputs.data() : nullptr);
+      Window* window = desk.windows.data() + (g - from) * windows + first;
+      for (const Piece& piece : desk.pieces) {
+        kernels().advance(group_of(bank, g), desk.tile, piece, desk.moves.at, state,
+                          keep ? desk.outputs.data() : nullptr);
+        if (piece.ends_window) close(state, *window++);
+      }
       each(g, state, desk.tile, seen);
     }
     seen += desk.tile.samples;
+  }
+  for (int64_t g = from; g < to; ++g) {
+    Window* window = desk.windows.data() + (g - from) * windows;
+    close(desk.state.data() + (g - from) * kSize, window[current]);
+    for (int64_t w = 0; w < windows; ++w) {
+      window[w].time = times[w];
+      window[w].begin = w ? window[w - 1].begin + window[w - 1].time : 0;
+    }
   }
 }
 
@@ -435,27 +539,45 @@ void for_all(const Bank& bank, int64_t cases, Work work) {
   if (failed || error.failure()) throw std::bad_alloc();
 }
 
-// (cases, kStatistics, oscillators), each divided by the duration of the sequence: time above the
-// threshold, the longest interval above it, the number of such intervals, and the time above it
-// weighted from -1/2 at the beginning to 1/2 at the end. NaN for a case without any value.
+// (cases, rows, oscillators), each divided by the duration of its window: time above the threshold, the
+// longest interval above it, the number of such intervals, and the time above it weighted from -1/2 at
+// the beginning to 1/2 at the end; 0 for a window without samples, NaN for a case without any value.
+// Row 4 w + s is statistic s of window w: the whole, the first and the second half, the quarters, ...
+// Those with a place in `rows` are written to that row of `out`, others are left out.
 void respond(const Bank& bank, const std::vector<In<float, 2>>& cases,
-             const std::vector<In<double, 1>>& intervals, Out<float, 3> out) {
+             const std::vector<In<double, 1>>& intervals, In<int32_t, 1> rows, Out<float, 3> out) {
   const std::vector<Series> series = all_series(bank, cases, intervals);
-  const int64_t oscillators = bank.groups * kLanes;
-  if (out.shape(0) != cases.size() || out.shape(1) != kStatistics ||
-      static_cast<int64_t>(out.shape(2)) != oscillators)
-    refuse("out: wrong shape");
+  const int64_t oscillators = bank.groups * kLanes, size = out.shape(1);
+  std::vector<int32_t> place(rows.data(), rows.data() + rows.shape(0));
+  int64_t windows = 1;
+  while ((2 * windows - 1) * kStatistics < static_cast<int64_t>(place.size())) windows *= 2;
+  bool good = rows.stride(0) == 1 && out.shape(0) == cases.size() && windows <= 64 &&
+              place.size() == static_cast<size_t>((2 * windows - 1) * kStatistics) &&
+              static_cast<int64_t>(out.shape(2)) == oscillators;
+  for (int32_t row : place) good &= row < size;
+  if (!good) refuse("rows or out: wrong shape");
   float* data = out.data();
   nb::gil_scoped_release release;
   for_all(bank, series.size(), [&](int64_t i, int64_t from, int64_t to, Desk& desk) {
     for (bool backwards : {false, true}) {
-      walk(bank, series[i], backwards, from, to, desk, false,
+      walk(bank, series[i], backwards, from, to, windows, desk, false,
            [](int64_t, double*, const Tile&, int64_t) {});
-      for (int64_t g = from; g < to; ++g)
-        if (bank.backwards[bank.drive[g]] == backwards)
-          write_statistics(desk.state.data() + (g - from) * kStateRows * kLanes,
-                           desk.reader.elapsed(), oscillators,
-                           data + i * kStatistics * oscillators + g * kLanes);
+      for (int64_t g = from; g < to; ++g) {
+        if (bank.backwards[bank.drive[g]] != backwards) continue;
+        float* own = data + i * size * oscillators + g * kLanes;
+        if (!(desk.reader.elapsed() > 0)) {
+          for (int64_t r = 0; r < size; ++r) std::fill_n(own + r * oscillators, kLanes, NAN);
+          continue;
+        }
+        Window* window = desk.windows.data() + (g - from) * windows;
+        for (int64_t count = windows; count; count /= 2) {
+          for (int64_t w = 0; w < count; ++w) {
+            if (count < windows) window[w] = joined(window[2 * w], window[2 * w + 1]);
+            const int64_t when = count - 1 + (backwards ? count - 1 - w : w);
+            write_statistics(window[w], place.data() + when * kStatistics, oscillators, own);
+          }
+        }
+      }
     }
   });
 }
@@ -472,7 +594,7 @@ void trace(const Bank& bank, const std::vector<In<float, 2>>& cases,
   nb::gil_scoped_release release;
   for_all(bank, series.size(), [&](int64_t i, int64_t from, int64_t to, Desk& desk) {
     for (bool backwards : {false, true})
-      walk(bank, series[i], backwards, from, to, desk, true,
+      walk(bank, series[i], backwards, from, to, 1, desk, true,
            [&](int64_t g, double*, const Tile& tile, int64_t seen) {
              for (int64_t n = 0; n < tile.samples; ++n)
                if ((seen + n) % every == 0 && (seen + n) / every < samples)
@@ -502,13 +624,17 @@ class Stream {
       int32_t drive = -1;
       for (int64_t g = 0; g < bank_.groups && desk_.tile.samples; ++g) {
         if (bank_.drive[g] != drive) desk_.reader.mix(drive = bank_.drive[g], desk_.tile);
-        kernels().advance(group_of(bank_, g), desk_.tile, desk_.moves.at,
-                          state_.data() + g * kStateRows * kLanes, nullptr);
+        kernels().advance(group_of(bank_, g), desk_.tile, {0, desk_.tile.samples, false},
+                          desk_.moves.at, state_.data() + g * kStateRows * kLanes, nullptr);
       }
     }
-    for (int64_t g = 0; g < bank_.groups; ++g)
-      write_statistics(state_.data() + g * kStateRows * kLanes, desk_.reader.elapsed(), oscillators,
-                       out.data() + g * kLanes);
+    constexpr int32_t rows[kStatistics] = {0, 1, 2, 3};
+    if (!(desk_.reader.elapsed() > 0)) std::fill_n(out.data(), out.size(), NAN);
+    for (int64_t g = 0; g < bank_.groups && desk_.reader.elapsed() > 0; ++g) {
+      Window whole = {0, desk_.reader.elapsed()};
+      std::memcpy(whole.sums, state_.data() + (g * kStateRows + kAbove) * kLanes, sizeof(whole.sums));
+      write_statistics(whole, rows, oscillators, out.data() + g * kLanes);
+    }
   }
 
  private:

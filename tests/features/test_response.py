@@ -127,6 +127,35 @@ def test_equals_a_loop_in_double_precision(make_bank, make_cases, channels, regu
     assert close.mean() < 0.2
 
 
+@pytest.mark.parametrize("regular", [True, False])
+def test_windows_are_cut_from_the_outputs(make_bank, make_cases, regular):
+    """Statistics of halves and quarters, each by a loop over the outputs inside it."""
+    bank, lengths = make_bank(2), [1, 2, 3, 150]
+    cases, intervals = make_cases(lengths, 2)
+    statistics_of = respond(bank, cases, None if regular else intervals, range(28))
+    chosen = respond(bank, cases, None if regular else intervals, [2, 9, 21])
+    np.testing.assert_array_equal(chosen, statistics_of[:, [2, 9, 21]])
+    for case, h, result in zip(cases, intervals, statistics_of, strict=True):
+        h = np.ones(len(case)) if regular else h
+        steps = in_parts(case, h)[1]
+        outputs = trace(bank, [case], None if regular else [h], 1, len(steps))[0]
+        backwards = np.repeat(bank.backwards[bank.drive], LANES)
+        for way, lanes in ((1, ~backwards), (-1, backwards)):
+            own = np.r_[1, steps[:0:-1]] if way < 0 else steps
+            middle = (own.cumsum() - own / 2) / own.sum()
+            up = outputs[:, lanes] > bank.threshold[lanes]
+            row = 0
+            for count in (1, 2, 4):
+                for part in range(count)[::way]:
+                    inside = np.minimum((middle * count + 1e-9).astype(int), count - 1) == part
+                    expected = np.zeros((4, lanes.sum()))
+                    if inside.any():
+                        each = np.repeat(own[inside, None], lanes.sum(), axis=1)
+                        expected = statistics(up[inside], each)
+                    np.testing.assert_allclose(result[row : row + 4, lanes], expected, atol=1e-5)
+                    row += 4
+
+
 def test_a_single_oscillator_is_the_exact_scheme(make_bank):
     """With a force that is held, s' = mu s + b is what `discretize("exact")` steps."""
     bank = make_bank(size=48)
@@ -268,14 +297,15 @@ def test_outputs_of_one_case_in_the_order_of_reading(make_bank, make_cases):
 def test_the_kernel_refuses_what_does_not_fit(make_bank, make_cases):
     bank = native(make_bank(2))
     (case,), (intervals,) = make_cases([10], 2)
-    out = np.zeros((1, 4, 96), np.float32)
+    out, rows = np.zeros((1, 4, 96), np.float32), np.arange(4, dtype=np.int32)
     with pytest.raises(ValueError, match="channels"):
-        bank.respond([case[:, :1]], [], out)
+        bank.respond([case[:, :1]], [], rows, out)
     with pytest.raises(ValueError, match="intervals: wrong shape"):
-        bank.respond([case], [intervals[:5]], out)
+        bank.respond([case], [intervals[:5]], rows, out)
     with pytest.raises(ValueError, match="intervals: wrong number"):
-        bank.respond([case], [intervals, intervals], out)
-    with pytest.raises(ValueError, match="out: wrong shape"):
-        bank.respond([case], [], out[:, :2].copy())
+        bank.respond([case], [intervals, intervals], rows, out)
+    for wrong, place in ((out[:, :2].copy(), rows), (out, rows[:3]), (out, rows + 1)):
+        with pytest.raises(ValueError, match="rows or out: wrong shape"):
+            bank.respond([case], [], place, wrong)
     with pytest.raises(ValueError, match="backwards"):
         kernels.native.FeatureStream(bank)

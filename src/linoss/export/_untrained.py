@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from linoss.export._program import Part, Term, another
-from linoss.features import LANES, STATISTICS, moves
+from linoss.features import LANES, mirrored, moves
 from linoss.fitted import Untrained
 
 _SUMS = ("above", "longest", "stretches", "moment")
@@ -24,20 +24,22 @@ def add_untrained(parts: list[Part], answer: Part, member: Untrained, label: str
         )
     bank, ridge = member.features.bank_, member.readout
     ways = bank.backwards[bank.drive]
-    weights = (ridge.scale[:, None].astype(np.float64) * ridge.coefficients).reshape(
-        len(STATISTICS), bank.size, -1
-    )
-    means = ridge.mean.astype(np.float64).reshape(len(STATISTICS), bank.size)
-    constant = ridge.intercept - np.einsum("sn,sna->a", means, weights)
+    weights, means = member.readout_by_window()
+    constant = ridge.intercept - np.einsum("wsn,wsna->a", means, weights)
+    windows = [w for w in range(len(weights)) if weights[w].any()]
     found = answer.constant(constant)
     for name, groups in (("", ~ways), ("back_", ways)):
         if groups.any():
-            part = another(parts, backwards=True) if name else parts[0]
+            left = _counted(another(parts, backwards=not name), bank) if max(windows) else None
+            part = another(parts, backwards=bool(name)) if name or left else parts[0]
             lanes = np.repeat(groups, LANES)
             order = np.argsort(bank.chained[lanes], kind="stable")
-            _walk(part, bank.part(groups), order, f"{label}{name}")
-            chosen = weights[:, lanes][:, order]
-            found = _read(answer, chosen, f"{label}{name}") + found
+            up = _walk(part, bank.part(groups), order, f"{label}{name}")
+            for window in windows:
+                chosen, own = weights[window][:, lanes][:, order], f"{label}{name}window{window}_"
+                place = mirrored(window) if name else window
+                _count(part, up, f"{label}{name}elapsed", own, left if place else None, place)
+                found = _read(answer, chosen, own, is_whole=not place) + found
     seen = answer.input(f"{label}{'' if not ways.all() else 'back_'}elapsed", 1) > 0.0
     decision = answer.apply("where", seen, found, ridge.intercept)
     if member.sharpness is None:
@@ -47,8 +49,8 @@ def add_untrained(parts: list[Part], answer: Part, member: Untrained, label: str
     return answer.softmax(decision * member.sharpness)
 
 
-def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> None:
-    """Advance by one sample."""
+def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> Term:
+    """Advance by one sample; returns which outputs are above their thresholds."""
     n, second = bank.size, int(bank.chained.sum())
     single = n - second
 
@@ -57,7 +59,7 @@ def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> None:
 
     sample = part.input("sample", len(bank.mean))
     missing, held = part.apply("isnan", sample), state("held", sample.size)
-    present = part.sum(part.apply("where", missing, 0.0, 1.0)) > 0.0
+    present = _present(part, bank)
     elapsed = state("elapsed", 1)
     begun = elapsed > 0.0
     values = part.apply("where", missing, held, (sample - bank.mean) * bank.scale)
@@ -76,17 +78,51 @@ def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> None:
         chain = _turned(part, [row[1, single:] for row in rows], state, "second", second, *x)
         new |= {"second_real": chain[0], "second_imaginary": chain[1]}
         outputs = part.join([outputs, chain[0]]) if single else chain[0]
-    up = outputs > bank.threshold[order]
-    running, (above, longest, stretches, moment) = state("running", n), (state(s, n) for s in _SUMS)
-    begins = part.apply("where", running > 0.0, 0.0, 1.0)
-    new["running"] = part.apply("where", up, running + 1.0, 0.0)
-    new["above"] = above + part.apply("where", up, 1.0, 0.0)
-    new["longest"] = part.apply("maximum", longest, new["running"])
-    new["stretches"] = stretches + part.apply("where", up, begins, 0.0)
-    new["moment"] = moment + part.apply("where", up, elapsed + 0.5, 0.0)
     new["elapsed"] = elapsed + 1.0
     for name, term in new.items():
         part.outputs[label + name] = part.apply("where", present, term, state(name, term.size))
+    return part.apply("both", outputs > bank.threshold[order], present)
+
+
+def _present(part: Part, bank: Any) -> Term:
+    """Whether a sample has any value."""
+    missing = part.apply("isnan", part.input("sample", len(bank.mean)))
+    return part.sum(part.apply("where", missing, 0.0, 1.0)) > 0.0
+
+
+def _counted(part: Part, bank: Any) -> Term:
+    """The number of samples with a value, up to and with this one."""
+    name = f"{part.label}_left"
+    count = part.input(name, 1) + part.apply("where", _present(part, bank), 1.0, 0.0)
+    part.outputs[name] = count
+    return count
+
+
+def _count(part: Part, up: Term, clock: str, label: str, left: Term | None, window: int) -> None:
+    """Advance the sums over a window by one sample; `left` counts samples from the end."""
+    n, elapsed, present = up.size, part.input(clock, 1), part.outputs[clock] > part.input(clock, 1)
+    here = part.apply("where", present, 1.0, 0.0)
+    if left is not None:
+        count = 2 ** ((window + 1).bit_length() - 1)
+        place = (elapsed + 0.5) / part.apply("maximum", elapsed + left, 1.0)
+        begun = part.apply("not", part.constant((window + 1 - count) / count) > place)
+        inside = part.apply("both", begun, part.constant((window + 2 - count) / count) > place)
+        before = part.apply("where", begun, 0.0, here)
+        part.outputs[f"{label}before"] = part.input(f"{label}before", 1) + before
+        here = part.apply("where", inside, here, 0.0)
+        up = part.apply("both", up, inside)
+    sums = {name: part.input(label + name, n) for name in (*_SUMS, "running")}
+    running = part.apply("where", up, sums["running"] + 1.0, 0.0)
+    begins = part.apply("where", sums["running"] > 0.0, 0.0, 1.0)
+    new = {
+        "above": sums["above"] + part.apply("where", up, 1.0, 0.0),
+        "longest": part.apply("maximum", sums["longest"], running),
+        "stretches": sums["stretches"] + part.apply("where", up, begins, 0.0),
+        "moment": sums["moment"] + part.apply("where", up, elapsed + 0.5, 0.0),
+        "running": part.apply("where", present, running, sums["running"]),
+        "time": part.input(f"{label}time", 1) + here,
+    }
+    part.outputs |= {label + name: term for name, term in new.items()}
 
 
 def _driven(part: Part, bank: Any, values: Term, before: Term) -> Term:
@@ -108,10 +144,13 @@ def _turned(
     )
 
 
-def _read(answer: Part, weights: np.ndarray, label: str) -> Term:
+def _read(answer: Part, weights: np.ndarray, label: str, *, is_whole: bool) -> Term:
     """The readout of the statistics of a subset of the oscillators."""
     n = weights.shape[1]
-    time = answer.apply("maximum", answer.input(f"{label}elapsed", 1), 1.0)
+    time = answer.apply("maximum", answer.input(f"{label}time", 1), 1.0)
     share, longest, stretches, moment = (answer.input(label + name, n) / time for name in _SUMS)
-    statistics = (share, longest, stretches, moment / time - share * 0.5)
+    if not is_whole:
+        moment = moment - share * answer.input(f"{label}before", 1)
+    late = moment / time
+    statistics = (share, longest, stretches, late - share * 0.5)
     return answer.matmul(weights.reshape(-1, weights.shape[2]).T, answer.join(statistics))

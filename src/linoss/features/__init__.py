@@ -1,7 +1,14 @@
 """Untrained oscillators: a random bank, and statistics of its outputs."""
 
 from linoss.features._bank import LANES, Bank, moves
-from linoss.features._response import STATISTICS, Response
+from linoss.features._response import (
+    STATISTICS,
+    Response,
+    divided,
+    mirrored,
+    name_of_row,
+    windows_of,
+)
 from linoss.features._transformer import FeatureStream, OscillatorFeatures, OscillatorSettings
 
 __all__ = [
@@ -12,5 +19,9 @@ __all__ = [
     "OscillatorFeatures",
     "OscillatorSettings",
     "Response",
+    "divided",
+    "mirrored",
     "moves",
+    "name_of_row",
+    "windows_of",
 ]

@@ -7,7 +7,8 @@ For each oscillator, with x its output, theta its threshold and h_n the interval
     stretches  number of them
     lateness   of the time that x > theta: the sum of h_n (t_n / T - 1/2) where x_n > theta
 
-each divided by T, the sum of all h_n; t_n is the middle of the interval before sample n.
+each divided by T, the sum of all h_n; t_n is the middle of the interval before sample n. The same
+over windows: the halves of the sequence, its quarters, and so on, in which a sample is if t_n is.
 
 A sample without any value is skipped: the next interval is longer. A long interval is divided into
 up to 8 steps of about 1, with linear interpolation between its ends, so that outputs within it are
@@ -17,6 +18,7 @@ counted. A missing channel keeps its last value; before its first value it has i
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -27,7 +29,10 @@ from linoss import kernels
 from linoss.features._bank import LANES, Bank, moves
 
 STATISTICS = ("share", "longest", "stretches", "lateness")
+WHOLE = tuple(range(len(STATISTICS)))
+"""Rows of statistics over the whole sequence."""
 _PRECISE = 1e-3  # cycles per interval; slower oscillators use double precision
+_ROUNDING = 1e-9  # of a place in time, the same as in the kernel
 _PIECE = 1024  # samples that JAX processes at a time
 _MOST_PARTS = 8  # steps of an interval; the same as in the kernel
 
@@ -37,13 +42,47 @@ Intervals = Sequence[np.ndarray] | None
 """Arrays (time,), float64: the interval before each sample, 1 for the first; None if all are 1."""
 
 
-def respond(bank: Bank, cases: Cases, intervals: Intervals = None) -> np.ndarray:
-    """Statistics `(cases, 4, n)`; NaN for a case without any value."""
+def respond(bank: Bank, cases: Cases, intervals: Intervals = None, rows: Any = WHOLE) -> np.ndarray:
+    """Statistics `(cases, rows, n)`; NaN for a case without any value.
+
+    Row 4 w + s is statistic s of window w: the whole, the first and the second half, the quarters.
+    """
     if not kernels.usable():
-        return np.stack([statistics for statistics, _ in _in_jax(bank, cases, intervals)])
-    out = np.empty((len(cases), len(STATISTICS), bank.size), np.float32)
-    native(bank).respond(list(cases), list(intervals or ()), out)
+        return np.stack([each for each, _ in _in_jax(bank, cases, intervals, rows)])
+    windows = windows_of(rows)
+    place = np.full(len(STATISTICS) * (2 * windows - 1), -1, np.int32)
+    place[list(rows)] = np.arange(len(rows))
+    out = np.empty((len(cases), len(rows), bank.size), np.float32)
+    native(bank).respond(list(cases), list(intervals or ()), place, out)
     return out
+
+
+def windows_of(rows: Any) -> int:
+    """The number of the shortest windows of the statistics in these rows: 1, 2, 4, ..."""
+    return 1 << (max(rows) // len(STATISTICS) + 1).bit_length() - 1
+
+
+def mirrored(window: int) -> int:
+    """The window of the same length as far from the end as this one is from the beginning."""
+    first = 2 ** ((window + 1).bit_length() - 1) - 1
+    return 3 * first - window
+
+
+def name_of_row(row: int) -> str:
+    """Such as "share of the whole", or "longest of quarter 2"."""
+    window, statistic = divmod(row, len(STATISTICS))
+    level = (window + 1).bit_length() - 1
+    parts = {0: "", 1: " of half", 2: " of quarter"}.get(level, f" of part of {2**level}:")
+    return STATISTICS[statistic] + (f"{parts} {window + 2 - 2**level}" if level else "")
+
+
+def divided(steps: np.ndarray, windows: int) -> list[slice]:
+    """The samples of the whole, of its halves, of its quarters, and so on, in reading order."""
+    middle = (np.cumsum(steps) - steps / 2) / steps.sum() + _ROUNDING
+    ends = np.searchsorted(middle, np.arange(windows + 1) / windows)
+    ends[-1] = len(steps)
+    halvings = range(windows.bit_length())
+    return [slice(a, b) for k in halvings for a, b in pairwise(ends[:: windows >> k])]
 
 
 def trace(bank: Bank, cases: Cases, intervals: Intervals, every: int, samples: int) -> np.ndarray:
@@ -154,22 +193,47 @@ class ResponseStream:
 
 
 def _in_jax(
-    bank: Bank, cases: Cases, intervals: Intervals
+    bank: Bank, cases: Cases, intervals: Intervals, rows: Any = WHOLE
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Statistics `(4, n)` and outputs `(samples, n)` of each case."""
+    """Statistics `(rows, n)` and outputs `(samples, n)` of each case."""
     for i, case in enumerate(cases):
         h = np.ones(len(case)) if intervals is None else intervals[i]
-        found = []
+        parts = []
         for backwards in (False, True):
             groups = bank.backwards[bank.drive] == backwards
             if groups.any():
                 walk = _Walk(bank.part(groups))
                 outputs = walk(case[::-1], np.r_[1, h[:0:-1]]) if backwards else walk(case, h)
-                found.append((np.repeat(groups, LANES), walk.statistics, outputs))
-        joined = np.empty((len(STATISTICS) + len(found[0][2]), bank.size), np.float32)
-        for lanes, statistics, outputs in found:
+                up = outputs > bank.threshold[np.repeat(groups, LANES)]
+                statistics = _statistics(up, walk.steps, rows, backwards)
+                parts.append((np.repeat(groups, LANES), statistics, outputs))
+        joined = np.empty((len(rows) + len(parts[0][2]), bank.size), np.float32)
+        for lanes, statistics, outputs in parts:
             joined[:, lanes] = np.concatenate([statistics, outputs])
-        yield joined[: len(STATISTICS)], joined[len(STATISTICS) :]
+        yield joined[: len(rows)], joined[len(rows) :]
+
+
+def _statistics(up: np.ndarray, steps: np.ndarray, rows: Any, backwards: bool) -> np.ndarray:
+    """Statistics `(rows, n)` of outputs above their thresholds, in reading order."""
+    if not len(steps):
+        return np.full((len(rows), up.shape[1]), np.nan)
+    windows, statistics = divided(steps, windows_of(rows)), []
+    for first in 2 ** np.arange(windows_of(rows).bit_length()) - 1:
+        level = windows[first : 2 * first + 1]
+        statistics += [_of_window(up[each], steps[each]) for each in level[:: 1 - 2 * backwards]]
+    return np.concatenate(statistics)[list(rows)]
+
+
+def _of_window(up: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """The four statistics over all of these samples."""
+    if not len(steps):
+        return np.zeros((len(STATISTICS), up.shape[1]))
+    clock, total = np.cumsum(steps)[:, None], steps.sum()
+    below = np.maximum.accumulate(np.where(up, 0.0, clock), axis=0)
+    longest = np.where(up, clock - below, 0.0).max(axis=0)
+    begins = up & ~np.concatenate([np.zeros_like(up[:1]), up[:-1]])
+    late = (clock[:, 0] - steps / 2) / total - 0.5
+    return np.stack([steps @ up, longest, begins.sum(axis=0), (steps * late) @ up]) / total
 
 
 class _Walk:
@@ -178,6 +242,7 @@ class _Walk:
     def __init__(self, bank: Bank):
         self._bank, self._begun = bank, False
         self._gap = self._elapsed = 0.0
+        self.steps = np.zeros(0)  # of the last piece
         self._values, self._step = np.zeros((2, len(bank.mean)), np.float32), 1.0  # the last values
         self._state = np.zeros((2, bank.size), complex), np.zeros((5, bank.size))
 
@@ -197,6 +262,7 @@ class _Walk:
         if not self._begun:  # the input before the first sample equals the first value
             self._begun, self._values[:], steps[0] = True, values[0], 1.0
         values, steps = _in_parts(np.concatenate([self._values[-1:], values]), steps)
+        self.steps = steps
         bank, past = self._bank, np.concatenate([self._values, values])
         slopes = np.diff(past, axis=0) / np.r_[self._step, steps][:, None]
         forces = np.where(bank.order > 0, slopes @ bank.mixture.T, past[1:] @ bank.mixture.T)

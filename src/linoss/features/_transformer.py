@@ -1,7 +1,7 @@
 """Features of sequences: statistics of untrained oscillators."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,11 +14,20 @@ from linoss._declare import COUNT, check_settings, declared, documented, setting
 from linoss._settings import RandomStateLike
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.features._bank import LANES, Bank, draw
-from linoss.features._response import STATISTICS, Response, ResponseStream, respond, trace
+from linoss.features._response import (
+    STATISTICS,
+    WHOLE,
+    Response,
+    ResponseStream,
+    name_of_row,
+    respond,
+    trace,
+)
 from linoss.training import Scaling, usual_interval
 
 _CASES, _SAMPLES = 32, 32  # most cases, and most outputs of each, that determine the thresholds
 _QUANTILES = (0.05, 0.95)
+_ATTRIBUTES = ("interval_", "even_", "wide_", "rows_")
 _FEWEST, _MOST = 1024, 8192  # oscillators
 _FEATURES = 2**28  # numbers for all cases: 1 GB
 
@@ -97,7 +106,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
 
     def fit_cases(self, cases: Sequences) -> "OscillatorFeatures":
         """As `fit`, to sequences that are validated already."""
-        self.interval_, self.even_ = None, True
+        self.interval_, self.even_, self.rows_ = None, True, list(WHOLE)
         self.wide_ = any(case.dtype == np.float64 for case in cases.values)
         if cases.times is not None:
             self.interval_, self.even_ = usual_interval(cases.times)
@@ -120,9 +129,18 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         check_is_fitted(self)
         return self.transform_cases(as_sequences(self, X, None, times, reset=False)[0])
 
-    def transform_cases(self, cases: Sequences) -> np.ndarray:
-        """As `transform`, of sequences that are validated already."""
-        return respond(*self._samples(cases)).reshape(len(cases), -1)
+    def transform_cases(
+        self, cases: Sequences, *, rows: Sequence[int] | None = None, every: int = 1
+    ) -> np.ndarray:
+        """As `transform`, of sequences that are validated already.
+
+        `rows` are those of `respond`, by default those of the fit; of the groups of oscillators,
+        `every`-th are used.
+        """
+        bank, values, intervals = self._samples(cases)
+        rows = self.rows_ if rows is None else rows
+        table = respond(bank.part(slice(None, None, every)), values, intervals, rows)
+        return table.reshape(len(cases), -1)
 
     def fit_transform(self, X: Any, y: Any = None, *, times: Any = None) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
         """As `fit` and `transform`."""
@@ -143,7 +161,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
             quality = " then ".join(f"{q:.3g}" for q in bank.quality[:stages, i])
             drive = drives[bank.drive[i // LANES]]
             oscillators.append(f"{cycles} cycles, quality {quality}, {drive}, oscillator {i}")
-        names = [f"{statistic}, {text}" for statistic in STATISTICS for text in oscillators]
+        names = [f"{name_of_row(row)}, {text}" for row in self.rows_ for text in oscillators]
         return np.array(names, object)
 
     def stream(self) -> "FeatureStream":
@@ -195,7 +213,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
 
     def fitted(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return arrays and attributes, for `restored`."""
-        attributes = {name: getattr(self, name) for name in ("interval_", "even_", "wide_")}
+        attributes = {name: getattr(self, name) for name in _ATTRIBUTES}
         return self.bank_.arrays(), attributes
 
     # ---- Implementation ----
@@ -276,7 +294,7 @@ class FeatureStream:
                 "causal is False: some oscillators read sequences backwards, which a stream cannot "
                 "do; fit with causal=True"
             )
-        self._interval = features.interval_
+        self._interval, self._rows = features.interval_, features.rows_
         bank, self._center = features._centred()
         self._stream = ResponseStream(bank)
         self._channels = len(features.bank_.mean)
@@ -303,7 +321,7 @@ class FeatureStream:
             if not interval > 0:
                 raise ValueError(f"time is {time}, expected a later one than {self._before}")
             self._before = time
-        return self._stream(values[None], np.array([interval])).reshape(1, -1)
+        return self._stream(values[None], np.array([interval]))[self._rows].reshape(1, -1)
 
 
 def _enough(cases: int) -> int:

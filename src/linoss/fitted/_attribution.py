@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from linoss.data import Sequences
-from linoss.features import LANES, STATISTICS, Response
+from linoss.features import LANES, STATISTICS, Response, divided, mirrored, windows_of
 from linoss.fitted._ridge import Ridge
 from linoss.nn import LinOSS
 from linoss.training import Inputs, Objective, integrated_gradients
@@ -97,8 +97,21 @@ def attribute_to_values(
     return Attribution(values, values.sum(axis=2), times, start, error=error)
 
 
+def of_all_windows(ridge: Ridge, rows: Sequence[int], size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights `(windows, 4, size, outputs)` of unscaled features and means `(windows, 4, size)`,
+    0 for statistics that are not among `rows`."""
+    count = 2 * windows_of(rows) - 1
+    weights = np.zeros((count * len(STATISTICS), size, ridge.coefficients.shape[1]))
+    means = np.zeros((count * len(STATISTICS), size))
+    chosen = ridge.scale[:, None].astype(np.float64) * ridge.coefficients
+    weights[list(rows)] = chosen.reshape(len(rows), size, -1)
+    means[list(rows)] = ridge.mean.reshape(len(rows), size)
+    shape = (count, len(STATISTICS), size)
+    return weights.reshape(*shape, -1), means.reshape(shape)
+
+
 def attribute_to_periods(
-    response: Response, ridge: Ridge, unit: float, *, periods: int, times: int
+    response: Response, ridge: Ridge, rows: Sequence[int], unit: float, *, periods: int, times: int
 ) -> Attribution:
     """The exact attribution of one sequence. `unit` is the median sampling interval."""
     bank, steps = response.bank, response.steps
@@ -108,24 +121,28 @@ def attribute_to_periods(
     frequency = np.where(bank.chained, np.sqrt(bank.frequency.prod(axis=0)), bank.frequency[0])
     period_edges = np.geomspace(1 / frequency.max(), 1 / frequency.min() * (1 + 1e-9), periods + 1)
     row = np.clip(np.searchsorted(period_edges, 1 / frequency) - 1, 0, periods - 1)
-    weights = (ridge.scale[:, None] * ridge.coefficients).reshape(len(STATISTICS), bank.size, -1)
-    means = ridge.mean.reshape(len(STATISTICS), bank.size)
-    outputs = weights.shape[2]
+    weights, means = of_all_windows(ridge, rows, bank.size)
+    outputs = weights.shape[3]
     values, channels = np.zeros((outputs, periods, times)), np.zeros((outputs, len(bank.mean)))
     mixture = np.abs(bank.mixture) / np.abs(bank.mixture).sum(axis=1, keepdims=True)
-    back = np.r_[1, steps[:0:-1]], times - 1 - place[::-1]
+    ways = (steps, place), (np.r_[1, steps[:0:-1]], times - 1 - place[::-1])
+    pieces = [divided(way[0], windows_of(rows)) for way in ways]
     for lanes, backwards, positions in response.outputs(_AT_ONCE):
         up = np.pad(positions > bank.threshold[lanes].astype(np.float32), ((0, 0), (0, 1)))
         up[:, -1] = True  # independent of the sequence: the time, and its lateness
-        parts = (
-            _binned(up, *back, times)[:, ::-1] if backwards else _binned(up, steps, place, times)
-        )
-        parts, always = np.split(parts / clock[-1], [-1], axis=2)
-        parts -= means[:, None, lanes] * always[0]
-        parts[_LATENESS] -= means[_SHARE, lanes] * always[_LATENESS]
-        by_lane = np.einsum("stn,sna->nat", parts, weights[:, lanes])
-        np.add.at(values.transpose(1, 0, 2), row[lanes], by_lane)
-        channels += by_lane.sum(axis=2).T @ mixture[bank.drive[lanes // LANES]]
+        h, at = ways[backwards]
+        for window, piece in enumerate(pieces[backwards]):
+            own = mirrored(window) if backwards else window
+            if not weights[own].any() or piece.start == piece.stop:
+                continue
+            parts = _binned(up[piece], h[piece], at[piece], times)
+            parts = parts[:, ::-1] if backwards else parts
+            parts, always = np.split(parts / h[piece].sum(), [-1], axis=2)
+            parts -= means[own][:, None, lanes] * always[0]
+            parts[_LATENESS] -= means[own, _SHARE, lanes] * always[_LATENESS]
+            by_lane = np.einsum("stn,sna->nat", parts, weights[own][:, lanes])
+            np.add.at(values.transpose(1, 0, 2), row[lanes], by_lane)
+            channels += by_lane.sum(axis=2).T @ mixture[bank.drive[lanes // LANES]]
     intercept = np.asarray(ridge.intercept)
     return Attribution(values, channels, time_edges * unit, intercept, period_edges * unit)
 

@@ -8,13 +8,17 @@ import numpy as np
 from linoss import _checks
 from linoss.data import Sequences
 from linoss.features import STATISTICS, OscillatorFeatures, OscillatorSettings
-from linoss.fitted._attribution import Attribution, attribute_to_periods
+from linoss.fitted._attribution import Attribution, attribute_to_periods, of_all_windows
 from linoss.fitted._ensemble import fit_pool, pool
+from linoss.fitted._importance import MOST_CASES, Deciding
 from linoss.fitted._ridge import Ridge, fit_ridge
 from linoss.fitted._stream import AbstractPredictionStream
 from linoss.training import Scaling
 
-_IMPORTANCE = {"lateness": 0.5}  # the beginning of many recordings is arbitrary
+_WINDOWS = 4  # the shortest windows are quarters
+_DECIDING = 2048  # oscillators that decide which windows are used
+_FOLDS = 4
+_FEATURES = 2**28  # numbers for all cases: 1 GB
 _AT_ONCE = 512  # cases whose features are converted to double precision at a time
 _RIDGE = ("mean", "scale", "coefficients", "intercept")
 
@@ -44,20 +48,18 @@ class Untrained:
         **Returns:** the member; cases, a subset of very many; and their leave-one-out predictions.
         """
         features = OscillatorFeatures(n_oscillators=n_oscillators, causal=causal, random_state=seed)
-        table = features.fit_cases(cases).transform_cases(cases)
-        importance = np.array([_IMPORTANCE.get(name, 1.0) for name in STATISTICS])
-        importance = importance.repeat(table.shape[1] // len(STATISTICS))
+        features.fit_cases(cases)
         if targets.ndim == 1:
             count = int(targets.max()) + 1
             columns = np.arange(count) if count > 2 else np.array([1])
             signs = np.where(targets[:, None] == columns, 1.0, -1.0)
-            readout, part, held_out = fit_ridge(table, signs, weights, importance)
+            readout, part, held_out = _fit_readout(features, cases, signs, weights)
             decisions = two_sided(held_out)
             sharpness = float(fit_pool([decisions], targets[part])[0])
             member = cls(features, readout, sharpness)
             return member, part, pool([decisions], np.array([sharpness]))
         scaling = Scaling.from_sequences([targets], kind="target")
-        readout, part, held_out = fit_ridge(table, scaling.apply(targets), weights, importance)
+        readout, part, held_out = _fit_readout(features, cases, scaling.apply(targets), weights)
         readout = replace(
             readout,
             coefficients=readout.coefficients * scaling.deviation,
@@ -98,6 +100,10 @@ class Untrained:
             return decisions
         return pool([two_sided(decisions)], np.array([self.sharpness]))
 
+    def readout_by_window(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights `(windows, 4, n, outputs)` of the statistics, and their means."""
+        return of_all_windows(self.readout, self.features.rows_, self.features.bank_.size)
+
     def stream(self) -> "OscillatorStream":
         """A streaming predictor."""
         return OscillatorStream(self)
@@ -108,7 +114,9 @@ class Untrained:
         _checks.positive_integer("parts", parts)
         unit = 1.0 if self.features.interval_ is None else self.features.interval_
         response = self.features.response(cases)
-        return attribute_to_periods(response, self.readout, unit, periods=periods, times=parts)
+        return attribute_to_periods(
+            response, self.readout, self.features.rows_, unit, periods=periods, times=parts
+        )
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of bank and readout, for files."""
@@ -135,7 +143,7 @@ class Untrained:
         )
         settings = OscillatorSettings(**facts["settings"])
         features = OscillatorFeatures.restored(settings, bank, facts["features"])
-        size = len(STATISTICS) * features.bank_.size
+        size = len(features.rows_) * features.bank_.size
         _checks.shape("readout.coefficients", readout["coefficients"], (size, "outputs"))
         sharpness = facts["sharpness"]
         return cls(
@@ -154,6 +162,43 @@ class OscillatorStream(AbstractPredictionStream):
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return the prediction after one more sample."""
         return self._member.decode(self._member.readout(self._stream(sample, time)))[0]
+
+
+def _fit_readout(
+    features: OscillatorFeatures, cases: Sequences, targets: np.ndarray, weights: np.ndarray | None
+) -> tuple[Ridge, np.ndarray, np.ndarray]:
+    """The readout of the statistics that matter, and leave-one-out predictions of some cases.
+
+    A stream does not know where it ends, so that it has no windows. Cases that decided what matters
+    would have too small errors: of few cases, each is predicted with what the other folds decided.
+    """
+    size, count = features.bank_.size, len(cases)
+    rows = len(STATISTICS) * (1 if features.causal else 2 * _WINDOWS - 1)
+    some = np.linspace(0, count - 1, min(count, MOST_CASES)).astype(int)
+    every = -(-size // _DECIDING)
+    table = features.transform_cases(cases.select(some), rows=range(rows), every=every)
+    decide = Deciding.of(table.reshape(len(some), rows, -1), targets[some], weights, some)
+    importance, fold = decide.importance(), np.arange(0)
+    crossed = []
+    if count <= MOST_CASES and decide.is_enough:
+        fold = np.random.default_rng(0).permutation(count) % _FOLDS
+        crossed = [decide.importance(fold != k) for k in range(_FOLDS)]
+    most = max(len(STATISTICS), _FEATURES // (count * size))
+    importance[np.argsort(-importance, kind="stable")[most:]] = 0
+    features.rows_ = np.flatnonzero(np.sum([importance, *crossed], axis=0)).tolist()
+    table = features.transform_cases(cases).reshape(count, -1, size)
+
+    def fit(importance: np.ndarray) -> tuple[Ridge, np.ndarray, np.ndarray]:
+        own = importance[features.rows_]
+        chosen = table if own.all() and not crossed else table[:, own > 0]
+        scale = np.sqrt(own[own > 0] / own[own > 0].mean())
+        return fit_ridge(chosen.reshape(count, -1), targets, weights, scale.repeat(size))
+
+    readout, part, held_out = fit(importance)
+    for k, each in enumerate(crossed):
+        held_out[fold == k] = fit(each)[2][fold == k]
+    features.rows_ = np.flatnonzero(importance).tolist()
+    return readout, part, held_out
 
 
 def two_sided(decisions: np.ndarray) -> np.ndarray:

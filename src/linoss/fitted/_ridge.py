@@ -16,6 +16,8 @@ for case i differs from y_i by
 With more cases than features the same follows from the p x p matrix (Z'Z/p + penalty)^-1.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
 from threading import Lock
@@ -85,8 +87,15 @@ def fit_ridge(
     n, p = features.shape
     if n * p * min(n, p) > _SMALL:
         return _fit_ridge(features, targets, weights, importance)
-    with _LIMITED, threadpool_limits(1, "blas"):
+    with one_thread():
         return _fit_ridge(features, targets, weights, importance)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Linear algebra by one thread."""
+    with _LIMITED, threadpool_limits(1, "blas"):
+        yield
 
 
 def _fit_ridge(
@@ -97,7 +106,7 @@ def _fit_ridge(
 ) -> tuple[Ridge, np.ndarray, np.ndarray]:
     n, p = features.shape
     w = np.ones(n) if weights is None else weights * (n / weights.sum())
-    mean, scale = _standardise(features, w, importance)
+    mean, scale = standardise(features, w, importance)
     intercept = w @ targets / n
     spread = np.sqrt(w @ (targets - intercept) ** 2 / n)
     root = np.sqrt(w)[:, None]
@@ -135,7 +144,7 @@ def _fit_ridge(
     return ridge, system.cases, held_out
 
 
-def _standardise(
+def standardise(
     features: np.ndarray, w: np.ndarray, importance: np.ndarray | float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Standardise in place; return mean and importance / deviation of each feature.
@@ -162,19 +171,30 @@ class _Dual:
 
     def __init__(self, z: np.ndarray, target: np.ndarray, w: np.ndarray):
         self.cases, self._z, self._target, self._w = np.arange(len(z)), z, target, w
-        self._gram = _in_precision(z @ z.T / z.shape[1])
-        self._gram += np.sqrt(np.outer(w, w)).astype(self._gram.dtype) / len(w)
+        self._gram = with_constant(_in_precision(z @ z.T / z.shape[1]), w)
 
     def solve(self, penalty: float) -> tuple[np.ndarray, np.ndarray]:
-        factor = _factor(self._gram, penalty)
-        c = cho_solve((factor, True), self._target.astype(factor.dtype), check_finite=False)
-        inverse = _triangular_inverse(factor)
-        w, diagonal = self._w, np.einsum("ij,ij->j", inverse, inverse)
-        diagonal -= w / (len(w) * (1 + penalty))
-        return c, c / (np.sqrt(w) * np.maximum(diagonal, 1e-12))[:, None]
+        return leave_one_out_errors(self._gram, self._target, self._w, penalty)
 
     def coefficients(self, c: np.ndarray) -> np.ndarray:
         return self._z.T @ c.astype(np.float32) / np.float32(self._z.shape[1])
+
+
+def with_constant(gram: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Z Z'/p + v v'/n, in place."""
+    gram += np.sqrt(np.outer(w, w)).astype(gram.dtype) / len(w)
+    return gram
+
+
+def leave_one_out_errors(
+    gram: np.ndarray, target: np.ndarray, w: np.ndarray, penalty: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """c = G v (Y - mean), and c_i / (v_i (G_ii - w_i / (n (1 + penalty)))), as above."""
+    factor = _factor(gram, penalty)
+    c = cho_solve((factor, True), target.astype(factor.dtype), check_finite=False)
+    inverse = _triangular_inverse(factor)
+    diagonal = np.einsum("ij,ij->j", inverse, inverse) - w / (len(w) * (1 + penalty))
+    return c, c / (np.sqrt(w) * np.maximum(diagonal, 1e-12))[:, None]
 
 
 class _Primal:
