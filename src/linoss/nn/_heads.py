@@ -34,15 +34,10 @@ class Ahead(NamedTuple):
 class AbstractHead(eqx.Module):
     """Maps the features of the last block to outputs."""
 
-    @property
-    @abc.abstractmethod
-    def answers_along_time(self) -> bool:
-        """Whether outputs have a time axis that is split over devices like that of samples."""
-
-    @property
-    @abc.abstractmethod
-    def horizon(self) -> int | None:
-        """The number of steps to forecast; None if the head does not forecast."""
+    outputs_along_time: eqx.AbstractClassVar[bool]
+    """Whether outputs have a time axis that is split over devices like that of samples."""
+    horizon: eqx.AbstractVar[int | None]
+    """The number of steps to forecast; None if the head does not forecast."""
 
     @abc.abstractmethod
     def native(self) -> HeadArrays:
@@ -74,6 +69,8 @@ class AbstractHead(eqx.Module):
 class PooledHead(AbstractHead):
     """One output for each sequence, from features pooled over time."""
 
+    outputs_along_time = False
+    horizon = None
     decoder: eqx.nn.Linear
     poolings: tuple[AbstractPooling, ...]
     pooling: PoolingName = eqx.field(static=True)
@@ -81,16 +78,6 @@ class PooledHead(AbstractHead):
     def __init__(self, hidden_size: int, out_size: int, pooling: PoolingName, *, key: PRNGKeyArray):
         self.poolings, self.pooling = make_poolings(pooling, hidden_size), pooling
         self.decoder = eqx.nn.Linear(len(self.poolings) * hidden_size, out_size, key=key)
-
-    @property
-    def answers_along_time(self) -> bool:
-        """False: there is one output for each sequence."""
-        return False
-
-    @property
-    def horizon(self) -> None:
-        """None: the head does not forecast."""
-        return None
 
     def native(self) -> HeadArrays:
         """The pooling of all samples so far."""
@@ -102,8 +89,8 @@ class PooledHead(AbstractHead):
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch out"]:
         """The output for each sequence."""
-        found = [pool.whole(features.values, features.means, samples) for pool in self.poolings]
-        return affine(self.decoder, jnp.concatenate(found, axis=-1))
+        pooled = [pool.whole(features.values, features.means, samples) for pool in self.poolings]
+        return affine(self.decoder, jnp.concatenate(pooled, axis=-1))
 
     def init_state(self, batch_shape: tuple[int, ...]) -> tuple[Any, ...]:
         """No samples seen."""
@@ -118,15 +105,17 @@ class PooledHead(AbstractHead):
         values = features.values
         present = jnp.ones(values.shape[:-1], bool) if samples.mask is None else samples.mask
         pairs = zip(self.poolings, state, strict=True)
-        found, state = zip(
+        pooled, state = zip(
             *(pool.run(values, present, before) for pool, before in pairs), strict=True
         )
-        return affine(self.decoder, jnp.concatenate(found, axis=-1)), state
+        return affine(self.decoder, jnp.concatenate(pooled, axis=-1)), state
 
 
 class StepHead(AbstractHead):
     """An output at every k-th step, with or without a final tanh."""
 
+    outputs_along_time = True
+    horizon = None
     decoder: eqx.nn.Linear
     every: int = eqx.field(static=True)
     squash: bool = eqx.field(static=True)
@@ -137,16 +126,6 @@ class StepHead(AbstractHead):
         self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
         self.every, self.squash = every, squash
 
-    @property
-    def answers_along_time(self) -> bool:
-        """True: there is an output at every k-th step."""
-        return True
-
-    @property
-    def horizon(self) -> None:
-        """None: the head does not forecast."""
-        return None
-
     def native(self) -> HeadArrays:
         """The decoder, with or without tanh."""
         return HeadArrays(_native(self.decoder), "", self.squash)
@@ -155,7 +134,7 @@ class StepHead(AbstractHead):
         """The samples, with missing ones masked."""
         return samples.joined()
 
-    def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch answers out"]:
+    def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch outputs out"]:
         """The outputs at steps k, 2k, 3k, ... of the sequence."""
         return self._decode(features.values[..., self.every - 1 :: self.every, :])
 
@@ -169,29 +148,20 @@ class StepHead(AbstractHead):
         return self._decode(features.values), None
 
     def _decode(self, features: Array) -> Array:
-        answers = affine(self.decoder, features)
-        return jnp.tanh(answers) if self.squash else answers
+        outputs = affine(self.decoder, features)
+        return jnp.tanh(outputs) if self.squash else outputs
 
 
 class ForecastHead(AbstractHead):
     """An output for each of the `horizon` steps after a sequence."""
 
+    outputs_along_time = False
     decoder: eqx.nn.Linear
-    steps_ahead: int = eqx.field(static=True)
+    horizon: int = eqx.field(static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, hidden_size: int, out_size: int, steps_ahead: int, *, key: PRNGKeyArray):
+    def __init__(self, hidden_size: int, out_size: int, horizon: int, *, key: PRNGKeyArray):
         self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
-        self.steps_ahead = steps_ahead
-
-    @property
-    def answers_along_time(self) -> bool:
-        """False: the forecast horizon is on all devices."""
-        return False
-
-    @property
-    def horizon(self) -> int:
-        """The number of steps to forecast."""
-        return self.steps_ahead
+        self.horizon = horizon
 
     def native(self) -> HeadArrays:
         """The decoder."""
@@ -235,8 +205,8 @@ class ForecastHead(AbstractHead):
         index = lengths[..., None] - self.horizon + steps(*lengths.shape, self.horizon) - start
         here = (index >= 0) & (index < values.shape[-2])
         index = jnp.clip(index, 0, values.shape[-2] - 1)
-        found = jnp.take_along_axis(values, index[..., None], axis=-2)
-        return affine(self.decoder, split.sum_over_time(jnp.where(here[..., None], found, 0)))
+        chosen = jnp.take_along_axis(values, index[..., None], axis=-2)
+        return affine(self.decoder, split.sum_over_time(jnp.where(here[..., None], chosen, 0)))
 
     def init_state(self, batch_shape: tuple[int, ...]) -> None:
         """No state."""

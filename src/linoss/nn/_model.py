@@ -101,7 +101,7 @@ class LinOSS(eqx.Module):
         """
         known = (future, future_intervals)
         samples, ahead = self._checked(u, lengths, mask, intervals, known, engine, mesh)
-        return _answer(self, samples, ahead, None, mesh)[0]
+        return _run(self, samples, ahead, None, mesh)[0]
 
     def training_pass(
         self,
@@ -128,7 +128,7 @@ class LinOSS(eqx.Module):
         check_value("memory", memory, Memory)
         known = (future, future_intervals)
         samples, ahead = self._checked(u, lengths, mask, intervals, known, engine, mesh, memory)
-        return _answer(self, samples, ahead, key, mesh)
+        return _run(self, samples, ahead, key, mesh)
 
     def with_norms(self, norms: Norms) -> "LinOSS":
         """This model with the norms that [`training_pass`][] returned."""
@@ -174,8 +174,8 @@ class LinOSS(eqx.Module):
         >>> config = linoss.LinOSSConfig(in_size=3, out_size=5, hidden_size=16, state_size=8)
         >>> model = linoss.LinOSS(config, key=jax.random.key(0))
         >>> state = model.init_state()
-        >>> answers, state = model.run(state, jnp.zeros((100, 3)))
-        >>> answers.shape
+        >>> outputs, state = model.run(state, jnp.zeros((100, 3)))
+        >>> outputs.shape
         (100, 5)
 
         ```
@@ -187,10 +187,10 @@ class LinOSS(eqx.Module):
             raise ValueError(
                 f"state is a {type(state).__name__}, expected what init_state, step or run returned"
             )
-        found, expected = self._batch_shape(state), samples.values.shape[:-2]
-        if found != expected:
+        shape, expected = self._batch_shape(state), samples.values.shape[:-2]
+        if shape != expected:
             raise ValueError(
-                f"state is for a batch of shape {found}, expected {expected}, that of u; make it "
+                f"state is for a batch of shape {shape}, expected {expected}, that of u; make it "
                 f"with init_state({expected})"
             )
         return _run_piece(self, state, samples)
@@ -210,8 +210,8 @@ class LinOSS(eqx.Module):
         >>> import jax, jax.numpy as jnp, linoss
         >>> config = linoss.LinOSSConfig(in_size=3, out_size=5, hidden_size=16, state_size=8)
         >>> model = linoss.LinOSS(config, key=jax.random.key(0))
-        >>> answer, state = model.step(model.init_state(), jnp.zeros(3))
-        >>> answer.shape
+        >>> output, state = model.step(model.init_state(), jnp.zeros(3))
+        >>> output.shape
         (5,)
 
         ```
@@ -223,8 +223,8 @@ class LinOSS(eqx.Module):
             if interval.ndim > 0:
                 _checks.shape("interval", interval, u.shape[:-1])
             interval = jnp.broadcast_to(interval, u.shape[:-1])[..., None]
-        answers, state = self.run(state, u[..., None, :], intervals=interval, engine="sequential")
-        return answers[..., 0, :], state
+        outputs, state = self.run(state, u[..., None, :], intervals=interval, engine="sequential")
+        return outputs[..., 0, :], state
 
     def forecast(
         self,
@@ -274,7 +274,7 @@ class LinOSS(eqx.Module):
         options |= {"precision": self.config.precision, "gaps": self.config.gaps}
         options |= {"mesh": mesh, "memory": memory}
         samples = Samples.checked(u, self.config.in_size, **options)
-        batch, horizon, found = samples.values.shape[:-2], self.head.horizon, {}
+        batch, horizon, future = samples.values.shape[:-2], self.head.horizon, {}
         for name, given, inner in (
             ("future", known[0], (self.config.in_size,)),
             ("future_intervals", known[1], ()),
@@ -282,15 +282,15 @@ class LinOSS(eqx.Module):
             if given is not None:
                 if horizon is None:
                     raise ValueError(f"{name} was given, but task is {self.config.task!r}")
-                found[name] = _checks.floating(name, given)
-                _checks.shape(name, found[name], (*batch, horizon, *inner))
-        if "future_intervals" in found:
+                future[name] = _checks.floating(name, given)
+                _checks.shape(name, future[name], (*batch, horizon, *inner))
+        if "future_intervals" in future:
             if intervals is None:
                 raise ValueError("future_intervals was given, but intervals is None")
-            _checks.nonnegative("future_intervals", found["future_intervals"], allow_zero=False)
+            _checks.nonnegative("future_intervals", future["future_intervals"], allow_zero=False)
         if mesh is not None:
             _check_mesh(mesh, samples, self.config)
-        return samples, Ahead(found.get("future"), found.get("future_intervals"))
+        return samples, Ahead(future.get("future"), future.get("future_intervals"))
 
 
 def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, AbstractHead]:
@@ -352,7 +352,7 @@ def _check_mesh(mesh: Mesh, samples: Samples, config: LinOSSConfig) -> None:
         steps, devices = steps + (config.horizon or 0), mesh.shape[split.time]
         every = config.every or 1
         if steps % (devices * every):
-            each = "" if every == 1 else f" times {every}, the steps from answer to answer"
+            each = "" if every == 1 else f" times {every}, the steps from output to output"
             ahead = "" if config.horizon is None else ", those ahead included"
             raise ValueError(
                 f"u has {steps} steps{ahead}, expected a multiple of {devices}, the mesh's "
@@ -361,7 +361,7 @@ def _check_mesh(mesh: Mesh, samples: Samples, config: LinOSSConfig) -> None:
 
 
 @eqx.filter_jit
-def _answer(
+def _run(
     model: LinOSS,
     samples: Samples,
     ahead: Ahead,
@@ -371,7 +371,7 @@ def _answer(
     """Outputs for whole sequences, and norms; with a key, in training mode."""
     arrays, static = eqx.partition(model, eqx.is_array)
 
-    def answer(arrays: Any, words: Any, samples: Samples, ahead: Ahead) -> tuple[Array, Norms]:
+    def run(arrays: Any, words: Any, samples: Samples, ahead: Ahead) -> tuple[Array, Norms]:
         """The outputs for all sequences, or for a device's shard of them."""
         model: LinOSS = eqx.combine(arrays, static)
         samples = model.head.prepare(samples, ahead)
@@ -388,15 +388,15 @@ def _answer(
         words = jax.vmap(key_words)(jax.random.split(key, len(model.blocks)))
     arguments, split = (arrays, words, samples, ahead), samples.split
     if mesh is None:
-        return answer(*arguments)
+        return run(*arguments)
     along_time = split.samples if model.head.horizon is None else split.sequences
     shards = jax.tree.map(lambda x: along_time if x.ndim > 1 else split.sequences, samples)
-    answers = split.samples if model.head.answers_along_time else split.sequences
+    outputs = split.samples if model.head.outputs_along_time else split.sequences
     return jax.shard_map(
-        answer,
+        run,
         mesh=mesh,
         in_specs=(P(), P(), shards, split.sequences),
-        out_specs=(answers, P()),
+        out_specs=(outputs, P()),
         check_vma=False,  # native kernels do not declare which values vary over devices
     )(*arguments)
 

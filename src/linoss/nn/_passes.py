@@ -153,8 +153,8 @@ def _whole_block(
     """A pass with its mixers, and the state of the first one."""
     added, batch = None, u.shape[:-2]
     if block.backward_mixer is not None:
-        rest = block.backward_mixer.init_state(batch)
-        timing, _ = _timing(arrays.mixers[1], samples, rest, reverse=True)
+        at_rest = block.backward_mixer.init_state(batch)
+        timing, _ = _timing(arrays.mixers[1], samples, at_rest, reverse=True)
         added = kernels.run_backwards(arrays, u, timing, precision=samples.precision)
     state = block.mixer.init_state(batch) if state is None else state
     timing, after = _timing(arrays.mixers[0], samples, state, reverse=False)

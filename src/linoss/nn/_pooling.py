@@ -96,8 +96,8 @@ class Last(AbstractPooling):
         known = jnp.concatenate([state.pooled[..., None, :], values], axis=-2)
         index = jnp.where(present, 1 + steps(*present.shape), 0)
         last = jax.lax.cummax(index, axis=index.ndim - 1)
-        found = jnp.take_along_axis(known, last[..., None], axis=-2)
-        return found, PooledState(found[..., -1, :], _counted(present, state.count)[..., -1])
+        features = jnp.take_along_axis(known, last[..., None], axis=-2)
+        return features, PooledState(features[..., -1, :], _counted(present, state.count)[..., -1])
 
 
 class Max(AbstractPooling):
@@ -156,24 +156,17 @@ class Attention(AbstractPooling):
         self, values: Values, present: Bool[Array, "*batch time"], state: AttentionState
     ) -> tuple[Values, AttentionState]:
         """Running sums, rescaled when the largest exponent rises."""
-        there = present.astype(values.dtype)
-        pieces = AttentionState(values @ self.query, there, values * there[..., None])
-        all_pieces = jax.tree.map(
-            lambda before, piece: jnp.concatenate(
-                [jnp.expand_dims(before, present.ndim - 1), piece], axis=present.ndim - 1
-            ),
+        one, axis = present.astype(values.dtype), present.ndim - 1
+        pieces = AttentionState(values @ self.query, one, values * one[..., None])
+        pieces = jax.tree.map(
+            lambda before, piece: jnp.concatenate([jnp.expand_dims(before, axis), piece], axis),
             state,
             pieces,
         )
-        found = jax.lax.associative_scan(_joined, all_pieces, axis=present.ndim - 1)
-        found = jax.tree.map(
-            lambda x: jax.lax.slice_in_dim(x, 1, None, axis=present.ndim - 1), found
-        )
-        pooled = found.pooled / jnp.where(found.total > 0, found.total, 1)[..., None]
-        last = jax.tree.map(
-            lambda x: jax.lax.index_in_dim(x, -1, axis=present.ndim - 1, keepdims=False), found
-        )
-        return pooled, last
+        sums = jax.lax.associative_scan(_joined, pieces, axis=axis)
+        sums = jax.tree.map(lambda x: jax.lax.slice_in_dim(x, 1, None, axis=axis), sums)
+        pooled = sums.pooled / jnp.where(sums.total > 0, sums.total, 1)[..., None]
+        return pooled, jax.tree.map(lambda x: jax.lax.index_in_dim(x, -1, axis, False), sums)
 
 
 def _joined(one: AttentionState, two: AttentionState) -> AttentionState:

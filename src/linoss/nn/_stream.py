@@ -29,10 +29,10 @@ class Stream:
     >>> import jax, jax.numpy as jnp, linoss
     >>> config = linoss.LinOSSConfig(in_size=3, out_size=5, hidden_size=16, state_size=8)
     >>> model = linoss.LinOSS(config, key=jax.random.key(0))
-    >>> listen = linoss.Stream(model)
+    >>> stream = linoss.Stream(model)
     >>> for sample in jnp.zeros((100, 3)):
-    ...     answer = listen(sample)
-    >>> answer.shape
+    ...     output = stream(sample)
+    >>> output.shape
     (5,)
 
     ```
@@ -46,7 +46,7 @@ class Stream:
         """
         state = self._begin = model.init_state(batch_shape)
         arrays = model.native()
-        self._way = (
+        self._engine = (
             _ByKernel(arrays, state) if kernels.can_stream(arrays) else _ByProgram(model, state)
         )
         self._shape = (*batch_shape, model.config.in_size)
@@ -74,12 +74,12 @@ class Stream:
             _checks.shape("sample", sample, self._shape)
         if interval is not None and not 0 < interval < np.inf:
             raise ValueError(f"interval is {interval}, expected a finite number > 0")
-        return self._way.step(sample, interval, bool(present))
+        return self._engine.step(sample, interval, bool(present))
 
     @property
     def state(self) -> ModelState:
         """The state after all samples so far. Set it to continue from an earlier state."""
-        return self._way.state
+        return self._engine.state
 
     @state.setter
     def state(self, state: ModelState) -> None:
@@ -87,7 +87,7 @@ class Stream:
         shapes = [leaf.shape for leaf in known]
         if structure != expected or [np.shape(leaf) for leaf in leaves] != shapes:
             raise ValueError("state is that of another model or batch, expected one of this model")
-        self._way.state = state
+        self._engine.state = state
 
     def recover(self) -> int:
         """Reset oscillators whose state has overflowed; returns their number.
@@ -99,10 +99,10 @@ class Stream:
         ```python
         >>> import jax, jax.numpy as jnp, linoss
         >>> config = linoss.LinOSSConfig(in_size=1, out_size=2, hidden_size=8, state_size=4)
-        >>> listen = linoss.Stream(linoss.LinOSS(config, key=jax.random.key(0)))
-        >>> bool(jnp.isfinite(listen(jnp.array([3e38]))).all()), listen.recover() > 0
+        >>> stream = linoss.Stream(linoss.LinOSS(config, key=jax.random.key(0)))
+        >>> bool(jnp.isfinite(stream(jnp.array([3e38]))).all()), stream.recover() > 0
         (False, True)
-        >>> bool(jnp.isfinite(listen(jnp.array([1.0]))).all())
+        >>> bool(jnp.isfinite(stream(jnp.array([1.0]))).all())
         True
 
         ```
@@ -136,24 +136,24 @@ class _ByProgram:
         def step(state: ModelState, sample: Array) -> tuple[Array, ModelState]:
             precision = model.config.precision
             samples = Samples(sample[..., None, :], engine="sequential", precision=precision)
-            answers, state = run_piece(model, state, samples)
-            return answers[..., 0, :], state
+            outputs, state = run_piece(model, state, samples)
+            return outputs[..., 0, :], state
 
         self._step = jax.jit(step)
 
     def step(self, sample: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
         if present and interval is None:
-            answer, self.state = self._step(self.state, sample)
-            return np.asarray(answer)
+            output, self.state = self._step(self.state, sample)
+            return np.asarray(output)
         shape = (*sample.shape[:-1], 1)
-        answers, self.state = self._model.run(
+        outputs, self.state = self._model.run(
             self.state,
             sample[..., None, :],
             mask=None if present else np.zeros(shape, bool),
             intervals=None if interval is None else np.full(shape, interval, sample.dtype),
             engine="sequential",
         )
-        return np.asarray(answers[..., 0, :])
+        return np.asarray(outputs[..., 0, :])
 
 
 class _ByKernel:

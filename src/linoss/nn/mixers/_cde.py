@@ -103,11 +103,11 @@ class AbstractCDE(eqx.Module):
             intervals = jnp.take_along_axis(intervals, order, axis=1)
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
             start = jax.vmap(encoder)(values[:, 0])
-            found = jax.vmap(self.follow)(values, jnp.cumsum(intervals, axis=1), start)
+            y = jax.vmap(self.follow)(values, jnp.cumsum(intervals, axis=1), start)
         if present is not None:  # undo the move
             place = jnp.maximum(jnp.cumsum(present, axis=1) - 1, 0)
-            found = jnp.take_along_axis(found, place[..., None], axis=1)
-        return Features(found.reshape(*batch, time, -1))
+            y = jnp.take_along_axis(y, place[..., None], axis=1)
+        return Features(y.reshape(*batch, time, -1))
 
 
 class NeuralCDE(AbstractCDE):
@@ -179,9 +179,9 @@ class AbstractWindowed(AbstractCDE):
         term = diffrax.ControlTerm(
             lambda t, y, _: self.matrix(y), diffrax.LinearInterpolation(knots, driver)
         )
-        found = _solve(term, knots, start, self.solver_steps)
+        y = _solve(term, knots, start, self.solver_steps)
         window = -(-jnp.arange(time) // self.signature_steps)
-        return found[window]
+        return y[window]
 
 
 class NeuralRDE(AbstractWindowed):
@@ -262,10 +262,10 @@ class LogNeuralCDE(AbstractWindowed):
         return jnp.concatenate([columns, along[first, second] - along[second, first]]).T
 
 
-def _solve(term: Any, knots: Float[Array, " n"], start: Array, between: int) -> Array:
-    """y at every knot, by Heun's method with `steps` equal steps between knots."""
+def _solve(term: Any, knots: Float[Array, " n"], start: Array, number: int) -> Array:
+    """y at every knot, by Heun's method with `number` equal steps between knots."""
     diffrax = _package("diffrax")
-    parts = jnp.arange(between, dtype=knots.dtype) / between
+    parts = jnp.arange(number, dtype=knots.dtype) / number
     fine = (knots[:-1, None] + parts[None] * (knots[1:] - knots[:-1])[:, None]).reshape(-1)
     fine = jnp.concatenate([fine, knots[-1:]])
     solution = diffrax.diffeqsolve(
