@@ -1,6 +1,5 @@
 """Auto: what it keeps and why, and that it is read back. Weights are tested with the estimators."""
 
-import inspect
 import re
 
 import numpy as np
@@ -9,7 +8,6 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from linoss import AutoClassifier, AutoRegressor, LinOSSClassifier, OscillatorClassifier, load
-from linoss._declare import declared
 from linoss.data import sequences
 from linoss.training import CheckpointError
 
@@ -18,7 +16,6 @@ pytestmark = pytest.mark.usefixtures("single_precision")
 BANK = {"n_oscillators": 64, "random_state": 0}
 TINY = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 2, "batch_size": 8}
 TINY |= {"scheme": "im", "damped": False, "n_models": 2}
-KINDS = pytest.mark.parametrize("kind", [AutoClassifier, AutoRegressor], ids=lambda k: k.__name__)
 
 
 def targets(kind, cases=48):
@@ -26,14 +23,6 @@ def targets(kind, cases=48):
 
 
 # ---- Without training ----
-
-
-@KINDS
-def test_every_parameter_is_declared_and_documented(kind):
-    parameters = inspect.signature(kind).parameters
-    assert list(parameters) == list(declared(kind))
-    text = " ".join(inspect.getdoc(kind).split())
-    assert all(f"- `{name}`: " in text for name in parameters)
 
 
 def test_without_minutes_it_is_the_oscillators(waves):
@@ -209,13 +198,6 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, waves):
 def test_settings_that_are_wrong(waves, settings, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         AutoClassifier(**settings).fit(*waves)
-
-
-def test_a_case_without_any_value(waves):
-    values, labels = waves[0].copy(), waves[1]
-    values[3] = np.nan
-    with pytest.raises(ValueError, match="case 3 of X has no value at all"):
-        AutoClassifier(**BANK).fit(values, labels)
 
 
 # ---- scikit-learn ----

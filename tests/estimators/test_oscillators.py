@@ -1,5 +1,7 @@
 """Classifier and regressor of oscillators without training."""
 
+import copy
+
 import numpy as np
 import pytest
 from sklearn.model_selection import cross_val_score
@@ -138,6 +140,8 @@ def test_streams():
         if n in (1, 30, 80):
             expected = classifier.predict_proba([X[4][:, :n]])[0]
             np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(TypeError, match="a stream of oscillators cannot be copied"):
+        copy.deepcopy(classifier.stream())
 
 
 def test_unequal_lengths_missing_values_and_sequences():

@@ -1,8 +1,5 @@
 """The readout against scikit-learn's ridge regression, case by case left out."""
 
-import time
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -125,20 +122,3 @@ def test_one_thread_solves_a_small_problem(monkeypatch, small, threads):
     with threadpool_limits(2, "blas"):
         fit_ridge(*problem(30, 50, False))
     assert seen == {threads}
-
-
-def test_limits_in_several_threads_do_not_overlap(monkeypatch):
-    """Each restores the number that it found, which would be that of another one."""
-    inside, counts = [], []
-
-    def fit(*given, fit=_ridge._fit_ridge):
-        inside.append(given)
-        counts.append(len(inside))
-        time.sleep(0.01)
-        inside.pop()
-        return fit(*given)
-
-    monkeypatch.setattr(_ridge, "_fit_ridge", fit)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda seed: fit_ridge(*problem(9, 5, False, seed)), range(8)))
-    assert counts == [1] * 8

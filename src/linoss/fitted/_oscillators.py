@@ -163,6 +163,10 @@ class OscillatorStream(AbstractPredictionStream):
         """Return the prediction after one more sample."""
         return self._member.decode(self._member.readout(self._stream(sample, time)))[0]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OscillatorStream":
+        """Refuse: a native stream gives no access to its state."""
+        raise TypeError("a stream of oscillators cannot be copied; begin another with stream()")
+
 
 def _fit_readout(
     features: OscillatorFeatures, cases: Sequences, targets: np.ndarray, weights: np.ndarray | None
