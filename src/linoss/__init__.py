@@ -79,10 +79,10 @@ _DOORS = ("dynamics", "scan", "nn", "estimators", "forecasting", "features")
 """The packages of the names above, in the order in which they are searched."""
 
 
-def load(directory: str | os.PathLike[str]) -> Any:
+def load(directory: str | os.PathLike[str], *, allow_import: bool = False) -> Any:
     """Load an estimator that was saved to a directory, or trained there.
 
-    Loading executes no code.
+    Loading executes no code, but for importing your own mixer or scheme with `allow_import`.
 
     ```python
     >>> import linoss, numpy as np, tempfile
@@ -100,7 +100,7 @@ def load(directory: str | os.PathLike[str]) -> Any:
     name = read_extra(directory).get("estimator")
     if name not in ESTIMATORS.values():
         raise ValueError(f"{os.fspath(directory)} holds a model, but no estimator")
-    return __getattr__(name).load(directory)
+    return __getattr__(name).load(directory, allow_import=allow_import)
 
 
 def __getattr__(name: str) -> Any:

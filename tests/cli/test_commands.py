@@ -36,7 +36,7 @@ def place(tmp_path_factory, data, load):
 def test_every_command_is_there():
     first, second = COMMANDS[:8], COMMANDS[8:]
     assert " ".join(first) == "fit search evaluate predict forecast backtest stream inspect"
-    assert " ".join(second) == "explain export plan demo doctor"
+    assert " ".join(second) == "explain export plan settings demo doctor"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -79,10 +79,10 @@ def word(value: Any) -> str:
 
 
 def _model_facts(models: "Sequence[LinOSS]") -> dict[str, Any]:
-    from linoss.nn import MIXERS, count_parameters
+    from linoss.nn import MixerKind, count_parameters
 
     config = models[0].config
-    shown = [name for name in _SHOWN if name not in MIXERS[config.mixer].foreign]
+    shown = [name for name in _SHOWN if name not in MixerKind.of(config.mixer).foreign]
     count = {} if len(models) == 1 else {"models": len(models)}
     facts = {name: getattr(config, name) for name in shown}
     return {**count, "parameters": sum(map(count_parameters, models)), **facts}

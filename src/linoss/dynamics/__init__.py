@@ -26,7 +26,13 @@ from linoss.dynamics._spectrum import (
     spectral_radius,
     stable_stiffness,
 )
-from linoss.dynamics._transition import SCHEMES, Transition, VaryingTransition, discretize
+from linoss.dynamics._transition import (
+    SCHEMES,
+    Transition,
+    VaryingTransition,
+    discretize,
+    find_scheme,
+)
 
 __all__ = [
     "SCHEMES",
@@ -38,6 +44,7 @@ __all__ = [
     "discretize",
     "eigenvalues",
     "expected_eigenvalue_power",
+    "find_scheme",
     "hamiltonian",
     "oscillating_stiffness",
     "spectral_radius",

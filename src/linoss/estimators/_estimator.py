@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from linoss._declare import check_settings
+from linoss._imports import imports_allowed
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.fitted import (
     AbstractPredictionStream,
@@ -201,19 +202,33 @@ class SequenceEstimator:
 
     # ---- Files ----
 
-    def save(self, directory: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def save(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        allow_import: bool = False,
+    ) -> None:
         """Write the fitted estimator to a directory, as JSON and safetensors.
 
         Raises if it holds an estimator or a run; with `overwrite` it is replaced atomically.
+        A mixer or scheme of your own is written by its import path, with `allow_import` only.
         """
         check_is_fitted(self)
-        self._description.save(directory, self.fitted_, overwrite=overwrite)
+        with imports_allowed(allow_import):
+            self._description.save(directory, self.fitted_, overwrite=overwrite)
 
     @classmethod
-    def load(cls: type[Kind], directory: str | os.PathLike[str]) -> Kind:
-        """Load an estimator of `save` or `fit(..., directory=...)`; executes no code."""
-        fitted, description = load(directory)
-        estimator = description.create(cls, directory)  # pyright: ignore[reportArgumentType]
+    def load(
+        cls: type[Kind], directory: str | os.PathLike[str], *, allow_import: bool = False
+    ) -> Kind:
+        """Load an estimator of `save` or `fit(..., directory=...)`.
+
+        It executes no code, but for importing your own mixer or scheme with `allow_import`.
+        """
+        with imports_allowed(allow_import):
+            fitted, description = load(directory)
+            estimator = description.create(cls, directory)  # pyright: ignore[reportArgumentType]
         with reading(directory):
             if description.facts["n_features_in"] is not None:
                 estimator.n_features_in_ = int(description.facts["n_features_in"])

@@ -162,7 +162,7 @@ def _of_one_series(fitted: FittedForecaster, series: Any) -> FittedForecaster:
     if series is None and len(names) > 1 and not decomposition.is_identity:
         raise ValueError(
             f"the forecaster has {len(names)} series, each with its own trend and seasons; choose "
-            f"one with series= (--series), such as {names[0]!r}"
+            f"one with series=, such as {names[0]!r}"
         )
     place = 0 if series is None else names.index(str(series))
     one = replace(decomposition, ids=None, series=[decomposition.series[place]])

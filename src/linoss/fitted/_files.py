@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from linoss._files import make_directory, replaced_directory, restore_directory
+from linoss._imports import as_paths, check_writable, from_paths
 from linoss._plain import first_difference, plain
 from linoss.fitted._ensemble import Choice
 from linoss.fitted._fitted import Fitted, HeldOut, Outputs
@@ -79,7 +80,8 @@ class Description:
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31)
             parameters["random_state"] = None  # the state of a generator has changed since
-        return cls(type(estimator).__name__, plain(parameters), int(seed), plain(facts))
+        parameters = plain(as_paths(parameters))
+        return cls(type(estimator).__name__, parameters, int(seed), plain(facts))
 
     def create(self, kind: type[Estimator], directory: str | os.PathLike[str]) -> Estimator:
         """The estimator, not yet fitted. Raises ValueError if it is of another class."""
@@ -88,7 +90,8 @@ class Description:
                 f"{os.fspath(directory)} holds a {self.estimator}, expected a {kind.__name__}"
             )
         with reading(directory):
-            return kind(**{name: _unnamed(value) for name, value in self.parameters.items()})
+            parameters = from_paths(self.parameters).items()
+            return kind(**{name: _unnamed(value) for name, value in parameters})
 
     # ---- Writing ----
 
@@ -141,6 +144,7 @@ class Description:
 
     def _content(self, fitted: Storable | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The content of both files of a directory."""
+        check_writable(self.parameters)
         if fitted is None:
             return {**asdict(self), "fitted": None}, {}
         trained, facts = fitted.trained, fitted.facts()

@@ -28,7 +28,7 @@ from linoss.fitted._settings import (
     LinOSSRegressorSettings,
     TrainedSettings,
 )
-from linoss.nn import MIXERS, LinOSS, LinOSSConfig, adopt
+from linoss.nn import MIXERS, LinOSS, LinOSSConfig, MixerKind, adopt
 from linoss.training import (
     Callback,
     Cases,
@@ -193,7 +193,7 @@ def train_model(
     config = LinOSSConfig.from_settings(
         settings, in_size=inputs.in_size, out_size=objective.out_size, task=objective.task
     )
-    if inputs.interval is not None and not MIXERS[config.mixer].irregular:
+    if inputs.interval is not None and not MixerKind.of(config.mixer).irregular:
         timed = ", ".join(repr(name) for name, kind in MIXERS.items() if kind.irregular)
         raise ValueError(
             f"times are not evenly spaced, but mixer is {config.mixer!r}, which counts "

@@ -11,7 +11,7 @@ import numpy as np
 from linoss.data import DataError, Sequences
 from linoss.fitted._attribution import Attribution, attribute_to_values
 from linoss.fitted._stream import EnsembleStream, ModelStream
-from linoss.nn import MIXERS, LinOSS
+from linoss.nn import LinOSS, MixerKind
 from linoss.training import Inputs, Objective, predict
 
 
@@ -45,7 +45,7 @@ class Trained:
     def supports_streaming(self) -> bool:
         """Whether the models read sequences forwards only."""
         config = self.models[0].config
-        return not config.bidirectional and not MIXERS[config.mixer].follows
+        return not config.bidirectional and not MixerKind.of(config.mixer).follows
 
     def predict(self, cases: Sequences) -> Any:
         """Probabilities or numbers, `(cases, outputs)`; with `every` a list."""

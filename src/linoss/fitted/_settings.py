@@ -11,15 +11,13 @@ from typing import Any, ClassVar, Literal
 from linoss._declare import COUNT, POSITIVE, SHARE, Number, setting
 from linoss._settings import (
     MEMORY,
-    MixerName,
     NormKind,
     PoolingName,
     PrecisionName,
     RandomStateLike,
-    SchemeName,
 )
 from linoss.features import OscillatorSettings
-from linoss.nn import LinOSSConfig
+from linoss.nn import LinOSSConfig, MixerLike, SchemeLike
 from linoss.training import TrainingConfig
 
 
@@ -32,8 +30,8 @@ class TrainedSettings:
     hidden_size: int = 64
     state_size: int = 64
     num_blocks: int = 2
-    mixer: MixerName = "linoss"
-    scheme: SchemeName = "exact"
+    mixer: MixerLike = "linoss"
+    scheme: SchemeLike = "exact"
     damped: bool | None = None
     bidirectional: bool = False
     norm: NormKind | None = "batch"

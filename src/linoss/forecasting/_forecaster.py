@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from linoss._declare import COUNT, Number, check_settings, documented, setting
+from linoss._imports import imports_allowed
 from linoss._stderr import say
 from linoss.data import DataError, Table
 from linoss.fitted import (
@@ -365,19 +366,33 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
 
     # ---- Files ----
 
-    def save(self, directory: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def save(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        allow_import: bool = False,
+    ) -> None:
         """Write the fitted forecaster to a directory, as JSON and safetensors.
 
         Raises if it holds an estimator or a run; with `overwrite` it is replaced atomically.
+        A mixer or scheme of your own is written by its import path, with `allow_import` only.
         """
         check_is_fitted(self)
-        self._description.save(directory, self.fitted_, overwrite=overwrite)
+        with imports_allowed(allow_import):
+            self._description.save(directory, self.fitted_, overwrite=overwrite)
 
     @classmethod
-    def load(cls, directory: str | os.PathLike[str]) -> "LinOSSForecaster":
-        """Load a forecaster of `save` or `fit(..., directory=...)`; executes no code."""
-        fitted, description = FittedForecaster.load(directory)
-        forecaster = description.create(cls, directory)
+    def load(
+        cls, directory: str | os.PathLike[str], *, allow_import: bool = False
+    ) -> "LinOSSForecaster":
+        """Load a forecaster of `save` or `fit(..., directory=...)`.
+
+        It executes no code, but for importing your own mixer or scheme with `allow_import`.
+        """
+        with imports_allowed(allow_import):
+            fitted, description = FittedForecaster.load(directory)
+            forecaster = description.create(cls, directory)
         forecaster.fitted_, forecaster._description = fitted, description
         return forecaster
 

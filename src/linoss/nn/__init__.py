@@ -1,13 +1,13 @@
 """Mixers, block, model and heads."""
 
 from linoss.nn._block import GLU, Block
-from linoss.nn._config import FROM_DATA, LinOSSConfig
+from linoss.nn._config import FROM_DATA, LinOSSConfig, MixerLike, SchemeLike
 from linoss.nn._model import LinOSS, ModelState
 from linoss.nn._parameters import adopt, count_parameters, trainable
 from linoss.nn._passes import Features
 from linoss.nn._samples import Samples, Split
 from linoss.nn._stream import Stream
-from linoss.nn.mixers import MIXERS
+from linoss.nn.mixers import MIXERS, MixerKind
 from linoss.nn.mixers._diagonal import AbstractDiagonal
 from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
@@ -33,11 +33,14 @@ __all__ = [
     "LinOSSConfig",
     "LinOSSLayer",
     "MambaLayer",
+    "MixerKind",
+    "MixerLike",
     "ModelState",
     "S4DLayer",
     "S5Layer",
     "S6Layer",
     "Samples",
+    "SchemeLike",
     "Split",
     "Stream",
     "adopt",

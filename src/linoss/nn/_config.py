@@ -1,5 +1,6 @@
 """The settings of a model as a plain dataclass, and two presets."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,9 +30,13 @@ from linoss._settings import (
     StiffnessInit,
     TaskName,
 )
-from linoss.dynamics import SCHEMES
-from linoss.nn.mixers import MIXERS, check_mixer
+from linoss.dynamics import Scheme, find_scheme
+from linoss.nn.mixers import MixerKind, check_mixer
 
+MixerLike = MixerName | Callable[..., Any]
+"""The name of a mixer, or a class of your own."""
+SchemeLike = SchemeName | Scheme
+"""The name of a scheme, or a scheme of your own."""
 FROM_DATA = ("in_size", "out_size", "task")
 """Settings that follow from data."""
 
@@ -66,11 +71,15 @@ class LinOSSConfig:
         search=[16, 32, 64, 128],
     )
     num_blocks: int = setting(4, "Number of blocks.", COUNT, search=(1, 4))
-    mixer: MixerName = setting(
-        "linoss", "Sequence-mixing layer: oscillators (linoss), or another model."
+    mixer: MixerLike = setting(
+        "linoss",
+        "Sequence-mixing layer: oscillators (linoss), or another model.",
+        other="a class of your own",
     )
 
-    scheme: SchemeName = setting("im", "Discretisation scheme, see linoss.discretize.")
+    scheme: SchemeLike = setting(
+        "im", "Discretisation scheme, see linoss.discretize.", other="a Scheme of your own"
+    )
     damped: bool = setting(
         False, "Learn a damping for each oscillator.", none="if the scheme has damping"
     )
@@ -155,7 +164,7 @@ class LinOSSConfig:
     def _check_combination(self) -> None:
         """Raise for values that exclude each other."""
         check_mixer(self, declared(type(self)))
-        if self.damped and not SCHEMES[self.scheme].damped:
+        if self.damped and not find_scheme(self.scheme).damped:
             raise ValueError(f"damped is True, but scheme {self.scheme!r} has no damping")
         for name, task in (("every", "regression"), ("horizon", "forecasting")):
             value = getattr(self, name)
@@ -181,7 +190,7 @@ class LinOSSConfig:
         ```
         """
         values, known = shared_with(chosen, cls), declared(cls)
-        foreign = MIXERS[chosen.mixer].foreign
+        foreign = MixerKind.of(chosen.mixer).foreign
         for name in foreign & values.keys():  # defaults that only other mixers have
             if values[name] != declared(type(chosen))[name].default:
                 raise ValueError(
@@ -189,7 +198,7 @@ class LinOSSConfig:
                 )
             values[name] = known[name].default
         if chosen.damped is None:
-            values["damped"] = "damped" not in foreign and SCHEMES[chosen.scheme].damped
+            values["damped"] = "damped" not in foreign and find_scheme(chosen.scheme).damped
         further = chosen.model_options or {}
         for name, value in further.items():
             check_name([each for each in known if each not in FROM_DATA], name, "model_options")

@@ -23,7 +23,7 @@ from linoss.nn._norm import AbstractNorm
 from linoss.nn._operations import key_words
 from linoss.nn._passes import Norms, run_blocks, stack
 from linoss.nn._samples import Samples
-from linoss.nn.mixers import MIXERS
+from linoss.nn.mixers import MixerKind
 from linoss.nn.mixers._cde import refuse_cde
 
 
@@ -141,7 +141,7 @@ class LinOSS(eqx.Module):
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> ModelState:
         """The state before the first sample, for [`step`][] and [`run`][]."""
-        if MIXERS[self.config.mixer].follows:
+        if MixerKind.of(self.config.mixer).follows:
             raise ValueError(
                 f"mixer is {self.config.mixer!r}, expected another one: a differential equation is "
                 "solved for a whole sequence and cannot be run step by step"
@@ -297,8 +297,8 @@ def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, Abst
     """Encoder, blocks and head."""
     encoder_key, blocks_key, head_key = jax.random.split(key, 3)
     encoder = eqx.nn.Linear(config.in_size, config.hidden_size, key=encoder_key)
-    if MIXERS[config.mixer].follows:
-        blocks = (MIXERS[config.mixer].make(config, key=blocks_key),)
+    if MixerKind.of(config.mixer).follows:
+        blocks = (MixerKind.of(config.mixer).make(config, key=blocks_key),)
     else:
         keys = jax.random.split(blocks_key, config.num_blocks)
         alike = eqx.filter_vmap(partial(_make_block, config))(keys)  # compiled once for all
@@ -318,7 +318,7 @@ def _make_parts_at_once() -> Any:
 
 def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
     layer_key, glu_key, backward_key = jax.random.split(key, 3)
-    kind, backward = MIXERS[config.mixer], None
+    kind, backward = MixerKind.of(config.mixer), None
     if config.bidirectional:
         backward = kind.make(config, key=backward_key, backward=True)
     return Block(
@@ -375,7 +375,7 @@ def _run(
         """The outputs for all sequences, or for a device's shard of them."""
         model: LinOSS = eqx.combine(arrays, static)
         samples = model.head.prepare(samples, ahead)
-        if MIXERS[model.config.mixer].follows:
+        if MixerKind.of(model.config.mixer).follows:
             equation: Any = model.blocks[0]
             refuse_cde(samples, model.config.mixer)
             return model.head(equation.features(model.encoder, samples), samples), (equation.norm,)

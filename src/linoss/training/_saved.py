@@ -7,7 +7,7 @@ import json
 import os
 import warnings
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import safetensors.numpy
 
 from linoss import __version__
 from linoss._files import make_directory, restore_directory, write_file
+from linoss._imports import ImportRefusedError, as_paths, check_writable, from_paths
 from linoss._plain import canonical, plain, with_checksum, without_checksum
 from linoss.nn import LinOSS, LinOSSConfig
 from linoss.training._config import TrainingConfig
@@ -119,7 +120,7 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
         )
     tensors, _ = read_tensors(path, _WEIGHTS_FORMAT)
     try:
-        config = LinOSSConfig(**record["model"])
+        config = LinOSSConfig(**from_paths(record["model"]))
         training = record["training"]
         saved = (
             Inputs.from_dict(record["inputs"]),
@@ -130,6 +131,8 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
         if config.num_blocks > len(tensors):
             raise ValueError(f"num_blocks is {config.num_blocks}, more than {WEIGHTS} has")
         hollow = eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
+    except ImportRefusedError as error:
+        raise CheckpointError(f"{folder / CONFIG}: {error}") from None
     except NOT_UNDERSTOOD as error:
         raise CheckpointError(f"{folder / CONFIG}: is invalid: {error!r}") from None
     return Saved(restored(path, hollow, tensors, exact=False), *saved)
@@ -265,10 +268,12 @@ def describe(
     data: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The content of config.json as plain values."""
+    config = as_paths(vars(model.config))
+    check_writable(config)
     return plain(
         {
             "linoss": __version__,
-            "model": asdict(model.config),
+            "model": config,
             "inputs": inputs.to_dict(),
             "objective": objective.to_dict(),
             "training": None if training is None else training.to_dict(),

@@ -12,7 +12,7 @@ from linoss import _checks, _programs
 from linoss._declare import check_value
 from linoss._files import locked, make_directory
 from linoss._settings import MEMORY, Memory
-from linoss.dynamics import SCHEMES
+from linoss.dynamics import find_scheme
 from linoss.nn import LinOSS
 from linoss.training._callbacks import Callback
 from linoss.training._config import TrainingConfig
@@ -151,7 +151,7 @@ def _stoppable(loop: Loop, save_every: int | float | None) -> TrainingResult:
 
 def _warn_of_cut_steps(model: LinOSS, inputs: Inputs) -> None:
     scheme = model.config.scheme
-    if inputs.irregular and SCHEMES[scheme].longest is not None:
+    if inputs.irregular and find_scheme(scheme).longest is not None:
         warnings.warn(
             f"scheme is {scheme!r}, which is stable for short steps only, and the times are "
             "irregular: steps between samples are limited to h = 1/sqrt(A) for each oscillator. "

@@ -50,6 +50,30 @@ class MixerKind:
         names = inspect.signature(self.layer).parameters
         return {**{name: name for name in names if name not in shared}, **self.renamed}
 
+    @classmethod
+    def of(cls, mixer: "MixerName | Callable[..., Any]") -> "MixerKind":
+        """The mixer with a name, or a class of a user.
+
+        The arguments of the class besides `hidden_size` and `key` are settings of `LinOSSConfig`;
+        those with a default may have other names. With an attribute
+        `supports_irregular_times = True` it is used for irregular times.
+        """
+        if isinstance(mixer, str):
+            return MIXERS[mixer]
+        known = {name for kind in MIXERS.values() for name in kind.settings}
+        renamed = {}
+        for name, parameter in inspect.signature(mixer).parameters.items():
+            if name in known:
+                renamed[name] = name
+            elif name not in ("hidden_size", "key") and parameter.default is parameter.empty:
+                raise ValueError(
+                    f"mixer is {mixer}, whose argument {name} is not a setting of LinOSSConfig; "
+                    "give it a default"
+                )
+        kind = cls(mixer, bool(getattr(mixer, "supports_irregular_times", False)))
+        vars(kind)["settings"] = renamed
+        return kind
+
     def make(self, config: "LinOSSConfig", *, key: PRNGKeyArray, backward: bool = False) -> Any:
         """Make the mixer of a block, or the CDE in place of blocks."""
         own = {name: getattr(config, setting) for setting, name in self.settings.items()}
@@ -92,7 +116,7 @@ MIXERS: dict[MixerName, MixerKind] = {
 def check_mixer(config: "LinOSSConfig", settings: Mapping[str, Declared]) -> None:
     """Raise if a setting that only other mixers have was changed, or if the mixer's own settings
     are inconsistent."""
-    kind = MIXERS[config.mixer]
+    kind = MixerKind.of(config.mixer)
     for name in sorted(kind.foreign):
         value = getattr(config, name)
         if value != settings[name].default:
