@@ -1,5 +1,8 @@
 """LinOSSForecaster: arrays and frames in, the same with a continued index out."""
 
+import sys
+from collections import Counter
+
 import numpy as np
 import pandas
 import pytest
@@ -480,3 +483,20 @@ class TestFrequencies:
             assert (
                 forecast.index.tolist() == pandas.date_range(start, periods=3, freq="MS").tolist()
             )
+
+
+def test_settings_and_data_are_validated_once(small, tide):
+    """Calls of the functions that do it, by whatever name."""
+    calls = Counter()
+
+    def count(frame, event, _):
+        module = frame.f_globals.get("__name__", "")
+        if event == "call" and module in ("linoss._declare", "linoss.data._read_table"):
+            calls[frame.f_code.co_name] += 1
+
+    sys.setprofile(count)
+    try:
+        small(steps=2).fit(tide)
+    finally:
+        sys.setprofile(None)
+    assert (calls["check_settings"], calls["table"]) == (1, 1)
