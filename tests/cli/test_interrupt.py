@@ -74,7 +74,7 @@ def test_a_run_that_was_stopped_early_says_how_to_go_on(tmp_path, data, small, p
     until(child, (out / "config.json").exists)
     child.kill()
     child.communicate()
-    assert "continue it with resume=True" in failing(f"inspect {out}")
+    assert "continue it with --resume" in failing(f"inspect {out}")
 
 
 def test_ctrl_c_before_training_leaves_nothing(tmp_path, linoss_command, data, monkeypatch):
