@@ -56,24 +56,21 @@ def _rows(results: Sequence[Result], variants: Sequence[str], paper: bool) -> li
 _HEAD = ["model", "variant", "", *(data_set.short for data_set in numbers.UEA.values())]
 
 
-def report_forms(results: Sequence[Result], folder: Path, published: Sequence[PublishedRun]) -> str:
-    """Our rows and the paper's."""
-    lines = [table(_HEAD, _rows(results, tuple(FORMS), paper=True))]
-    return "\n".join([*lines, *learning_curves(results, folder, "parameterization")])
-
-
-def report_timestep(
-    results: Sequence[Result], folder: Path, published: Sequence[PublishedRun]
+def report(
+    variants: tuple[str, ...],
+    results: Sequence[Result],
+    folder: Path,
+    published: Sequence[PublishedRun],
 ) -> str:
-    """Our rows: the paper shows a figure without numbers; its published runs learned Δt."""
-    lines = [table(_HEAD, _rows(results, tuple(TIMESTEPS), paper=False))]
-    return "\n".join([*lines, *learning_curves(results, folder, "timestep")])
+    """Our rows and the paper's; of the timestep it shows a figure without numbers."""
+    rows = _rows(results, variants, paper=variants == tuple(FORMS))
+    return "\n".join([table(_HEAD, rows), *learning_curves(results, folder, "curves")])
 
 
 PARAMETERIZATION = Experiment(
     title="Parameterisation and initialisation of A",
     run=functools.partial(run, tuple(numbers.UEA)),
-    report=report_forms,
+    report=functools.partial(report, tuple(FORMS)),
     data_sets=tuple(numbers.UEA),
     models=("im",),
     others=("imex",),
@@ -84,7 +81,7 @@ _SETS = ("SelfRegulationSCP1", "Heartbeat", "MotorImagery")  # of the figure
 TIMESTEP = Experiment(
     title="Sensitivity to the timestep",
     run=functools.partial(run, _SETS),
-    report=report_timestep,
+    report=functools.partial(report, tuple(TIMESTEPS)),
     data_sets=_SETS,
     models=("im",),
     others=("imex",),

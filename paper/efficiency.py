@@ -26,20 +26,10 @@ import jax.numpy as jnp
 import optax
 
 from linoss.nn import LinOSS, LinOSSConfig, trainable
-from paper import numbers, textbook
+from paper import numbers, runs, textbook
 from paper.models import BASELINES, CDES, MODELS, counted, title
 from paper.numbers import PublishedRun
-from paper.runs import (
-    Experiment,
-    Options,
-    Result,
-    left_for_all,
-    read_result,
-    record,
-    refuse_difference,
-    refuse_used,
-    say,
-)
+from paper.runs import Experiment, Options, Result
 from paper.tables import table
 
 REPEATS = {"paper": 5, "quick": 2}
@@ -97,17 +87,17 @@ def run(options: Options) -> None:
     for data_set, model in itertools.product(data_sets, options.models):
         folder = options.out / options.experiment / options.protocol / data_set / model
         settings = {"size": asdict(size_of(data_set, model)), "measured": {"repeats": repeats}}
-        refuse_used(folder, options)
-        before = read_result(folder)
+        runs.refuse_used(folder, options)
+        before = runs.read_result(folder)
         if before is None:
             todo.append((data_set, model, folder, settings))
         else:
-            refuse_difference(folder, before.settings, settings)
+            runs.refuse_difference(folder, before.settings, settings)
     begin = time.monotonic()
     for place, (data_set, model, folder, settings) in enumerate(todo, start=1):
         start = time.monotonic()
         outcome = compare(size_of(data_set, model), repeats, methods_of(model))
-        record(
+        runs.record(
             options,
             folder,
             time.monotonic() - start,
@@ -119,7 +109,9 @@ def run(options: Options) -> None:
         )
         left = (time.monotonic() - begin) / place * (len(todo) - place)
         times = ", ".join(f"{m} {_number(outcome[m], 'step', 1000)} ms" for m in outcome)
-        say(f"[{place}/{len(todo)}] {data_set}, {title(model)}: {times}{left_for_all(left)}")
+        runs.say(
+            f"[{place}/{len(todo)}] {data_set}, {title(model)}: {times}{runs.left_for_all(left)}"
+        )
 
 
 def compare(
@@ -139,7 +131,7 @@ def compare(
                 try:
                     answers[method].append(ask(worker))
                 except EndedError as error:
-                    say(f"  {error}")
+                    runs.say(f"  {error}")
                     workers.pop(method).end()
     finally:
         for worker in workers.values():

@@ -12,24 +12,11 @@ import numpy as np
 from linoss.estimators import OscillatorClassifier
 from linoss.nn import LinOSS
 from linoss.training import Classification, Inputs, predict
-from paper import numbers
+from paper import numbers, runs
 from paper.data import MissingData, data_directory, find, read_split
 from paper.models import BASELINES, UNTRAINED, title
 from paper.numbers import PublishedRun
-from paper.runs import (
-    Experiment,
-    Options,
-    Problem,
-    Result,
-    Run,
-    execute,
-    make_run,
-    minutes,
-    read_result,
-    record,
-    refuse_used,
-    say,
-)
+from paper.runs import Experiment, Options, Problem, Result, Run
 from paper.tables import cell, groups, learning_curves, printed, source_here, table, unique
 
 SCALED, LOG_SOFTMAX = "scaled", "log-softmax"
@@ -43,8 +30,8 @@ def run(options: Options) -> None:
         for data_set in data_sets:
             for seed in options.seeds:
                 fit_untrained(options, data_set, seed)
-    runs = [
-        make_run(options, data_set, model, seed, variant=variant)
+    todo = [
+        runs.make_run(options, data_set, model, seed, variant=variant)
         for data_set in data_sets
         for model in options.models
         if model != UNTRAINED
@@ -52,7 +39,7 @@ def run(options: Options) -> None:
         for seed in options.seeds
     ]
     problem = functools.partial(make_problem, data_directory(options.data_dir))
-    execute(runs, problem, options, count_answers)
+    runs.execute(todo, problem, options, count_answers)
 
 
 def available(options: Options, known: Iterable[str]) -> list[str]:
@@ -68,15 +55,15 @@ def available(options: Options, known: Iterable[str]) -> list[str]:
     if missing and (options.data_sets or not present):
         raise missing[0]
     for error in missing:
-        say(f"Skipped: {error}")
+        runs.say(f"Skipped: {error}")
     return present
 
 
 def fit_untrained(options: Options, data_set: str, seed: int) -> None:
     """Fit untrained oscillators; the validation part is not used for any selection."""
     folder = options.out / options.experiment / UNTRAINED / data_set / UNTRAINED / str(seed)
-    refuse_used(folder, options)
-    if read_result(folder) is not None:
+    runs.refuse_used(folder, options)
+    if runs.read_result(folder) is not None:
         return
     start = time.monotonic()
     training, validation, test = read_split(data_set, data_directory(options.data_dir), seed)
@@ -89,7 +76,7 @@ def fit_untrained(options: Options, data_set: str, seed: int) -> None:
         "cases": [len(part) for part in (training, validation, test)],
     }
     seconds = time.monotonic() - start
-    record(
+    runs.record(
         options,
         folder,
         seconds,
@@ -101,7 +88,7 @@ def fit_untrained(options: Options, data_set: str, seed: int) -> None:
         outcome=outcome,
     )
     name = f"{data_set}, {title(UNTRAINED)}, seed {seed}"
-    say(f"{name}: test accuracy {outcome['test']:.4g}, {minutes(seconds)}")
+    runs.say(f"{name}: test accuracy {outcome['test']:.4g}, {runs.minutes(seconds)}")
 
 
 def make_problem(data_dir: Path, run: Run) -> Problem:
