@@ -158,7 +158,7 @@ def _stirred(norm, seed):
 
 def _new_block(hidden_size, state_size, *, bidirectional=False, key, **options):
     """A block of LinOSS layers; options are those of block and layer."""
-    names = ("norm", "dropout", "glu_bias")
+    names = ("norm", "dropout", "shared_dropout", "glu_bias")
     own = {name: options.pop(name) for name in names if name in options}
     keys = jax.random.split(key, 3)
     if bidirectional:

@@ -137,6 +137,14 @@ def test_training_is_the_loop_with_masks_and_statistics_by_hand(make_model, bloc
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
+def test_sequences_may_share_a_mask():
+    """As in the published runs: that of the first sequence."""
+    words, x = words_of(0), jnp.ones((3, 24, 10))
+    each, shared = (np.asarray(dropout(x, 0.3, words, shared=s)) for s in (False, True))
+    assert not np.array_equal(each[0], each[1])
+    np.testing.assert_array_equal(shared, np.broadcast_to(each[0], shared.shape))
+
+
 def test_training_is_decided_by_its_key(make_model, draw):
     model, u = make_model(dropout=0.3), draw(3, 12, 2)
     first, again, other = (model.training_pass(u, key=jax.random.key(k))[0] for k in (0, 0, 1))

@@ -103,7 +103,7 @@ def other_pairs(*values):
         ({}, False, False),
         (BATCH_NORM, True, False),
         ({"scheme": "imex", "damped": True, "complex_projections": False}, False, True),
-        (ALL, True, True),
+        ({**ALL, "shared_dropout": True}, True, True),
         longer({"norm": None, "dropout": 0.0, "feedthrough": "dense"}, True, False),
         longer(EXACT, False, True),
         other_pairs({"norm": "layer"}, True, True),

@@ -1,5 +1,6 @@
 """One block: norm, mixer, GELU, GLU and a skip connection."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -64,6 +65,7 @@ class Block(eqx.Module):
     backward_mixer: AbstractMixer | None
     glu: GLU
     dropout: float = eqx.field(static=True)
+    shared_dropout: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class Block(eqx.Module):
         backward_mixer: AbstractMixer | None = None,
         norm: NormKind | None = "running",
         dropout: int | float = 0.05,
+        shared_dropout: bool = False,
         glu_bias: bool = True,
         key: PRNGKeyArray,
     ):
@@ -82,6 +85,7 @@ class Block(eqx.Module):
         - `norm`: `None`; `"layer"`; `"batch"`; or `"running"`, batch normalisation that also uses
           running statistics in training, as in the published runs.
         - `dropout`: dropout probability in training, after GELU and after GLU.
+        - `shared_dropout`: drop the same elements of all sequences of a batch.
         - `glu_bias`: use biases in the GLU.
         - `key`: from `jax.random.key`; initialises the GLU.
         """
@@ -90,7 +94,7 @@ class Block(eqx.Module):
         self.norm = make_norm(norm, mixer.hidden_size)
         self.mixer, self.backward_mixer = mixer, backward_mixer
         self.glu = GLU(mixer.hidden_size, bias=glu_bias, key=key)
-        self.dropout = float(dropout)
+        self.dropout, self.shared_dropout = float(dropout), shared_dropout
 
     def __call__(
         self,
@@ -128,8 +132,9 @@ class Block(eqx.Module):
             norm, updated = self.norm.update(channel_moments(u, samples), samples)
             first, second = jnp.split(words_of_block(words), 2)
         y, state = self.mix(normalize(norm, u), samples, state)
-        y = dropout(jax.nn.gelu(y, approximate=False), self.dropout, first, samples.split)
-        y = dropout(self.glu(y, samples.precision), self.dropout, second, samples.split)
+        drop = partial(dropout, split=samples.split, shared=self.shared_dropout)
+        y = drop(jax.nn.gelu(y, approximate=False), self.dropout, first)
+        y = drop(self.glu(y, samples.precision), self.dropout, second)
         return u + y, state, updated
 
     def mix(

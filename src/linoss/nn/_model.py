@@ -326,6 +326,7 @@ def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
         backward_mixer=backward,
         norm=config.norm,
         dropout=config.dropout,
+        shared_dropout=config.shared_dropout,
         glu_bias=config.glu_bias,
         key=glu_key,
     )

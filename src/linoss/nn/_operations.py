@@ -78,15 +78,18 @@ def dropout(
     rate: float,
     words: UInt32[Array, "2"] | None,
     split: Split = WHOLE,
+    *,
+    shared: bool = False,
 ) -> Float[Array, "*batch time channel"]:
     """Zero each element with probability `rate`, and scale the others to preserve the mean.
 
-    Positions are counted in the whole batch, of which `x` may be this device's shard.
+    Positions are counted in the whole batch, of which `x` may be this device's shard; or, if
+    `shared`, in each sequence, so that all have the same mask.
     """
     if words is None or rate == 0:
         return x
     *batch, time, channels = x.shape
-    origin, stride = split.first_sample(math.prod(batch), time)
+    origin, stride = split.first_sample(math.prod(batch), time, shared=shared)
     row = jnp.arange(math.prod(batch), dtype=jnp.uint32).reshape(*batch, 1, 1)
     step, channel = (jnp.arange(size, dtype=jnp.uint32) for size in (time, channels))
     sample = origin + row * stride + align(step[:, None], x)

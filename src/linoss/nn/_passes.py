@@ -119,7 +119,7 @@ def _by_kernels(
         blocks=len(blocks),
         precision=samples.precision,
     )
-    position = samples.split.first_sample(math.prod(hidden.shape[:-2]), hidden.shape[-2])
+    sizes = (math.prod(hidden.shape[:-2]), hidden.shape[-2])
     finals, norms, means = [], [], None
     for i, (block, arrays) in enumerate(zip(blocks, described, strict=True)):
         state = None if states is None else jax.tree.map(lambda x, i=i: x[i], states)
@@ -128,6 +128,7 @@ def _by_kernels(
             normalization, norm = block.norm.update(moments, samples)
             arrays = arrays._replace(norm=normalization, dropout=block.dropout)
             random = words_of_block(words[i])
+        position = samples.split.first_sample(*sizes, shared=block.shared_dropout)
         run = partial(
             kernels.run_block,
             random=jnp.concatenate([random, position]),

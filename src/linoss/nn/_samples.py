@@ -91,10 +91,12 @@ class Split(NamedTuple):
 
         return jax.tree.map(shard, tree)
 
-    def first_sample(self, batch: int, time: int) -> UInt32[Array, "2"]:
+    def first_sample(self, batch: int, time: int, *, shared: bool = False) -> UInt32[Array, "2"]:
         """The index of this shard's first sample in the whole batch, and the number of samples from
-        one sequence to the next."""
+        one sequence to the next. If `shared`, all sequences have the indices of the first."""
         start, steps = self.steps_before(time)
+        if shared:
+            return jnp.stack([jnp.asarray(start, jnp.uint32), jnp.uint32(0)])
         row = 0 if self.batch is None else batch * jax.lax.axis_index(self.batch)
         start, steps, row = (jnp.asarray(n, jnp.uint32) for n in (start, steps % 2**32, row))
         return jnp.stack([row * steps + start, steps])
