@@ -161,6 +161,7 @@ BAD_SETTINGS = [
     ("norm", "group", "one of None, 'layer'"),
     ("dropout", 1.0, "a number in [0, 1)"),
     ("dropout", float("nan"), "a number in [0, 1)"),
+    ("shared_dropout", "no", "True or False"),
     ("glu_bias", "no", "True or False"),
     ("bidirectional", "no", "True or False"),
     ("pooling", "max+mean", "one of 'mean'"),

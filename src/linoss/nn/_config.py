@@ -111,6 +111,9 @@ class LinOSSConfig:
     dropout: Number = setting(
         0.05, "Dropout probability, applied after GELU and after GLU.", SHARE, search=(0.0, 0.3)
     )
+    shared_dropout: bool = setting(
+        False, "Drop the same elements of all cases of a batch, as the published runs do."
+    )
     glu_bias: bool = setting(True, "Use biases in the GLU.")
     bidirectional: bool = setting(
         False, "Also read each sequence backwards; such a model cannot stream."
@@ -209,7 +212,8 @@ class LinOSSConfig:
 
     @classmethod
     def published(cls, **sizes_and_changes: Any) -> "LinOSSConfig":
-        """The model of the published runs: the defaults, with a tanh for regression at every step.
+        """The model of the published runs: the defaults, with one mask of dropout for all cases
+        of a batch, and a tanh for regression at every step.
 
         ```python
         >>> import linoss
@@ -219,7 +223,7 @@ class LinOSSConfig:
         ```
         """
         squash = sizes_and_changes.get("every") is not None
-        return cls(**{"squash": squash, **sizes_and_changes})
+        return cls(**{"shared_dropout": True, "squash": squash, **sizes_and_changes})
 
     @classmethod
     def algorithm1(cls, **sizes_and_changes: Any) -> "LinOSSConfig":
