@@ -54,7 +54,7 @@ def settings_page() -> str:
         rows = [(f"`{n}`", _meaning(each), _default(each)) for n, each in known.items()]
         table = [("setting", "meaning", "default"), ("---",) * 3, *rows]
         lines = "\n".join(f"| {' | '.join(row)} |" for row in table)
-        parts.append(f"\n## {title}\n\nOf {of}.\n\n{lines}\n")
+        parts.append(f"\n## {title}: {of}\n\n{lines}\n")
     return "".join(parts)
 
 
@@ -98,7 +98,7 @@ def _without(known: dict[str, Declared], others: object) -> dict[str, Declared]:
 
 def _meaning(each: Declared) -> str:
     values = each.expected(plain=True)
-    return each.about.help if values == "yes or no" else f"{each.about.help} Expects {values}."
+    return each.about.help if values == "yes or no" else f"{each.about.help} Values: {values}."
 
 
 def _default(each: Declared) -> str:
