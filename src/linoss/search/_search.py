@@ -15,7 +15,7 @@ from linoss._files import copy_directory, locked, make_directory
 from linoss._stderr import ProgressBar, say
 from linoss.data import Table
 from linoss.search._space import default_ranges, grid_points, make_space
-from linoss.search._storage import opened, quiet_optuna
+from linoss.search._storage import opened
 from linoss.search._study import Study, write_study
 from linoss.search._worker import RunningTrial, SharedStudy
 from linoss.training import CheckpointError, Progress
@@ -119,7 +119,7 @@ def search(
     trainer = _Trainer(estimator, X, y, folder, metric, begin, finish, shown)
     make_directory(folder)
     url = storage or f"sqlite:///{folder / DATABASE}"
-    with quiet_optuna(), opened(url, int(silence or _SILENCE)) as database:
+    with opened(url, int(silence or _SILENCE)) as database:
         shared = SharedStudy(
             database,
             Study(study, metric, higher_is_better),
@@ -187,7 +187,7 @@ class _Trainer:
         trial.note_run(run)
         if self.begin is not None:
             self.begin(folder)
-        estimator = clone(self.estimator).set_params(**trial.parameters)
+        estimator = _with(self.estimator, trial.parameters)
         every = estimator.evaluate_every
 
         def progress(state: Progress) -> None:
@@ -225,7 +225,13 @@ def _prepared(estimator: Any, seed: int) -> Any:
     for name, value in _ALONE.items():
         if name in given:
             changes[name] = value
-    return clone(estimator).set_params(**changes)
+    return _with(estimator, changes)
+
+
+def _with(estimator: Any, parameters: Mapping[str, Any]) -> Any:
+    """An unfitted copy with other parameters."""
+    another: Any = clone(estimator)
+    return another.set_params(**parameters)
 
 
 def _changed(estimator: Any) -> set[str]:

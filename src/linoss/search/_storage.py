@@ -35,23 +35,10 @@ class StorageError(ConnectionError):
 
 
 @contextmanager
-def quiet_optuna() -> Iterator[Any]:
-    """Optuna, without its log and its warnings about experimental features."""
-    optuna = extra("optuna")
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used")
-            yield optuna
-    finally:
-        optuna.logging.set_verbosity(before)
-
-
-@contextmanager
 def opened(url: str, silence: int) -> Iterator[Any]:
-    """Yield Optuna's storage, with heartbeats. Raises `StorageError` if it cannot be reached.
+    """Yield Optuna's storage, with heartbeats; Optuna is silent meanwhile.
+
+    Raises `StorageError` if the storage cannot be reached.
 
     **Arguments:**
 
@@ -60,14 +47,20 @@ def opened(url: str, silence: int) -> Iterator[Any]:
     """
     optuna, errors = extra("optuna"), extra("sqlalchemy.exc")
     address, options = _checked(url)
+    options |= {"heartbeat_interval": max(1, silence // 4), "grace_period": silence}
     unreachable = (errors.SQLAlchemyError, optuna.exceptions.StorageInternalError)
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        storage = _connected(address, options, silence, unreachable)
-        try:
-            yield storage
-        finally:
-            storage.remove_session()
-            storage.engine.dispose()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            warnings.filterwarnings("ignore", "Heartbeat of storage is supposed to be used")
+            storage = _connected(address, options, unreachable)
+            try:
+                yield storage
+            finally:
+                storage.remove_session()
+                storage.engine.dispose()
     except unreachable as error:
         reason = _first_line(error)
         for secret in (address.password, address.query.get("password")):
@@ -76,6 +69,8 @@ def opened(url: str, silence: int) -> Iterator[Any]:
             f"the storage {without_password(url)} cannot be reached: {reason}; check that it is "
             "running, its address, user and password"
         ) from None
+    finally:
+        optuna.logging.set_verbosity(verbosity)
 
 
 @contextmanager
@@ -93,17 +88,12 @@ def alone(storage: Any) -> Iterator[None]:
 
 
 def _connected(
-    address: Any, options: dict[str, Any], silence: int, unreachable: tuple[type[Exception], ...]
+    address: Any, options: dict[str, Any], unreachable: tuple[type[Exception], ...]
 ) -> Any:
-    storages = extra("optuna").storages
+    url = address.render_as_string(hide_password=False)
     for pause in _PAUSES:
         try:
-            return storages.RDBStorage(
-                re.sub(r"([{}])", r"\1\1", address.render_as_string(hide_password=False)),
-                engine_kwargs=options,
-                heartbeat_interval=max(1, silence // 4),
-                grace_period=silence,
-            )
+            return extra("optuna").storages.RDBStorage(re.sub(r"([{}])", r"\1\1", url), **options)
         except unreachable:  # also if another worker creates the same tables
             if pause is None:
                 raise
@@ -112,7 +102,7 @@ def _connected(
 
 
 def _checked(url: str) -> tuple[Any, dict[str, Any]]:
-    """The parsed URL of a storage with its driver, and the options of SQLAlchemy's engine."""
+    """The parsed URL of a storage with its driver, and options of Optuna's storage."""
     sqlalchemy = extra("sqlalchemy")
     try:
         address = sqlalchemy.engine.make_url(url)
@@ -129,8 +119,8 @@ def _checked(url: str) -> tuple[Any, dict[str, Any]]:
             )
         limits = {"connect_timeout": _CONNECT, "tcp_user_timeout": 30_000}
         alive = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-        options = {"connect_args": {**limits, **alive}, "pool_pre_ping": True}
-        return address.set(drivername="postgresql+psycopg"), options
+        engine = {"connect_args": {**limits, **alive}, "pool_pre_ping": True}
+        return address.set(drivername="postgresql+psycopg"), {"engine_kwargs": engine}
     if kind != "sqlite":
         raise ValueError(f"the storage is one of {kind}, expected {_EXPECTED}")
     if address.database in (None, "", ":memory:"):
@@ -141,7 +131,7 @@ def _checked(url: str) -> tuple[Any, dict[str, Any]]:
     folder = Path(address.database).parent
     if not folder.is_dir():
         raise StorageError(f"the storage {address.database} cannot be reached: no {folder}")
-    return address, {"connect_args": {"timeout": _LOCKED}}
+    return address, {"engine_kwargs": {"connect_args": {"timeout": _LOCKED}}}
 
 
 def without_password(url: str) -> str:
