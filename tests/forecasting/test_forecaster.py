@@ -116,35 +116,20 @@ def test_missing_values(small, tide):
     assert np.isfinite(forecaster.predict(20)).all()
 
 
-def test_scaling_travels_with_the_model(small, tide, tmp_path):
-    forecaster = small().fit(1000 + 50 * tide)
-    forecaster.save(tmp_path / "model")
-    forecast = load(tmp_path / "model").predict()
-    assert np.array_equal(forecast, forecaster.predict())
-    assert 900 < forecast.mean() < 1300
-
-
 @pytest.mark.usefixtures("unchecked")
-class TestErrors:
-    def test_too_short(self, small):
-        with pytest.raises(ValueError, match="the longest series has 8 steps, expected more"):
-            small().fit(np.zeros((8, 1)))
-
-    def test_an_unknown_variable(self, small, wide):
-        with pytest.raises(ValueError, match="known_in_advance has 'rain'"):
-            small(known_in_advance=["rain"]).fit(wide)
-
-    def test_other_variables(self, fitted, wide):
-        with pytest.raises(ValueError, match="data has the variables"):
-            fitted.predict(data=wide)
-
-    def test_a_future_that_is_not_asked_for(self, fitted):
-        with pytest.raises(ValueError, match="future was given"):
-            fitted.predict(4, future=np.zeros((4, 1)))
-
-    def test_a_horizon_that_is_no_number(self, fitted):
-        with pytest.raises(ValueError, match="horizon is 0, expected an integer >= 1"):
-            fitted.predict(0)
+def test_errors(small, fitted, wide, tide):
+    with pytest.raises(ValueError, match="the longest series has 8 steps, expected more"):
+        small().fit(np.zeros((8, 1)))
+    with pytest.raises(ValueError, match="known_in_advance has 'rain'"):
+        small(known_in_advance=["rain"]).fit(wide)
+    for given, message in (
+        ({"data": wide}, "data has the variables"),
+        ({"horizon": 4, "future": np.zeros((4, 1))}, "future was given"),
+        ({"horizon": 0}, "horizon is 0, expected an integer >= 1"),
+        ({"horizon": tide}, r"horizon has shape \(.*pass series as data="),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fitted.predict(**given)
 
 
 def test_columns_of_an_array_may_be_known_in_advance(small, tide):
@@ -154,11 +139,6 @@ def test_columns_of_an_array_may_be_known_in_advance(small, tide):
     assert forecaster.predict(future=tide[:4, 1:2]).shape == (4, tide.shape[1] - 1)
     with pytest.raises(ValueError, match="known_in_advance has 9, expected variables of the data"):
         small(**options, known_in_advance=[9]).fit(tide)
-
-
-def test_series_in_the_place_of_the_horizon_are_named(fitted, tide):
-    with pytest.raises(ValueError, match=r"horizon has shape \(.*pass series as data="):
-        fitted.predict(tide)
 
 
 class TestIntervals:
@@ -186,18 +166,9 @@ class TestIntervals:
         np.testing.assert_allclose(high - low, ends["load-hi-80"] - ends["load-lo-80"], rtol=0.35)
         assert paths.equals(noisy[0].predict(8, samples=300))
 
-    def test_they_are_saved(self, noisy, tmp_path):
-        noisy[0].save(tmp_path / "saved")
-        assert load(tmp_path / "saved").predict(level=80).equals(noisy[0].predict(level=80))
-
-    def test_seasons_expect_the_day(self, noisy):
-        forecast = noisy[0].backtest(noisy[1], windows=5)
-        assert forecast.error("mae", of="seasons") < 1.5
-        assert forecast.season == 24
-
     @pytest.mark.usefixtures("unchecked")
     @pytest.mark.parametrize(
-        ("asked", "message"),
+        ("given", "message"),
         [
             ({"level": 100}, "level is 100, expected numbers between 0 and 100"),
             ({"level": [80, -5]}, "level is -5, expected numbers between 0 and 100"),
@@ -210,9 +181,9 @@ class TestIntervals:
             ({"samples": 3, "level": 80}, "level and samples were given"),
         ],
     )
-    def test_what_is_not_known_is_refused(self, noisy, asked, message):
+    def test_what_is_not_known_is_refused(self, noisy, given, message):
         with pytest.raises(ValueError, match=message):
-            noisy[0].predict(**asked)
+            noisy[0].predict(**given)
 
     def test_without_held_out_steps_there_are_none(self, small, tide):
         forecaster = small(validation_fraction=0).fit(tide[:100])

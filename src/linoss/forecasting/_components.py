@@ -17,7 +17,6 @@ from linoss import _checks
 from linoss.data import Table
 from linoss.forecasting._decomposition import Decomposition, refuse_logarithm
 from linoss.forecasting._linear import (
-    LinearChoice,
     LinearPart,
     LinearSums,
     LinearTrial,
@@ -88,9 +87,9 @@ class Components:
         """The sums of products that linear parts are fitted to."""
         return sums_of(self.windows(data), self.season)
 
-    def with_linear(self, choice: LinearChoice, sums: LinearSums) -> "Components":
-        """Add a linear part."""
-        return replace(self, linear=choice.weights(sums))
+    def with_linear(self, shares: np.ndarray, sums: LinearSums) -> "Components":
+        """Add a linear part, with a share of each candidate."""
+        return replace(self, linear=sums.part(shares))
 
     # ---- Windows ----
 
@@ -243,10 +242,10 @@ class Selection:
         if not splits:
             return cls(bare, bare, training, held_out)
         options, trials = _best(splits, fit, candidates, mean=is_short)
-        choice = choose(trials, mean=is_short)
+        shares = choose(trials, mean=is_short)
         before, components = fit(training, options), fit(data, options)
-        before = before.with_linear(choice, before.sums(training))
-        components = components.with_linear(choice, components.sums(data))
+        before = before.with_linear(shares, before.sums(training))
+        components = components.with_linear(shares, components.sums(data))
         if not is_short:
             return cls(components, before, training, held_out)
         errors = []
@@ -286,10 +285,10 @@ def _errors_of(
     """The mean absolute error on each held-out part, in deviations of each series."""
     bare = [fit(training, options) for training, _ in splits]
     trials = [each.trial(*split) for each, split in zip(bare, splits, strict=True)]
-    choice = choose(trials, mean=mean)
+    shares = choose(trials, mean=mean)
     means = []
     for each, trial, (_, held_out) in zip(bare, trials, splits, strict=True):
-        fitted = each.with_linear(choice, trial.sums)
+        fitted = each.with_linear(shares, trial.sums)
         windows, targets = fitted.windows(held_out), list(fitted.decomposition.targets)
         chosen = np.unique(np.linspace(0, len(windows) - 1, _WINDOWS).astype(int))
         nothing = np.zeros((len(chosen), fitted.horizon, len(targets)))

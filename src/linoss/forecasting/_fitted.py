@@ -170,10 +170,10 @@ class FittedForecaster:
                 raise ValueError(f"at was given, but {why}; forecast by horizon")
             times = future_times(at, context)
             horizon = steps_until(context, times)
-        elif np.ndim(horizon):
+        horizon = self.horizon if horizon is None else horizon
+        if np.ndim(horizon):
             shape = np.shape(horizon)
             raise ValueError(f"horizon has shape {shape}, expected a number; pass series as data=")
-        horizon = self.horizon if horizon is None else horizon
         _checks.positive_integer("horizon", horizon)
         request = Request.checked(self.calibration, horizon, level, samples)
         given = future_of(context, future, [self.names[i] for i in self.known], horizon)

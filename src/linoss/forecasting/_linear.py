@@ -126,6 +126,14 @@ class LinearSums:
             own = smooth[:, None, :, None] * np.eye(self.targets)[None, :, None, :]
             yield np.concatenate([own.reshape(size), np.zeros((1, *size[1:]))])
 
+    def part(self, shares: np.ndarray) -> LinearPart:
+        """The linear part with a share of each candidate, see `choose`."""
+        total = np.zeros((len(self.scale), self.horizon, self.targets))
+        for share, weights in zip(shares, self.all_weights(), strict=True):
+            total = total + share * weights if share.any() else total
+        weights = total.reshape(len(total), -1).astype(np.float32)
+        return LinearPart(self.blocks, self.columns, self.horizon, weights)
+
 
 def sums_of(windows: Windows, season: int = 1) -> LinearSums:
     """The sums over windows, read in batches."""
@@ -203,22 +211,6 @@ def batches(windows: Windows, most: int) -> Iterator[tuple[np.ndarray, np.ndarra
 
 
 @dataclass(frozen=True, eq=False)
-class LinearChoice:
-    """The weight of each candidate, for each step and variable."""
-
-    shares: np.ndarray
-    """(candidates, horizon, targets)"""
-
-    def weights(self, sums: LinearSums) -> LinearPart:
-        """The weights of this choice."""
-        total = np.zeros((len(sums.scale), sums.horizon, sums.targets))
-        for share, weights in zip(self.shares, sums.all_weights(), strict=True):
-            total = total + share * weights if share.any() else total
-        weights = total.reshape(len(total), -1).astype(np.float32)
-        return LinearPart(sums.blocks, sums.columns, sums.horizon, weights)
-
-
-@dataclass(frozen=True, eq=False)
 class LinearTrial:
     """Held-out windows for comparing candidates."""
 
@@ -248,8 +240,11 @@ class LinearTrial:
         return np.swapaxes(np.reshape(errors, (-1, len(parts), len(_SHARES))), 0, 1)
 
 
-def choose(trials: Sequence[LinearTrial], *, mean: bool) -> LinearChoice:
-    """The best candidate on held-out windows, or with `mean` their mean by likelihood."""
+def choose(trials: Sequence[LinearTrial], *, mean: bool) -> np.ndarray:
+    """(candidates, horizon, targets): the share of each candidate in the linear part.
+
+    It is the best one on held-out windows, or with `mean` their mean by likelihood.
+    """
     count, shape = sum(each.windows for each in trials), trials[0].labels.shape[1:]
     parts = list(parts_of(count, *shape))
     each = np.array([trial.errors(parts) for trial in trials]).reshape(len(trials), -1)
@@ -267,7 +262,7 @@ def choose(trials: Sequence[LinearTrial], *, mean: bool) -> LinearChoice:
         else:
             continue
         shares[:, rows, columns] = (weights @ _SHARES / weights.sum())[:, None, None]
-    return LinearChoice(shares)
+    return shares
 
 
 def relative_errors(errors: np.ndarray) -> np.ndarray:

@@ -72,8 +72,8 @@ class Forecasting:
         columns = windows.target_columns
         scaling = None if inputs.scaling is None else inputs.scaling.pick(columns)
         if scaling is not None and windows.relative:
-            rest = np.nan_to_num(windows.some_labels()).std(axis=0)
-            deviation = np.maximum(rest, _LEAST * scaling.deviation)
+            of_labels = np.nan_to_num(windows.some_labels()).std(axis=0)
+            deviation = np.maximum(of_labels, _LEAST * scaling.deviation)
             scaling = Scaling(np.zeros(len(columns)), deviation)
         size = len(columns) * len(levels)
         return cls(out_size=size, horizon=windows.horizon, scaling=scaling, levels=levels)
@@ -98,22 +98,22 @@ class Forecasting:
         return scaled_targets(np.asarray(batch.labels), self.scaling, dtype)
 
     def score(
-        self, answers: np.ndarray, targets: np.ndarray, weights: np.ndarray
+        self, outputs: np.ndarray, targets: np.ndarray, weights: np.ndarray
     ) -> tuple[float, float]:
         """The sum of absolute errors, and their number."""
-        median = answers[..., len(self.levels) // 2 :: len(self.levels)]
+        median = outputs[..., len(self.levels) // 2 :: len(self.levels)]
         return sum_of_errors(np.abs(median.astype(np.float64) - targets), weights)
 
-    def decode(self, answers: np.ndarray) -> np.ndarray:
+    def decode(self, outputs: np.ndarray) -> np.ndarray:
         """Medians `(..., variables)` in the units of the data, in double precision."""
-        return self.quantiles(answers)[..., len(self.levels) // 2]
+        return self.quantiles(outputs)[..., len(self.levels) // 2]
 
-    def quantiles(self, answers: np.ndarray) -> np.ndarray:
+    def quantiles(self, outputs: np.ndarray) -> np.ndarray:
         """Quantiles `(..., variables, levels)` in the units of the data; they never cross."""
-        found = quantiles(answers.astype(np.float64), len(self.levels))
+        values = quantiles(outputs.astype(np.float64), len(self.levels))
         if self.scaling is None:
-            return found
-        return found * self.scaling.deviation[:, None] + self.scaling.mean[:, None]
+            return values
+        return values * self.scaling.deviation[:, None] + self.scaling.mean[:, None]
 
     def check(self, config: LinOSSConfig, cases: Cases, name: str = "cases") -> None:
         """Raise if the model or the cases do not fit the objective."""
@@ -122,10 +122,10 @@ class Forecasting:
             raise ValueError(f"horizon is {self.horizon}, but the model's is {config.horizon}")
         if not isinstance(cases, Windows):
             raise ValueError(f"{name} is a {type(cases).__name__}, expected Windows to forecast")
-        found = (cases.horizon, len(cases.target_columns))
-        if found != (self.horizon, self.variables):
+        sizes = (cases.horizon, len(cases.target_columns))
+        if sizes != (self.horizon, self.variables):
             raise ValueError(
-                f"{name} has (steps ahead, targets) {found}, expected "
+                f"{name} has (steps ahead, targets) {sizes}, expected "
                 f"{(self.horizon, self.variables)}"
             )
         columns = list(cases.target_columns)

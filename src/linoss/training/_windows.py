@@ -75,8 +75,6 @@ class Windows:
     with at least this many. By default it gives none."""
     only_last: bool = False
     """Use only the last window of each series."""
-    names: tuple[Any, ...] | None = None
-    """Names of the columns, for messages."""
     normalize: Normalization = "none"
     """The normalisation of the targets of each window: none; relative to their last value
     (`"level"`), also with differences as inputs (`"difference"`); or relative to their mean, in
@@ -107,9 +105,9 @@ class Windows:
                     raise ValueError(
                         f"{name} has {column!r}, expected columns 0 to {self.num_channels - 1}"
                     )
-        both = set(self.target_columns) & set(self.known)
-        if both:
-            raise ValueError(f"column {min(both)} is in targets and in known, expected in one")
+        common = set(self.target_columns) & set(self.known)
+        if common:
+            raise ValueError(f"column {min(common)} is in targets and in known, expected in one")
         if not self.target_columns:
             raise ValueError("all columns are known in advance, expected some to forecast")
         if not len(self):
@@ -155,8 +153,8 @@ class Windows:
     @cached_property
     def _some_pasts(self) -> Sequence[np.ndarray]:
         batch = self.batch(self._some)
-        there = np.arange(batch.values.shape[1]) < batch.lengths[:, None]
-        observed = there[..., None] if batch.observed is None else batch.observed
+        is_sample = np.arange(batch.values.shape[1]) < batch.lengths[:, None]
+        observed = is_sample[..., None] if batch.observed is None else batch.observed
         pasts = np.where(observed, batch.values, np.nan)
         return [past[:steps] for past, steps in zip(pasts, batch.lengths, strict=True)]
 
@@ -197,8 +195,8 @@ class Windows:
         begins."""
         before, first, counts = self._ends
         series, ends = np.asarray(series), np.asarray(ends)
-        places, rest = np.divmod(ends - first[series], self.stride)
-        absent = (places < 0) | (places >= counts[series]) | (rest != 0)
+        places, remainder = np.divmod(ends - first[series], self.stride)
+        absent = (places < 0) | (places >= counts[series]) | (remainder != 0)
         if absent.any():
             where = int(np.argmax(absent))
             raise ValueError(f"no window of series {series[where]} begins at step {ends[where]}")
@@ -224,8 +222,8 @@ class Windows:
                 times[row, :steps] = self.times[i][end - steps : end]
                 after[row] = self.times[i][end : end + self.horizon]
         known, unit = self._relate(past, lengths)
-        observed, there = ~np.isnan(past), np.arange(length) < lengths[:, None]
-        complete = np.array_equal(observed, np.broadcast_to(there[..., None], observed.shape))
+        observed, is_sample = ~np.isnan(past), np.arange(length) < lengths[:, None]
+        complete = np.array_equal(observed, np.broadcast_to(is_sample[..., None], observed.shape))
         given = np.zeros(future.shape, bool)
         for column in self.known:
             given[..., column] = ~np.isnan(future[..., column])
@@ -302,6 +300,8 @@ class SomeWindows:
 
 def _last_values(targets: np.ndarray) -> np.ndarray:
     """(batch, 1, targets), the last value that is not missing; 0 if all are missing."""
-    there = ~np.isnan(targets)
-    last = np.max(np.where(there, np.arange(targets.shape[1])[:, None], 0), axis=1, keepdims=True)
+    observed = ~np.isnan(targets)
+    last = np.max(
+        np.where(observed, np.arange(targets.shape[1])[:, None], 0), axis=1, keepdims=True
+    )
     return np.nan_to_num(np.take_along_axis(targets, last, axis=1))
