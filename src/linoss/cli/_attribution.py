@@ -139,12 +139,12 @@ def explained_case(
         prediction = np.ravel(fitted.predict(case)[0])
         output = 0 if classes is None else int(np.argmax(prediction))
         name = f"{name}: {f'{prediction[0]:.4g}' if classes is None else classes[output]}"
-    found = fitted.explain(case, member=member, **bins)
-    is_single = classes is not None and len(found.values) == 1  # that of the second class
+    whole = fitted.explain(case, member=member, **bins)
+    is_single = classes is not None and len(whole.values) == 1  # that of the second class
     sign, row = (-1.0 if output == 0 else 1.0, 0) if is_single else (1.0, output)
-    values, channels = sign * found.values[row], sign * found.channels[row]
+    values, channels = sign * whole.values[row], sign * whole.channels[row]
     samples = np.asarray(case.values[0], float).T
-    return ExplainedCase(name, values, channels, found.times, found.periods, samples, found.error)
+    return ExplainedCase(name, values, channels, whole.times, whole.periods, samples, whole.error)
 
 
 def explained_cases(fitted: "Fitted", cases: "Sequences") -> list[ExplainedCase]:

@@ -50,8 +50,8 @@ class ClassScore:
     def by_class(self) -> tuple[np.ndarray, ...]:
         """Precision, recall and number of cases of each class; NaN where there are none."""
         options: Any = {"labels": range(len(self.classes)), "zero_division": np.nan}
-        found: Any = precision_recall_fscore_support(self.truth, self.predicted, **options)
-        return found[0], found[1], found[3]
+        values: Any = precision_recall_fscore_support(self.truth, self.predicted, **options)
+        return values[0], values[1], values[3]
 
     @property
     def headline(self) -> tuple[str, float]:
