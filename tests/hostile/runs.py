@@ -11,7 +11,7 @@ from drivers import Finding
 from files import mutated
 
 from linoss.cli._run_settings import ColumnNames, read_column_names, write_column_names
-from linoss.estimators import AutoRegressor, LinOSSClassifier, LinOSSForecaster, load
+from linoss import LinOSSClassifier, LinOSSForecaster, OscillatorRegressor, load
 from linoss.training import CheckpointError
 
 SMALL = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 4, "random_state": 0}
@@ -22,15 +22,15 @@ NAMES = ColumnNames(("pressure", "speed"), {"label": "kind", "drop": ["day"]})
 def driver():
     """Damage a file of a run, and load it."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = [Path(folder) / name for name in ("classifier", "forecaster", "auto")]
+        runs = [Path(folder) / name for name in ("classifier", "forecaster", "oscillators")]
         waves = np.random.default_rng(0).normal(size=(20, 2, 20))
-        several = LinOSSClassifier(**SMALL, n_models=2, n_oscillators=16)
+        several = LinOSSClassifier(**SMALL, n_models=2)
         several.fit(waves, np.arange(20) % 2, directory=runs[0])
         series = waves.swapaxes(1, 2).reshape(-1, 2)
         ahead = LinOSSForecaster(**SMALL, horizon=2, past=8, levels=(80,), base=True)
         ahead.fit(series, directory=runs[1])
-        quick = AutoRegressor(n_oscillators=16, minutes=0, random_state=0)
-        quick.fit(waves, waves.mean((1, 2)), directory=runs[2])
+        quick = OscillatorRegressor(n_oscillators=16, random_state=0)
+        quick.fit(waves, waves.mean((1, 2))).save(runs[2])
 
         for run in runs:
             write_column_names(run, NAMES)
@@ -68,5 +68,6 @@ def _content(estimator, waves):
         said = estimator.predict(level=[80])
     else:
         said = getattr(estimator, "predict_proba", estimator.predict)(waves)
-    trained = estimator.members_.get("linoss", estimator)
-    return (np.asarray(said).tobytes(), estimator.get_params()), getattr(trained, "history_", [])
+    trained = estimator.fitted_.trained
+    history = [] if trained is None else trained.history
+    return (np.asarray(said).tobytes(), estimator.get_params()), history
