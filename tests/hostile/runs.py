@@ -10,8 +10,8 @@ import numpy as np
 from drivers import Finding
 from files import mutated
 
-from linoss.cli._run_settings import ColumnNames, read_column_names, write_column_names
 from linoss import LinOSSClassifier, LinOSSForecaster, OscillatorRegressor, load
+from linoss.cli._run_settings import ColumnNames, read_column_names, write_column_names
 from linoss.training import CheckpointError
 
 SMALL = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 4, "random_state": 0}

@@ -51,7 +51,7 @@ class FittedForecaster:
     >>> sizes = {"hidden_size": 8, "state_size": 8, "num_blocks": 1}
     >>> fitted = LinOSSForecaster(horizon=4, steps=2, **sizes).fit(wave).fitted_
     >>> fitted.task, fitted.past, fitted.predict().shape
-    ('forecasting', 93, (4, 1))
+    ('forecasting', 62, (4, 1))
 
     ```
     """
