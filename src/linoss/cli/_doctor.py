@@ -55,9 +55,8 @@ def doctor(json: Json = False) -> None:
         for name, value in sorted(os.environ.items())
         if name.startswith(_VARIABLES)
     }
-    failure = kernels.build_failure()
     if json:
-        facts = {"versions": versions, "optional": optional, **machine, "build_failure": failure}
+        facts = {"versions": versions, "optional": optional, **machine}
         show_json({**facts, "environment": variables})
         return
     show_table("Versions", ("", ""), versions.items())
@@ -73,10 +72,11 @@ def doctor(json: Json = False) -> None:
     show_table("Machine", ("", ""), rows)
     if variables:
         show_table("Environment", ("", ""), variables.items())
-    if failure is not None:
-        show_line(f"The native kernels were not built. The last lines of the build:\n{failure}")
-    elif machine["instruction_set"] is None:
-        show_line("There are no native kernels: linoss was installed without a C++ compiler.")
+    if machine["instruction_set"] is None:
+        show_line(
+            "There are no native kernels: no C++ compiler was found when linoss was installed, or "
+            "their build failed. pip install -v shows why."
+        )
     else:
         slower = (f"{words} ({factor:g} times)" for words, factor in OUTSIDE_KERNELS.items())
         show_line(f"Slower than native blocks: {'; '.join(slower)}.")

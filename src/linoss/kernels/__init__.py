@@ -24,7 +24,6 @@ from linoss.kernels._block import (
 )
 from linoss.kernels._library import (
     TILE,
-    build_failure,
     call,
     instruction_set,
     native,
@@ -47,7 +46,6 @@ __all__ = [
     "NativeStream",
     "Normalization",
     "Timing",
-    "build_failure",
     "call",
     "can_run",
     "can_stream",

@@ -1,7 +1,6 @@
 """The native kernels, if they were built, registered with XLA."""
 
 import importlib
-from importlib import metadata
 from typing import Any
 
 import jax
@@ -26,19 +25,6 @@ def usable() -> bool:
 def instruction_set() -> str | None:
     """The instruction set of the selected kernels, such as "x86-64-v3"; None without kernels."""
     return None if native is None else native.instruction_set()
-
-
-def build_failure() -> str | None:
-    """The last lines of the native build, if it failed when this package was installed.
-
-    None if the kernels were built, or if no build was attempted.
-    """
-    if native is not None:
-        return None
-    try:
-        return metadata.distribution("linoss").read_text("native_build.txt")
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:
