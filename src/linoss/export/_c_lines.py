@@ -60,15 +60,15 @@ class Constants:
 
     @property
     def definitions(self) -> str:
-        found = []
+        arrays = []
         for kind, suffix, array in self._arrays:
             texts = [_number(x) if kind == "float" else str(x) for x in array.tolist()]
             rows = [", ".join(texts[i : i + 8]) for i in range(0, len(texts), 8)]
             body = ",\n    ".join(rows)
-            found.append(
+            arrays.append(
                 f"const {kind} {self._name}_{suffix}[{array.size}] = {{\n    {body}\n}};\n"
             )
-        return "\n".join(found)
+        return "\n".join(arrays)
 
 
 class Work:
@@ -124,7 +124,7 @@ class PartWriter:
     def lines(self, targets: Mapping[str, str] | None = None) -> list[str]:
         """The lines of all nodes; outputs are written to `targets`, by default states of their
         names."""
-        found = []
+        written = []
         for i, node in enumerate(self._part.nodes):
             output, single = node.output, node.operation in OPERATIONS
             ending = [x for x in node.inputs if self._last[x.name] == i]
@@ -132,13 +132,13 @@ class PartWriter:
                 self._free(x for x in ending if x.size == output.size)
             self._held[output.name] = start = self._work.take(output.size)
             self._places[output.name] = f"(w + {start})"
-            found += self._single(node) if single else self._vector(node)
+            written += self._single(node) if single else self._vector(node)
             self._free(ending)
         for name, term in self._part.outputs.items():
             target = f"state->{name}" if targets is None else targets[name]
-            found.append(f"memcpy({target}, {self._at(term)}, {term.size} * sizeof(float));")
+            written.append(f"memcpy({target}, {self._at(term)}, {term.size} * sizeof(float));")
         self._free(node.output for node in self._part.nodes)
-        return found
+        return written
 
     def _free(self, terms: Iterable[Term]) -> None:
         for term in terms:

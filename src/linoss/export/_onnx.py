@@ -36,8 +36,8 @@ def whole_sequence(program: Program) -> bytes:
             name: graph.rows(rows[name], f"{name}_chosen", program.every - 1, program.every)
             for name in program.steps
         }
-    found = graph.part(program.answer, states)["answer"]
-    graph.answer(found, ["batch", *(["answers"] if program.steps else []), program.out_size])
+    output = graph.part(program.answer, states)["answer"]
+    graph.answer(output, ["batch", *(["answers"] if program.steps else []), program.out_size])
     return graph.model("whole sequences")
 
 
@@ -234,11 +234,11 @@ def _scan(
     given = {name: body.given(f"{name}_before", None, body.kind) for name in part.outputs}
     given |= around
     given |= {name: body.given(f"{part.label}_{name}", None, body.kind) for name in rows}
-    for name, found in body.part(part, given).items():
-        body.result(body.node("Identity", [found], f"{name}_after"), None, body.kind)
+    for name, state in body.part(part, given).items():
+        body.result(body.node("Identity", [state], f"{name}_after"), None, body.kind)
     for name in steps:
-        found = body.node("Identity", [f"{name}_after"], f"{name}_now")
-        body.result(found, None, body.kind)
+        state = body.node("Identity", [f"{name}_after"], f"{name}_now")
+        body.result(state, None, body.kind)
     begin = [
         graph.filled(["batch", term.size], 0.0, f"{name}_begin", graph.dtype)
         for name, term in part.outputs.items()
@@ -287,10 +287,10 @@ def _forecasts(graph: _Graph, window: WholeWindow, samples: str) -> None:
     given |= {name: graph.weight(x.astype(np.float32)) for name, x in window.tables.items()}
     if len(window.blocks):
         given["first"] = _first(graph, window, batch)
-    found = graph.part(program.answer, given)
+    outputs = graph.part(program.answer, given)
     shape = ["batch", horizon, program.out_size]
-    graph.answer(found.pop("answer"), shape)
-    for name, x in found.items():
+    graph.answer(outputs.pop("answer"), shape)
+    for name, x in outputs.items():
         graph.node("Identity", [x], graph.result(name, shape))
 
 
@@ -306,8 +306,8 @@ def _moments(graph: _Graph, clock: Moments, most: int) -> str:
         turns = graph.node("Mul", [times, graph.weight(clock.frequencies)], "turns")
         whole = graph.node("Floor", [turns], "whole_turns")
         parts.append(graph.node("Sub", [turns, whole], "phases"))
-    both = graph.node("Concat", parts, "moment_double", axis=2)
-    return graph.node("Cast", [both], "moments", to=proto.FLOAT)
+    moment = graph.node("Concat", parts, "moment_double", axis=2)
+    return graph.node("Cast", [moment], "moments", to=proto.FLOAT)
 
 
 def _first(graph: _Graph, window: WholeWindow, batch: str) -> str:

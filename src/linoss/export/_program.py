@@ -169,15 +169,15 @@ class Part:
 
     def only(self, *names: str) -> "Part":
         """The nodes needed for some of the outputs."""
-        found = Part(self.label)
-        found.outputs = {name: self.outputs[name] for name in names}
-        needed = {term.name for term in found.outputs.values()}
+        part = Part(self.label)
+        part.outputs = {name: self.outputs[name] for name in names}
+        needed = {term.name for term in part.outputs.values()}
         for node in reversed(self.nodes):
             if node.output.name in needed:
                 needed |= {term.name for term in node.inputs}
-                found.nodes.insert(0, node)
-        found.inputs = {name: term for name, term in self.inputs.items() if name in needed}
-        return found
+                part.nodes.insert(0, node)
+        part.inputs = {name: term for name, term in self.inputs.items() if name in needed}
+        return part
 
 
 def another(parts: list[Part], *, backwards: bool) -> Part:

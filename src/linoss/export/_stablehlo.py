@@ -107,8 +107,8 @@ def _forecasts(program: Program, window: WholeWindow, samples: Any, future: Any,
         features = jnp.einsum("bp,npv->nbv", lags, relative).reshape(batch, -1)
         first = features @ jnp.asarray(window.direct, jnp.float32)
         given["first"] = first.reshape(batch, horizon, -1)
-    found = run_part(program.answer, given, jnp.float32)
-    return {"forecast" if name == "answer" else name: x for name, x in found.items()}
+    outputs = run_part(program.answer, given, jnp.float32)
+    return {"forecast" if name == "answer" else name: x for name, x in outputs.items()}
 
 
 def run_part(part: Part, given: Mapping[str, Any], dtype: Any) -> dict[str, Any]:

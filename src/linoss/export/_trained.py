@@ -78,8 +78,8 @@ def add_trained(
     moves = model.config.gaps == "move" and inputs.interval is None
     walk = _Walk(parts, forwards, label, present, whole, moves)
     if inputs.interval is not None:
-        both, usual = model.config.bidirectional, inputs.interval
-        until = _interval(walk.then(backwards=True), usual) if both else None
+        is_bidirectional, usual = model.config.bidirectional, inputs.interval
+        until = _interval(walk.then(backwards=True), usual) if is_bidirectional else None
         walk = walk._replace(intervals=(_interval(walk, usual), until))
     elif whole is not None and model.config.bidirectional:
         walk = walk._replace(whole=_whole_or_last(walk, whole)).then(backwards=False)
@@ -95,15 +95,15 @@ def add_trained(
     else:
         walk.part.outputs[f"{label}features"] = hidden
         pooled = answer.input(f"{label}features", hidden.size)
-    found = answer.affine(decoder.weight, pooled, decoder.bias)
-    found = answer.apply("tanh", found) if squash else found
+    output = answer.affine(decoder.weight, pooled, decoder.bias)
+    output = answer.apply("tanh", output) if squash else output
     if isinstance(objective, Classification):
-        return answer.softmax(found)
+        return answer.softmax(output)
     if isinstance(objective, Forecasting):
         assert forecaster is not None
-        return forecasts(answer, forecaster, objective, found)
+        return forecasts(answer, forecaster, objective, output)
     scaling = objective.scaling
-    return found if scaling is None else found * scaling.deviation + scaling.mean
+    return output if scaling is None else output * scaling.deviation + scaling.mean
 
 
 def refuse(model: LinOSS, inputs: Inputs) -> None:
@@ -117,9 +117,9 @@ def refuse(model: LinOSS, inputs: Inputs) -> None:
     if inputs.interval is None:
         return
     if config.task == "forecasting" or not isinstance(mixers[0].step, VaryingTransition):
-        found = "a forecaster" if config.task == "forecasting" else f"mixer {config.mixer!r}"
+        what = "a forecaster" if config.task == "forecasting" else f"mixer {config.mixer!r}"
         raise ValueError(
-            f"the times of the data are irregular, and {found} of irregular times is not "
+            f"the times of the data are irregular, and {what} of irregular times is not "
             "exported; classifiers and regressors with mixer 'linoss' are"
         )
 
@@ -186,8 +186,8 @@ def _interval(walk: _Walk, usual: float) -> Term:
     waited, seen = walk.state(name, 1), walk.state(f"{name}_seen", 1)
     elapsed = part.input("interval", 1) / float(usual)
     time = waited if part.backwards else waited + elapsed
-    rest = walk.chosen(walk.present, 0.0, time)
-    part.outputs[f"{walk.label}{name}"] = rest + elapsed if part.backwards else rest
+    waiting = walk.chosen(walk.present, 0.0, time)
+    part.outputs[f"{walk.label}{name}"] = waiting + elapsed if part.backwards else waiting
     part.outputs[f"{walk.label}{name}_seen"] = walk.chosen(walk.present, 1.0, seen)
     return walk.chosen(seen > 0.0, time, 1.0)
 

@@ -27,7 +27,7 @@ def add_untrained(parts: list[Part], answer: Part, member: Untrained, label: str
     weights, means = member.readout_by_window()
     constant = ridge.intercept - np.einsum("wsn,wsna->a", means, weights)
     windows = [w for w in range(len(weights)) if weights[w].any()]
-    found = answer.constant(constant)
+    output = answer.constant(constant)
     for name, groups in (("", ~ways), ("back_", ways)):
         if groups.any():
             left = _counted(another(parts, backwards=not name), bank) if max(windows) else None
@@ -39,9 +39,9 @@ def add_untrained(parts: list[Part], answer: Part, member: Untrained, label: str
                 chosen, own = weights[window][:, lanes][:, order], f"{label}{name}window{window}_"
                 place = mirrored(window) if name else window
                 _count(part, up, f"{label}{name}elapsed", own, left if place else None, place)
-                found = _read(answer, chosen, own, is_whole=not place) + found
+                output = _read(answer, chosen, own, is_whole=not place) + output
     seen = answer.input(f"{label}{'' if not ways.all() else 'back_'}elapsed", 1) > 0.0
-    decision = answer.apply("where", seen, found, ridge.intercept)
+    decision = answer.apply("where", seen, output, ridge.intercept)
     if member.sharpness is None:
         return decision
     if decision.size == 1:
@@ -128,8 +128,8 @@ def _count(part: Part, up: Term, clock: str, label: str, left: Term | None, wind
 def _driven(part: Part, bank: Any, values: Term, before: Term) -> Term:
     """The inputs of the oscillators: mixtures of values, or of their differences."""
     slopes = bank.order[:, None] > 0
-    found = part.matmul(np.where(slopes, 0.0, bank.mixture), values)
-    return found + part.matmul(np.where(slopes, bank.mixture, 0.0), values - before)
+    force = part.matmul(np.where(slopes, 0.0, bank.mixture), values)
+    return force + part.matmul(np.where(slopes, bank.mixture, 0.0), values - before)
 
 
 def _turned(
