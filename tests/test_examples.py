@@ -7,10 +7,12 @@ import pkgutil
 import pytest
 
 import linoss
+import paper
 
 MODULES = sorted(
     module.name
-    for module in pkgutil.walk_packages(linoss.__path__, "linoss.")
+    for package in (linoss, paper)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     if not module.name.endswith("__main__")
 )
 
