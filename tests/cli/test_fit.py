@@ -11,15 +11,6 @@ from linoss.training import load_model
 
 BANK = "--set n_oscillators=64 --set causal=yes"
 
-
-@pytest.fixture(scope="module")
-def oscillators(folder, data, good_json):
-    """A run of oscillators, and what was printed of it."""
-    out = folder / "oscillators"
-    line = f"fit {data} --task classification --model oscillators --out {out} {BANK}"
-    return out, good_json(line)
-
-
 # ---- Results ----
 
 
@@ -118,8 +109,9 @@ def test_a_directory_of_tables_for_forecasting(tmp_path, load, small_forecaster,
     assert again["mae"] == pytest.approx(found["test"]["mae"])
 
 
-def test_oscillators(oscillators, data, good, good_json):
-    out, found = oscillators
+def test_oscillators(tmp_path, data, bank, good_json):
+    out = tmp_path / "run"
+    found = good_json(f"fit {data} --task classification {bank} --out {out}")
     estimator = linoss.load(out)
     assert isinstance(estimator, linoss.OscillatorClassifier)
     assert (estimator.n_oscillators, estimator.causal, estimator.random_state) == (64, True, 0)
@@ -223,7 +215,7 @@ def test_resume_without_a_run(tmp_path, oscillators, data, small, failing, good_
     assert "run: holds no run to resume; omit --resume and pass --task" in message
     line = f"fit {data} --task classification --out {out} {small} --steps 2 --resume"
     assert good_json(line)["steps"] == 2
-    message = failing(f"fit {data} --out {oscillators[0]} --resume")
+    message = failing(f"fit {data} --out {oscillators} --resume")
     assert "holds untrained oscillators: there is nothing to resume" in message
 
 
