@@ -1,7 +1,9 @@
 """Small problems that a small model learns in a moment."""
 
+import dataclasses
 import json
-from types import SimpleNamespace
+import shutil
+from typing import Any
 
 import jax
 import numpy as np
@@ -9,7 +11,26 @@ import pytest
 
 import linoss.data
 from linoss import LinOSS, LinOSSConfig
-from linoss.training import Classification, Inputs, TrainingConfig
+from linoss.training import Classification, Inputs, TrainingConfig, train
+
+
+@dataclasses.dataclass
+class Problem:
+    """The arguments of `train`."""
+
+    model: Any
+    inputs: Any
+    objective: Any
+    training_set: Any
+    validation_set: Any
+    config: TrainingConfig
+
+    def train(self, **changes):
+        """Train with other settings of the config, or other arguments."""
+        names = {field.name for field in dataclasses.fields(TrainingConfig)}
+        settings = {name: changes.pop(name) for name in names & changes.keys()}
+        config = dataclasses.replace(self.config, **settings)
+        return train(**{**vars(self), "config": config, **changes})
 
 
 def _waves(cases, seed, lengths=(30, 30), missing=0.0):
@@ -35,7 +56,7 @@ def _make_problem(lengths=(30, 30), missing=0.0, **model):
     training, validation = _waves(24, 0, lengths, missing), _waves(10, 1, lengths, missing)
     inputs = Inputs.from_sequences(training)
     objective = Classification.from_labels(training.labels)
-    return SimpleNamespace(
+    return Problem(
         model=_make_model(inputs.in_size, **model),
         inputs=inputs,
         objective=objective,
@@ -66,7 +87,7 @@ def make_model():
 
 @pytest.fixture(scope="session")
 def make_problem():
-    """(lengths, missing, **model) to the arguments of `train`, for a dozen updates."""
+    """(lengths, missing, **model) to a problem of a dozen updates."""
     return _make_problem
 
 
@@ -85,3 +106,29 @@ def assert_same_trees():
             np.testing.assert_array_equal(x, y, strict=True)
 
     return check
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory):
+    """The directory of a run that was not stopped, to be read only."""
+    directory = tmp_path_factory.mktemp("finished") / "run"
+    with jax.enable_x64(False):
+        _make_problem().train(directory=directory)
+    return directory
+
+
+@pytest.fixture
+def finished(finished_run, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(finished_run, tmp_path / "finished")
+
+
+@pytest.fixture
+def script_metrics(monkeypatch):
+    """Let evaluations give these metrics, one after the other."""
+
+    def script(*metrics):
+        coming = iter(metrics)
+        monkeypatch.setattr("linoss.training._loop.evaluate", lambda *_, **__: next(coming))
+
+    return script

@@ -21,7 +21,6 @@ from linoss.training import (
     load_model,
     predict,
     save_model,
-    train,
 )
 
 OBJECTIVES = {
@@ -36,42 +35,53 @@ OBJECTIVES = {
     ),
     "forecasts": (
         Forecasting(out_size=2, horizon=5),
-        {"task": "forecasting", "horizon": 5, "norm": "layer", "timestep": 0.5, "damped": True},
+        {
+            "task": "forecasting",
+            "horizon": 5,
+            "norm": "layer",
+            "timestep": 0.5,
+            "damped": True,
+            "scheme": "imex",
+        },
     ),
 }
 
 
 @pytest.fixture
-def saved(tmp_path, make_model, waves):
+def save(make_model, waves):
+    """(directory, **config) to a model saved in it."""
+
+    def save(directory, **settings):
+        inputs = Inputs.from_sequences(waves(4, 0))
+        save_model(directory, make_model(**settings), inputs, OBJECTIVES["classes"][0])
+        return directory
+
+    return save
+
+
+@pytest.fixture
+def saved(tmp_path, save):
     """A directory with a model in it."""
-    directory = tmp_path / "a" / "model"
-    inputs = Inputs.from_sequences(waves(4, 0))
-    save_model(directory, make_model(), inputs, OBJECTIVES["classes"][0])
-    return directory
+    return save(tmp_path / "a" / "model")
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_a_model_comes_back(tmp_path, make_model, waves, assert_same_trees, name):
     objective, settings = OBJECTIVES[name]
-    if settings.get("damped"):
-        settings = {**settings, "scheme": "imex"}
-    model, inputs = make_model(**settings), Inputs.from_sequences(waves(4, 0), time_channel=True)
+    model, cases = make_model(**settings), waves(4, 0)
+    inputs = Inputs.from_sequences(cases)
     save_model(tmp_path / "m", model, inputs, objective)
-    found = load_model(tmp_path / "m")
-    assert_same_trees(found.model, model)
-    assert found.model.config == model.config
-    assert jax.tree.structure(found.model) == jax.tree.structure(model)
-    assert found.inputs.to_dict() == inputs.to_dict()
-    assert found.objective.to_dict() == objective.to_dict()
-    assert type(found.objective) is type(objective)
-    assert found.training is None
-
-
-def test_it_answers_as_before(saved, make_model, waves):
-    found, cases = load_model(saved), waves(4, 0)
-    np.testing.assert_array_equal(
-        predict(found.model, found.inputs, cases), predict(make_model(), found.inputs, cases)
-    )
+    saved = load_model(tmp_path / "m")
+    assert_same_trees(saved.model, model)
+    assert saved.model.config == model.config
+    assert jax.tree.structure(saved.model) == jax.tree.structure(model)
+    assert saved.inputs.to_dict() == inputs.to_dict()
+    assert saved.objective.to_dict() == objective.to_dict()
+    assert type(saved.objective) is type(objective)
+    assert saved.training is None
+    if name == "classes":
+        one, other = predict(saved.model, saved.inputs, cases), predict(model, inputs, cases)
+        np.testing.assert_array_equal(one, other)
 
 
 def test_leaf_names_are_readable(saved):
@@ -80,26 +90,27 @@ def test_leaf_names_are_readable(saved):
     assert "blocks.0.norm.mean" in names
 
 
-def test_single_precision_comes_back_single(tmp_path, make_model, waves):
-    inputs = Inputs.from_sequences(waves(4, 0))
-    with jax.enable_x64(False):
-        save_model(tmp_path, make_model(), inputs, OBJECTIVES["classes"][0])
-    assert load_model(tmp_path).model.encoder.weight.dtype == jnp.float32
+@pytest.mark.parametrize(("before", "after"), [(False, True), (True, False)])
+def test_weights_are_as_precise_as_file_and_settings_allow(
+    tmp_path, make_model, save, before, after
+):
+    with jax.enable_x64(before):
+        save(tmp_path / "m")
+        expected = make_model().encoder.weight
+    with jax.enable_x64(after):
+        weight = load_model(tmp_path / "m").model.encoder.weight
+    assert weight.dtype == jnp.float32
+    np.testing.assert_allclose(weight, expected, rtol=1e-6)
 
 
-def test_double_precision_can_be_read_without(saved, make_model):
-    with jax.enable_x64(False):
-        found = load_model(saved).model
-    assert found.encoder.weight.dtype == jnp.float32
-    np.testing.assert_allclose(found.encoder.weight, make_model().encoder.weight, rtol=1e-6)
-
-
-def test_nothing_is_overwritten(saved, make_model):
-    found = load_model(saved)
+def test_nothing_is_overwritten(saved, save):
     before = {p.name: p.read_bytes() for p in saved.iterdir()}
     with pytest.raises(CheckpointError, match=r"config.json: already exists"):
-        save_model(saved, make_model(seed=1), found.inputs, found.objective)
+        save(saved, hidden_size=5)
     assert {p.name: p.read_bytes() for p in saved.iterdir()} == before
+
+
+# ---- Damage ----
 
 
 def flipped(content, place):
@@ -119,15 +130,37 @@ DAMAGE = {
     "zeros": lambda x: bytes(len(x)),
     "a huge header": lambda x: b"\xff" * 8 + x[8:],
 }
+READERS = ["load config.json", "load weights.safetensors", "resume state.safetensors"]
 
 
-@pytest.mark.parametrize("name", ["config.json", "weights.safetensors"])
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_noticed_and_the_file_named(saved, name, damage):
-    path = saved / name
-    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+@pytest.fixture
+def read(make_problem):
+    """(reader, directory) to what reads the file: loading the model, or resuming the run."""
+
+    def read(reader, directory):
+        if reader.startswith("load"):
+            load_model(directory)
+        else:
+            with jax.enable_x64(False):
+                make_problem().train(directory=directory, resume=True)
+
+    return read
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_damage_is_noticed_and_the_file_named(finished, read, reader):
+    name = reader.split()[1]
+    path, whole = finished / name, (finished / name).read_bytes()
+    for damage in DAMAGE.values():
+        path.write_bytes(damage(whole))
+        with pytest.raises(CheckpointError, match=name):
+            read(reader, finished)
+    path.unlink()
+    with pytest.raises(CheckpointError, match=f"{name}: does not exist"):
+        read(reader, finished)
+    path.mkdir()
     with pytest.raises(CheckpointError, match=name):
-        load_model(saved)
+        read(reader, finished)
 
 
 def test_every_bit_counts(saved):
@@ -144,28 +177,15 @@ def test_every_bit_counts(saved):
         path.write_bytes(content)
 
 
-@pytest.mark.parametrize("name", ["config.json", "weights.safetensors"])
-def test_a_missing_file_is_named(saved, name):
-    (saved / name).unlink()
-    with pytest.raises(CheckpointError, match=f"{name}: does not exist"):
-        load_model(saved)
-
-
-@pytest.mark.parametrize("name", ["config.json", "weights.safetensors"])
-def test_a_directory_in_place_of_a_file_is_refused(saved, name):
-    (saved / name).unlink()
-    (saved / name).mkdir()
-    with pytest.raises(CheckpointError, match=name):
-        load_model(saved)
-
-
-def test_a_file_in_place_of_the_directory_is_refused(tmp_path, saved, make_model):
-    found = load_model(saved)
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(OSError, match="file: cannot be written"):
-        save_model(tmp_path / "file", make_model(), found.inputs, found.objective)
-    with pytest.raises(CheckpointError, match=r"config\.json: cannot be read"):
-        load_model(tmp_path / "file")
+def test_a_damaged_state_does_not_take_the_weights_along(finished, assert_same_trees):
+    before = load_model(finished)
+    lines = (finished / "history.jsonl").read_text().splitlines()
+    assert before.history == [json.loads(line) for line in lines]
+    (finished / "state.safetensors").write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match=r"the history is lost, but the model is intact"):
+        after = load_model(finished)
+    assert after.history == []
+    assert_same_trees(after.model, before.model)
 
 
 def rewrite(saved, **changes):
@@ -181,12 +201,6 @@ def rewrite(saved, **changes):
     content = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
     record["sha256"] = hashlib.sha256(content.encode()).hexdigest()
     (saved / "config.json").write_text(json.dumps(record))
-
-
-def test_a_newer_version_is_refused_by_name(saved):
-    rewrite(saved, version=2)
-    with pytest.raises(CheckpointError, match="has version 2, this linoss reads up to 1; install"):
-        load_model(saved)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -221,6 +235,12 @@ def test_strange_content_is_refused(saved, changes):
         load_model(saved)
 
 
+def test_a_newer_version_is_refused_by_name(saved):
+    rewrite(saved, version=2)
+    with pytest.raises(CheckpointError, match="has version 2, this linoss reads up to 1; install"):
+        load_model(saved)
+
+
 def test_deep_nesting_is_refused(saved):
     (saved / "config.json").write_text("[" * 100_000)
     with pytest.raises(CheckpointError, match=r"config\.json: is not JSON"):
@@ -235,9 +255,8 @@ def test_deep_nesting_is_refused(saved):
         ({"hidden_size": 5}, r"is float64 of shape \(5,"),
     ],
 )
-def test_weights_of_another_model_are_refused(saved, tmp_path, make_model, settings, message):
-    found = load_model(saved)
-    save_model(tmp_path / "b", make_model(**settings), found.inputs, found.objective)
+def test_weights_of_another_model_are_refused(saved, save, tmp_path, settings, message):
+    save(tmp_path / "b", **settings)
     (tmp_path / "b" / "weights.safetensors").replace(saved / "weights.safetensors")
     with pytest.raises(CheckpointError, match=rf"weights\.safetensors: .*{message}"):
         load_model(saved)
@@ -250,34 +269,30 @@ def test_a_file_of_somebody_else_is_refused(saved):
         load_model(saved)
 
 
+# ---- Directories that cannot be written ----
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path, save):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OSError, match="file: cannot be written"):
+        save(tmp_path / "file")
+    with pytest.raises(CheckpointError, match=r"config\.json: cannot be read"):
+        load_model(tmp_path / "file")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_directory_without_rights_is_named(tmp_path, saved, make_model):
-    found, closed = load_model(saved), tmp_path / "closed"
-    closed.mkdir()
-    closed.chmod(stat.S_IRUSR | stat.S_IXUSR)
+def test_a_directory_without_rights_is_named(tmp_path, save):
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed").chmod(stat.S_IRUSR | stat.S_IXUSR)
     with pytest.raises(OSError, match="cannot be written"):
-        save_model(closed, make_model(), found.inputs, found.objective)
+        save(tmp_path / "closed")
 
 
-def test_a_full_disk_leaves_no_half_file(tmp_path, saved, make_model, monkeypatch):
-    found = load_model(saved)
-
+def test_a_full_disk_leaves_no_half_file(tmp_path, save, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match=r"cannot be written \(No space left"):
-        save_model(tmp_path / "new", make_model(), found.inputs, found.objective)
+        save(tmp_path / "new")
     assert not list((tmp_path / "new").iterdir())
-
-
-def test_a_damaged_state_does_not_take_the_weights_along(tmp_path, make_problem, assert_same_trees):
-    problem, path = make_problem(), tmp_path / "run"
-    parts = (problem.training_set, problem.validation_set, problem.config)
-    result = train(problem.model, problem.inputs, problem.objective, *parts, directory=path)
-    assert load_model(path).history == result.history
-    (path / "state.safetensors").write_bytes(b"damaged")
-    with pytest.warns(UserWarning, match=r"the history is lost, but the model is intact"):
-        found = load_model(path)
-    assert found.history == []
-    assert_same_trees(found.model, result.model)

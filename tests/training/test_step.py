@@ -1,7 +1,5 @@
 """One update, against the same by hand, and how often it is compiled."""
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,18 +8,12 @@ import optax
 import pytest
 
 from linoss import trainable
-from linoss.training import TrainingConfig, train
 from linoss.training._step import predict_batch, update
 
 
-def run(problem, **changes):
-    arguments = {**vars(problem), **changes}
-    return train(**arguments)
-
-
 def one_update(problem, *, quickly=False, **settings):
-    config = TrainingConfig(steps=1, batch_size=24, schedule="constant", **settings)
-    return run(problem, config=config, validation_set=None, quickly=quickly).model
+    options = {"steps": 1, "batch_size": 24, "schedule": "constant", **settings}
+    return problem.train(**options, validation_set=None, quickly=quickly).model
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +68,7 @@ def test_clipping_scales_the_gradient(make_problem, gradient_of_all):
 
 def test_progress_has_the_norm_of_the_gradient_and_the_rate(make_problem, gradient_of_all):
     seen = []
-    config = TrainingConfig(
-        steps=1, batch_size=24, schedule="constant", learning_rate=0.01, clip_norm=1e-7
-    )
-    run(make_problem(), config=config, validation_set=None, on_progress=seen.append)
+    one_update(make_problem(), learning_rate=0.01, clip_norm=1e-7, on_progress=seen.append)
     norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient_of_all[1])))
     np.testing.assert_allclose(seen[-1].gradient_norm, norm, rtol=1e-6)
     assert seen[-1].learning_rate == pytest.approx(0.01)
@@ -103,12 +92,11 @@ def test_norms_learn_statistics_that_the_optimizer_leaves_alone(make_problem):
 @pytest.mark.usefixtures("single_precision")
 def test_a_second_run_compiles_nothing(make_problem):
     problem = make_problem()
-    run(problem)
+    problem.train()
     compiled = update._cache_size(), predict_batch._cache_size()
-    changed = dataclasses.replace(problem.config, learning_rate=3e-3, steps=9, warmup=2, seed=5)
-    run(problem, config=changed, model=make_problem(seed=3).model)
-    clipped = dataclasses.replace(changed, clip_norm=0.3)
-    run(problem, config=clipped)
+    changes = {"learning_rate": 3e-3, "steps": 9, "warmup": 2, "seed": 5}
+    problem.train(**changes, model=make_problem(seed=3).model)
+    problem.train(**changes, clip_norm=0.3)
     assert (update._cache_size(), predict_batch._cache_size()) == compiled
 
 
@@ -117,12 +105,12 @@ def test_a_second_run_compiles_nothing(make_problem):
 def test_few_programs_for_many_lengths(make_problem):
     problem = make_problem(lengths=(12, 40), hidden_size=3)
     before = update._cache_size()
-    run(problem, config=dataclasses.replace(problem.config, steps=40, evaluate_every=40))
+    problem.train(steps=40, evaluate_every=40)
     assert update._cache_size() - before <= 2  # of 16, 24, 32, 40, the small ones joined
 
 
 @pytest.mark.usefixtures("single_precision")
 def test_single_precision_stays_single(make_problem):
-    result = run(make_problem())
+    result = make_problem().train()
     floats = [x for x in jax.tree.leaves(result.model) if jnp.issubdtype(x.dtype, jnp.floating)]
     assert {x.dtype for x in floats} == {np.dtype(np.float32)}

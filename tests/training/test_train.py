@@ -26,32 +26,22 @@ from linoss.training import (
 pytestmark = pytest.mark.usefixtures("single_precision")
 
 
-def run(problem, **changes):
-    """Train; settings of the config and arguments of `train` alike."""
-    settings = {field.name for field in dataclasses.fields(TrainingConfig)}
-    config = dataclasses.replace(
-        problem.config, **{k: v for k, v in changes.items() if k in settings}
-    )
-    arguments = {k: v for k, v in changes.items() if k not in settings}
-    return train(**{**vars(problem), "config": config, **arguments})
-
-
 @pytest.mark.several
 @pytest.mark.parametrize(
     ("lengths", "missing"), [((30, 30), 0.0), ((20, 30), 0.1)], ids=["equal", "unequal, missing"]
 )
 def test_classes_are_learned(make_problem, lengths, missing):
     problem = make_problem(lengths, missing)
-    result = run(problem, steps=80, evaluate_every=40, learning_rate=3e-2)
+    result = problem.train(steps=80, evaluate_every=40, learning_rate=3e-2)
     assert result.best_metric == 1.0
     assert result.history[-1]["loss"] < 0.1
-    found = evaluate(result.model, problem.inputs, problem.objective, problem.validation_set)
-    assert found == 1.0
+    arguments = (problem.inputs, problem.objective, problem.validation_set)
+    assert evaluate(result.model, *arguments) == 1.0
 
 
 def test_without_updates_the_first_weights_are_saved(make_problem, assert_same_trees, tmp_path):
     problem = make_problem()
-    result = run(problem, steps=0, directory=tmp_path)
+    result = problem.train(steps=0, directory=tmp_path)
     assert result.steps == 0
     assert result.history == []
     assert_same_trees(load_model(tmp_path).model, problem.model)
@@ -129,9 +119,9 @@ def test_times_with_long_gaps(make_model, scheme):
 
 
 def test_the_same_arguments_give_the_same_weights(make_problem, assert_same_trees):
-    one, other = (run(make_problem()) for _ in range(2))
+    one, other = (make_problem().train() for _ in range(2))
     assert_same_trees(one.model, other.model)
-    other_seed = run(make_problem(), seed=1)
+    other_seed = make_problem().train(seed=1)
     assert not np.array_equal(one.model.encoder.weight, other_seed.model.encoder.weight)
 
 
@@ -140,13 +130,13 @@ def test_cases_on_disk_give_the_same_run(tmp_path, make_problem, assert_same_tre
     path = tmp_path / "waves.npy"
     np.save(path, np.stack([x.T for x in problem.training_set.values]))
     np.save(tmp_path / "waves.labels.npy", problem.training_set.labels)
-    stored = run(problem, training_set=linoss.data.read(path))
-    assert_same_trees(stored.model, run(problem).model)
+    stored = problem.train(training_set=linoss.data.read(path))
+    assert_same_trees(stored.model, problem.train().model)
 
 
 def test_history_says_what_happened(make_problem):
     problem = make_problem()
-    result = run(problem, steps=10, evaluate_every=4, schedule="constant", warmup=4)
+    result = problem.train(steps=10, evaluate_every=4, schedule="constant", warmup=4)
     assert [record["step"] for record in result.history] == [4, 8, 10]
     assert [list(record) for record in result.history] == [
         ["step", "loss", "metric", "best", "learning_rate", "seconds"]
@@ -160,59 +150,49 @@ def test_history_says_what_happened(make_problem):
 
 def test_the_loss_of_a_record_is_the_mean_since_the_last(make_problem):
     problem = make_problem()
-    each = [record["loss"] for record in run(problem, evaluate_every=1).history]
-    some = [record["loss"] for record in run(problem, evaluate_every=5).history]
+    each = [record["loss"] for record in problem.train(evaluate_every=1).history]
+    some = [record["loss"] for record in problem.train(evaluate_every=5).history]
     np.testing.assert_allclose(
         some, [np.mean(each[:5]), np.mean(each[5:10]), np.mean(each[10:])], rtol=1e-5
     )
 
 
-def script_metrics(monkeypatch, metrics):
-    """Let evaluations give these, one after the other."""
-    coming = iter(metrics)
-    monkeypatch.setattr("linoss.training._loop.evaluate", lambda *args, **options: next(coming))
-
-
-def test_the_best_weights_are_kept_and_a_tie_takes_the_later(
-    monkeypatch, make_problem, assert_same_trees
+@pytest.mark.parametrize(
+    ("metrics", "settings", "best", "steps", "best_step"),
+    [
+        ([0.5, 0.7, 0.7, 0.6], {"steps": 8}, 0.7, 8, 6),  # a tie takes the later weights
+        ([0.5, 0.6, 0.6, 0.1, 0.2, 0.3], {"patience": 4}, 0.6, 12, 6),  # and is no improvement
+        ([0.5, 0.6, 0.1, 0.6], {"patience": 2}, 0.6, 8, 4),  # nor taken if it ends the run
+        ([float("nan"), 0.5, float("inf")], {"steps": 6}, 0.5, 6, 4),
+    ],
+    ids=["tie", "patience", "tie at the end", "no numbers"],
+)
+def test_the_best_weights_are_kept(
+    script_metrics, make_problem, assert_same_trees, metrics, settings, best, steps, best_step
 ):
     problem = make_problem()
-    script_metrics(monkeypatch, [0.5, 0.7, 0.7, 0.6])
-    result = run(problem, steps=8, evaluate_every=2, schedule="constant")
-    assert [record["best"] for record in result.history] == [0.5, 0.7, 0.7, 0.7]
-    assert (result.best_step, result.best_metric, result.steps) == (6, 0.7, 8)
-    script_metrics(monkeypatch, [0.0])
-    shorter = run(problem, steps=6, evaluate_every=6, schedule="constant")
+    options = {"steps": 60, "evaluate_every": 2, "schedule": "constant", **settings}
+    script_metrics(*metrics)
+    result = problem.train(**options)
+    assert (result.best_metric, result.steps, result.best_step) == (best, steps, best_step)
+    assert result.stopped_early == ("patience" in settings)
+    kept = [metric if np.isfinite(metric) else None for metric in metrics]
+    assert [record["metric"] for record in result.history] == kept
+    script_metrics(0.0)
+    shorter = problem.train(steps=best_step, evaluate_every=best_step, schedule="constant")
     assert_same_trees(result.model, shorter.model)
 
 
-def test_lower_errors_are_better(monkeypatch, make_problem, make_model, waves):
+def test_lower_errors_are_better(script_metrics, make_problem, make_model, waves):
     cases = linoss.data.Sequences(waves(24, 0).values, np.arange(24.0))
-    script_metrics(monkeypatch, [0.5, 0.3, 0.4])
-    problem = make_problem()
-    result = run(
-        problem,
+    script_metrics(0.5, 0.3, 0.4)
+    result = make_problem().train(
         training_set=cases,
         validation_set=cases,
         objective=Regression.from_labels(cases.labels),
         model=make_model(1, 1, task="regression"),
     )
     assert result.best_metric == 0.3
-
-
-def test_patience_counts_evaluations_without_improvement(monkeypatch, make_problem):
-    script_metrics(monkeypatch, [0.5, 0.6, 0.6, 0.1, 0.2, 0.3])  # a tie is none
-    result = run(make_problem(), steps=60, evaluate_every=2, patience=4)
-    assert result.stopped_early
-    assert (result.steps, result.best_step) == (12, 6)
-
-
-def test_a_tie_at_the_evaluation_that_ends_a_run_keeps_the_earlier_weights(
-    monkeypatch, make_problem
-):
-    script_metrics(monkeypatch, [0.5, 0.6, 0.1, 0.6])
-    result = run(make_problem(), steps=60, evaluate_every=2, patience=2)
-    assert (result.stopped_early, result.steps, result.best_step) == (True, 8, 4)
 
 
 def test_a_loss_that_rounds_to_less_than_zero_ends_nothing(make_problem):
@@ -226,7 +206,7 @@ def test_a_loss_that_rounds_to_less_than_zero_ends_nothing(make_problem):
 
     problem = make_problem()
     objective = Negative(**vars(problem.objective))
-    result = run(problem, objective=objective, steps=60, evaluate_every=20)
+    result = problem.train(objective=objective, steps=60, evaluate_every=20)
     assert all(record["loss"] < 0 for record in result.history)
     assert (result.stopped_early, result.steps) == (False, 60)
 
@@ -236,31 +216,24 @@ def test_a_small_loss_ends_it_when_statistics_of_norms_have_followed(
     make_problem, evaluate_every, steps
 ):
     """At the first evaluation after 40 updates."""
-    result = run(make_problem(), steps=60, evaluate_every=evaluate_every, min_loss=1e9)
+    result = make_problem().train(steps=60, evaluate_every=evaluate_every, min_loss=1e9)
     assert result.stopped_early
     assert result.steps == steps
 
 
-def test_a_metric_that_is_no_number_is_no_improvement(monkeypatch, make_problem):
-    script_metrics(monkeypatch, [float("nan"), 0.5, float("inf")])
-    result = run(make_problem())
-    assert [record["metric"] for record in result.history] == [None, 0.5, None]
-    assert result.best_step == 8
-
-
 def test_without_a_validation_set_the_last_weights_are_kept(make_problem, assert_same_trees):
     problem = make_problem()
-    result = run(problem, validation_set=None, patience=1)
+    result = problem.train(validation_set=None, patience=1)
     assert result.best_metric is None
     assert [record["metric"] for record in result.history] == [None] * 3
     assert result.steps == 12
-    once = run(problem, validation_set=None, evaluate_every=12)
+    once = problem.train(validation_set=None, evaluate_every=12)
     assert_same_trees(result.model, once.model)
 
 
 def test_progress_is_reported(make_problem):
     seen = []
-    run(make_problem(), on_progress=seen.append)
+    make_problem().train(on_progress=seen.append)
     assert seen[0].step == 1
     assert {4, 8, 12} <= {progress.step for progress in seen}
     assert all(progress.steps == 12 and np.isfinite(progress.loss) for progress in seen)
@@ -281,7 +254,7 @@ def poisoned(problem, value):
 def test_a_loss_that_is_not_finite_stops_and_names_the_channel(make_problem):
     problem = poisoned(make_problem(norm=None), 3e38)
     with pytest.raises(TrainingError) as caught:
-        run(problem)
+        problem.train()
     message = str(caught.value)
     assert "the loss of update 0 is " in message
     assert "it is the first update: check the data, or choose another scheme" in message
@@ -290,8 +263,11 @@ def test_a_loss_that_is_not_finite_stops_and_names_the_channel(make_problem):
     assert caught.value.result.steps == 0
 
 
-def test_the_first_bad_step_is_found_and_the_last_good_state_kept(make_problem, assert_same_trees):
+def test_the_first_bad_step_is_named_and_the_last_good_state_kept(
+    tmp_path, make_problem, assert_same_trees
+):
     problem = make_problem(norm=None)
+    problem.config = dataclasses.replace(problem.config, schedule="constant")
     cases, used = problem.training_set, []
 
     class Late(linoss.data.Sequences):
@@ -306,19 +282,20 @@ def test_the_first_bad_step_is_found_and_the_last_good_state_kept(make_problem, 
 
     late = Late(cases.values, cases.labels)
     with pytest.raises(TrainingError, match="the loss of update 6 is ") as caught:
-        run(problem, training_set=late, schedule="constant")
+        problem.train(training_set=late, directory=tmp_path, save_every=0)
     result = caught.value.result
     assert result.steps == 4
     assert [record["step"] for record in result.history] == [4]
-    good = run(problem, steps=4, schedule="constant")
-    assert_same_trees(result.model, good.model)
+    assert_same_trees(result.model, problem.train(steps=4).model)
+    assert_same_trees(result.model, load_model(tmp_path).model)
+    assert problem.train(directory=tmp_path, resume=True).steps == 12  # with good data this time
 
 
 def test_a_bad_start_is_bad_from_the_first_update(make_problem):
     problem = make_problem()
     broken = eqx.tree_at(lambda m: m.encoder.weight, problem.model, jnp.full((4, 1), jnp.nan))
     with pytest.raises(TrainingError) as caught:
-        run(problem, model=broken, clip_norm=None)
+        problem.train(model=broken, clip_norm=None)
     message = str(caught.value)
     assert "the loss of update 0 is nan, expected a finite number" in message
     assert "check the data, or choose another scheme" in message
@@ -327,7 +304,7 @@ def test_a_bad_start_is_bad_from_the_first_update(make_problem):
 
 def test_a_gradient_that_is_not_finite_stops_too(make_problem):
     with pytest.raises(TrainingError, match=r"update 0 is 0\.8[0-9]*, but its gradient is not"):
-        run(poisoned(make_problem(), 3e38))
+        poisoned(make_problem(), 3e38).train()
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -353,4 +330,4 @@ def test_a_gradient_that_is_not_finite_stops_too(make_problem):
 )
 def test_what_does_not_fit_is_refused(make_problem, changes, message):
     with pytest.raises(ValueError, match=message):
-        run(make_problem(), **changes)
+        make_problem().train(**changes)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from linoss.training import TrainingConfig, train
+from linoss.training import TrainingConfig
 
 
 def test_json_round_trip():
@@ -66,9 +66,8 @@ COSINE = 0.2 * (1 + np.cos(np.pi * np.arange(8) / 8)) / 2
     ],
 )
 def test_the_learning_rate_of_each_update(make_problem, settings, expected):
-    problem = make_problem()
-    problem.config = TrainingConfig(learning_rate=0.2, batch_size=8, evaluate_every=1, **settings)
-    result = train(**{**vars(problem), "validation_set": None})
+    options = {"learning_rate": 0.2, "evaluate_every": 1, "validation_set": None, **settings}
+    result = make_problem().train(**options)
     rates = [record["learning_rate"] for record in result.history]
     np.testing.assert_allclose(rates, expected, rtol=1e-6)
 
@@ -78,12 +77,7 @@ def test_the_learning_rate_of_each_update(make_problem, settings, expected):
 def test_matrices_decay_and_nothing_else(make_problem, norm):
     settings = {"norm": norm, "damped": True, "scheme": "imex", "bias": True}
     one, other = (
-        train(
-            **{
-                **vars(make_problem(**settings)),
-                "config": TrainingConfig(steps=1, batch_size=8, weight_decay=decay),
-            }
-        ).model
+        make_problem(**settings).train(steps=1, weight_decay=decay, learning_rate=1e-3).model
         for decay in (0.0, 0.9)
     )
     leaves = zip(jax.tree_util.tree_flatten_with_path(one)[0], jax.tree.leaves(other), strict=True)
