@@ -3,6 +3,7 @@
 This module does not import NumPy, so that commands refuse wrong options without it.
 """
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -24,7 +25,8 @@ def scalar(value: Any) -> Any:
 
 
 def plain(value: Any, *, lenient: bool = False) -> Any:
-    """Convert to plain JSON values: NumPy scalars and arrays to Python's, tuples to lists.
+    """Convert to plain JSON values: NumPy scalars and arrays to Python's, tuples to lists, and
+    dataclasses to dictionaries of their fields.
 
     Other types raise `TypeError`. With `lenient` they become text, and numbers that are not finite,
     which JSON cannot represent, become None.
@@ -41,6 +43,8 @@ def plain(value: Any, *, lenient: bool = False) -> Any:
     """
     if hasattr(value, "tolist") and not isinstance(value, type):  # NumPy's types have it, too
         value = value.tolist()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
         return {str(key): plain(entry, lenient=lenient) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -130,9 +130,11 @@ def described(space: Space) -> dict[str, Any]:
 
 
 def _searchable(setting: Declared) -> bool:
-    """Whether a setting can be searched: it has numbers, names, booleans or None as values."""
+    """Whether a setting can be searched: it has numbers, names, booleans or None as values, or a
+    choice of names beside objects."""
     plain = all(isinstance(kind, str) or kind in _PLAIN for kind in setting.kinds)
-    return plain and setting.name not in _DECIDE_THE_SCORE | {"verbose"}
+    named = plain or len(setting.choices) > 1
+    return named and setting.name not in _DECIDE_THE_SCORE | {"verbose"}
 
 
 def _range(setting: Declared, given: Any) -> Any:
@@ -172,7 +174,7 @@ def _span(setting: Declared, low: Any, high: Any, given: Any) -> Any:
 def _checked(setting: Declared, value: Any) -> Any:
     """Validate a value, and convert numbers to the setting's type."""
     value = scalar(value)
-    if not setting.allows(value):
+    if not setting.allows(value) or not isinstance(value, _PLAIN):
         expected = setting.expected()
         raise ValueError(f"the range of {setting.name} has {value!r}, expected {expected}")
     return float(value) if type(value) is int and float in setting.kinds else value

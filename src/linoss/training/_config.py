@@ -1,7 +1,7 @@
 """The settings of a training run as a plain dataclass."""
 
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from linoss._declare import (
@@ -14,7 +14,7 @@ from linoss._declare import (
     shared_with,
     unchecked,
 )
-from linoss._plain import scalar
+from linoss._plain import plain
 
 _UPDATES, _FEWEST = 20, 100  # updates for n cases: 20 sqrt(n), at least 100
 
@@ -138,15 +138,15 @@ class TrainingConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        return {name: scalar(value) for name, value in asdict(self).items()}
+        return plain(self)
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> "TrainingConfig":
+    def from_dict(cls, record: dict[str, Any]) -> "TrainingConfig":
         """The inverse of `to_dict`."""
-        unknown = set(plain) - {field.name for field in fields(cls)}
+        unknown = set(record) - {field.name for field in fields(cls)}
         if unknown:
             raise ValueError(f"{min(unknown)!r} is not a setting of TrainingConfig")
-        return cls(**plain)
+        return cls(**record)
 
     def goes_on(self, before: Any) -> bool:
         """Whether these settings extend a run with the settings `before`, from `to_dict`.

@@ -116,25 +116,15 @@ class Devices:
                 "the devices along the batch"
             )
 
-    def rows(self, count: int) -> np.ndarray:
-        """The rows of a batch of which this process has a shard."""
-        if not self.several_processes:
+    def rows(self, count: int, *, first_shard: bool = False) -> np.ndarray:
+        """The rows of a batch of which this process has a shard, or the `first_shard`, which only
+        one process has."""
+        if self.mesh is None or not self.several_processes:
             return np.arange(count)
-        return np.flatnonzero(np.repeat(self._parts_here.any(axis=1), count // self.along_batch))
-
-    def own_rows(self, count: int) -> np.ndarray:
-        """The rows of a batch of which this process has the first shard; each row is in one
-        process."""
-        if not self.several_processes:
-            return np.arange(count)
-        return np.flatnonzero(np.repeat(self._parts_here[:, 0], count // self.along_batch))
-
-    @cached_property
-    def _parts_here(self) -> np.ndarray:
-        """(batch, time), True for devices of this process."""
-        assert self.mesh is not None
-        here = [d.process_index == jax.process_index() for d in self.mesh.devices.flat]
-        return np.array(here).reshape(self.along_batch, self.along_time)
+        is_here = [d.process_index == jax.process_index() for d in self.mesh.devices.flat]
+        shards = np.array(is_here).reshape(self.along_batch, self.along_time)
+        chosen = shards[:, 0] if first_shard else shards.any(axis=1)
+        return np.flatnonzero(np.repeat(chosen, count // self.along_batch))
 
     def connect(self) -> None:
         """Connect the devices of several processes, at a point that all reach at about the same

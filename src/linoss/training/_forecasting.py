@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from linoss import _checks
+from linoss._plain import plain
 from linoss.nn import LinOSSConfig
 from linoss.training._inputs import AnyBatch, Cases, Inputs
 from linoss.training._loss import Loss, check_sizes, quantiles, scaled_targets, sum_of_errors
@@ -134,11 +135,4 @@ class Forecasting:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, for JSON."""
-        scaling = None if self.scaling is None else self.scaling.to_dict()
-        return {
-            "task": self.task,
-            "out_size": self.out_size,
-            "horizon": self.horizon,
-            "scaling": scaling,
-            "levels": list(self.levels),
-        }
+        return {"task": self.task, **plain(self)}

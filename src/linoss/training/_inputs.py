@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from linoss import _checks
+from linoss._plain import plain
 from linoss.data import Batch
 from linoss.training._devices import gather, share
 from linoss.training._scaling import Scaling
@@ -261,29 +262,14 @@ class Inputs:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, for JSON."""
-        return {
-            "channels": self.channels,
-            "lengths": list(self.lengths),
-            "scaling": None if self.scaling is None else self.scaling.to_dict(),
-            "indicators": bool(self.indicators),
-            "time_channel": bool(self.time_channel),
-            "interval": self.interval,
-            "patch": self.patch,
-        }
+        return plain(self)
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> "Inputs":
+    def from_dict(cls, record: dict[str, Any]) -> "Inputs":
         """The inverse of `to_dict`."""
-        scaling = plain["scaling"]
-        return cls(
-            channels=plain["channels"],
-            lengths=(plain["lengths"][0], plain["lengths"][1]),
-            scaling=None if scaling is None else Scaling.from_dict(scaling),
-            indicators=plain["indicators"],
-            time_channel=plain["time_channel"],
-            interval=plain["interval"],
-            patch=plain["patch"],
-        )
+        shortest, longest = record["lengths"]
+        scaling = None if record["scaling"] is None else Scaling.from_dict(record["scaling"])
+        return cls(**{**record, "lengths": (shortest, longest), "scaling": scaling})
 
 
 def usual_interval(times: Any) -> tuple[float, bool]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from linoss import _checks
+from linoss._plain import plain
 from linoss.nn import LinOSSConfig
 from linoss.training._forecasting import Forecasting
 from linoss.training._inputs import AnyBatch, Cases
@@ -139,14 +140,7 @@ class Classification:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, for JSON."""
-        weights = self.class_weights
-        return {
-            "task": self.task,
-            "classes": list(self.classes),
-            "class_weights": None if weights is None else list(weights),
-            "smoothing": self.smoothing,
-            "floor": self.floor,
-        }
+        return {"task": self.task, **plain(self)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -251,13 +245,7 @@ class Regression:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, for JSON."""
-        scaling = None if self.scaling is None else self.scaling.to_dict()
-        return {
-            "task": self.task,
-            "out_size": self.out_size,
-            "every": self.every,
-            "scaling": scaling,
-        }
+        return {"task": self.task, **plain(self)}
 
 
 def _columns(name: str, labels: Any) -> np.ndarray:
@@ -277,14 +265,14 @@ def _columns(name: str, labels: Any) -> np.ndarray:
 Objective = Classification | Regression | Forecasting
 
 
-def objective_from_dict(plain: dict[str, Any]) -> Objective:
-    """The objective whose `to_dict` returned `plain`."""
+def objective_from_dict(record: dict[str, Any]) -> Objective:
+    """The objective whose `to_dict` returned `record`."""
     kinds = {kind.task: kind for kind in (Classification, Regression, Forecasting)}
-    _checks.one_of("task", plain.get("task"), kinds)
-    settings = {name: value for name, value in plain.items() if name != "task"}
+    _checks.one_of("task", record.get("task"), kinds)
+    settings = {name: value for name, value in record.items() if name != "task"}
     if settings.get("scaling") is not None:
         settings["scaling"] = Scaling.from_dict(settings["scaling"])
     for name in ("classes", "class_weights", "levels"):
         if settings.get(name) is not None:
             settings[name] = tuple(settings[name])
-    return kinds[plain["task"]](**settings)
+    return kinds[record["task"]](**settings)

@@ -196,7 +196,7 @@ def evaluate(
     objective.check(model.config, cases)
     devices, total, count = Devices(mesh), 0.0, 0.0
     for chosen, rows, batch, outputs in _batches(model, inputs, cases, batch_size, devices):
-        own = np.isin(rows, devices.own_rows(len(outputs))) & (rows < len(chosen))
+        own = np.isin(rows, devices.rows(len(outputs), first_shard=True)) & (rows < len(chosen))
         if own.any():
             targets, weights = objective.targets(batch, outputs.dtype)
             added, number = objective.score(outputs[rows[own]], targets[own], weights[own])

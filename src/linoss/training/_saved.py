@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,16 +96,6 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
 
     Loading executes no code. Raises [`linoss.training.CheckpointError`][], which names the file,
     for files that are damaged, of a newer version, or inconsistent.
-
-    ```python
-    >>> from linoss.training import CheckpointError, load_model
-    >>> try:
-    ...     load_model("no/such/directory")
-    ... except CheckpointError as error:
-    ...     print(error)
-    no/such/directory/config.json: does not exist, expected a directory of save_model or train
-
-    ```
     """
     folder = Path(directory)
     record = read_json(folder / CONFIG, FORMAT)
@@ -183,18 +174,7 @@ def load_arrays(
 
 
 def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """The JSON values of [`linoss.training.save_arrays`][]; of an estimator, its description.
-
-    ```python
-    >>> from linoss.training import CheckpointError, read_extra
-    >>> try:
-    ...     read_extra("no/such/directory")
-    ... except CheckpointError as error:
-    ...     print(error)
-    no/such/directory/config.json: does not exist, expected a directory of save_model or train
-
-    ```
-    """
+    """The JSON values of [`linoss.training.save_arrays`][]; of an estimator, its description."""
     path = Path(directory) / CONFIG
     extra = read_json(path, FORMAT).get("extra")
     if not isinstance(extra, dict):
@@ -203,18 +183,7 @@ def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_training(directory: str | os.PathLike[str]) -> TrainingConfig | None:
-    """The training settings in a directory; None for a model of `save_model`.
-
-    ```python
-    >>> from linoss.training import CheckpointError, read_training
-    >>> try:
-    ...     read_training("no/such/directory")
-    ... except CheckpointError as error:
-    ...     print(error)
-    no/such/directory/config.json: does not exist, expected a directory of save_model or train
-
-    ```
-    """
+    """The training settings in a directory; None for a model of `save_model`."""
     path = Path(directory) / CONFIG
     training = read_json(path, FORMAT).get("training")
     try:
@@ -379,15 +348,9 @@ def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[s
     """Read and verify arrays and metadata written by `write_tensors`."""
     if not path.is_file():
         read_file(path)
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            record = json.loads((file.metadata() or {}).get("linoss", "null"))
-            _check_version(path, record, format)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except CheckpointError:
-        raise
-    except (safetensors.SafetensorError, OSError, *NOT_UNDERSTOOD) as error:
-        raise CheckpointError(f"{path}: is damaged or truncated ({error}); {_REPAIR}") from None
+    with _opened(path) as (file, record):
+        _check_version(path, record, format)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     checksum = record.pop("sha256", None)
     if checksum != _checksum(tensors, record):
         raise CheckpointError(f"{path}: its content does not match its checksum; {_REPAIR}")
@@ -396,9 +359,18 @@ def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[s
 
 def read_facts(path: Path) -> dict[str, Any]:
     """The metadata of such a file, without its arrays and without verification."""
+    with _opened(path) as (_, record):
+        return dict(record)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """The open file, and its metadata."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
-            return dict(json.loads((file.metadata() or {}).get("linoss", "null")))
+            yield file, json.loads((file.metadata() or {}).get("linoss", "null"))
+    except CheckpointError:
+        raise
     except (safetensors.SafetensorError, OSError, *NOT_UNDERSTOOD) as error:
         raise CheckpointError(f"{path}: is damaged or truncated ({error}); {_REPAIR}") from None
 

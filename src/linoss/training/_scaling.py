@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float64
 
 from linoss import _checks
+from linoss._plain import plain
 from linoss.training._devices import channels_of, gather, share
 
 
@@ -133,12 +134,12 @@ class Scaling:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, for JSON."""
-        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
+        return plain(self)
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> "Scaling":
+    def from_dict(cls, record: dict[str, Any]) -> "Scaling":
         """The inverse of `to_dict`."""
-        return cls(np.array(plain["mean"], np.float64), np.array(plain["deviation"], np.float64))
+        return cls(**{name: np.array(values, np.float64) for name, values in record.items()})
 
 
 def _check_sums(
