@@ -56,7 +56,7 @@ WRONG += [
         (np.ones(3, bool), "dtype bool"),
         ("1.0", "str"),
         (True, "bool"),
-        (object(), "object"),
+        (slice(None), "slice"),
     )
 ]
 WRONG += [
