@@ -46,6 +46,7 @@ WRONG = [
     ({"timestep": None}, "timestep has NoneType", "floating-point"),
     ({"timestep": 0.0}, "timestep is 0.0", "finite and > 0"),
     ({"timestep": -1.0}, "timestep is -1.0", "finite and > 0"),
+    ({"timestep": [[1.0], [0.0]]}, "timestep is 0.0 at index (1, 0)", "finite and > 0"),
 ]
 WRONG += [
     ({name: value}, f"{name} has {kind}", "expected a floating-point array")
@@ -76,13 +77,6 @@ def test_arguments_of_a_step(changes, words):
         linoss.discretize("exact", **{"stiffness": THREE, "timestep": 1.0, **changes})
 
 
-def test_timestep_per_sample_out_of_range():
-    timestep = np.ones((2, 5, 1))
-    timestep[1, 3] = 0
-    with refused("timestep is 0.0 at index (1, 3, 0)", "finite and > 0"):
-        linoss.discretize("im", [1.0, 2.0], timestep)
-
-
 @pytest.mark.parametrize("scheme", ["imex", "verlet"])
 def test_past_the_stability_bound(scheme):
     """h^2 A <= 4; the message says what is allowed and what helps. Traced values are not seen."""
@@ -93,11 +87,7 @@ def test_past_the_stability_bound(scheme):
         linoss.discretize(scheme, [0.1, 0.1, 1.0], np.array([[0.1], [3.0]]))
     step = jax.jit(lambda A: linoss.discretize(scheme, A, 1.0))(jnp.array([5.0]))
     assert linoss.spectral_radius(step)[0] > 1
-
-
-def test_damping_widens_the_stability_bound():
-    """h^2 A <= 2 (2 + h G)."""
-    linoss.discretize("imex", [6.0], 1.0, 1.0)
+    linoss.discretize("imex", [6.0], 1.0, 1.0)  # damping widens it: h^2 A <= 2 (2 + h G)
     with refused("timestep 1 exceeds", "6.1"):
         linoss.discretize("imex", [6.1], 1.0, 1.0)
 
@@ -115,29 +105,32 @@ def test_verlet_has_no_damping():
     np.testing.assert_array_equal(run(THREE), linoss.discretize("verlet", THREE, 1.0).matrix)
 
 
-@pytest.mark.parametrize("region", REGIONS)
-def test_regions_refuse_what_discretize_refuses(region):
-    for arguments, *words in (
-        (("im", 1.0, -1.0), "damping is -1.0", "finite and >= 0"),
-        (("im", np.ones(2, int)), "timestep has dtype int64"),
-        (("exact", np.nan), "timestep is nan", "finite and > 0"),
-        (("imex", np.ones(2), np.ones(3)), "damping has shape", "(3,)", "(2,)"),
-    ):
-        with refused(*words):
-            region(*arguments)
+HALF = [np.ones((3, 3)), np.ones((2, 2)), np.ones(2), np.ones((3, 2), int)]
+MOMENTS = [{name: x} for name in ("timestep", "max_stiffness") for x in (0, -1.0, np.nan, "1")]
+CALLS = [
+    *((f, ("im", 1.0, -1.0), {}, "damping is -1.0", "finite and >= 0") for f in REGIONS),
+    *((f, ("im", np.ones(2, int)), {}, "timestep has dtype int64") for f in REGIONS),
+    *((f, ("exact", np.nan), {}, "timestep is nan", "finite and > 0") for f in REGIONS),
+    *((f, ("imex", np.ones(2), np.ones(3)), {}, "damping has shape", "(3,)") for f in REGIONS),
+    (linoss.eigenvalues, (np.ones((1, 2, 2)),), {}, "transition is a ndarray", "linoss.discretize"),
+    (linoss.spectral_radius, (THREE,), {}, "transition is a ndarray", "linoss.discretize"),
+    *((linoss.hamiltonian, (state, THREE), {}, "state has") for state in HALF),
+    *(
+        (linoss.expected_eigenvalue_power, (2,), options, f"{name} is {x!r}", "finite number > 0")
+        for options in MOMENTS
+        for name, x in options.items()
+    ),
+]
 
 
-def test_spectrum_and_energy_of_what_has_none():
-    for function in (linoss.eigenvalues, linoss.spectral_radius):
-        with refused("transition is a ndarray", "linoss.discretize"):
-            function(np.ones((1, 2, 2)))
-    for state in (np.ones((3, 3)), np.ones((2, 2)), np.ones(2), np.ones((3, 2), int)):
-        with refused("state has"):
-            linoss.hamiltonian(state, np.ones(3))
-    for value in (0, -1.0, np.nan, "1"):
-        for argument in ("timestep", "max_stiffness"):
-            with refused(f"{argument} is {value!r}", "expected a finite number > 0"):
-                linoss.expected_eigenvalue_power(2, **{argument: value})
+@pytest.mark.parametrize(
+    ("function", "arguments", "options", "words"),
+    [(*call[:3], call[3:]) for call in CALLS],
+    ids=str,
+)
+def test_regions_spectra_and_energies(function, arguments, options, words):
+    with refused(*words):
+        function(*arguments, **options)
 
 
 WRONG_OPTIONS = {

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import linoss
+from tests.dynamics.conftest import steps_from_equations  # noqa: F401
 
 
 class Result(NamedTuple):
@@ -47,10 +48,7 @@ def run_loop(matrix, forcing, force, start):
     zs, ys = np.empty((2, len(zz) + 1, *zz.shape[1:]))
     z, y = zs[0], ys[0] = np.moveaxis(np.broadcast_to(start, (*zz.shape[1:], 2)), -1, 0)
     for n in range(len(zz)):
-        z, y = (
-            zz[n] * z + zy[n] * y + kick_z[n],
-            yz[n] * z + yy[n] * y + kick_y[n],
-        )
+        z, y = zz[n] * z + zy[n] * y + kick_z[n], yz[n] * z + yy[n] * y + kick_y[n]
         zs[n + 1], ys[n + 1] = z, y
     return zs, ys
 

@@ -1,5 +1,7 @@
 """Derivatives of every kind: the adjoint, JAX's own, their transformations."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,46 +80,24 @@ def test_hessian_is_the_finite_difference_of_gradients(engine, draw):
 
 
 @by_every_engine
-def test_gradient_of_the_final_state_alone(engine, problem, scan, assert_same):
-    transition, force, start, (d_positions, d_final) = problem
-
-    def loss(force):
-        options = {"initial_state": start, "engine": engine}
-        return jnp.vdot(linoss.oscillator_scan(transition, force, **options)[1], d_final)
-
-    zero = (jnp.zeros_like(d_positions), d_final)
-    expected = scan(transition, force, zero, start=start, engine=engine).d_force
-    np.testing.assert_allclose(jax.grad(loss)(force), expected, rtol=1e-12, atol=1e-12)
-
-
-@by_every_engine
-def test_vmap_over_forces_is_a_leading_axis(engine, problem):
-    transition, force, start, cotangents = problem
-
-    def loss(force, start, weights):
-        return weigh(
-            linoss.oscillator_scan(transition, force, initial_state=start, engine=engine), weights
-        )
-
-    value_and_slope = jax.value_and_grad(loss, argnums=(0, 1))
-    values, slopes = jax.vmap(value_and_slope)(force, start, cotangents)
-    value, expected = value_and_slope(force, start, cotangents)
-    np.testing.assert_allclose(values.sum(), value, rtol=1e-12)
-    for one, other in zip(slopes, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-
-
-@by_every_engine
-def test_vmap_over_transitions_is_one_after_the_other(engine, make_transition, draw):
-    force, start, cotangents = draw((), TIME, WIDTH)
+@pytest.mark.parametrize("over", ["forces", "transitions"])
+def test_vmap_is_one_after_the_other(engine, over, make_transition, draw):
+    force, start, cotangents = draw((3,), TIME, WIDTH)
     each = [make_transition("im", WIDTH, seed=seed) for seed in range(3)]
+    transitions = jax.tree.map(lambda *x: jnp.stack(x), *each)
+    several = {"forces": force, "transitions": transitions}[over]
 
-    def loss(transition):
-        outputs = linoss.oscillator_scan(transition, force, initial_state=start, engine=engine)
-        return weigh(outputs, cotangents)
+    def loss(one):
+        force_here, transition = (one, each[0]) if over == "forces" else (force[0], one)
+        options = {"initial_state": start[0], "engine": engine}
+        outputs = linoss.oscillator_scan(transition, force_here, **options)
+        return weigh(outputs, [x[0] for x in cotangents])
 
     slope = jax.jit(jax.value_and_grad(loss))
-    found = jax.vmap(slope)(jax.tree.map(lambda *x: jnp.stack(x), *each))
-    expected = jax.tree.map(lambda *x: jnp.stack(x), *(slope(one) for one in each))
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+    one_by_one = [slope(jax.tree.map(lambda x, i=i: x[i], several)) for i in range(3)]
+    expected = jax.tree.map(lambda *x: jnp.stack(x), *one_by_one)
+    jax.tree.map(
+        partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-11),
+        jax.vmap(slope)(several),
+        expected,
+    )

@@ -58,35 +58,26 @@ def test_walk_sees_into_loops_and_calls():
 
 
 @pytest.mark.several
-@pytest.mark.parametrize("engine", ["sequential", "toeplitz", "auto"])
-def test_constant_steps_fill_no_array_of_matrices(engine, single_precision):
-    chunk = BATCH * 64 * WIDTH  # the last one may be filled up
-    assert max(array.size for array in arrays_of(engine)) <= SEQUENCE + chunk
-
-
-@pytest.mark.several
 @pytest.mark.parametrize(
     ("engine", "masked", "width"),
     [
+        ("sequential", False, None),
+        ("toeplitz", False, None),
+        ("auto", False, None),
         ("sequential", True, None),
         ("sequential", False, 1),
         ("sequential", True, WIDTH),
+        ("associative", False, WIDTH),
+        ("associative", True, WIDTH),
     ],
 )
-def test_varying_steps_fill_no_array_of_matrices(engine, masked, width, single_precision):
+def test_no_array_of_matrices(engine, masked, width, single_precision):
+    """The parallel scan makes them a segment at a time; the last chunk may be filled up."""
     timestep = 0.3 if width is None else np.full((BATCH, TIME, width), 0.3, np.float32)
-    arrays = arrays_of(engine, timestep=timestep, masked=masked)
-    assert max(array.size for array in arrays) <= SEQUENCE
-
-
-@pytest.mark.several
-@pytest.mark.parametrize("masked", [False, True])
-def test_associative_varying_steps_are_made_a_segment_at_a_time(masked, single_precision):
-    timestep = np.full((BATCH, TIME, WIDTH), 0.3, np.float32)
-    sizes = {a.size for a in arrays_of("associative", timestep=timestep, masked=masked)}
-    # Forces, positions and timesteps have their own size; whatever else there is, a segment's.
-    assert max(sizes) <= SEQUENCE
-    assert max(sizes - {SEQUENCE}) <= BATCH * 1024 * WIDTH
+    sizes = {array.size for array in arrays_of(engine, timestep=timestep, masked=masked)}
+    assert max(sizes) <= SEQUENCE + (BATCH * 64 * WIDTH if width is None and not masked else 0)
+    if engine == "associative":
+        assert max(sizes - {SEQUENCE}) <= BATCH * 1024 * WIDTH
 
 
 @pytest.mark.several

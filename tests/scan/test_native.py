@@ -80,35 +80,6 @@ def test_wrong_arrays_are_errors(name):
         call(arguments, results, jnp.float16)
 
 
-def test_varying_steps_with_a_mask_are_constant_ones_repeated():
-    """The kernels with one step for all samples, and with that step for each of them."""
-    generator = np.random.default_rng(0)
-    batch, time, m = 2, 150, 5
-    step = jnp.asarray(generator.uniform(-0.5, 0.5, (6, m)))
-    mask = jnp.asarray(generator.uniform(size=(batch, time)) < 0.7, jnp.uint8)
-    force = jnp.asarray(generator.normal(size=(batch, time, m)))
-    start = jnp.asarray(generator.normal(size=(batch, m, 2)))
-
-    def run(steps):
-        kept_shape = (batch, kernels.tiles(time), 2, m)
-        results = [jax.ShapeDtypeStruct(s, float) for s in (force.shape, start.shape, kept_shape)]
-        forward = "linoss_scan_forward_float64"
-        values = kernels.call(forward, results, force, steps, mask, start)
-        arguments = (force, steps, mask, values[2], jnp.cos(values[0]), jnp.cos(values[1]))
-        results = [jax.ShapeDtypeStruct(x.shape, float) for x in (force, steps, start)]
-        return values, kernels.call("linoss_scan_backward_float64", results, *arguments)
-
-    expected, (d_force, d_step, d_start) = run(step)
-    repeated = jnp.broadcast_to(step[:, None, None], (6, batch, time, m))
-    found, (found_d_force, d_steps, found_d_start) = run(repeated)
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    # To rounding: which product of a sum is fused with it, the compiler chooses for each kernel.
-    np.testing.assert_allclose(found_d_force, d_force, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(found_d_start, d_start, rtol=1e-12, atol=1e-14)
-    assert np.all(np.asarray(d_steps)[:, np.asarray(mask) == 0] == 0)
-    np.testing.assert_allclose(d_steps.sum((1, 2)), d_step, rtol=1e-12)
-
-
 def run_python(program, **environment):
     result = subprocess.run(
         [sys.executable, "-c", program],
