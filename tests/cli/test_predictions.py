@@ -110,6 +110,23 @@ def test_what_cannot_be_evaluated(tmp_path, run, data, waves, write_cases, faili
 # ---- predict ----
 
 
+def test_channels_are_matched_by_name(tmp_path, run, data, good, failing):
+    table = pandas.read_csv(data / "Waves_TEST.csv")
+    turned, other, train = (tmp_path / f"{name}.csv" for name in ("turned", "other", "train"))
+    turned_columns = table[["z", "case", "x", "label"]]
+    turned_columns.to_csv(turned, index=False)
+    assert good(f"predict {run} {turned}") == good(f"predict {run} {data}")
+    assert good(f"evaluate {run} {turned}") == good(f"evaluate {run} {data}")
+    table.to_csv(train, index=False)
+    turned_columns.to_csv(tmp_path / "test.csv", index=False)
+    assert good(f"evaluate {run} {tmp_path}") == good(f"evaluate {run} {data}")
+    table.rename(columns={"z": "w"}).to_csv(other, index=False)
+    message = "X, channels: lacks z and has w, expected x, z, in any order; rename channels, or"
+    assert f"{message} leave a column out with --drop NAME" in failing(f"predict {run} {other}")
+    table.drop(columns="z").to_csv(other, index=False)
+    assert "X, channels: lacks z, expected x, z" in failing(f"evaluate {run} {other}")
+
+
 def test_predictions_with_probabilities(tmp_path, run, data, test_cases, good, good_json):
     out = tmp_path / "predictions.csv"
     assert f"12 predictions for 12 cases in {out}" in good(f"predict {run} {data} --out {out}")

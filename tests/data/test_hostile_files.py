@@ -271,8 +271,12 @@ DIRECTORIES = {
         ": holds the training parts of several data sets, expected",
     ),
     "channels": (
-        {"train.csv": "x_0\n1\n", "test.csv": "x_0,z_0\n1,2\n"},
-        "test.csv: has 2 channels, expected 1 as train.csv",
+        {"train.npy": npy(np.ones((2, 3))), "test.npy": npy(np.ones((2, 2, 3)))},
+        "test.npy: has 2 channels, expected 1 as train.npy",
+    ),
+    "names": (
+        {"train.csv": "x_0,y_0\n1,2\n", "test.csv": "x_0,z_0\n1,2\n"},
+        "test.csv, channels: lacks y and has z, expected x, y, in any order; rename channels, or",
     ),
 }
 

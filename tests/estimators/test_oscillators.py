@@ -1,6 +1,7 @@
 """Classifier and regressor of oscillators without training."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,6 +60,23 @@ def test_probabilities_follow_decisions(fitted):
     assert decisions.shape == (48, 3)
     np.testing.assert_array_equal(shares.argmax(axis=1), decisions.argmax(axis=1))
     np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[shares.argmax(axis=1)])
+
+
+def test_channels_are_matched_by_name():
+    X, y, _ = waves()
+    cases = replace(sequences(X), names=("wave", "noise"))
+    turned = replace(sequences(X[:, ::-1]), names=("noise", "wave"))
+    classifier = OscillatorClassifier(**SMALL).fit(cases, y)
+    np.testing.assert_array_equal(classifier.predict_proba(turned), classifier.predict_proba(X))
+    np.testing.assert_array_equal(
+        classifier.decision_function(turned), classifier.decision_function(X)
+    )
+    one, same = (classifier.explain(each.select([0])) for each in (turned, cases))
+    np.testing.assert_array_equal(one.channels, same.channels)
+    other = replace(cases, names=("wave", "wind"))
+    message = "X, channels: lacks noise and has wind, expected wave, noise, in any order"
+    with pytest.raises(DataError, match=message):
+        classifier.predict(other)
 
 
 def test_two_classes_have_one_decision():

@@ -123,7 +123,7 @@ def test_errors(small, fitted, wide, tide):
     with pytest.raises(ValueError, match="known_in_advance has 'rain'"):
         small(known_in_advance=["rain"]).fit(wide)
     for given, message in (
-        ({"data": wide}, "data has the variables"),
+        ({"data": wide}, "data, variables: lacks 0, 1 and has "),
         ({"horizon": 4, "future": np.zeros((4, 1))}, "future was given"),
         ({"horizon": 0}, "horizon is 0, expected an integer >= 1"),
         ({"horizon": tide}, r"horizon has shape \(.*pass series as data="),

@@ -134,7 +134,7 @@ def explained_case(
     """The attribution of an output of a member, by default that of the prediction."""
     import numpy as np
 
-    classes = fitted.classes
+    classes, case = fitted.classes, fitted.aligned(case)
     if output is None:
         prediction = np.ravel(fitted.predict(case)[0])
         output = 0 if classes is None else int(np.argmax(prediction))

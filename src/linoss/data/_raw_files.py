@@ -2,10 +2,11 @@
 
 import os
 import stat
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from linoss import _extras
 
@@ -141,6 +142,20 @@ def listed(names: Iterable[object]) -> str:
     """Format names for a message, at most the first ten."""
     names = list(names)
     return ", ".join(str(name)[:40] for name in names[:10]) + (", ..." if len(names) > 10 else "")
+
+
+def positions(source: str, names: Sequence[Any], expected: Sequence[Any], remedy: str) -> list[int]:
+    """Where the `expected` names are among `names`; raises unless both have the same names."""
+    missing = [name for name in expected if name not in names]
+    unknown = [name for name in names if name not in expected]
+    if missing or unknown or len(names) != len(expected):
+        wrong = [f"lacks {listed(missing)}"] * bool(missing)
+        wrong += [f"has {listed(unknown or names)}"] * (bool(unknown) or not missing)
+        raise DataError(
+            f"{source} {' and '.join(wrong)}, expected {listed(expected)}, in any order; {remedy}",
+            ("drop",),
+        )
+    return [names.index(name) for name in expected]
 
 
 def shown(text: object) -> str:

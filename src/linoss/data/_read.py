@@ -119,7 +119,8 @@ def read_parts(
     - `path`: a file, which has no test part, or a directory that holds `NAME_TRAIN.ts` and
       `NAME_TEST.ts`, or `train.ts` and `test.ts`, or the same with another suffix of
       [`linoss.data.read`][]. If there are several names, the one of the directory is used; if there
-      are several suffixes, the first in the order of `read`.
+      are several suffixes, the first in the order of `read`. Channels of the test part are put in
+      the order of the training part, by name.
     - `label`, `case`, `drop`, `may_lack`: as for `read`.
     """
     folder = Path(path)
@@ -127,13 +128,16 @@ def read_parts(
     if not folder.is_dir():
         return read(folder, **roles), None
     train, test = find_parts(folder)
-    parts = read(train, **roles), None if test is None else read(test, **roles)
-    if parts[1] is not None and parts[1].num_channels != parts[0].num_channels:
+    training = read(train, **roles)
+    if test is None:
+        return training, None
+    cases = read(test, **roles).ordered(training.names, str(test))
+    if cases.num_channels != training.num_channels:
         raise DataError(
-            f"{test}: has {parts[1].num_channels} channels, expected {parts[0].num_channels} as "
+            f"{test}: has {cases.num_channels} channels, expected {training.num_channels} as "
             f"{train.name}"
         )
-    return parts
+    return training, cases
 
 
 def find_parts(folder: Path) -> tuple[Path, Path | None]:

@@ -1,13 +1,13 @@
 """Sequences of any length with labels and times, in memory or on disk, and padded batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from linoss.data._raw_files import DataError
+from linoss.data._raw_files import DataError, positions
 
 _FAITHFUL = 1e-4  # largest rounding error of float32, relative to a channel's range in a case
 
@@ -191,6 +191,26 @@ class Sequences:
             None if self.ids is None else tuple(self.ids[i] for i in chosen),
             None if self.weights is None else self.weights[chosen],
         )
+
+    def ordered(self, names: tuple[str, ...] | None, source: str = "X") -> "Sequences":
+        """The channels in the order of these names, which must be those of the cases.
+
+        Channels without names, here or in `names`, are matched by position.
+
+        ```python
+        >>> import numpy as np
+        >>> from linoss.data import Sequences
+        >>> cases = Sequences([np.array([[1.0, 2.0]])], names=("x", "z"))
+        >>> cases.ordered(("z", "x")).values[0].tolist()
+        [[2.0, 1.0]]
+
+        ```
+        """
+        if names is None or self.names is None or self.names == names:
+            return self
+        remedy = "rename channels, or leave a column out with drop=NAME"
+        order = positions(f"{source}, channels:", self.names, names, remedy)
+        return replace(self, values=[case[:, order] for case in self.values], names=names)
 
     def batch(self, indices: Any, length: int | None = None) -> Batch:
         """The cases at `indices` as one padded array.

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from linoss.data._calendar import Frequency
-from linoss.data._raw_files import DataError, optional, shown
+from linoss.data._raw_files import DataError, optional, positions, shown
 from linoss.data._times import shown_time
 
 
@@ -83,6 +83,23 @@ class Table:
             static={name: tuple(all_[i] for i in chosen) for name, all_ in self.static.items()},
             frequencies=tuple(self.frequencies[i] for i in chosen),
         )
+
+    def ordered(self, names: tuple[Any, ...]) -> "Table":
+        """The variables in the order of these names, which must be those of the table.
+
+        ```python
+        >>> import pandas
+        >>> import linoss.data
+        >>> wide = linoss.data.table(pandas.DataFrame({"load": [1.0, 2.0], "wind": [3.0, 4.0]}))
+        >>> wide.ordered(("wind", "load")).series[0].tolist()
+        [[3.0, 1.0], [4.0, 2.0]]
+
+        ```
+        """
+        if self.names == names:
+            return self
+        order = positions("data, variables:", self.names, names, "rename or remove columns")
+        return replace(self, series=[values[:, order] for values in self.series], names=names)
 
     def continued(self, horizon: int) -> list[np.ndarray]:
         """The index of each series for the `horizon` steps after its end.

@@ -240,15 +240,21 @@ class Fitted:
 
     def predict(self, cases: Sequences) -> Any:
         """Probabilities `(cases, classes)` or numbers `(cases, outputs)`; with `every` a list."""
-        if cases.num_channels != self.n_channels:
-            raise DataError(
-                f"X has {cases.num_channels} channels, expected {self.n_channels}, as in fit"
-            )
+        cases = self.aligned(cases)
         if self.trained is not None:
             self.trained.check(cases)
         predictions = self._combine([member.predict(cases) for member in self.members.values()])
         warn_of_nan("case", predictions)
         return predictions
+
+    def aligned(self, cases: Sequences) -> Sequences:
+        """The cases with the channels of the fit: by name, or by position if there are no names."""
+        cases = cases.ordered(self.channels)
+        if cases.num_channels != self.n_channels:
+            raise DataError(
+                f"X has {cases.num_channels} channels, expected {self.n_channels}, as in fit"
+            )
+        return cases
 
     def _combine(self, predictions: list[Any]) -> Any:
         return combine(self.outputs, predictions, self.weights)
@@ -278,6 +284,7 @@ class Fitted:
           default the oscillators, if they are a member.
         - `periods`, `parts`: number of bins of periods and of times, for oscillators.
         """
+        cases = self.aligned(cases)
         name = member or ("linoss" if self.oscillators is None else "oscillators")
         if name not in self.members:
             raise ValueError(f"member is {member!r}, expected one of {list(self.members)}")

@@ -364,12 +364,7 @@ class FittedForecaster:
 
     def read(self, data: Any) -> Table:
         """Validate data with the variables of the fit."""
-        data = read_table(data, self.static)
-        if data.names != self.names:
-            raise DataError(
-                f"data has the variables {list(data.names)}, expected {list(self.names)}, "
-                "those of fit"
-            )
+        data = read_table(data, self.static).ordered(self.names)
         data = conform(data, self.context)
         if data.irregular and self.trained is not None and not self.trained.needs_times:
             warnings.warn(
