@@ -14,7 +14,7 @@ SMALL = {"steps": 2, "hidden_size": 4, "num_blocks": 1, "n_models": 1, "random_s
 
 
 @pytest.mark.usefixtures("single_precision")
-@pytest.mark.parametrize("own", [{"mixer": Decay}, {"scheme": OWN, "state_size": 4}], ids=str)
+@pytest.mark.parametrize("own", [{"mixer": Decay}, {"scheme": OWN, "state_size": 4}], ids=min)
 def test_it_is_fitted_and_saved_on_request(own, tmp_path):
     classifier = clone(LinOSSClassifier(**SMALL, **own))
     with pytest.raises(ValueError, match=r"own_parts:\w+, of which a file can hold only"):
