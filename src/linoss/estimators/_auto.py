@@ -2,55 +2,45 @@
 
 import os
 import time
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypeVar
 
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from linoss._declare import declared, documented, shared_with
+from linoss._declare import Number, declared, documented, setting, shared_with
 from linoss._stderr import duration, say
 from linoss.estimators._estimator import SequenceEstimator
-from linoss.estimators._trained import objective_of
-from linoss.fitted import (
-    AutoClassifierSettings,
-    AutoRegressorSettings,
-    Choice,
-    LinOSSClassifierSettings,
-    LinOSSRegressorSettings,
-    RunOptions,
-    fit_models,
-    fit_oscillators,
-)
+from linoss.estimators._trained import LinOSSClassifier, LinOSSRegressor, train
+from linoss.features import OscillatorSettings
+from linoss.fitted import Choice, RunOptions, fit_oscillators
 from linoss.training import Callback, TrainingError
 
 Kind = TypeVar("Kind", bound="AutoClassifier | AutoRegressor")
 
-_TRAINED: dict[str, Any] = {
-    "classification": LinOSSClassifierSettings,
-    "regression": LinOSSRegressorSettings,
-}
 _OWN = ("every",)  # settings of trained models that an ensemble does not have
 
 
-def _trained_settings(
+def _trained_estimator(
     estimator: "AutoClassifier | AutoRegressor",
-) -> LinOSSClassifierSettings | LinOSSRegressorSettings:
-    """The settings of the trained models: those of the ensemble, and `linoss_options`."""
-    record = _TRAINED[estimator.task]
-    options, settings = estimator.linoss_options or {}, declared(record)
+) -> LinOSSClassifier | LinOSSRegressor:
+    """The trained models: settings of the ensemble, and `linoss_options`."""
+    kind = LinOSSClassifier if estimator.task == "classification" else LinOSSRegressor
+    options, settings = estimator.linoss_options or {}, declared(kind)
     known = settings.keys() - declared(type(estimator)).keys() - {*_OWN}
     for name, value in options.items():
         if name not in known:
             raise ValueError(
-                f"linoss_options has {name!r}, expected settings of "
-                f"{record.__name__.removesuffix('Settings')}: {', '.join(sorted(known))}"
+                f"linoss_options has {name!r}, expected settings of {kind.__name__}: "
+                f"{', '.join(sorted(known))}"
             )
         settings[name].check(value)
-    return record(**{**shared_with(estimator, record), **options})
+    return kind(**{**shared_with(estimator, kind), **options})
 
 
 @documented
-class AutoClassifier(SequenceEstimator, ClassifierMixin, AutoClassifierSettings, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoClassifier(SequenceEstimator, ClassifierMixin, OscillatorSettings, BaseEstimator):
     """A scikit-learn classifier of sequences: the best prediction within a time limit.
 
     An ensemble of untrained oscillators, as in [`linoss.OscillatorClassifier`][], and trained
@@ -77,6 +67,14 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, AutoClassifierSettings,
     """
 
     task = "classification"
+    configs: ClassVar = (LinOSSClassifier,)
+
+    minutes: Number = 2.0
+    linoss_options: dict[str, Any] | None = setting(
+        None, "Settings of the trained LinOSS estimator, by name.", other="a dict"
+    )
+    verbose: int | bool = 0
+    class_weight: Literal["balanced"] | Mapping[Any, Any] | None = None
 
     @property
     def choice_(self) -> Choice:
@@ -101,7 +99,7 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, AutoClassifierSettings,
         Ctrl-C raises a KeyboardInterrupt and keeps the oscillators.
         """
         cases, outputs = self._validated(X, y, times, sample_weight)
-        settings = _trained_settings(self)
+        settings = _trained_estimator(self)
         run, begun = self._begin(outputs, directory, resume=resume), time.monotonic()
         oscillators = fit_oscillators(
             cases,
@@ -126,9 +124,8 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, AutoClassifierSettings,
             return keep("minutes is 0, so nothing was trained")
         keep("the training has not ended")  # what a run has if it is killed
         options = RunOptions(directory, resume, on_progress)
-        objective = objective_of(settings, outputs)
         try:
-            trained = fit_models(settings, cases, outputs, objective, run.seed, options)
+            trained = train(settings, cases, outputs, run.seed, options)
         except TrainingError as error:
             return keep(f"the training failed: {error}")
         except KeyboardInterrupt:
@@ -138,7 +135,8 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, AutoClassifierSettings,
 
 
 @documented
-class AutoRegressor(SequenceEstimator, RegressorMixin, AutoRegressorSettings, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoRegressor(SequenceEstimator, RegressorMixin, OscillatorSettings, BaseEstimator):
     """A scikit-learn regressor of sequences: the best prediction within a time limit.
 
     Like [`linoss.AutoClassifier`][], with R².
@@ -158,5 +156,11 @@ class AutoRegressor(SequenceEstimator, RegressorMixin, AutoRegressorSettings, Ba
     """
 
     task = "regression"
+    configs: ClassVar = (AutoClassifier,)
+
+    minutes: Number = 2.0
+    linoss_options: dict[str, Any] | None = None
+    verbose: int | bool = 0
+
     choice_ = AutoClassifier.choice_
     fit = AutoClassifier.fit

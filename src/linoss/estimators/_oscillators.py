@@ -1,21 +1,23 @@
 """Classifier and regressor of untrained oscillators: a random bank, and a ridge readout."""
 
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from linoss._declare import documented
+from linoss._declare import documented, setting
 from linoss.estimators._estimator import SequenceEstimator
-from linoss.fitted import OscillatorClassifierSettings, OscillatorSettings, fit_oscillators
+from linoss.features import OscillatorSettings
+from linoss.fitted import fit_oscillators
 
 Kind = TypeVar("Kind", bound="OscillatorClassifier | OscillatorRegressor")
 
 
 @documented
-class OscillatorClassifier(
-    SequenceEstimator, ClassifierMixin, OscillatorClassifierSettings, BaseEstimator
-):
+@dataclass(kw_only=True, eq=False, repr=False)
+class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSettings, BaseEstimator):
     """A scikit-learn classifier of sequences with untrained oscillators, fitted in seconds.
 
     A ridge classifier on standardised [`linoss.OscillatorFeatures`][], with the penalty selected by
@@ -38,6 +40,11 @@ class OscillatorClassifier(
     """
 
     task = "classification"
+    class_weight: Literal["balanced"] | Mapping[Any, Any] | None = setting(
+        None,
+        "Weights of the classes in the loss; balanced gives all classes the same total weight.",
+        other="a dict from class to weight",
+    )
 
     def fit(
         self: Kind, X: Any, y: Any = None, *, times: Any = None, sample_weight: Any = None
@@ -78,6 +85,7 @@ class OscillatorClassifier(
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class OscillatorRegressor(SequenceEstimator, RegressorMixin, OscillatorSettings, BaseEstimator):
     """A scikit-learn regressor of sequences with untrained oscillators, fitted in seconds.
 

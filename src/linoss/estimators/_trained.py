@@ -1,52 +1,32 @@
 """Classifier and regressor of trained models."""
 
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 
-from linoss._declare import documented
+from linoss._declare import COUNT, SHARE, Number, documented, setting
+from linoss._settings import PoolingName
 from linoss.data import Sequences
 from linoss.estimators._estimator import SequenceEstimator
+from linoss.estimators._oscillators import OscillatorClassifier
 from linoss.fitted import (
     FitStopped,
     Fitted,
-    LinOSSClassifierSettings,
-    LinOSSRegressorSettings,
     Outputs,
     RunOptions,
+    TrainedSettings,
     fit_models,
     load,
 )
 from linoss.training import Callback, Classification, Objective, Regression
 
 Kind = TypeVar("Kind", bound="LinOSSClassifier | LinOSSRegressor")
-
-
-def objective_of(
-    settings: LinOSSClassifierSettings | LinOSSRegressorSettings, outputs: Outputs
-) -> Callable[[Sequences], Objective]:
-    """The objective of a training, as a function of its cases."""
-    if isinstance(settings, LinOSSRegressorSettings):
-        return lambda cases: Regression.from_labels(cases.labels, every=settings.every)
-    assert outputs.classes is not None
-    classes = outputs.classes
-
-    def classification(cases: Sequences) -> Classification:
-        weights = None
-        if settings.class_weight is not None:
-            labels = np.asarray(cases.labels)
-            weights = compute_class_weight(settings.class_weight, classes=classes, y=labels)
-        return Classification(
-            classes=tuple(classes.tolist()),
-            class_weights=None if weights is None else tuple(weights.tolist()),
-            smoothing=settings.label_smoothing,
-        )
-
-    return classification
 
 
 def source_of(start_from: Any) -> Fitted | None:
@@ -62,7 +42,8 @@ def source_of(start_from: Any) -> Fitted | None:
 
 
 @documented
-class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSettings, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinOSSClassifier(SequenceEstimator, ClassifierMixin, TrainedSettings, BaseEstimator):
     """A scikit-learn classifier of sequences: trained models of the paper.
 
     The mean of `n_models` models. With fewer than 1000 cases a different fold is held out from each
@@ -85,6 +66,27 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSetti
     """
 
     task = "classification"
+    configs: ClassVar = (*TrainedSettings.configs, TrainedSettings, OscillatorClassifier)
+
+    dropout: Number = 0.2
+    min_loss: Number = 1e-3
+    pooling: PoolingName = "mean"
+    patch: int | None = setting(
+        None,
+        "Number of consecutive samples that form one input step of trained models.",
+        COUNT,
+        none="1 for up to 128 samples, a hundredth of the length otherwise; 1 with times or every",
+    )
+    n_models: int | None = setting(
+        None,
+        "Number of trained models, each with its own initial weights; their mean predicts.",
+        COUNT,
+        none="4 for fewer than 1000 cases, otherwise 1",
+    )
+    class_weight: Literal["balanced"] | Mapping[Any, Any] | None = None
+    label_smoothing: Number = setting(
+        0.0, "Label smoothing: fraction of each target spread over all classes.", SHARE
+    )
 
     def fit(
         self: Kind,
@@ -127,9 +129,8 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSetti
         cases, outputs = self._validated(X, y, times, sample_weight)
         options = RunOptions(directory, resume, on_progress, source_of(start_from))
         run = self._begin(outputs, directory, resume=resume)
-        objective = objective_of(self, outputs)
         try:
-            fitted = fit_models(self, cases, outputs, objective, run.seed, options)
+            fitted = train(self, cases, outputs, run.seed, options)
         except FitStopped as stop:
             self._end(stop.fitted, run)
             raise
@@ -137,7 +138,8 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, LinOSSClassifierSetti
 
 
 @documented
-class LinOSSRegressor(SequenceEstimator, RegressorMixin, LinOSSRegressorSettings, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinOSSRegressor(SequenceEstimator, RegressorMixin, TrainedSettings, BaseEstimator):
     """A scikit-learn regressor of sequences: trained models of the paper.
 
     Like [`linoss.LinOSSClassifier`][]. With `every=k` it predicts at every k-th step, `(length //
@@ -156,5 +158,42 @@ class LinOSSRegressor(SequenceEstimator, RegressorMixin, LinOSSRegressorSettings
     """
 
     task = "regression"
+    configs: ClassVar = (LinOSSClassifier, *TrainedSettings.configs)
+
+    pooling: PoolingName = "mean"
+    patch: int | None = None
+    n_models: int | None = None
+    every: int | None = None
 
     fit = LinOSSClassifier.fit
+
+
+def train(
+    settings: LinOSSClassifier | LinOSSRegressor,
+    cases: Sequences,
+    outputs: Outputs,
+    seed: int,
+    options: RunOptions,
+) -> Fitted:
+    """Train the models of an estimator on validated cases."""
+    objective = partial(_objective, settings, outputs)
+    sizes = {"n_models": settings.n_models, "patch": settings.patch}
+    return fit_models(settings, cases, outputs, objective, seed, options, **sizes)
+
+
+def _objective(
+    settings: LinOSSClassifier | LinOSSRegressor, outputs: Outputs, cases: Sequences
+) -> Objective:
+    """The objective of a training on these cases."""
+    if isinstance(settings, LinOSSRegressor):
+        return Regression.from_labels(cases.labels, every=settings.every)
+    assert outputs.classes is not None
+    weights = None
+    if settings.class_weight is not None:
+        labels = np.asarray(cases.labels)
+        weights = compute_class_weight(settings.class_weight, classes=outputs.classes, y=labels)
+    return Classification(
+        classes=tuple(outputs.classes.tolist()),
+        class_weights=None if weights is None else tuple(weights.tolist()),
+        smoothing=settings.label_smoothing,
+    )

@@ -7,32 +7,18 @@ from linoss.fitted._fit import FitStopped, RunOptions, fit_models, fit_oscillato
 from linoss.fitted._fitted import Fitted, Outputs
 from linoss.fitted._models import Trained
 from linoss.fitted._oscillators import Untrained
-from linoss.fitted._settings import (
-    AutoClassifierSettings,
-    AutoRegressorSettings,
-    LinOSSClassifierSettings,
-    LinOSSRegressorSettings,
-    OscillatorClassifierSettings,
-    OscillatorSettings,
-    TrainedSettings,
-)
+from linoss.fitted._settings import TrainedSettings
 from linoss.fitted._stream import AbstractPredictionStream, NotANumberWarning, warn_of_nan
 
 __all__ = [
     "FLOOR",
     "AbstractPredictionStream",
     "Attribution",
-    "AutoClassifierSettings",
-    "AutoRegressorSettings",
     "Choice",
     "Description",
     "FitStopped",
     "Fitted",
-    "LinOSSClassifierSettings",
-    "LinOSSRegressorSettings",
     "NotANumberWarning",
-    "OscillatorClassifierSettings",
-    "OscillatorSettings",
     "Outputs",
     "RunOptions",
     "Stored",

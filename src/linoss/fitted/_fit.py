@@ -23,11 +23,7 @@ from linoss.data import Sequences
 from linoss.fitted._fitted import Fitted, HeldOut, Outputs
 from linoss.fitted._models import Trained, mean_of
 from linoss.fitted._oscillators import Untrained
-from linoss.fitted._settings import (
-    LinOSSClassifierSettings,
-    LinOSSRegressorSettings,
-    TrainedSettings,
-)
+from linoss.fitted._settings import TrainedSettings
 from linoss.nn import MIXERS, LinOSS, LinOSSConfig, MixerKind, adopt
 from linoss.training import (
     Callback,
@@ -129,19 +125,24 @@ def fit_oscillators(
 
 
 def fit_models(
-    settings: LinOSSClassifierSettings | LinOSSRegressorSettings,
+    settings: TrainedSettings,
     cases: Sequences,
     outputs: Outputs,
     objective_of: Callable[[Sequences], Objective],
     seed: int,
     run: RunOptions,
+    *,
+    n_models: int | None,
+    patch: int | None,
 ) -> Fitted:
     """Train models on labelled cases. Raises `FitStopped` on Ctrl-C if there is a model already."""
-    parts, is_crossed = _held_out_parts(settings, cases, outputs, seed)
+    parts, is_crossed = _held_out_parts(
+        n_models, settings.validation_fraction, cases, outputs, seed
+    )
     others = [np.setdiff1d(np.arange(len(cases)), part) for part in parts]
     seen = cases if is_crossed else cases.select(others[0])
     inputs = Inputs.from_sequences(seen, time_channel=bool(settings.time_channel))
-    inputs = replace(inputs, patch=_patch(settings, inputs, outputs))
+    inputs = replace(inputs, patch=_patch(patch, settings.devices, inputs, outputs))
     objective, count = objective_of(seen), len(parts)
     config = TrainingConfig.from_settings(settings, seed, min(map(len, others)))
     if config.minutes is not None:
@@ -256,28 +257,23 @@ def _started(
     return started
 
 
-def _patch(
-    settings: LinOSSClassifierSettings | LinOSSRegressorSettings, inputs: Inputs, outputs: Outputs
-) -> int:
+def _patch(patch: int | None, devices: Any, inputs: Inputs, outputs: Outputs) -> int:
     """Number of samples that form one input step of the models."""
-    if settings.patch is None:
-        plain = outputs.every is None and inputs.interval is None and settings.devices is None
+    if patch is None:
+        plain = outputs.every is None and inputs.interval is None and devices is None
         longest = inputs.lengths[1]
         return max(longest // 100, 1) if plain and longest > 128 else 1
-    for name, other in (("every", outputs.every), ("devices", settings.devices)):
-        if settings.patch > 1 and other is not None:
-            raise ValueError(f"patch is {settings.patch}, expected 1 if there is {name}")
-    return settings.patch
+    for name, other in (("every", outputs.every), ("devices", devices)):
+        if patch > 1 and other is not None:
+            raise ValueError(f"patch is {patch}, expected 1 if there is {name}")
+    return patch
 
 
 def _held_out_parts(
-    settings: LinOSSClassifierSettings | LinOSSRegressorSettings,
-    cases: Sequences,
-    outputs: Outputs,
-    seed: int,
+    count: int | None, fraction: float | None, cases: Sequences, outputs: Outputs, seed: int
 ) -> tuple[list[np.ndarray], bool]:
-    """The held-out cases of each model, and whether they differ between models."""
-    n, count, fraction = len(cases), settings.n_models, settings.validation_fraction
+    """The held-out cases of each of `count` models, and whether they differ between models."""
+    n = len(cases)
     count = count or (_MODELS if n < _FEW else 1)
     groups = None if outputs.classes is None else outputs.encode(cases.labels)
     if fraction is None and count > 1 and n < _FEW:

@@ -4,18 +4,11 @@ They pass on fields to those of the same name in `LinOSSConfig` and `TrainingCon
 meaning is declared; the defaults here are chosen for small data.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from linoss._declare import COUNT, POSITIVE, SHARE, Number, setting
-from linoss._settings import (
-    MEMORY,
-    NormKind,
-    PoolingName,
-    PrecisionName,
-    RandomStateLike,
-)
+from linoss._settings import MEMORY, NormKind, PrecisionName, RandomStateLike
 from linoss.features import OscillatorSettings
 from linoss.nn import LinOSSConfig, MixerLike, SchemeLike
 from linoss.training import TrainingConfig
@@ -82,74 +75,3 @@ class TrainedSettings:
         "[0, inf)",
     )
     verbose: int | bool = setting(0, "1 to show progress.", "[0, inf)")
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LabelledSettings(TrainedSettings):
-    """Settings of classifiers and regressors with trained models."""
-
-    pooling: PoolingName = "mean"
-    patch: int | None = setting(
-        None,
-        "Number of consecutive samples that form one input step of trained models.",
-        COUNT,
-        none="1 for up to 128 samples, a hundredth of the length otherwise; 1 with times or every",
-    )
-    n_models: int | None = setting(
-        None,
-        "Number of trained models, each with its own initial weights; their mean predicts.",
-        COUNT,
-        none="4 for fewer than 1000 cases, otherwise 1",
-    )
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LinOSSClassifierSettings(LabelledSettings):
-    """Settings of `LinOSSClassifier`."""
-
-    dropout: Number = 0.2
-    min_loss: Number = 1e-3
-    class_weight: Literal["balanced"] | Mapping[Any, Any] | None = setting(
-        None,
-        "Weights of the classes in the loss; balanced gives all classes the same total weight.",
-        other="a dict from class to weight",
-    )
-    label_smoothing: Number = setting(
-        0.0, "Label smoothing: fraction of each target spread over all classes.", SHARE
-    )
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class LinOSSRegressorSettings(LabelledSettings):
-    """Settings of `LinOSSRegressor`."""
-
-    every: int | None = None
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class OscillatorClassifierSettings(OscillatorSettings):
-    """Settings of `OscillatorClassifier`."""
-
-    configs: ClassVar[tuple[type, ...]] = (LinOSSClassifierSettings,)
-
-    class_weight: Literal["balanced"] | Mapping[Any, Any] | None = None
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class AutoRegressorSettings(OscillatorSettings):
-    """Settings of `AutoRegressor`."""
-
-    configs: ClassVar[tuple[type, ...]] = (LinOSSClassifierSettings,)
-
-    minutes: Number = 2.0
-    linoss_options: dict[str, Any] | None = setting(
-        None, "Settings of the trained LinOSS estimator, by name.", other="a dict"
-    )
-    verbose: int | bool = 0
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class AutoClassifierSettings(AutoRegressorSettings):
-    """Settings of `AutoClassifier`."""
-
-    class_weight: Literal["balanced"] | Mapping[Any, Any] | None = None
