@@ -11,7 +11,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 class Adapter:
-    """An adapter of classifiers and regressors, before the base class of the other library."""
+    """An adapter, before the base class of the other library."""
 
     wrapped: ClassVar[type[Any]]
     """The class of the wrapped estimator, `estimator_`."""
@@ -20,10 +20,13 @@ class Adapter:
     @classmethod
     def small(cls) -> dict[str, Any]:
         """Small settings, for the estimator checks of the other library."""
-        if not hasattr(cls(), "steps"):
-            return {"n_oscillators": 16}
-        sizes = {"hidden_size": 8, "state_size": 8, "num_blocks": 1}
-        return {**sizes, "steps": 4, "batch_size": 4, "n_models": 1}
+        small = {"n_oscillators": 16, "hidden_size": 8, "state_size": 8, "num_blocks": 1}
+        small |= {"steps": 2, "batch_size": 4, "n_models": 1, "horizon": 5, "past": 8}
+        return {name: small[name] for name in cls().get_params() if name in small}
+
+
+class PredictingAdapter(Adapter):
+    """An adapter of a classifier, a regressor or a transformer."""
 
     def _fit(self, X: Any, y: Any = None) -> Any:
         self.estimator_ = self.wrapped(**self.get_params(deep=False)).fit(X, y)
