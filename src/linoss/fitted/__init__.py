@@ -1,14 +1,19 @@
 """The result of a fit: inputs, models and decoded outputs; predictions, streams, files."""
 
 from linoss.fitted._attribution import Attribution
-from linoss.fitted._ensemble import FLOOR, Choice
+from linoss.fitted._ensemble import FLOOR, AbstractPredictionStream, Choice
 from linoss.fitted._files import Description, Stored, load, reading
-from linoss.fitted._fit import FitStopped, RunOptions, fit_models, fit_oscillators, train_model
+from linoss.fitted._fit import (
+    FitStopped,
+    RunOptions,
+    TrainedSettings,
+    fit_models,
+    fit_oscillators,
+    train_model,
+)
 from linoss.fitted._fitted import Fitted, Outputs
-from linoss.fitted._models import Trained
+from linoss.fitted._models import NotANumberWarning, Trained, warn_of_nan
 from linoss.fitted._oscillators import Untrained
-from linoss.fitted._settings import TrainedSettings
-from linoss.fitted._stream import AbstractPredictionStream, NotANumberWarning, warn_of_nan
 
 __all__ = [
     "FLOOR",

@@ -1,10 +1,13 @@
-"""Ensembles: weights fitted to held-out predictions, and which members they keep.
+"""Ensembles: weights fitted to held-out predictions, which members they keep, and streams.
 
 Classes are pooled by their logarithms, p ~ exp(w_1 l_1 + w_2 l_2 + ...) with l = log(p + 0.001);
 numbers by a weighted mean. With a single member the weight of classes is a temperature, which
 calibrates its probabilities.
 """
 
+import abc
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,3 +141,47 @@ def is_better(losses: np.ndarray, others: np.ndarray) -> bool:
 def _spread(truth: np.ndarray) -> np.ndarray:
     spread = truth.var(axis=0)
     return np.where(spread > 0, spread, 1)
+
+
+# ---- Streams: raw samples in, predictions for the sequence so far out, in constant memory ----
+
+
+class AbstractPredictionStream(abc.ABC):
+    """A streaming predictor: one sample in, one prediction out."""
+
+    @abc.abstractmethod
+    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
+        """Return the prediction after one more sample.
+
+        **Arguments:**
+
+        - `sample`: one number for each channel; NaN if it is missing.
+        - `time`: the sampling time, required if those of the training were irregular.
+        """
+
+    def many(self, samples: np.ndarray, times: Sequence[float | None]) -> np.ndarray:
+        """Return the predictions after each of several samples."""
+        return np.stack([self(*sample) for sample in zip(samples, times, strict=True)])
+
+
+class EnsembleStream(AbstractPredictionStream):
+    """A stream that combines the predictions of several."""
+
+    def __init__(
+        self,
+        members: Sequence[AbstractPredictionStream],
+        combine: Callable[[list[np.ndarray]], np.ndarray],
+    ):
+        self._members, self._combine = members, combine
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "EnsembleStream":
+        """Copy the states; what does not change is shared."""
+        return EnsembleStream(copy.deepcopy(self._members, memo), self._combine)
+
+    def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
+        """Return the combined prediction after one more sample."""
+        return self._combine([member(sample, time)[None] for member in self._members])[0]
+
+    def many(self, samples: np.ndarray, times: Sequence[float | None]) -> np.ndarray:
+        """Return the predictions after each of several samples."""
+        return self._combine([member.many(samples, times) for member in self._members])

@@ -10,21 +10,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils.class_weight import compute_sample_weight
 
-from linoss._declare import changed
+from linoss._declare import COUNT, POSITIVE, SHARE, Number, changed, setting
+from linoss._settings import MEMORY, NormKind, PrecisionName, RandomStateLike
 from linoss._stderr import duration, say
 from linoss.data import Sequences
+from linoss.features import OscillatorSettings
 from linoss.fitted._fitted import Fitted, HeldOut, Outputs
 from linoss.fitted._models import Trained, mean_of
 from linoss.fitted._oscillators import Untrained
-from linoss.fitted._settings import TrainedSettings
-from linoss.nn import MIXERS, LinOSS, LinOSSConfig, MixerKind, adopt
+from linoss.nn import MIXERS, LinOSS, LinOSSConfig, MixerKind, MixerLike, SchemeLike, adopt
 from linoss.training import (
     Callback,
     Cases,
@@ -45,6 +46,72 @@ from linoss.training import (
 _FEW = 1000  # with fewer cases, several models are trained, each with another held-out fold
 _FEW_TO_HOLD_OUT = 500  # with fewer cases, one model holds out none by default
 _MODELS = 4
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainedSettings:
+    """Settings of all estimators with trained models; the defaults are chosen for small data.
+
+    Those without a help text are passed on to fields of the same name of `configs`.
+    """
+
+    configs: ClassVar[tuple[type, ...]] = (LinOSSConfig, TrainingConfig, OscillatorSettings)
+
+    hidden_size: int = 64
+    state_size: int = 64
+    num_blocks: int = 2
+    mixer: MixerLike = "linoss"
+    scheme: SchemeLike = "exact"
+    damped: bool | None = None
+    bidirectional: bool = False
+    norm: NormKind | None = "batch"
+    dropout: Number = 0.1
+    precision: PrecisionName = "float32"
+    time_channel: bool = setting(False, "Add a channel with the time since the start.")
+    model_options: dict[str, Any] | None = setting(
+        None, "Further settings of linoss.LinOSSConfig, by name.", other="a dict"
+    )
+
+    steps: int | None = None
+    epochs: Number | None = setting(
+        None,
+        "Maximum number of passes over the training cases, instead of steps.",
+        POSITIVE,
+        none="determined by steps",
+    )
+    batch_size: int = 32
+    learning_rate: Number = 3e-3
+    warmup: int | None = None
+    schedule: Literal["cosine", "constant"] = "cosine"
+    weight_decay: Number = 0.01
+    clip_norm: Number | None = 1.0
+    validation_fraction: Number | None = setting(
+        None,
+        "Fraction of the cases, or of the end of each series, held out to select the best weights.",
+        SHARE,
+        none="0.1, or 0 for fewer than 500 cases; with several models and fewer than 1000 cases a "
+        "different fold for each model; 0.2 for forecasting",
+    )
+    evaluate_every: int | None = None
+    patience: int | None = None
+    min_loss: Number = 0.0
+    minutes: Number | None = None
+    random_state: int | RandomStateLike | None = None
+    devices: int | tuple[int, int] | None = setting(
+        None,
+        "Number of devices to split each batch over, or a pair (batch, time) to also split the "
+        "sequences over time.",
+        COUNT,
+        none="JAX's default device",
+        other="a pair of integers",
+    )
+    memory: int = setting(
+        MEMORY,
+        "Bytes of intermediate results that an update may keep for the backward pass, in addition "
+        "to the inputs of blocks, instead of recomputing them. Does not change results.",
+        "[0, inf)",
+    )
+    verbose: int | bool = setting(0, "1 to show progress.", "[0, inf)")
 
 
 @dataclass(frozen=True)

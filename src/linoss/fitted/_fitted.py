@@ -10,7 +10,9 @@ from linoss._plain import scalar
 from linoss.data import DataError, Sequences
 from linoss.fitted._attribution import Attribution
 from linoss.fitted._ensemble import (
+    AbstractPredictionStream,
     Choice,
+    EnsembleStream,
     fit_mean,
     fit_pool,
     is_better,
@@ -19,9 +21,8 @@ from linoss.fitted._ensemble import (
     pool,
     pool_losses,
 )
-from linoss.fitted._models import Trained
+from linoss.fitted._models import Trained, warn_of_nan
 from linoss.fitted._oscillators import Untrained
-from linoss.fitted._stream import AbstractPredictionStream, EnsembleStream, warn_of_nan
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,9 @@ from linoss import _checks
 from linoss.data import Sequences
 from linoss.features import STATISTICS, OscillatorFeatures, OscillatorSettings
 from linoss.fitted._attribution import Attribution, attribute_to_periods, of_all_windows
-from linoss.fitted._ensemble import fit_pool, pool
+from linoss.fitted._ensemble import AbstractPredictionStream, fit_pool, pool
 from linoss.fitted._importance import MOST_CASES, Deciding
 from linoss.fitted._ridge import Ridge, fit_ridge
-from linoss.fitted._stream import AbstractPredictionStream
 from linoss.training import Scaling
 
 _WINDOWS = 4  # the shortest windows are quarters
