@@ -12,8 +12,7 @@ from linoss._declare import Number, declared, documented, setting, shared_with
 from linoss._stderr import duration, say
 from linoss.estimators._estimator import SequenceEstimator
 from linoss.estimators._trained import LinOSSClassifier, LinOSSRegressor, train
-from linoss.features import OscillatorSettings
-from linoss.fitted import Choice, RunOptions, fit_oscillators
+from linoss.fitted import Choice, OscillatorSettings, RunOptions, fit_oscillators
 from linoss.training import Callback, TrainingError
 
 Kind = TypeVar("Kind", bound="AutoClassifier | AutoRegressor")

@@ -9,8 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from linoss._declare import documented, setting
 from linoss.estimators._estimator import SequenceEstimator
-from linoss.features import OscillatorSettings
-from linoss.fitted import fit_oscillators
+from linoss.fitted import OscillatorSettings, fit_oscillators
 
 Kind = TypeVar("Kind", bound="OscillatorClassifier | OscillatorRegressor")
 

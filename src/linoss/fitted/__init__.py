@@ -1,5 +1,6 @@
 """The result of a fit: inputs, models and decoded outputs; predictions, streams, files."""
 
+from linoss.features import OscillatorSettings
 from linoss.fitted._attribution import Attribution
 from linoss.fitted._ensemble import FLOOR, AbstractPredictionStream, Choice
 from linoss.fitted._files import Description, Stored, load, reading
@@ -24,6 +25,7 @@ __all__ = [
     "FitStopped",
     "Fitted",
     "NotANumberWarning",
+    "OscillatorSettings",
     "Outputs",
     "RunOptions",
     "Stored",
