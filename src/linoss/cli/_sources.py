@@ -63,9 +63,9 @@ def read_unlabelled_cases(data: Path, roles: dict[str, Any]) -> Any:
 
 def read_tables(data: Path, static: Any) -> tuple[Any, Any]:
     """Training and, if available, test table."""
-    from linoss.data import read_table_parts
+    from linoss.data import read_parts, read_table
 
-    return read_table_parts(data, static=static)
+    return read_parts(data, read_table, static=static)
 
 
 def read_test_table(data: Path, static: Any) -> Any:

@@ -5,7 +5,7 @@ from linoss.data._calendar import Frequency, lay
 from linoss.data._columns import TIME_NAMES
 from linoss.data._raw_files import DataError
 from linoss.data._read import read, read_parts
-from linoss.data._read_table import read_table, read_table_parts, table
+from linoss.data._read_table import read_table, table
 from linoss.data._sequences import Batch, Sequences
 from linoss.data._table import Table
 
@@ -21,7 +21,6 @@ __all__ = [
     "read",
     "read_parts",
     "read_table",
-    "read_table_parts",
     "sequences",
     "table",
 ]

@@ -91,6 +91,33 @@ class Columns:
             )
 
 
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The cases or the series of a table."""
+
+    word: str
+    """`"case"` or `"series"`."""
+    ids: tuple[Any, ...] | None
+    """Their names, in the order of their first rows; None for a single one without a name."""
+    codes: np.ndarray
+    """(rows,): the position of the name of each row."""
+
+    @classmethod
+    def of(cls, columns: Columns, word: str, name: str | None) -> "Groups":
+        """The groups that a column names."""
+        if name is None:
+            return cls(word, None, np.zeros(len(columns.numbers), int))
+        known: dict[Any, int] = {}
+        cells = columns.filled(name, f"the name of a {word}").tolist()
+        names = [cell if isinstance(cell, str | int | float) else str(cell) for cell in cells]
+        codes = np.array([known.setdefault(each, len(known)) for each in names])
+        return cls(word, tuple(known), codes)
+
+    def title(self, code: int) -> str:
+        """The name of a group, for errors."""
+        return "" if self.ids is None else f", {self.word} {shown(self.ids[code])}"
+
+
 def named(names: Iterable[str], wanted: tuple[str, ...]) -> str | None:
     """The first of the wanted names that a column has, ignoring case."""
     spelled = {_folded(name): name for name in names}

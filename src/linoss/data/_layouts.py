@@ -28,12 +28,13 @@ from linoss.data._columns import (
     LABEL_NAMES,
     TIME_NAMES,
     Columns,
+    Groups,
     is_missing,
     named,
 )
 from linoss.data._raw_files import DataError, listed, shown
 from linoss.data._sequences import Sequences, as_values
-from linoss.data._times import same_time, time_column
+from linoss.data._times import sorted_rows, time_column
 
 _POINT = re.compile(r"(.*?)[ _.:\-]?(\d{1,9})")
 _FLOAT32 = float(np.finfo(np.float32).max)
@@ -96,32 +97,35 @@ def sequences_of(columns: Columns, roles: Roles) -> Sequences:
     """The sequences of a table in either layout; `roles` must be names."""
     columns = columns.without_counter()
     names = (*columns.others, *columns.number_names)
-    case_column: Any = roles.case
-    label_column: Any = roles.label
-    time_name = roles.time
+    label: Any = roles.label
+    case: Any = roles.case
     if not columns.number_names:
         raise DataError(
             f"{columns.source}: found the columns {listed(names)}, expected columns of numbers "
             "other than the label"
         )
     columns.refuse_infinite(_FLOAT32)
-    if case_column is None:
-        return _wide(columns, label_column, None)
-    ids = tuple(str(cell) for cell in columns.filled(case_column, "the name of a case"))
-    alone = time_name is None and len(set(ids)) == len(ids)  # each case has one row
-    if alone and any(map(_POINT.fullmatch, columns.number_names)):
-        return _wide(columns, label_column, ids)
-    return _long(columns, ids, time_name, label_column)
+    cases = Groups.of(columns, "case", case)
+    has_points = any(map(_POINT.fullmatch, columns.number_names))
+    if cases.ids is None:
+        return _wide(columns, label, None)
+    if roles.time is None and len(cases.ids) == len(cases.codes) and has_points:
+        return _wide(columns, label, tuple(map(str, cases.ids)))
+    return _long(columns, cases, roles.time, label)
 
 
 def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | None) -> Sequences:
     points = _points(columns.number_names)
     if points is None:
+        odd = next((n for n in columns.number_names if _POINT.fullmatch(n) is None), None)
+        advice = "leave out others with drop=NAME"
+        if odd is not None:
+            advice = f"as for the column {shown(odd)}, {HINT.format(odd)}"
         raise DataError(
             f"{columns.source}: found the columns {listed(columns.number_names)}, expected a "
             "column named case (one row per sample), or columns named by channel and time point "
             "(one row per case), such as x_0, x_1, z_0, z_1, without gaps and as many for each "
-            f"channel; {_odd_one(columns.number_names)}",
+            f"channel; {advice}",
             ARGUMENTS,
         )
     order = np.array([column for places in points.values() for column in places])
@@ -130,14 +134,6 @@ def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | Non
     labels = None if label_column is None else _labels(columns, label_column)
     names = None if "" in points else tuple(points)
     return Sequences(list(cases), labels, None, names, ids)
-
-
-def _odd_one(names: tuple[str, ...]) -> str:
-    """Advice for the first column that is not a time point."""
-    odd = next((name for name in names if _POINT.fullmatch(name) is None), None)
-    if odd is None:
-        return "leave out others with drop=NAME"
-    return f"as for the column {shown(odd)}, {HINT.format(odd)}"
 
 
 def _points(names: tuple[str, ...]) -> dict[str, list[int]] | None:
@@ -160,37 +156,29 @@ def _points(names: tuple[str, ...]) -> dict[str, list[int]] | None:
 
 
 def _long(
-    columns: Columns, ids: tuple[str, ...], time_name: str | None, label_column: str | None
+    columns: Columns, cases: Groups, time_name: str | None, label_column: str | None
 ) -> Sequences:
-    known: dict[str, int] = {}
-    codes = np.array([known.setdefault(name, len(known)) for name in ids])
-    times = None if time_name is None else time_column(columns, time_name)
-    if times is None:
-        order = np.arange(len(codes))
+    codes, ids = cases.codes, tuple(map(str, cases.ids or ()))
+    if time_name is None:
+        times = np.arange(len(codes))
         backward = np.flatnonzero(np.diff(codes) < 0)
         if len(backward):
             row = int(backward[0]) + 1
             raise DataError(
-                f"{columns.where(row)}: case {shown(ids[row])} continues after another case "
+                f"{columns.where(row)}: case {shown(ids[codes[row]])} continues after another case "
                 "began, expected its rows together; sort them, or add a column named time"
             )
     else:
-        order = np.lexsort((times, codes))
-        twice = (np.diff(codes[order]) == 0) & ~(times[order][1:] > times[order][:-1])
-        if twice.any():
-            place = int(np.argmax(twice))
-            title = f", case {shown(ids[order[place]])}"
-            raise same_time(columns, title, time_name, order[place : place + 2])
-    ends = np.cumsum(np.bincount(codes))
-    rows = [order[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+        times = time_column(columns, time_name)
+    rows = sorted_rows(columns, cases, times, time_name, "remove one")
     return Sequences(
         [as_values(columns.numbers[chosen]) for chosen in rows],
         None if label_column is None else _case_labels(columns, label_column, codes, rows),
         None
-        if times is None
+        if time_name is None
         else [case_times(columns.where(int(p[0])), times[p], len(p)) for p in rows],
         columns.number_names,
-        tuple(known),
+        ids,
     )
 
 

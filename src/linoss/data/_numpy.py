@@ -28,11 +28,11 @@ def read_npy(path: Path) -> Sequences:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     values = from_array(str(path), array, stored=True)
     beside = path.with_name(f"{path.stem}.labels{path.suffix}")
-    if not beside.exists():
-        return warn_if_turned(str(path), Sequences(values))
-    with regular_file(beside).open("rb") as file:
-        labels = _read_array(str(beside), file, beside.stat().st_size)
-    labels = as_labels(str(beside), labels, len(values))
+    labels = None
+    if beside.exists():
+        with regular_file(beside).open("rb") as file:
+            labels = _read_array(str(beside), file, beside.stat().st_size)
+        labels = as_labels(str(beside), labels, len(values))
     return warn_if_turned(str(path), Sequences(values, labels))
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from linoss.data._archive import read_arff, read_ts
 from linoss.data._columns import ARGUMENTS, Chooser, Columns, read_csv, read_parquet
@@ -11,6 +11,7 @@ from linoss.data._layouts import HINT, Roles, sequences_of
 from linoss.data._numpy import read_npy, read_npz
 from linoss.data._raw_files import DataError, listed, regular_file, shown
 from linoss.data._sequences import Sequences
+from linoss.data._table import Table
 
 ARRAYS: dict[str, Callable[[Path], Sequences]] = {
     ".ts": read_ts,
@@ -22,6 +23,9 @@ TABLES: dict[str, Callable[[Path, Chooser, str], Columns]] = {
     ".csv": read_csv,
     ".parquet": read_parquet,
 }
+
+
+Part = TypeVar("Part", Sequences, Table)
 
 
 def read(
@@ -92,13 +96,8 @@ def read(
 
 
 def read_parts(
-    path: str | os.PathLike[str],
-    *,
-    label: str | int | None = None,
-    case: str | int | None = None,
-    drop: Collection[str | int] = (),
-    may_lack: bool = False,
-) -> tuple[Sequences, Sequences | None]:
+    path: str | os.PathLike[str], read: Callable[..., Part] = read, **options: Any
+) -> tuple[Part, Part | None]:
     r"""Read the training part and, if there is one, the test part.
 
     ```python
@@ -121,22 +120,20 @@ def read_parts(
       [`linoss.data.read`][]. If there are several names, the one of the directory is used; if there
       are several suffixes, the first in the order of `read`. Channels of the test part are put in
       the order of the training part, by name.
-    - `label`, `case`, `drop`, `may_lack`: as for `read`.
+    - `read`: [`linoss.data.read`][], or [`linoss.data.read_table`][] for forecasting.
+    - `options`: keyword arguments of `read`.
     """
     folder = Path(path)
-    roles: Any = {"label": label, "case": case, "drop": drop, "may_lack": may_lack}
     if not folder.is_dir():
-        return read(folder, **roles), None
+        return read(folder, **options), None
     train, test = find_parts(folder)
-    training = read(train, **roles)
+    training = read(train, **options)
     if test is None:
         return training, None
-    cases = read(test, **roles).ordered(training.names, str(test))
-    if cases.num_channels != training.num_channels:
-        raise DataError(
-            f"{test}: has {cases.num_channels} channels, expected {training.num_channels} as "
-            f"{train.name}"
-        )
+    cases = read(test, **options).ordered(training.names, str(test))
+    counts = [part.num_channels for part in (training, cases) if isinstance(part, Sequences)]
+    if len(set(counts)) > 1:
+        raise DataError(f"{test}: has {counts[1]} channels, expected {counts[0]} as {train.name}")
     return training, cases
 
 

@@ -18,17 +18,24 @@ import os
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from linoss.data._calendar import Frequency, fill_gaps
-from linoss.data._columns import ID_NAMES, TIME_NAMES, Columns, columns_of_frame, is_missing, named
+from linoss.data._columns import (
+    ID_NAMES,
+    TIME_NAMES,
+    Columns,
+    Groups,
+    columns_of_frame,
+    is_missing,
+    named,
+)
 from linoss.data._raw_files import DataError, listed, regular_file, shown
-from linoss.data._read import TABLES, find_parts
+from linoss.data._read import TABLES
 from linoss.data._table import Table
-from linoss.data._times import same_time, time_column
+from linoss.data._times import sorted_rows, time_column
 
 _HINT = (
     f"a column of series is named {ID_NAMES[-1]}, of times {TIME_NAMES[0]} or {TIME_NAMES[3]}; "
@@ -63,37 +70,6 @@ def read_table(path: str | os.PathLike[str], *, static: Collection[Any] = ()) ->
     if suffix not in TABLES:
         raise DataError(f"{file}: the suffix is {shown(suffix)}, expected {' or '.join(TABLES)}")
     return _build(TABLES[suffix](file, partial(_other_names, static=static), _HINT), static)
-
-
-def read_table_parts(
-    path: str | os.PathLike[str], *, static: Collection[Any] = ()
-) -> tuple[Table, Table | None]:
-    r"""Read the training table and, if there is one, the test table.
-
-    ```python
-    >>> import pathlib, tempfile
-    >>> import linoss.data
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for part in ("train", "test"):
-    ...         file = pathlib.Path(folder) / f"{part}.csv"
-    ...         _ = file.write_text("date,load\n2024-01-01,5\n2024-01-02,6\n")
-    ...     train, test = linoss.data.read_table_parts(folder)
-    >>> train.names, len(test.series[0])
-    (('load',), 2)
-
-    ```
-
-    **Arguments:**
-
-    - `path`: a file, which has no test part, or a directory, as for [`linoss.data.read_parts`][].
-    - `static`: as for [`linoss.data.read_table`][].
-    """
-    folder = Path(path)
-    if not folder.is_dir():
-        return read_table(folder, static=static), None
-    train, test = find_parts(folder)
-    made = read_table(train, static=static)
-    return made, None if test is None else read_table(test, static=static)
 
 
 def table(data: Any, *, static: Collection[Any] = ()) -> Table:
@@ -199,7 +175,8 @@ def _build(
         )
     columns.refuse_infinite()
     times = np.arange(len(columns.numbers)) if time_name is None else _times(columns, time_name)
-    ids, codes = _series(columns, id_name)
+    groups = Groups.of(columns, "series", id_name)
+    ids = groups.ids
     if len(static) and ids is None:
         raise DataError(
             f"static has {next(iter(static))!r}, but {columns.source} has no column of series, "
@@ -207,13 +184,17 @@ def _build(
         )
     target = named(columns.number_names, ("y",)) if id_name is not None else None
     places = np.argsort([name != target for name in columns.number_names], kind="stable")
-    order, ends = np.lexsort((times, codes)), np.cumsum(np.bincount(codes))
-    filled = []
-    for code, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-        title = "" if ids is None else f", series {shown(ids[code])}"
-        rows = order[start:end]
-        filled.append(_one_series(columns, times, rows, places, time_name, title, timezone))
-    index, series, frequencies = (list(part) for part in zip(*filled, strict=True))
+    zone = None if timezone is None or str(timezone) == "UTC" else str(timezone)
+    remedy = "remove one" + ", or name series in a column unique_id" * (ids is None)
+    parts = sorted_rows(columns, groups, times, time_name, remedy)
+
+    def filled(code: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, Frequency | None]:
+        values = columns.numbers[rows][:, places]
+        title = groups.title(code)
+        return fill_gaps(lambda i: columns.where(int(rows[i])) + title, times[rows], values, zone)
+
+    several = [filled(code, rows) for code, rows in enumerate(parts)]
+    index, series, frequencies = (list(each) for each in zip(*several, strict=True))
     names = tuple((spelled or {}).get(n, n) for n in (columns.number_names[i] for i in places))
     return Table(
         series,
@@ -225,51 +206,15 @@ def _build(
         id_name=id_name,
         in_index=ids is None and (in_index or not time_name),
         timezone=timezone,
-        static={name: _static(columns, str(name), ids, codes) for name in static},
+        static={name: _static(columns, str(name), groups) for name in static},
         frequencies=tuple(frequencies),
         gaps=sum(map(len, index)) - len(times),
     )
 
 
-def _one_series(
-    columns: Columns,
-    times: np.ndarray,
-    rows: np.ndarray,
-    places: np.ndarray,
-    time_name: str | None,
-    title: str,
-    timezone: Any,
-) -> tuple[np.ndarray, np.ndarray, Frequency | None]:
-    """Index, values and frequency of the series with these sorted rows, see `fill_gaps`."""
-    twice = times[rows][1:] <= times[rows][:-1]
-    if twice.any():
-        place = int(np.argmax(twice))
-        error = same_time(columns, title, time_name, rows[place : place + 2])
-        raise error if title else DataError(f"{error}, or name series in a column unique_id")
-    return fill_gaps(
-        lambda sample: columns.where(int(rows[sample])) + title,
-        times[rows],
-        columns.numbers[rows][:, places],
-        None if timezone is None or str(timezone) == "UTC" else str(timezone),
-    )
-
-
-def _series(columns: Columns, id_name: str | None) -> tuple[tuple[Any, ...] | None, np.ndarray]:
-    """Names of the series in the order of their first rows, and the series of each row."""
-    if id_name is None:
-        return None, np.zeros(len(columns.numbers), int)
-    column = columns.filled(id_name, "the name of a series")
-    known: dict[Any, int] = {}
-    names = [n if isinstance(n, str | int | float) else str(n) for n in column.tolist()]
-    codes = [known.setdefault(name, len(known)) for name in names]
-    return tuple(known), np.array(codes)
-
-
-def _static(
-    columns: Columns, name: str, ids: tuple[Any, ...] | None, codes: np.ndarray
-) -> tuple[Any, ...]:
+def _static(columns: Columns, name: str, groups: Groups) -> tuple[Any, ...]:
     """The value of each series: numbers, with NaN where missing, if all are numbers; else texts."""
-    assert ids is not None
+    codes = groups.codes
     cells = columns.others[name].astype(object)
     cells[is_missing(columns.others[name])] = ""
     firsts = cells[np.unique(codes, return_index=True)[1]]
@@ -277,8 +222,8 @@ def _static(
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
-            f"{columns.where(row)}, column {shown(name)}: found {cells[row]!r}, but series "
-            f"{shown(ids[codes[row]])} had {firsts[codes[row]]!r}, expected one value for each "
+            f"{columns.where(row)}, column {shown(name)}: found {cells[row]!r}"
+            f"{groups.title(codes[row])} had {firsts[codes[row]]!r}, expected one value for each "
             "series; leave it out of static"
         )
     try:

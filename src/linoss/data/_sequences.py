@@ -152,13 +152,9 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.values)
 
-    @property
+    @cached_property
     def lengths(self) -> np.ndarray:
         """(cases,), the number of samples of each case."""
-        return self._lengths
-
-    @cached_property
-    def _lengths(self) -> np.ndarray:
         if isinstance(self.values, StoredCases):
             return self.values.lengths
         return np.array([len(case) for case in self.values], int)
@@ -195,7 +191,7 @@ class Sequences:
     def ordered(self, names: tuple[str, ...] | None, source: str = "X") -> "Sequences":
         """The channels in the order of these names, which must be those of the cases.
 
-        Channels without names, here or in `names`, are matched by position.
+        Without names, here or there, channels are matched by position.
 
         ```python
         >>> import numpy as np

@@ -84,7 +84,7 @@ class Table:
             frequencies=tuple(self.frequencies[i] for i in chosen),
         )
 
-    def ordered(self, names: tuple[Any, ...]) -> "Table":
+    def ordered(self, names: tuple[Any, ...] | None, source: str = "data") -> "Table":
         """The variables in the order of these names, which must be those of the table.
 
         ```python
@@ -96,9 +96,9 @@ class Table:
 
         ```
         """
-        if self.names == names:
+        if names is None or self.names == names:
             return self
-        order = positions("data, variables:", self.names, names, "rename or remove columns")
+        order = positions(f"{source}, variables:", self.names, names, "rename or remove columns")
         return replace(self, series=[values[:, order] for values in self.series], names=names)
 
     def continued(self, horizon: int) -> list[np.ndarray]:

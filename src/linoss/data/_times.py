@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from linoss.data._columns import Columns
+from linoss.data._columns import Columns, Groups
 from linoss.data._raw_files import DataError, optional, refusing, shown
 
 
@@ -104,16 +104,25 @@ def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
     return dates.tz_localize(None).to_numpy()
 
 
-def same_time(columns: Columns, title: str, name: str | None, rows: np.ndarray) -> DataError:
-    """The error for two rows of one series or case with the same time."""
-    first, second = sorted(int(row) for row in rows)
-    there = (first, second)
-    cells = [str(row) if name is None else shown_time(columns.others[name][row]) for row in there]
-    also = f", {shown(cells[0])}" if cells[0] != cells[1] else ""
-    return DataError(
-        f"{columns.where(second)}{title}: has a second sample at {shown(cells[1])}, which is the "
-        f"time of {columns.row(first)}{also}, expected one for each time; remove one"
-    )
+def sorted_rows(
+    columns: Columns, groups: Groups, times: np.ndarray, time_name: str | None, remedy: str
+) -> list[np.ndarray]:
+    """The rows of each group in the order of time; raises for two at the same time."""
+    codes = groups.codes
+    order = np.lexsort((times, codes))
+    twice = (np.diff(codes[order]) == 0) & ~(times[order][1:] > times[order][:-1])
+    if twice.any():
+        place = int(np.argmax(twice))
+        rows = sorted(order[place : place + 2].tolist())
+        cells = [row if time_name is None else columns.others[time_name][row] for row in rows]
+        first, second = map(shown_time, cells)
+        also = f", {shown(first)}" if first != second else ""
+        raise DataError(
+            f"{columns.where(rows[1])}{groups.title(int(codes[rows[0]]))}: has a second sample at "
+            f"{shown(second)}, which is the time of {columns.row(rows[0])}{also}, expected one for "
+            f"each time; {remedy}"
+        )
+    return np.split(order, np.cumsum(np.bincount(codes))[:-1])
 
 
 def shown_time(time: Any) -> str:
