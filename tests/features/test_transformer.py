@@ -1,6 +1,7 @@
 """The transformer: scikit-learn's contract, what it says of itself, and data of all kinds."""
 
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -186,6 +187,27 @@ def test_a_stream_equals_the_batch(waves):
     for sample, time in zip(waves[2].T, times, strict=True):
         found = listen(sample, time)
     np.testing.assert_array_equal(found, features.transform(waves[2:3], times=times))
+
+
+@pytest.mark.parametrize("fill", [9.96921e36, -3.4e38, 1e9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_value_far_from_those_of_fit_is_missing(waves, fill, dtype):
+    waves = waves.astype(dtype)
+    features = OscillatorFeatures(**SMALL, causal=True).fit(waves)
+    spoilt, missing = waves[:3].copy(), waves[:3].copy()
+    spoilt[1, 0, 7:9], missing[1, 0, 7:9] = fill, np.nan
+    expected = features.transform(missing)
+    with pytest.warns(
+        UserWarning, match="2 values are more than 1e6 standard .* in X, first in case 1"
+    ):
+        np.testing.assert_array_equal(features.transform(spoilt), expected)
+    listen = features.stream()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        outputs = [listen(sample) for sample in spoilt[1].T]
+    np.testing.assert_array_equal(outputs[-1], expected[1:2])
+    assert (listen.ignored, len(said)) == (2, 1)
+    assert "1 value is more than 1e6 standard deviations" in str(said[0].message)
 
 
 def test_what_streams_and_transforms_refuse(waves):

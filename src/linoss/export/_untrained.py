@@ -58,7 +58,7 @@ def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> Term:
         return part.input(label + name, size)
 
     sample = part.input("sample", len(bank.mean))
-    missing, held = part.apply("isnan", sample), state("held", sample.size)
+    missing, held = _missing(part, bank), state("held", sample.size)
     present = _present(part, bank)
     elapsed = state("elapsed", 1)
     begun = elapsed > 0.0
@@ -84,10 +84,16 @@ def _walk(part: Part, bank: Any, order: np.ndarray, label: str) -> Term:
     return part.apply("both", outputs > bank.threshold[order], present)
 
 
+def _missing(part: Part, bank: Any) -> Term:
+    """Which values of a sample are missing, or outside of the bank's limits."""
+    sample, (low, high) = part.input("sample", len(bank.mean)), bank.limits
+    is_far = part.apply("either", sample > high, part.constant(low) > sample)
+    return part.apply("either", part.apply("isnan", sample), is_far)
+
+
 def _present(part: Part, bank: Any) -> Term:
     """Whether a sample has any value."""
-    missing = part.apply("isnan", part.input("sample", len(bank.mean)))
-    return part.sum(part.apply("where", missing, 0.0, 1.0)) > 0.0
+    return part.sum(part.apply("where", _missing(part, bank), 0.0, 1.0)) > 0.0
 
 
 def _counted(part: Part, bank: Any) -> Term:

@@ -26,6 +26,7 @@ LANES = 16
 """Number of oscillators in a group; they have the same input."""
 _QUALITY = (0.3, 8.0)
 _MOST_MIXED = 8  # channels
+_FARTHEST, _LARGEST = 1e6, 3e38  # in standard deviations, which 1e12 samples cannot exceed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,6 +71,17 @@ class Bank:
     def chained(self) -> Bool[np.ndarray, " n"]:
         """Whether an oscillator drives a second one, whose output is used."""
         return self.frequency[1] > 0
+
+    @property
+    def limits(self) -> Float[np.ndarray, "2 channels"]:
+        """The lowest and highest values: 1e6 standard deviations from the mean of training.
+
+        Values beyond are treated as missing: no sample of training is as far from its mean, and an
+        oscillator that one overflows would never recover.
+        """
+        farthest = np.full(self.mean.shape, _LARGEST)
+        np.divide(_FARTHEST, self.scale, out=farthest, where=self.scale > 0)
+        return np.clip([self.mean - farthest, self.mean + farthest], -_LARGEST, _LARGEST)
 
     def __post_init__(self) -> None:
         groups, drives, channels = len(self.drive), len(self.order), len(self.mean)

@@ -231,7 +231,11 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
             raise DataError(
                 f"X has {cases.num_channels} channels, expected {len(bank.mean)}, as in fit"
             )
-        values = [center(case) for case in cases.values]
+        values, ignored = zip(*map(center, cases.values), strict=True)
+        if any(ignored):
+            warnings.warn(
+                _far(sum(ignored), f"X, first in case {np.flatnonzero(ignored)[0]}"), stacklevel=4
+            )
         empty = [i for i, case in enumerate(values) if np.isnan(case).all()]
         if empty:
             warnings.warn(
@@ -242,31 +246,34 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
                 raise DataError(
                     "times are given, but fit had none, so their unit is unknown; fit with times"
                 )
-            return bank, values, None
+            return bank, list(values), None
         if cases.times is None:
             if not self.even_:
                 raise DataError("times are not given, but those of fit were uneven, expected times")
-            return bank, values, None
+            return bank, list(values), None
         unit = self.interval_
-        return bank, values, [np.diff(t / unit, prepend=t[0] / unit - 1) for t in cases.times]
+        return bank, list(values), [np.diff(t / unit, prepend=t[0] / unit - 1) for t in cases.times]
 
-    def _centred(self) -> tuple[Bank, Callable[[Any], np.ndarray]]:
+    def _centred(self) -> tuple[Bank, Callable[[np.ndarray], tuple[np.ndarray, int]]]:
         """The bank, and a function that converts its inputs to single precision.
 
-        Channels with a large offset (`wide_`) are centred first. A number that is too large for
-        single precision is treated as missing.
+        Channels with a large offset (`wide_`) are centred first. Values outside of the bank's
+        limits become NaN; the function also returns their number.
         """
-        mean = self.bank_.mean
+        mean, (low, high) = self.bank_.mean, self.bank_.limits
         bank = replace(self.bank_, mean=np.zeros_like(mean)) if self.wide_ else self.bank_
 
-        def single(values: Any) -> np.ndarray:
-            values = np.asarray(values)
+        def single(values: np.ndarray) -> tuple[np.ndarray, int]:
+            rows, ignored = np.atleast_2d(values), 0
+            lowest = np.fmin.reduce(rows, axis=0, initial=np.inf)
+            highest = np.fmax.reduce(rows, axis=0, initial=-np.inf)
+            if (lowest < low).any() or (highest > high).any():
+                is_far = (values < low) | (values > high)
+                values, ignored = values.copy(), int(is_far.sum())
+                values[is_far] = np.nan
             if values.dtype == np.float32 and not self.wide_:
-                return values  # not copied, because it may be long
-            with np.errstate(over="ignore"):
-                found = (values - mean if self.wide_ else values).astype(np.float32)
-            found[np.isinf(found)] = np.nan
-            return found
+                return values, ignored  # not copied, because it may be long
+            return (values - mean if self.wide_ else values).astype(np.float32), ignored
 
         return bank, single
 
@@ -299,6 +306,8 @@ class FeatureStream:
         self._stream = ResponseStream(bank)
         self._channels = len(features.bank_.mean)
         self._before: float | None = None
+        self.ignored = 0
+        """Number of values that were treated as missing, because they are far from those of fit."""
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return the features `(1, n)` of the sequence so far.
@@ -309,9 +318,12 @@ class FeatureStream:
         - `time`: the sampling time, if `fit` had times; by default one median interval after the
           last.
         """
-        values = self._center(sample)
+        values = np.asarray(sample)
         if values.shape != (self._channels,):
             raise ValueError(f"sample has shape {values.shape}, expected ({self._channels},)")
+        values, ignored = self._center(values if values.dtype.kind == "f" else values.astype(float))
+        if ignored and not self.ignored:
+            warnings.warn(_far(ignored, "a sample"), stacklevel=2)
         interval = 1.0
         if time is not None:
             if self._interval is None:
@@ -321,7 +333,16 @@ class FeatureStream:
             if not interval > 0:
                 raise ValueError(f"time is {time}, expected a later one than {self._before}")
             self._before = time
+        self.ignored += ignored
         return self._stream(values[None], np.array([interval]))[self._rows].reshape(1, -1)
+
+
+def _far(count: int, place: str) -> str:
+    are = "value is" if count == 1 else "values are"
+    return (
+        f"{count} {are} more than 1e6 standard deviations from those of fit, and treated as "
+        f"missing: in {place}; check for fill values and units"
+    )
 
 
 def _enough(cases: int) -> int:
