@@ -23,7 +23,7 @@ from linoss._declare import (
     setting,
     unchecked,
 )
-from linoss.cli._settings import settings_page
+from linoss.cli._options import settings_page
 from linoss.training import TrainingConfig
 
 ROOT = Path(__file__).parent.parent

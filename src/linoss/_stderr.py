@@ -5,10 +5,12 @@ line; if `logging.getLogger("linoss")` has a handler, it is logged instead, with
 """
 
 import logging
+import re
 import sys
 from contextlib import suppress
 from typing import Any, TextIO
 
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _LINES = 20  # at most, where there is no bar
 
 
@@ -18,7 +20,20 @@ def say(message: str) -> None:
     if logger.handlers:
         logger.info("%s", message)
     else:
-        _write(sys.stderr, message + "\n")
+        _write(sys.stderr, printable(message) + "\n")
+
+
+def printable(text: str) -> str:
+    r"""Text for a terminal: control characters, which names in data may hold, become escapes.
+
+    ```python
+    >>> from linoss._stderr import printable
+    >>> print(printable("red \x1b[31m"))
+    red \x1b[31m
+
+    ```
+    """
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def duration(seconds: float) -> str:
@@ -56,6 +71,7 @@ class ProgressBar:
 
     def show(self, done: float, total: float, text: str) -> None:
         """Show how much is done, with a text."""
+        text = printable(text)
         if self._is_terminal:
             with suppress(OSError):
                 bar = self._started()

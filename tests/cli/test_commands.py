@@ -138,25 +138,6 @@ def test_streams_that_are_full(streams, code, said):
     assert len(result.stderr.splitlines()) == bool(said)
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", "[]", '{"label": 3}', "[" * 10**5],
-    ids=["empty", "list", "number", "deep"],
-)
-def test_columns_that_are_invalid(tmp_path, run, failing, content):
-    shutil.copytree(run, tmp_path / "run")
-    (tmp_path / "run" / "columns.json").write_text(content)
-    assert "columns.json: is invalid" in failing(f"stream {tmp_path / 'run'}", "1,2\n")
-
-
-def test_columns_of_another_name_are_noticed(tmp_path, run, failing):
-    shutil.copytree(run, tmp_path / "run")
-    path = tmp_path / "run" / "columns.json"
-    path.write_text(path.read_text().replace('"z"', '"y"'))
-    message = failing(f"stream {tmp_path / 'run'}", "1,2\n")
-    assert "columns.json: is invalid (its content does not match its checksum)" in message
-
-
 @pytest.mark.parametrize("content", ["[]", "{", '{"format": 3}'])
 def test_a_run_that_is_damaged(tmp_path, run, failing, content):
     shutil.copytree(run, tmp_path / "run")

@@ -21,12 +21,7 @@ def test_help_fits_on_a_page(good):
 
 
 def test_a_run_holds_models_a_history_and_a_report(run):
-    assert {path.name for path in run.iterdir()} == {
-        "columns.json",
-        "config.json",
-        "model-1",
-        "report.html",
-    }
+    assert {path.name for path in run.iterdir()} == {"config.json", "model-1", "report.html"}
     assert (run / "model-1" / "history.jsonl").exists()
 
 
@@ -119,7 +114,7 @@ def test_oscillators(tmp_path, data, bank, good_json):
     assert found["scores"] == {"leave-one-out accuracy": estimator.held_out_score_}
     assert found["test"]["accuracy"] == 1
     names = {path.name for path in out.iterdir()}
-    assert names == {"arrays.safetensors", "columns.json", "config.json", "report.html"}
+    assert names == {"arrays.safetensors", "config.json", "report.html"}
     assert good_json(f"evaluate {out} {data}") == found["test"]
 
 
@@ -144,7 +139,7 @@ def test_auto(tmp_path, numbers, data, linoss_command, good, good_json):
 # ---- Columns ----
 
 
-def test_columns_that_are_no_channels(tmp_path, data, good, good_json):
+def test_columns_that_are_no_channels(tmp_path, data, good, good_json, failing):
     """They are kept with the run, and need not be in the data of predictions."""
     rows = (data / "Waves_TRAIN.csv").read_text().splitlines()
     plain, more = tmp_path / "plain.csv", tmp_path / "more.csv"
@@ -154,11 +149,14 @@ def test_columns_that_are_no_channels(tmp_path, data, good, good_json):
     out = tmp_path / "run"
     settings = "--task classification --model oscillators --set n_oscillators=16"
     good(f"fit {more} {settings} --out {out} --label kind --id patient --drop age")
-    roles = json.loads((out / "columns.json").read_text())["roles"]
-    assert roles == {"label": "kind", "case": "patient", "drop": ["age"]}
     found = good_json(f"predict {out} {more}")
     assert found["predictions"][3]["case"] == "c3"
     assert good_json(f"evaluate {out} {more}")["cases"] == 32
+    columns = out / "columns.json"
+    changed = columns.read_text().replace("kind", "age")
+    for content in ("", "[]", '{"label": 3}', "[" * 10**5, changed):
+        columns.write_text(content)
+        assert "columns.json: is invalid" in failing(f"predict {out} {more}")
 
 
 def test_labels_that_do_not_suit_the_task(tmp_path, data, waves, small, failing):
@@ -203,10 +201,8 @@ def test_a_run_is_not_resumed_with_others(run, data, failing, options, message):
 
 def test_a_run_is_not_resumed_with_other_data(tmp_path, run, waves, write_cases, failing):
     write_cases(tmp_path / "other.csv", *waves(24))
-    columns = (run / "columns.json").read_bytes()
     message = failing(f"fit {tmp_path / 'other.csv'} --out {run} --resume")
     assert "the data are not those of the run (scaling differs)" in message
-    assert (run / "columns.json").read_bytes() == columns
 
 
 def test_resume_without_a_run(tmp_path, oscillators, data, small, failing, good_json):

@@ -81,7 +81,7 @@ def test_ctrl_c_before_training_leaves_nothing(tmp_path, linoss_command, data, m
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("linoss.cli._sources.read_cases", interrupted)
+    monkeypatch.setattr("linoss.data.read_parts", interrupted)
     result = linoss_command(f"fit {data} --task classification --out {tmp_path / 'run'}")
     assert result.exit_code == 130
     assert "Interrupted before training began" in result.stderr

@@ -95,6 +95,9 @@ def test_what_cannot_be_evaluated(tmp_path, run, data, waves, write_cases, faili
     write_cases(tmp_path / "cases.csv", values, ["low", "[red]middle"])
     message = failing(f"evaluate {run} {tmp_path / 'cases.csv'}")
     assert "a label is '[red]middle', expected one of the training's: high, low" in message
+    np.savez(tmp_path / "red.npz", X=values, y=["low", "\x1b[31mred\x9b"])
+    message = failing(f"evaluate {run} {tmp_path / 'red.npz'}")
+    assert "\x1b" not in message
     np.save(tmp_path / "cases.npy", values)
     assert "have no labels" in failing(f"evaluate {run} {tmp_path / 'cases.npy'}")
     np.savez(tmp_path / "cases.npz", X=np.zeros((2, 3, 20)), y=["low", "high"])
@@ -272,4 +275,3 @@ def test_evaluation_of_a_forecaster_is_a_backtest(tmp_path, forecaster, load, go
     lower = 1 - backtest.error("mase") / backtest.error("mase", "seasonal naive")
     text = page.read_text(encoding="utf-8")
     assert f"{abs(lower):.0%} {'lower' if lower > 0 else 'higher'} than that of" in text
-    assert "<h2>Errors by horizon" in text

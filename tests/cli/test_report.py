@@ -48,11 +48,11 @@ class Page(HTMLParser):
     ("kind", "figures", "words"),
     [
         ("run", 4, ["Learning curves", "Oscillators", "Confusion", "Classes", "test accuracy"]),
-        ("run", 4, ["Attribution to each value", "linoss predict RUN DATA --out predictions.csv"]),
-        ("oscillators", 1, ["Attribution by period and time", "leave-one-out", "stream RUN"]),
+        ("run", 4, ["Attribution", "linoss predict RUN DATA --out predictions.csv"]),
+        ("oscillators", 2, ["Attribution", "leave-one-out", "stream RUN"]),
         ("regressor", 5, ["Predicted and true values", "R²", "no decay", "file Numbers"]),
-        ("forecaster", 3, ["Forecast", "observed", "Errors by horizon", "seasonal naive"]),
-        ("forecaster", 3, ["in 80 %", "Variables known in advance", "0 training steps"]),
+        ("forecaster", 2, ["Forecast", "observed", "seasonal naive"]),
+        ("forecaster", 2, ["in 80 %", "Variables known in advance", "0 training steps"]),
     ],
 )  # fmt: skip
 def test_pages(kind, figures, words, request):

@@ -60,7 +60,6 @@ def test_a_directory_of_trials(found, place):
 @pytest.mark.parametrize("run", ["best", "trials/0"])
 def test_trials_are_runs_as_of_fit(found, place, data, good_json, run):
     assert {path.name for path in (place / run).iterdir()} == {
-        "columns.json",
         "config.json",
         "model-1",
         "report.html",

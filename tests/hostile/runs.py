@@ -11,11 +11,11 @@ from drivers import Finding
 from files import mutated
 
 from linoss import LinOSSClassifier, LinOSSForecaster, OscillatorRegressor, load
-from linoss.cli._run_settings import ColumnNames, read_column_names, write_column_names
+from linoss.cli._runs import read_roles, write_roles
 from linoss.training import CheckpointError
 
 SMALL = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 4, "random_state": 0}
-NAMES = ColumnNames(("pressure", "speed"), {"label": "kind", "drop": ["day"]})
+ROLES = {"label": "kind", "drop": ["day"]}
 
 
 @contextlib.contextmanager
@@ -33,7 +33,7 @@ def driver():
         quick.fit(waves, waves.mean((1, 2))).save(runs[2])
 
         for run in runs:
-            write_column_names(run, NAMES)
+            write_roles(run, ROLES)
         whole = {run: _content(load(run), waves) for run in runs}
         damaged = Path(folder) / "damaged"
 
@@ -46,13 +46,13 @@ def driver():
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", r".*history\.jsonl: is damaged")
                 try:
-                    found, names = _content(load(damaged), waves), read_column_names(damaged)
+                    found, roles = _content(load(damaged), waves), read_roles(damaged)
                 except CheckpointError as error:
                     if not str(error).startswith(str(damaged)):
                         raise Finding(f"an error that names no file: {error}") from None
                     return "refused"
-            if names != NAMES:
-                raise Finding(f"{path.name}: other names of columns, {names}")
+            if roles != ROLES:
+                raise Finding(f"{path.name}: other names of columns, {roles}")
             if found[0] != whole[run][0]:
                 raise Finding(f"{path.name}: another model")
             if found[1] not in ([], whole[run][1]):

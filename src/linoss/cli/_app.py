@@ -83,6 +83,7 @@ MODULES = {
     "backtest": "forecast",
     "explain": "attribution",
     "export": "inspect",
+    "settings": "options",
 }
 """The modules of commands that are not in one of their own name."""
 

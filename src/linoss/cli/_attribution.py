@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from linoss._files import make_directory, write_text
-from linoss.cli._options import Json, roles_of
+from linoss.cli._options import Json
 from linoss.cli._output import json_line, show_json, show_line
-from linoss.cli._run_settings import read_column_names
-from linoss.cli._runs import Data, Drop, Id, Label, RunArgument, load_fitted
-from linoss.cli._sources import check_there, read_unlabelled_cases
+from linoss.cli._runs import (
+    Data,
+    Drop,
+    Id,
+    Label,
+    RunArgument,
+    check_there,
+    given_roles,
+    load_fitted,
+    read_roles,
+    read_test_cases,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +30,6 @@ if TYPE_CHECKING:
 
 _MOST = 6  # cases by default
 _SUMMARY = "attribution.json"
-_AVERAGED, _CLASSES, _PARTS = 6, 6, 48  # averages: most cases of each class, most classes
 _EXPLAINED, _LONGEST = 3, 10_000  # in a report: most cases, and most samples of a case
 
 
@@ -47,13 +55,11 @@ def explain(
     """
     check_there(data)
     fitted = load_fitted(run)
-    columns = read_column_names(run)
-    cases = read_unlabelled_cases(data, {**columns.roles, **roles_of(label, id, drop)})
+    roles = {**read_roles(run), **given_roles(label, id, drop)}
+    cases = read_test_cases(data, {**roles, "may_lack": True})
     chosen = _some(fitted, cases) if case is None else [_index_of(cases, name) for name in case]
-    numbered = [f"channel {i}" for i in range(fitted.n_channels)]
-    names = [str(name) for name in columns.channels or numbered]
     make_directory(out)
-    records = [_explain_one(fitted, cases, i, names, out) for i in chosen]
+    records = [_explain_one(fitted, cases, i, out) for i in chosen]
     write_text(out / _SUMMARY, json_line(records))
     if json:
         show_json({"out": str(out), "cases": records})
@@ -87,12 +93,18 @@ def _index_of(cases: "Sequences", name: str) -> int:
     raise ValueError(f"--case is {name}, expected the name of a case, or 0 to {len(cases) - 1}")
 
 
-def _explain_one(
-    fitted: "Fitted", cases: "Sequences", i: int, names: list[str], out: Path
-) -> dict[str, Any]:
+def channel_names(fitted: "Fitted") -> list[str]:
+    """The names of the channels, or their numbers."""
+    if fitted.channels is None:
+        return [f"channel {i}" for i in range(fitted.n_channels)]
+    return [str(name) for name in fitted.channels]
+
+
+def _explain_one(fitted: "Fitted", cases: "Sequences", i: int, out: Path) -> dict[str, Any]:
     """Draw one case, and return its record."""
     from linoss.cli import _figures as figures
 
+    names = channel_names(fitted)
     one, case = cases.select([i]), str(i if cases.ids is None else cases.ids[i])
     prediction = fitted.outputs.decode(fitted.predict(one))[0]
     record: dict[str, Any] = {"case": case, "prediction": prediction, "figures": []}
@@ -108,7 +120,7 @@ def _explain_one(
 
 @dataclass(frozen=True, eq=False)
 class ExplainedCase:
-    """The attribution of one output for one case, or the mean for several."""
+    """The attribution of the prediction for a case."""
 
     name: str
     values: "np.ndarray"
@@ -123,23 +135,15 @@ class ExplainedCase:
     error: float = 0.0
 
 
-def explained_case(
-    fitted: "Fitted",
-    member: str,
-    case: "Sequences",
-    name: str,
-    output: int | None = None,
-    **bins: int,
-) -> ExplainedCase:
-    """The attribution of an output of a member, by default that of the prediction."""
+def explained_case(fitted: "Fitted", member: str, case: "Sequences", name: str) -> ExplainedCase:
+    """The attribution of the prediction by a member."""
     import numpy as np
 
-    classes, case = fitted.classes, fitted.aligned(case)
-    if output is None:
-        prediction = np.ravel(fitted.predict(case)[0])
-        output = 0 if classes is None else int(np.argmax(prediction))
-        name = f"{name}: {f'{prediction[0]:.4g}' if classes is None else classes[output]}"
-    whole = fitted.explain(case, member=member, **bins)
+    case = fitted.aligned(case)
+    classes, prediction = fitted.classes, np.ravel(fitted.predict(case)[0])
+    output = 0 if classes is None else int(np.argmax(prediction))
+    name = f"{name}: {f'{prediction[0]:.4g}' if classes is None else classes[output]}"
+    whole = fitted.explain(case, member=member)
     is_single = classes is not None and len(whole.values) == 1  # that of the second class
     sign, row = (-1.0 if output == 0 else 1.0, 0) if is_single else (1.0, output)
     values, channels = sign * whole.values[row], sign * whole.channels[row]
@@ -148,44 +152,16 @@ def explained_case(
 
 
 def explained_cases(fitted: "Fitted", cases: "Sequences") -> list[ExplainedCase]:
-    """The first case of some labels, by the trained models; none if they have many outputs."""
+    """The first case of some labels, by each member; none if there are many outputs."""
     import numpy as np
 
-    if fitted.trained is None or fitted.outputs.every is not None:
+    if fitted.outputs.every is not None:
         return []
     labels = np.asarray(cases.labels).reshape(len(cases), -1)[:, 0]
     first = np.sort(np.unique(labels, return_index=True)[1]).tolist()
     short = [i for i in first if cases.lengths[i] <= _LONGEST][:_EXPLAINED]
     return [
-        explained_case(fitted, "linoss", cases.select([i]), f"training case {i}") for i in short
+        explained_case(fitted, member, cases.select([i]), f"training case {i}")
+        for member in fitted.members
+        for i in short
     ]
-
-
-def mean_attributions(fitted: "Fitted", cases: "Sequences") -> list[ExplainedCase]:
-    """Means for the oscillators: of each class in its cases; for numbers, of absolute values."""
-    import numpy as np
-
-    if fitted.oscillators is None:
-        return []
-    names: list[Any] = ["the prediction"]
-    chosen, change = [np.arange(len(cases))], np.abs
-    if fitted.classes is not None:
-        names, change = fitted.classes[:_CLASSES].tolist(), np.asarray
-        labels = np.asarray(cases.labels).astype(str)
-        chosen = [np.flatnonzero(labels == str(name)) for name in names]
-    means = []
-    for output, (name, indices) in enumerate(zip(names, chosen, strict=True)):
-        if not len(indices):
-            continue
-        places = np.linspace(0, len(indices) - 1, min(len(indices), _AVERAGED)).astype(int)
-        length = int(cases.lengths[indices[places]].min())
-        parts = length // -(-length // _PARTS)  # parts of nearly equal size
-        several = [
-            explained_case(fitted, "oscillators", cases.select([i]), name, output, parts=parts)
-            for i in indices[places]
-        ]
-        values = np.mean([change(one.values) for one in several], axis=0)
-        channels = np.mean([change(one.channels) for one in several], axis=0)
-        percent = np.linspace(0, 100, parts + 1)
-        means.append(ExplainedCase(str(name), values, channels, percent, several[0].periods))
-    return means

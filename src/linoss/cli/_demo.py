@@ -25,8 +25,7 @@ def demo(
     from linoss._stderr import duration, say
     from linoss.cli._output import show_json
     from linoss.cli._report import finish
-    from linoss.cli._run_settings import ColumnNames, holds_a_run, write_column_names
-    from linoss.cli._runs import Run
+    from linoss.cli._runs import Run, holds_a_run
     from linoss.cli._scores import score_on, show_score
     from linoss.estimators import LinOSSClassifier, OscillatorClassifier
 
@@ -59,8 +58,6 @@ def demo(
             f"{scores['test_accuracy']:.4f} on 240 test recordings."
         )
     say("Training a model ...")
-    if out is not None:
-        write_column_names(out, ColumnNames())
     classifier.fit(training, directory=out)
     if out is not None:
         finish(classifier, out, training, test, json=json)

@@ -153,17 +153,6 @@ def mistakes(score: "ClassScore", cases: Any, chosen: np.ndarray) -> Figure:
 
 
 @_styled
-def mean_attributions(means: "Sequence[ExplainedCase]") -> Figure:
-    """Mean attributions of outputs to periods and parts of the sequence."""
-    figure, panels = _panels(len(means), 2, 2.4, sharey=True)
-    for axes, one in zip(panels, means, strict=True):
-        _draw_periods(axes, one)
-        axes.set(xlabel="part of the sequence, in percent", ylabel="period")
-        axes.label_outer()
-    return figure
-
-
-@_styled
 def attribution(shown: "ExplainedCase", names: Sequence[str], most: int = 6) -> Figure:
     """One case: by period and time, or the values of the channels that contribute most."""
     if shown.periods is not None:
@@ -289,37 +278,6 @@ def forecast(table: "Table", backtest: "Backtest") -> Figure:
         panels[-1].set_xlabel("steps from the last one of the past")
     _legend_below(figure, panels[0])
     return figure
-
-
-@_styled
-def errors_by_horizon(backtest: "Backtest") -> Figure:
-    """MASE of all forecasts, and coverage, over the forecast horizon."""
-    figure, panels = _panels(2 if backtest.intervals else 1, 2, 2.8)
-    steps = np.arange(1, backtest.horizon + 1)
-    mark = "o" if backtest.horizon <= 40 else ""
-    for color, of in zip(LIGHT, backtest.forecasts, strict=False):
-        own = {"label": "this model", "linewidth": 2, "marker": mark}
-        look: Any = own if of == "forecast" else {"label": of, "linewidth": 1}
-        errors = _over_variables(backtest.errors("mase", of))
-        panels[0].plot(steps, errors, color=color, markersize=3, **look)
-    panels[0].set(title="MASE, the mean over variables", xlabel="steps ahead")
-    panels[0].set_ylim(bottom=0)
-    _legend_below(figure, panels[0])
-    for color, level in zip(LIGHT, backtest.intervals, strict=False):
-        covered = 100 * _over_variables(backtest.coverage(level))
-        panels[1].plot(steps, covered, color=color, marker=mark, markersize=3)
-        panels[1].axhline(level, color=color, linestyle="--", linewidth=0.8)
-        levels = " and ".join(f"{each:g}" for each in backtest.intervals)
-        panels[1].set(title=f"Coverage of {levels} % intervals", xlabel="steps ahead")
-        panels[1].set_ylim(0, 103)
-    return figure
-
-
-def _over_variables(values: np.ndarray) -> np.ndarray:
-    """The mean of the known values of each step."""
-    known = np.isfinite(values)
-    total = np.where(known, values, 0).sum(axis=1)
-    return np.where(known.any(axis=1), total / np.maximum(known.sum(axis=1), 1), np.nan)
 
 
 # ---- Searches ----

@@ -1,9 +1,12 @@
 """`linoss fit`: fit a model to data, score, and write a report."""
 
+import os
 import shlex
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -12,16 +15,16 @@ import typer
 from linoss._settings import MixerName, ModelName, TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
-from linoss.cli._machines import join_machines
 from linoss.cli._output import INTERRUPTED
-from linoss.cli._run_settings import (
-    ColumnNames,
+from linoss.cli._runs import (
+    check_there,
+    given_roles,
     holds_a_run,
-    read_column_names,
+    read_roles,
     read_settings,
-    write_column_names,
+    read_training_data,
+    write_roles,
 )
-from linoss.cli._sources import check_there, read_training_data
 
 if TYPE_CHECKING:
     from linoss.training import Callback
@@ -100,7 +103,7 @@ def fit(
         "hidden_size": hidden_size, "horizon": horizon, "known": known, "seed": seed,
     }  # fmt: skip
     chosen, given = options.with_mixer(model, options.given_settings(named, assign))
-    request = _Request(chosen, task, options.roles_of(label, id, drop), given)
+    request = _Request(chosen, task, given_roles(label, id, drop), given)
     if start is not None:
         request = _from_run(start, request)
     where = (devices, coordinator, num_processes, process_id)
@@ -204,7 +207,7 @@ def _decided(out: Path, request: _Request, new: _Run | None, is_shared: bool) ->
     parameters = options.parameters_of(before.model, before.task, request.given)
     parameters = {**before.parameters, **parameters}
     options.check(before.model, before.task, parameters)
-    roles = {**read_column_names(out).roles, **request.roles}
+    roles = {**read_roles(out), **request.roles}
     return _Run(before.model, before.task, roles, parameters)
 
 
@@ -217,7 +220,7 @@ def _fit(
     training, test = read_training_data(data, run.task, run.roles, run.parameters)
     estimator = options.estimator_class(run.model, run.task)(**run.parameters)
     if run.task != "forecasting" and speaks and not holds_a_run(out):
-        write_column_names(out, ColumnNames(training.names, run.roles))
+        write_roles(out, run.roles)
     begun = time.monotonic()
     if run.model == "oscillators":
         estimator.fit(training).save(out)
@@ -245,3 +248,65 @@ def _interrupted(data: Path, out: Path) -> str:
         return "Interrupted before training began; nothing was saved."
     command = shlex.join(["linoss", "fit", str(data), "--out", str(out), "--resume"])
     return f"Interrupted. The run is in {out}; continue it with:\n  {command}"
+
+
+# ---- Devices and processes ----
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The devices, and the role of this process."""
+
+    devices: int | tuple[int, int] | None
+    speaks: bool
+    """Whether this process prints and writes."""
+
+
+def join_machines(
+    devices: str | None, coordinator: str | None, num_processes: int | None, process_id: int | None
+) -> Machines:
+    """Create devices and join the other processes, before JAX is used."""
+    import jax
+
+    from linoss.training import join_processes
+
+    shape = None if devices is None else options.device_shape(devices)
+    if coordinator is None:
+        for option, value in (("--num-processes", num_processes), ("--process-id", process_id)):
+            if value is not None:
+                raise typer.BadParameter(f"{option} is for several processes, with --coordinator")
+        if shape is not None:
+            _make_cpu_devices(shape[0] * shape[1])
+        return Machines(shape, speaks=True)
+    if shape is not None and num_processes:
+        total = shape[0] * shape[1]
+        if total % num_processes:
+            raise typer.BadParameter(
+                f"--devices is {devices}, expected a multiple of the {num_processes} processes"
+            )
+        _make_cpu_devices(total // num_processes)
+    _keep_stdout_clean()
+    join_processes(coordinator, num_processes, process_id)
+    return Machines(shape or (len(jax.devices()), 1), speaks=jax.process_index() == 0)
+
+
+def _make_cpu_devices(number: int) -> None:
+    """Set the number of CPU devices, if JAX is not initialised. Accelerators are not changed."""
+    import jax
+
+    try:
+        jax.config.update("jax_num_cpu_devices", number)
+    except RuntimeError:
+        return
+
+
+def _keep_stdout_clean() -> None:
+    """Redirect stdout of C++ libraries to stderr."""
+    sys.stdout.flush()
+    try:
+        stdout, stderr = sys.stdout.fileno(), sys.stderr.fileno()
+    except (OSError, ValueError):  # not real files, as in tests
+        return
+    copy = os.dup(stdout)
+    os.dup2(stderr, stdout)
+    sys.stdout = open(copy, "w", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115

@@ -9,8 +9,15 @@ import typer
 from linoss._files import write_text
 from linoss.cli._options import Json
 from linoss.cli._output import csv_cell, show_json, show_line
-from linoss.cli._runs import Data, Levels, Out, RunArgument, load_forecaster
-from linoss.cli._sources import check_there, read_test_table
+from linoss.cli._runs import (
+    Data,
+    Levels,
+    Out,
+    RunArgument,
+    check_there,
+    load_forecaster,
+    read_test_table,
+)  # fmt: skip
 
 
 def forecast(

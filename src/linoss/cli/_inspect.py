@@ -9,7 +9,6 @@ import typer
 
 from linoss.cli._options import Json
 from linoss.cli._output import number, show_json, show_line, show_table
-from linoss.cli._run_settings import read_column_names
 from linoss.cli._runs import RunArgument, load_run
 
 if TYPE_CHECKING:
@@ -204,8 +203,7 @@ def export(
     from linoss.export import write
 
     loaded = load_run(run)
-    names = None if loaded.is_forecaster else read_column_names(run).channels
-    written = write(loaded.model, file, names=names, int8=int8, series=series)
+    written = write(loaded.model, file, int8=int8, series=series)
     sizes = {path: path.stat().st_size for path in written.files}
     if json:
         record: dict[str, Any] = {"files": {str(path): size for path, size in sizes.items()}}

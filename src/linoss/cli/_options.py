@@ -1,10 +1,12 @@
-"""Options of several commands, and settings given as `--set NAME=VALUE`.
+"""Options of several commands, settings given as `--set NAME=VALUE`, and `linoss settings`.
 
 Options are spelled here and in the commands only; other rooms name arguments as in Python.
+`python -m linoss.cli._options > docs/settings.md` writes the page of settings.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -13,6 +15,7 @@ import typer
 
 from linoss._declare import Declared, check_name, declared
 from linoss._settings import ESTIMATORS, MixerName, ModelName, TaskName
+from linoss.cli._output import show_table
 
 if TYPE_CHECKING:
     from linoss.nn import LinOSSConfig
@@ -25,12 +28,27 @@ NAMES = {"seed": "random_state", "known": "known_in_advance"}
 """Options with another name than their setting."""
 _MANY = 10**6  # number of cases for checking whether settings are consistent
 _SPELLED = {
-    r"resume=True": "--resume",
-    r"\bseries=": "--series ",
+    r"\bresume=True": "--resume",
+    r"\b(label|drop|series)=": r"--\1 ",
+    r"\bcase=": "--id ",
     r"\bstart_from\b": "--from",
     r"\b(fit|and) with (\w+)=(\w+)": r"\1 with --set \2=\3",
 }
 """Arguments in messages of the library, as patterns, and the options in their place."""
+_PAGE = """# Settings
+
+`linoss settings` prints this page, which is generated from the declarations in the source.
+
+A setting is a parameter of estimators and, as `--set NAME=VALUE`, of `linoss fit`, `search` and
+`plan`; the commonest have options of their own, such as `--hidden-size`. Lists are written
+`levels=50,80`, None is `none`. Values are checked once, at the beginning of a fit; a wrong one is
+an error that names the setting and what is expected.
+
+Defaults are chosen for small data. `LinOSSConfig` and `TrainingConfig` have their own: those of the
+published models. A setting of `LinOSSConfig` that an estimator does not have is passed in
+`model_options`, such as `model_options={"feedthrough": "dense"}`, or as `--set feedthrough=dense`.
+"""
+_OF_MODEL = ("time_channel", "model_options", "patch")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Label = Annotated[
@@ -66,12 +84,6 @@ Set = Annotated[
         help="Another setting; repeatable. linoss settings lists all.",
     ),
 ]
-
-
-def roles_of(label: str | None, case: str | None, drop: list[str] | None) -> dict[str, Any]:
-    """The given columns that are not channels."""
-    given = {"label": label, "case": case, "drop": drop}
-    return {role: columns for role, columns in given.items() if columns}
 
 
 def check_columns(task: TaskName, roles: dict[str, Any]) -> None:
@@ -210,8 +222,98 @@ def usage_errors() -> Iterator[None]:
         raise typer.BadParameter(spelled(str(error))) from None
 
 
+def device_shape(text: str) -> tuple[int, int]:
+    """Parse `2` or `2x4`."""
+    match = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
+    if not match or "0" in (match[1], match[2]):
+        raise typer.BadParameter(f"--devices is {text!r}, expected a number, or such as 2x4")
+    return int(match[1]), int(match[2] or 1)
+
+
 def spelled(message: str) -> str:
     """A message of the library with options in place of arguments."""
     for argument, option in _SPELLED.items():
         message = re.sub(argument, option, message)
     return message
+
+
+# ---- linoss settings ----
+
+
+def settings(
+    model: Annotated[
+        ModelName | None, typer.Argument(help="Only the settings of this model.")
+    ] = None,
+) -> None:
+    """Show all settings: their meaning, values and defaults."""
+    for title, of, known in _groups(model):
+        rows = [(each.name, _default(each), _meaning(each)) for each in known.values()]
+        show_table(f"{title} ({of})", ("setting", "default", "meaning"), rows, left=True)
+
+
+def settings_page() -> str:
+    """The text of docs/settings.md."""
+    parts = [_PAGE]
+    for title, of, known in _groups(None):
+        rows = [(f"`{n}`", _meaning(each), _default(each)) for n, each in known.items()]
+        table = [("setting", "meaning", "default"), ("---",) * 3, *rows]
+        lines = "\n".join(f"| {' | '.join(row)} |" for row in table)
+        parts.append(f"\n## {title}: {of}\n\n{lines}\n")
+    return "".join(parts)
+
+
+def _groups(model: ModelName | None) -> list[tuple[str, str, dict[str, Declared]]]:
+    """The settings of a model, or of all, in groups: title, whose they are, and the settings."""
+    bank, auto = (
+        declared(estimator_class(each, "classification")) for each in ("oscillators", "auto")
+    )
+    if model == "oscillators":
+        return [("Untrained oscillators", "`oscillators` and `auto`", bank)]
+    groups = [
+        ("Untrained oscillators", "`oscillators` and `auto`", bank),
+        ("Auto", "`auto`", _without(auto, bank)),
+    ]
+    if model == "auto":
+        return groups
+    trained = {task: declared(estimator_class("linoss", task)) for task in TASKS}
+    classifier, regressor, forecaster = trained.values()
+    further = further_settings()
+    common = {name: each for name, each in regressor.items() if name in forecaster}
+    of_model = {n: e for n, e in common.items() if n in further or n in _OF_MODEL}
+    labelled = {n: each for n, each in _without(regressor, common).items() if n in classifier}
+    own = {task: _without(known, {**common, **labelled}) for task, known in trained.items()}
+    of_trained = [
+        ("Model", "`linoss`", of_model),
+        ("Training", "`linoss`", _without(common, of_model)),
+        ("Classification and regression", "`linoss`", labelled),
+        *((task.capitalize(), "`linoss`", known) for task, known in own.items()),
+        ("Model, rarely", "`LinOSSConfig`", _without(further, {**regressor, **forecaster})),
+    ]
+    return of_trained if model == "linoss" else groups + of_trained
+
+
+def _without(known: dict[str, Declared], others: Container[str]) -> dict[str, Declared]:
+    return {name: each for name, each in known.items() if name not in others}
+
+
+def _meaning(each: Declared) -> str:
+    values = each.expected(plain=True)
+    return each.about.help if values == "yes or no" else f"{each.about.help} Values: {values}."
+
+
+def _default(each: Declared) -> str:
+    """The default, with those of other tasks if they differ."""
+    texts = {
+        task: known[each.name].default_text()
+        for model, task in ESTIMATORS
+        if model == "linoss" and each.name in (known := declared(estimator_class(model, task)))
+    }
+    common = max(texts.values(), key=list(texts.values()).count) if texts else each.default_text()
+    if each.default_text() not in texts.values():
+        return each.default_text()
+    others = [f"{text} for {task}" for task, text in texts.items() if text != common]
+    return "; ".join([common, *others])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(settings_page())

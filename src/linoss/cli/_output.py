@@ -19,10 +19,9 @@ from typing import Any, NoReturn
 import typer
 
 from linoss._plain import plain
-from linoss._stderr import say
+from linoss._stderr import printable, say
 
 FAILED, MISUSED, NOT_NUMBERS, INTERRUPTED = 1, 2, 3, 130
-_OPTIONS = {"label": "--label", "case": "--id", "drop": "--drop"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -86,17 +85,20 @@ def show_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=None if title is None else Text(title, "bold"), title_justify="left")
+    def text(value: Any, style: str = "") -> Text:
+        return Text(printable(str(value)), style)
+
+    table = Table(title=None if title is None else text(title, "bold"), title_justify="left")
     for i, name in enumerate(header):
-        table.add_column(Text(name), justify="right" if i and not left else "left")
+        table.add_column(text(name), justify="right" if i and not left else "left")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*map(text, row))
     Console(highlight=False).print(table)
 
 
 def show_line(text: str) -> None:
     """Print a line on stdout."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
 
 
 # ---- Errors ----
@@ -121,19 +123,11 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except OSError as error:
             fail(message_of(error))
         except (ValueError, ImportError) as error:
-            fail(_in_options(error))
+            fail(str(error))
         except (RuntimeError, MemoryError) as error:
             fail(_of_training(error))
 
     return call
-
-
-def _in_options(error: Exception) -> str:
-    """The message of an error, with options in place of arguments of `linoss.data`."""
-    text = str(error)
-    for argument in getattr(error, "arguments", ()):
-        text = text.replace(f"{argument}=", f"{_OPTIONS[argument]} ")
-    return text
 
 
 @contextmanager

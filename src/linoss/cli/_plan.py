@@ -8,7 +8,6 @@ import typer
 
 from linoss._settings import MEMORY, TaskName
 from linoss.cli import _options as options
-from linoss.cli._machines import device_shape
 from linoss.cli._output import show_json, show_line, show_table
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def plan(
     from linoss.planning import plan, smallest_mesh
 
     sizes: dict[str, Any] = {"length": length, "batch": estimator.batch_size, "engine": engine}
-    found = plan(config, devices=device_shape(devices), keep=keep, **sizes)
+    found = plan(config, devices=options.device_shape(devices), keep=keep, **sizes)
     smallest = None
     if memory is not None and found.memory.total - found.memory["kept"] > 1e9 * memory:
         smallest = smallest_mesh(config, memory=1e9 * memory, **sizes)

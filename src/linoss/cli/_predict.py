@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from linoss._files import write_text
-from linoss.cli._options import Json, roles_of
+from linoss.cli._options import Json
 from linoss.cli._output import csv_text, json_line, show_json, show_line
-from linoss.cli._run_settings import read_column_names
-from linoss.cli._runs import Data, Drop, Id, Label, Out, RunArgument, load_fitted, load_run
-from linoss.cli._sources import (
+from linoss.cli._runs import (
+    Data,
+    Drop,
+    Id,
+    Label,
+    Out,
+    RunArgument,
     check_there,
+    given_roles,
+    load_fitted,
+    load_run,
+    read_roles,
     read_test_cases,
     read_test_table,
-    read_unlabelled_cases,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from linoss.data import Sequences
@@ -41,8 +48,8 @@ def predict(
     """
     check_there(data)
     fitted = load_fitted(run, instead="use linoss forecast")
-    roles = {**read_column_names(run).roles, **roles_of(label, id, drop)}
-    cases = read_unlabelled_cases(data, roles)
+    roles = {**read_roles(run), **given_roles(label, id, drop)}
+    cases = read_test_cases(data, {**roles, "may_lack": True})
     header, rows = _table(fitted, cases)
     if out is not None:
         write_text(out, csv_text([header, *rows]))
@@ -84,7 +91,7 @@ def evaluate(
     if loaded.is_forecaster:
         cases = read_test_table(data, loaded.model.static)
     else:
-        roles = {**read_column_names(run).roles, **roles_of(label, id, drop)}
+        roles = {**read_roles(run), **given_roles(label, id, drop)}
         cases = read_test_cases(data, roles)
     evaluation = evaluate_run(loaded, None, cases)
     score = evaluation.score
@@ -127,7 +134,7 @@ def stream(
         names, channels, timed = model.names, model.n_channels, model.needs_times
     else:
         lines = _PredictionLines(model.outputs)
-        names, channels = read_column_names(run).channels, model.n_channels
+        names, channels = model.channels, model.n_channels
         timed = model.needs_times
     source: Any = sys.stdin.buffer
     samples = SampleReader(source, channels, names, needs_times=timed)

@@ -16,12 +16,11 @@ from markupsafe import Markup
 from linoss._files import write_text
 from linoss._stderr import duration
 from linoss.cli import _figures as figures
-from linoss.cli._attribution import explained_cases, mean_attributions
+from linoss.cli._attribution import channel_names, explained_cases
 from linoss.cli._doctor import environment
 from linoss.cli._inspect import SPECTRUM_COLUMNS, bank_facts, spectra_of, word
 from linoss.cli._output import number, show_json, show_line
-from linoss.cli._run_settings import REPORT
-from linoss.cli._runs import Run
+from linoss.cli._runs import REPORT, Run
 from linoss.cli._scores import (
     ClassScore,
     Evaluation,
@@ -35,7 +34,7 @@ from linoss.data import Sequences, Table
 from linoss.nn import count_parameters
 from linoss.search import Study
 
-_MOST_CLASSES, _MOST_CHANNELS, _MOST_MISTAKES, _MOST_VARIABLES = 20, 8, 6, 12
+_MOST_CLASSES, _MOST_MISTAKES, _MOST_VARIABLES = 20, 6, 12
 Part = dict[str, Any]
 
 
@@ -357,7 +356,6 @@ def _forecasts(run: Run, evaluation: Evaluation) -> Iterator[Section]:
         rows = score.rows()[: _MOST_VARIABLES * len(score.backtest.forecasts)]
         note = _note(f"On {evaluation.of}: {score.line}")
         yield Section("Errors", [note, _table(rows, score.header)])
-        yield Section("Errors by horizon", [_figure(figures.errors_by_horizon(score.backtest))])
     if forecaster.known:
         note = _note(
             "The effect of each variable on each forecast: the standard deviation of its "
@@ -405,26 +403,16 @@ def _model(run: Run, cases: Sequences | Table) -> Iterator[Section]:
 
 
 def _attributions(fitted: Any, cases: Sequences) -> Iterator[Section]:
-    means = mean_attributions(fitted, cases)
-    names = [f"channel {i}" for i in range(fitted.n_channels)]
-    if means:
-        note = _note(
-            "Mean attribution for some training cases of each class, by period and part of the "
-            "sequence: blue supports the class, orange opposes it."
-        )
-        loudest = np.argsort(-np.abs(means[0].channels))[:_MOST_CHANNELS]
-        rows = [(one.name, *(number(float(one.channels[i]), 2) for i in loudest)) for one in means]
-        table = _table(rows, ("attribution to", *(names[i] for i in loudest)))
-        parts = [note, _figure(figures.mean_attributions(means)), table]
-        yield Section("Attribution by period and time", parts)
     explained = explained_cases(fitted, cases)
     if explained:
         note = _note(
-            "The contribution of each value to the output of the trained models, relative to "
-            "channels at their mean: blue supports the prediction, orange opposes it."
+            "What parts of a sequence contribute to the prediction: for trained models each value, "
+            "relative to channels at their mean; for untrained oscillators periods and times. Blue "
+            "supports the prediction, orange opposes it."
         )
+        names = channel_names(fitted)
         drawn = [_figure(figures.attribution(one, names, most=2)) for one in explained]
-        yield Section("Attribution to each value", [note, *drawn])
+        yield Section("Attribution", [note, *drawn])
 
 
 def _several(count: int, noun: str) -> str:

@@ -11,13 +11,16 @@ from linoss._settings import TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._output import INTERRUPTED, show_json, show_line, show_table
-from linoss.cli._run_settings import (
+from linoss.cli._runs import (
     REPORT,
-    ColumnNames,
+    Run,
+    check_there,
+    given_roles,
     holds_a_run,
-    write_column_names,
-)
-from linoss.cli._sources import check_there, read_training_data
+    load_run,
+    read_training_data,
+    write_roles,
+)  # fmt: skip
 
 _SHOWN = 10
 _MODELS = ("n_models", "patch")
@@ -97,7 +100,7 @@ def search(
         if name in given:
             raise typer.BadParameter(f"{name} is for linoss fit; a search trains one model a trial")
     parameters = options.parameters_of("linoss", task, given)
-    roles = options.roles_of(label, id, drop)
+    roles = given_roles(label, id, drop)
     options.check_columns(task, roles)
     check_there(data)
     parameters = {"random_state": options.SEED, **parameters}
@@ -149,7 +152,6 @@ def _searched(
     """Read the data, search, and report; the result, and the score if there is a test part."""
     import linoss.search
     from linoss.cli._report import About, write_report, write_study
-    from linoss.cli._runs import Run, load_run
     from linoss.cli._scores import evaluate_run, score_on
 
     training, test = read_training_data(data, task, roles, estimator.get_params())
@@ -157,7 +159,7 @@ def _searched(
 
     def begin(run: Path) -> None:
         if task != "forecasting" and not holds_a_run(run):
-            write_column_names(run, ColumnNames(training.names, roles))
+            write_roles(run, roles)
 
     def finish(trained: Any, run: Path) -> None:
         fitted = Run.of(trained)
@@ -170,7 +172,7 @@ def _searched(
     )  # fmt: skip
     score = None
     if result.directory is not None and test is not None:
-        score = score_on(load_run(result.directory), test)
+        score = score_on(load_run(Path(result.directory)), test)
     write_study(out / REPORT, result, score)
     return result, score
 

@@ -22,7 +22,6 @@ from linoss.data._raw_files import (
     text_lines,
 )
 
-ARGUMENTS = ("label", "case", "drop")
 """Arguments of `read` that name columns."""
 ID_NAMES = ("case", "case_id", "id", "unique_id")
 TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")
@@ -234,7 +233,6 @@ def _number(where: str, name: str, cell: str, hint: str) -> float:
         raise DataError(
             f"{where}, column {shown(name)}: found {shown(cell)}, expected a number; leave the "
             f"cell empty for a missing value; {hint.format(name)}",
-            ARGUMENTS,
         ) from None
 
 
@@ -295,7 +293,6 @@ def _check_type(source: str, name: str, kind: str, hint: str) -> None:
         raise DataError(
             f"{source}, column {shown(name)}: holds {kind}, expected numbers; convert it; "
             f"{hint.format(name)}",
-            ARGUMENTS,
         )
 
 

@@ -23,7 +23,6 @@ import numpy as np
 
 from linoss.data._arrays import case_times, class_name, class_names
 from linoss.data._columns import (
-    ARGUMENTS,
     ID_NAMES,
     LABEL_NAMES,
     TIME_NAMES,
@@ -74,7 +73,6 @@ class Roles:
                     f"{source}: {argument}={shown(column)} is no column, expected its name or its "
                     f"position, 0 for the first and -1 for the last; the columns are "
                     f"{listed(names)}",
-                    ARGUMENTS,
                 ) from None
 
         drop = [find("drop", column) for column in self.drop]
@@ -126,7 +124,6 @@ def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | Non
             "column named case (one row per sample), or columns named by channel and time point "
             "(one row per case), such as x_0, x_1, z_0, z_1, without gaps and as many for each "
             f"channel; {advice}",
-            ARGUMENTS,
         )
     order = np.array([column for places in points.values() for column in places])
     shape = (len(columns.numbers), len(points), -1)
@@ -196,7 +193,6 @@ def _case_labels(
             f"{columns.where(row)}, column {shown(name)}: the label is {shown(labels[row])} after "
             f"{shown(firsts[codes[row]])} in the same case, expected one label a case; if this is "
             "not the label, pass label=COLUMN",
-            ARGUMENTS,
         )
     return firsts
 

@@ -22,8 +22,6 @@ _SIGNATURES = {b"PK": ".npz", b"PAR1": ".parquet", b"\x93NUMPY": ".npy", b"\x1f\
 class DataError(ValueError):
     """Invalid data. The message has the location, what was found and expected, and a remedy.
 
-    `arguments` are those of a function here that the message mentions, as `name=`.
-
     ```python
     >>> import linoss.data
     >>> try:
@@ -34,10 +32,6 @@ class DataError(ValueError):
 
     ```
     """
-
-    def __init__(self, message: str, arguments: tuple[str, ...] = ()):
-        super().__init__(message)
-        self.arguments = arguments
 
 
 optional = partial(_extras.optional, extra="data")

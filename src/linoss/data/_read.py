@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from linoss.data._archive import read_arff, read_ts
-from linoss.data._columns import ARGUMENTS, Chooser, Columns, read_csv, read_parquet
+from linoss.data._columns import Chooser, Columns, read_csv, read_parquet
 from linoss.data._layouts import HINT, Roles, sequences_of
 from linoss.data._numpy import read_npy, read_npz
 from linoss.data._raw_files import DataError, listed, regular_file, shown
@@ -90,7 +90,7 @@ def read(
     for name, value in (("label", label), ("case", case), ("drop", tuple(drop) or None)):
         if value is not None and not may_lack:
             raise DataError(
-                f"{file}: {name}={value!r} is for tables, {suffix} has no named columns", ARGUMENTS
+                f"{file}: {name}={value!r} is for tables, {suffix} has no named columns"
             )
     return ARRAYS[suffix](file)
 

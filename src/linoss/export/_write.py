@@ -61,7 +61,7 @@ def write(
     - `estimator`: a fitted classifier, regressor or forecaster, or its `fitted_`.
     - `path`: `model.onnx` for whole sequences, with `model_step.onnx` for one sample at a time;
       `model.h`, with `model_weights.c`; or `model.stablehlo`.
-    - `names`: names of the channels, for ONNX.
+    - `names`: names of the channels, for ONNX; by default those of the fit.
     - `int8`: for C, quantise matrices to 8 bits.
     - `series`: for a forecaster of several series, the one whose trend and seasons are exported.
 
@@ -198,7 +198,7 @@ def _program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any 
         steps=_states(parts, answer) if every else (),
         every=every or 1,
         classes=() if classes is None else tuple(classes.tolist()),
-        names=tuple(str(name) for name in names or ()),
+        names=tuple(str(name) for name in names or fitted.channels or ()),
     )
 
 
