@@ -48,7 +48,7 @@ def linoss_command():
 
     def run(line, stdin=None, width=200):
         arguments = shlex.split(line) if isinstance(line, str) else [str(part) for part in line]
-        environment = {"COLUMNS": str(width), "TERMINAL_WIDTH": str(width)}
+        environment = {"COLUMNS": str(width)}
         before = jaxtyping.config.jaxtyping_disable
         jaxtyping.config.update("jaxtyping_disable", True)  # the library as users have it
         try:
