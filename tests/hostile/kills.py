@@ -99,7 +99,7 @@ def content(run):
 
 
 def _timed(start):
-    """(whole run, its seconds)."""
+    """The seconds that some processes take."""
     begin = time.monotonic()
     for process in start():
         _must_end(process)
@@ -108,80 +108,59 @@ def _timed(start):
 
 def one():
     """`linoss fit` of several models in one process."""
-    return _alone(f"{SMALL} --steps 60 --set evaluate_every=5")
+    return _runs(f"{SMALL} --steps 60 --set evaluate_every=5")
 
 
 def auto():
     """`linoss fit --model auto`: oscillators, a training, and the choice."""
-    return _alone("--task classification --model auto --set n_oscillators=64 --minutes 30 --seed 1")
+    return _runs("--task classification --model auto --set n_oscillators=64 --minutes 30 --seed 1")
 
 
-@contextlib.contextmanager
-def _alone(options):
-    with _place() as place:
-
-        def start(run):
-            return place.linoss(f"fit waves.npz --out {run} {options} --resume", run)
-
-        seconds = _timed(lambda: [start("whole")])
-        expected, run = content(place.folder / "whole"), place.folder / "run"
-
-        def case(draw):
-            process = start("run")
-            if kill(process, draw.uniform(0, seconds)):
-                return "killed"
-            _must_end(process)
-            if content(run) != expected:
-                raise Finding("the run differs from that which was not killed")
-            shutil.rmtree(run)
-            return "ended, the same"
-
-        yield case
-        _finish(lambda: [start("run")], run, expected)
-
-
-def _finish(start, run, expected):
-    """Let the last run end, and compare it, too."""
-    _timed(start)
-    if content(run) != expected:
-        raise Finding("the last run differs from that which was not killed")
-
-
-@contextlib.contextmanager
 def mesh():
     """Two processes of one mesh, of which one is killed."""
+    return _runs(f"{SMALL} --steps 60 --set evaluate_every=5 --devices 2", processes=2)
+
+
+@contextlib.contextmanager
+def _runs(options, processes=1):
     with _place() as place:
 
         def start(run):
-            with socket.socket() as probe:
-                probe.bind(("localhost", 0))
-                port = probe.getsockname()[1]
-            line = f"fit waves.npz --out {run} {SMALL} --steps 60 --set evaluate_every=5 --resume"
-            joined = f"--devices 2 --coordinator localhost:{port} --num-processes 2"
-            return [place.linoss(f"{line} {joined} --process-id {i}", f"{run}{i}") for i in (0, 1)]
+            lines = [f"fit waves.npz --out {run} {options} --resume"] * processes
+            if processes > 1:
+                with socket.socket() as probe:
+                    probe.bind(("localhost", 0))
+                    address = f"localhost:{probe.getsockname()[1]}"
+                joined = f"--coordinator {address} --num-processes {processes} --process-id"
+                lines = [f"{line} {joined} {i}" for i, line in enumerate(lines)]
+            return [place.linoss(line, f"{run}{i}") for i, line in enumerate(lines)]
 
         seconds = _timed(lambda: start("whole"))
         expected, run = content(place.folder / "whole"), place.folder / "run"
 
-        def case(draw):
-            both, victim = start("run"), draw.randrange(2)
-            if kill(both[victim], draw.uniform(0, seconds)):
-                other = both[1 - victim]
-                if kill(other, _GRACE):
-                    return "killed, and the other, which still waited for it"
-                said = other.log.read_text()
-                if "Traceback" in said or said.count("Error: ") > 1:
-                    raise Finding(said[-2000:])
-                return "killed"
-            for process in both:
+        def end(started):
+            for process in started:
                 _must_end(process)
             if content(run) != expected:
                 raise Finding("the run differs from that which was not killed")
-            shutil.rmtree(run)
-            return "ended, the same"
+
+        def case(draw):
+            others = start("run")
+            victim = others.pop(draw.randrange(processes))
+            if not kill(victim, draw.uniform(0, seconds)):
+                end([victim, *others])
+                shutil.rmtree(run)
+                return "ended, the same"
+            for other in others:
+                if kill(other, _GRACE):
+                    return "killed, and the other, which still waited for it"
+                text = other.log.read_text()
+                if "Traceback" in text or text.count("Error: ") > 1:
+                    raise Finding(text[-2000:])
+            return "killed"
 
         yield case
-        _finish(lambda: start("run"), run, expected)
+        end(start("run"))
 
 
 @contextlib.contextmanager
