@@ -3,14 +3,14 @@
 A callback is any function of a [`linoss.training.Progress`][], passed as `on_progress`.
 """
 
-import abc
 import json
 import math
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
 from linoss._extras import optional
 from linoss._files import make_directory
@@ -106,21 +106,7 @@ def combine_callbacks(*callbacks: Callback) -> Callback:
     return combined
 
 
-class AbstractClosing(abc.ABC):
-    """A context manager that closes at its end."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Flush and close."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class ProgressLine(AbstractClosing):
+class ProgressLine(AbstractContextManager["ProgressLine"]):
     """A progress bar on stderr, for `on_progress`; without a terminal, at most 20 lines.
 
     ```python
@@ -136,8 +122,7 @@ class ProgressLine(AbstractClosing):
     def __init__(self, metric: str, stream: TextIO | None = None):
         self._metric, self._bar = metric, ProgressBar(stream)
 
-    def close(self) -> None:
-        """End the bar."""
+    def __exit__(self, *_: object) -> None:
         self._bar.close()
 
     def __call__(self, progress: Progress) -> None:
@@ -146,7 +131,7 @@ class ProgressLine(AbstractClosing):
         self._bar.show(done, progress.models * progress.steps, progress.text(self._metric))
 
 
-class JsonLines(AbstractClosing):
+class JsonLines(AbstractContextManager["JsonLines"]):
     """Appends a JSON line to a file at each call.
 
     ```python
@@ -172,12 +157,11 @@ class JsonLines(AbstractClosing):
         self._file.write(json.dumps(progress.numbers()) + "\n")
         self._file.flush()
 
-    def close(self) -> None:
-        """Close the file."""
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 
-class TensorBoard(AbstractClosing):
+class TensorBoard(AbstractContextManager["TensorBoard"]):
     """Writes TensorBoard event files to a directory; needs the extra `watch`.
 
     ```python
@@ -204,6 +188,5 @@ class TensorBoard(AbstractClosing):
             if value is not None and name not in _NOT_DRAWN:
                 self._writer.add_scalar(prefix + name, value, progress.step)
 
-    def close(self) -> None:
-        """Flush and close the file."""
+    def __exit__(self, *_: object) -> None:
         self._writer.close()

@@ -145,8 +145,7 @@ class Loop:
         trees, facts = self.devices.from_first((state.carry, state.model), facts)
         self.devices.connect()
         carry, best = self.devices.everywhere(trees)
-        best = best if facts.pop("has_best") else None
-        self.state = RunState(carry, best=best, **{**facts, "history": tuple(facts["history"])})
+        self.state = RunState.from_facts(carry, best if facts["has_best"] else None, facts)
 
     def _looks(self, seconds: float) -> bool:
         """Whether to transfer the loss now; all processes must do so at the same step."""

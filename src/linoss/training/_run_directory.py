@@ -68,6 +68,12 @@ class RunState:
         """All values but arrays, for JSON."""
         return {name: getattr(self, name) for name in FACTS}
 
+    @classmethod
+    def from_facts(cls, carry: Carry, best: LinOSS | None, facts: dict[str, Any]) -> "RunState":
+        """The state of these arrays and of the values of `facts`."""
+        values = {name: facts[name] for name in FACTS}
+        return cls(carry, best=best, **{**values, "history": tuple(history_of(facts))})
+
 
 class RunDirectory:
     """The files of a run."""
@@ -125,16 +131,7 @@ class RunDirectory:
         best = fresh.carry.model if any(name.startswith("best.") for name in tensors) else None
         trees = restored(path, {"carry": fresh.carry, "best": best}, tensors, exact=True)
         try:
-            best_step, best_metric = facts["best_step"], facts["best_metric"]
-            return RunState(
-                **trees,
-                step=int(facts["step"]),
-                best_step=None if best_step is None else int(best_step),
-                best_metric=None if best_metric is None else float(best_metric),
-                stale=int(facts["stale"]),
-                history=tuple(history_of(facts)),
-                seconds=float(facts["seconds"]),
-            )
+            return RunState.from_facts(trees["carry"], trees["best"], facts)
         except NOT_UNDERSTOOD as error:
             raise CheckpointError(f"{path}: is invalid: {error!r}") from None
 
