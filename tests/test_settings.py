@@ -213,18 +213,3 @@ def test_the_presets_are_models():
     sizes = {"in_size": 1, "out_size": 1}
     assert LinOSSConfig.published(**sizes) == LinOSSConfig(**sizes, shared_dropout=True)
     assert LinOSSConfig.published(**sizes, task="regression", every=2).squash
-
-
-# ---- One validation in a fit ----
-
-
-def test_settings_are_checked_once_in_a_fit(monkeypatch):
-    """At the estimator's door; models and trainings are made of values that were checked."""
-    calls = []
-    for room in ("nn._config", "training._config", "estimators._estimator"):
-        monkeypatch.setattr(f"linoss.{room}.check_settings", lambda record: calls.append(record))
-    draw = np.random.default_rng(0)
-    small = {"steps": 1, "hidden_size": 4, "state_size": 4, "num_blocks": 1}
-    auto = linoss.AutoClassifier(n_oscillators=16, linoss_options=small, random_state=0)
-    auto.fit(draw.normal(size=(24, 1, 20)), np.arange(24) % 2)
-    assert calls == [auto]

@@ -33,9 +33,9 @@ def floating(name: str, value: Any) -> Array:
             raise ValueError(f"{name} must be numbers in a regular array: {error}") from None
     dtype = getattr(value, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
-        found = type(value).__name__ if dtype is None else f"dtype {dtype}"
+        actual = type(value).__name__ if dtype is None else f"dtype {dtype}"
         raise ValueError(
-            f"{name} has {found}, expected a floating-point array; convert it with "
+            f"{name} has {actual}, expected a floating-point array; convert it with "
             f"`{name}.astype('float32')`"
         )
     if not is_concrete(value):
@@ -48,8 +48,8 @@ def boolean(name: str, value: Any) -> None:
     """Raise unless `value` is an array of bool."""
     dtype = getattr(value, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.bool_):
-        found = type(value).__name__ if dtype is None else f"dtype {dtype}"
-        raise ValueError(f"{name} has {found}, expected an array of bool")
+        actual = type(value).__name__ if dtype is None else f"dtype {dtype}"
+        raise ValueError(f"{name} has {actual}, expected an array of bool")
 
 
 def nonnegative(name: str, value: Array, *, allow_zero: bool = True) -> None:
@@ -67,17 +67,17 @@ def nonnegative(name: str, value: Array, *, allow_zero: bool = True) -> None:
 
 def shape(name: str, value: Any, expected: tuple[int | str, ...]) -> None:
     """Raise for another shape. In `expected`, a string is any size, a leading "..." any axes."""
-    found = tuple(np.shape(value))
+    actual = tuple(np.shape(value))
     fixed = expected[1:] if expected[:1] == ("...",) else expected
-    tail = found[len(found) - len(fixed) :] if len(found) >= len(fixed) else None
-    rank_fits = tail is not None and (len(found) == len(fixed) or fixed is not expected)
+    tail = actual[len(actual) - len(fixed) :] if len(actual) >= len(fixed) else None
+    rank_fits = tail is not None and (len(actual) == len(fixed) or fixed is not expected)
     sizes_fit = rank_fits and all(
         isinstance(want, str) or want == size for want, size in zip(fixed, tail or (), strict=True)
     )
     if not sizes_fit:
         wanted = ", ".join(str(axis) for axis in expected)
         comma = "," if len(expected) == 1 else ""
-        raise ValueError(f"{name} has shape {found}, expected ({wanted}{comma})")
+        raise ValueError(f"{name} has shape {actual}, expected ({wanted}{comma})")
 
 
 def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:

@@ -79,9 +79,9 @@ def first_difference(before: Any, now: Any, path: tuple[str, ...] = ()) -> Diffe
     """
     if isinstance(before, dict) and isinstance(now, dict):
         for key in dict.fromkeys((*now, *before)):
-            found = first_difference(before.get(key), now.get(key), (*path, key))
-            if found is not None:
-                return found
+            difference = first_difference(before.get(key), now.get(key), (*path, key))
+            if difference is not None:
+                return difference
         return None
     return None if before == now else Difference(path, before, now)
 
@@ -109,8 +109,8 @@ def with_checksum(record: dict[str, Any]) -> dict[str, Any]:
 
 def without_checksum(record: dict[str, Any]) -> dict[str, Any] | None:
     """The inverse of `with_checksum`; None if the content does not match the checksum."""
-    rest = {name: value for name, value in record.items() if name != "sha256"}
+    content = {name: value for name, value in record.items() if name != "sha256"}
     try:
-        return rest if record == with_checksum(rest) else None
+        return content if record == with_checksum(content) else None
     except (ValueError, RecursionError):  # numbers that are not finite, or too deeply nested
         return None

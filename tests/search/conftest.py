@@ -71,9 +71,8 @@ def worker(start, environment):
 
 def _program(name):
     """Where a program of PostgreSQL is; Debian keeps them out of the way."""
-    found = shutil.which(name)
     places = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))
-    return found or (places[-1] if places else None)
+    return shutil.which(name) or (places[-1] if places else None)
 
 
 def _who():
@@ -82,10 +81,10 @@ def _who():
         return {}, None
     for name in ("postgres", "nobody"):
         try:
-            found = pwd.getpwnam(name)
+            user = pwd.getpwnam(name)
         except KeyError:
             continue
-        return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}, found
+        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}, user
     return None, None
 
 

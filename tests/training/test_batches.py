@@ -53,18 +53,18 @@ def test_an_epoch_is_a_function_of_seed_and_number(lengths, batch_size, seed):
 
 @given(lengths=some_lengths, batch_size=st.integers(1, 40))
 def test_batches_are_full_and_no_case_comes_twice_an_epoch(lengths, batch_size):
-    found, _ = order(lengths, batch_size)
-    epoch = found.epoch(0)
+    batches, _ = order(lengths, batch_size)
+    epoch = batches.epoch(0)
     drawn = np.concatenate([cases for cases, _ in epoch])
     assert len(np.unique(drawn)) == len(drawn)
-    assert len(lengths) - len(drawn) < batch_size * len(found.buckets)
+    assert len(lengths) - len(drawn) < batch_size * len(batches.buckets)
     assert {len(cases) for cases, _ in epoch} == {min(batch_size, len(lengths))}
 
 
 @given(step=st.integers(0, 40))
 def test_one_can_begin_at_any_step(step):
-    found, _ = order([20] * 10 + [50] * 9)
-    start, late = found.from_step(0), found.from_step(step)
+    batches, _ = order([20] * 10 + [50] * 9)
+    start, late = batches.from_step(0), batches.from_step(step)
     for _ in range(step):
         next(start)
     for _ in range(6):
@@ -80,8 +80,8 @@ def test_epochs_and_seeds_differ():
 
 
 def test_what_is_left_out_changes():
-    found, _ = order([9] * 10, batch_size=4)
-    left = [set(range(10)) - set(np.concatenate([c for c, _ in found.epoch(e)])) for e in range(40)]
+    drawn, _ = order([9] * 10, batch_size=4)
+    left = [set(range(10)) - set(np.concatenate([c for c, _ in drawn.epoch(e)])) for e in range(40)]
     assert all(len(x) == 2 for x in left)
     assert set.union(*left) == set(range(10))
 

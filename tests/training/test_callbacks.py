@@ -8,7 +8,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from linoss._stderr import say
-from linoss.training import JsonLines, Progress, TensorBoard, combine_callbacks, train
+from linoss.training import JsonLines, Progress, TensorBoard, combine_callbacks
 
 NAN = float("nan")
 
@@ -16,19 +16,19 @@ NAN = float("nan")
 def events(folder):
     """The scalars of an event file, by step and name."""
     (path,) = folder.iterdir()
-    content, found = path.read_bytes(), {}
+    content, scalars = path.read_bytes(), {}
     while content:
         (size,) = struct.unpack("<Q", content[:8])
         event = Event.FromString(content[12 : 12 + size])
-        found |= {(event.step, value.tag): value.simple_value for value in event.summary.value}
+        scalars |= {(event.step, value.tag): value.simple_value for value in event.summary.value}
         content = content[16 + size :]
-    return found
+    return scalars
 
 
 def test_several_callbacks_of_a_training(make_problem, tmp_path):
     seen = []
     with JsonLines(tmp_path / "log" / "run.jsonl") as log, TensorBoard(tmp_path / "tb") as board:
-        train(**vars(make_problem()), on_progress=combine_callbacks(log, board, seen.append))
+        make_problem().train(on_progress=combine_callbacks(log, board, seen.append))
     lines = [json.loads(x) for x in (tmp_path / "log" / "run.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [progress.step for progress in seen]
     last, written = seen[-1], events(tmp_path / "tb")
@@ -57,7 +57,7 @@ def test_an_error_of_a_callback_ends_the_training(make_problem):
         raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space left"):
-        train(**vars(make_problem()), on_progress=full)
+        make_problem().train(on_progress=full)
 
 
 def test_messages_are_those_of_a_logger(capsys):

@@ -4,20 +4,19 @@ import jax
 import numpy as np
 import pytest
 
-import linoss
 from linoss.training import Forecasting, Inputs, TrainingConfig, Windows, evaluate, make_mesh, train
 
 pytestmark = pytest.mark.usefixtures("single_precision")
 
 
 def assert_same_curve(one, other):
-    for expected, found in zip(one.history, other.history, strict=True):
-        assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
-        assert found["metric"] == pytest.approx(expected["metric"], rel=1e-4)
-    for expected, found in zip(
+    for expected, actual in zip(one.history, other.history, strict=True):
+        assert actual["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+        assert actual["metric"] == pytest.approx(expected["metric"], rel=1e-4)
+    for expected, actual in zip(
         jax.tree.leaves(one.model), jax.tree.leaves(other.model), strict=True
     ):
-        np.testing.assert_allclose(found, expected, atol=2e-4)
+        np.testing.assert_allclose(actual, expected, atol=2e-4)
 
 
 REGULAR, UNEQUAL = ((32, 32), 0.0), ((26, 40), 0.2)
@@ -34,27 +33,16 @@ REGULAR, UNEQUAL = ((32, 32), 0.0), ((26, 40), 0.2)
 )
 def test_the_same_curve_as_on_one_device(make_problem, devices, lengths, missing):
     problem = make_problem(lengths, missing, dropout=0.2)
-    one = train(**vars(problem))
-    several = train(**vars(problem), mesh=make_mesh(devices))
-    assert_same_curve(one, several)
+    several = problem.train(mesh=make_mesh(devices))
+    assert_same_curve(problem.train(), several)
     assert all(len(x.devices()) == 1 for x in jax.tree.leaves(several.model))
 
 
 @pytest.mark.integration
-def test_forecasting_on_several_devices():
-    series = np.sin(np.arange(200.0) / 5)[:, None]
-    windows = Windows([series], past=22, horizon=6)
+def test_forecasting_on_several_devices(make_model):
+    windows = Windows([np.sin(np.arange(200.0) / 5)[:, None]], past=22, horizon=6)
     inputs = Inputs.from_sequences(windows)
-    config = linoss.LinOSSConfig(
-        in_size=1,
-        out_size=1,
-        hidden_size=4,
-        state_size=4,
-        num_blocks=1,
-        task="forecasting",
-        horizon=6,
-    )
-    model = linoss.LinOSS(config, key=jax.random.key(0))
+    model = make_model(1, 1, task="forecasting", horizon=6)
     settings = TrainingConfig(steps=6, batch_size=8, evaluate_every=3)
     problem = (model, inputs, Forecasting.from_windows(windows, inputs), windows, windows, settings)
     assert_same_curve(train(*problem), train(*problem, mesh=make_mesh((2, 4))))
@@ -62,8 +50,7 @@ def test_forecasting_on_several_devices():
 
 @pytest.mark.integration
 def test_a_run_goes_on_with_other_devices(tmp_path, make_problem):
-    problem = vars(make_problem())
-    expected = train(**problem)
+    problem = make_problem()
 
     class Stop(Exception):
         pass
@@ -73,9 +60,9 @@ def test_a_run_goes_on_with_other_devices(tmp_path, make_problem):
             raise Stop
 
     with pytest.raises(Stop):
-        train(**problem, directory=tmp_path, mesh=make_mesh(4), on_progress=stop)
-    resumed = train(**problem, directory=tmp_path, mesh=make_mesh((2, 2)), resume=True)
-    assert_same_curve(expected, resumed)
+        problem.train(directory=tmp_path, mesh=make_mesh(4), on_progress=stop)
+    resumed = problem.train(directory=tmp_path, mesh=make_mesh((2, 2)), resume=True)
+    assert_same_curve(problem.train(), resumed)
 
 
 @pytest.mark.integration
@@ -87,7 +74,7 @@ def test_evaluate_on_a_mesh(make_problem):
 
 def test_a_mesh_that_does_not_divide_the_batch(make_problem):
     with pytest.raises(ValueError, match="batch_size is 8, expected a multiple of 3, the devices"):
-        train(**vars(make_problem()), mesh=make_mesh(3))
+        make_problem().train(mesh=make_mesh(3))
 
 
 def test_more_devices_than_there_are():

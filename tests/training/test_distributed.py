@@ -72,9 +72,9 @@ def curve_of_one(tmp_path_factory):
     return curve(directory), reads(result.stdout)
 
 
-def assert_same(found, expected):
-    assert [step for step, _, _ in found] == [step for step, _, _ in expected]
-    for (_, loss, metric), (_, expected_loss, expected_metric) in zip(found, expected, strict=True):
+def assert_same(curve, expected):
+    assert [step for step, _, _ in curve] == [step for step, _, _ in expected]
+    for (_, loss, metric), (_, expected_loss, expected_metric) in zip(curve, expected, strict=True):
         assert loss == pytest.approx(expected_loss, rel=1e-4)
         assert metric == pytest.approx(expected_metric)
 
@@ -152,7 +152,7 @@ def test_a_coordinator_that_never_answers(free_port):
         (("host:1234",), "num_processes is missing"),
         (("host:1234", 2), "process_id is missing"),
         (("host:1234", 2, 2), "process_id is 2, expected a number from 0 to 1"),
-        (("auto",), "neither Slurm, Kubernetes nor Open MPI was found"),
+        (("auto",), "neither Slurm, Kubernetes nor Open MPI was actual"),
     ],
 )
 def test_wrong_arguments(arguments, message, monkeypatch):

@@ -28,7 +28,7 @@ def problem():
 @pytest.mark.integration
 def test_they_are_the_integral(problem):
     model, inputs, cases = problem
-    found = integrated_gradients(model, inputs, cases.select([0]), tolerance=1e-9)
+    result = integrated_gradients(model, inputs, cases.select([0]), tolerance=1e-9)
     given = inputs(cases.batch([0]), dtype=np.float64)
     u, places = given["u"], (np.arange(2000) + 0.5) / 2000
 
@@ -40,17 +40,17 @@ def test_they_are_the_integral(problem):
         lambda place, column: jax.grad(answer)(place * u[:, :, 1:3], column), static_argnums=1
     )
     total = np.mean([slope(place, 1)[0] for place in places], axis=0) * u[0, :, 1:3]
-    np.testing.assert_allclose(found.attributions[1], total, atol=1e-6)
+    np.testing.assert_allclose(result.attributions[1], total, atol=1e-6)
 
 
 def test_answers_are_accounted_for_completely(problem):
     model, inputs, cases = problem
     for case in range(3):
-        found = integrated_gradients(model, inputs, cases.select([case]))
-        change = found.output - found.baseline
-        gap = np.abs(found.attributions.sum(axis=(1, 2)) - change).max()
-        assert gap == pytest.approx(found.error * np.abs(change).max())
-        assert found.error <= 1e-3
+        result = integrated_gradients(model, inputs, cases.select([case]))
+        change = result.output - result.baseline
+        gap = np.abs(result.attributions.sum(axis=(1, 2)) - change).max()
+        assert gap == pytest.approx(result.error * np.abs(change).max())
+        assert result.error <= 1e-3
 
 
 def test_nodes_are_added_until_it_holds(problem):
@@ -66,19 +66,19 @@ def test_nodes_are_added_until_it_holds(problem):
 
 def test_what_is_missing_adds_nothing(problem):
     model, inputs, cases = problem
-    found = integrated_gradients(model, inputs, cases.select([1])).attributions
-    assert found.shape == (3, 20, 2)
-    assert not found[:, 3:6, 0].any()
-    assert not found[:, 9].any()
-    assert found[:, 4, 1].all()
+    result = integrated_gradients(model, inputs, cases.select([1])).attributions
+    assert result.shape == (3, 20, 2)
+    assert not result[:, 3:6, 0].any()
+    assert not result[:, 9].any()
+    assert result[:, 4, 1].all()
 
 
 def test_a_channel_that_is_not_read_adds_nothing(problem):
     model, inputs, cases = problem
     deaf = eqx.tree_at(lambda m: m.encoder.weight, model, model.encoder.weight.at[:, 2].set(0))
-    found = integrated_gradients(deaf, inputs, cases.select([0])).attributions
-    assert not found[:, :, 1].any()
-    assert found[:, :, 0].any()
+    result = integrated_gradients(deaf, inputs, cases.select([0])).attributions
+    assert not result[:, :, 1].any()
+    assert result[:, :, 0].any()
 
 
 def test_several_cases_are_refused(problem):

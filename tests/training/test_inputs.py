@@ -127,8 +127,8 @@ def test_padding_is_at_most_half_of_the_length(length, shortest, more):
 
 def test_few_lengths_serve_all():
     inputs = Inputs(channels=1, lengths=(1, 10**9))
-    found = sorted({inputs.padded_length(n) for n in range(1, 1025)})
-    assert found == [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
+    padded = sorted({inputs.padded_length(n) for n in range(1, 1025)})
+    assert padded == [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
 
 
 def test_equal_lengths_are_not_padded_and_not_masked(waves):

@@ -22,31 +22,14 @@ def loss_of(objective, cases, answers):
     return objective.loss(jnp.asarray(answers), jnp.asarray(targets), jnp.asarray(weights))
 
 
-def test_cross_entropy():
-    objective, cases = Classification(classes=("a", "b", "c")), labelled(np.array(["c", "c", "a"]))
-    losses = -scipy.special.log_softmax(LOGITS, axis=1)[[0, 1, 2], [2, 2, 0]]
-    np.testing.assert_allclose(loss_of(objective, cases, LOGITS), losses.mean())
-
-
-def test_no_answer_that_is_no_number_is_right():
-    objective = Classification(classes=("a", "b", "c"))
-    answers = np.array([[np.nan] * 3, [1.0, 0.0, 0.0], [0.0, np.nan, 1.0]])
-    assert objective.score(answers, np.array([0, 0, 2]), np.ones(3)) == (1.0, 3.0)
-
-
-def test_class_weights_weigh_the_mean():
-    objective = Classification(classes=(0, 1, 2), class_weights=(1.0, 2.0, 4.0))
-    losses = -scipy.special.log_softmax(LOGITS, axis=1)[[0, 1, 2], [2, 1, 0]]
-    found = loss_of(objective, labelled(np.array([2, 1, 0])), LOGITS)
-    np.testing.assert_allclose(found, np.average(losses, weights=[4, 2, 1]))
-
-
-def test_label_smoothing_spreads_the_target():
-    objective = Classification(classes=(0, 1, 2), smoothing=0.3)
-    target = np.full((3, 3), 0.1)
-    target[[0, 1, 2], [0, 2, 1]] += 0.7
-    expected = np.mean(-np.sum(target * scipy.special.log_softmax(LOGITS, axis=1), axis=1))
-    np.testing.assert_allclose(loss_of(objective, labelled(np.array([0, 2, 1])), LOGITS), expected)
+@pytest.mark.parametrize("options", [{}, {"class_weights": (1.0, 2.0, 4.0)}, {"smoothing": 0.3}])
+def test_cross_entropy(options):
+    labels, share = np.array([2, 1, 0]), options.get("smoothing", 0)
+    target = (1 - share) * np.eye(3)[labels] + share / 3
+    losses = -np.sum(target * scipy.special.log_softmax(LOGITS, axis=1), axis=1)
+    weights = np.array(options.get("class_weights", (1, 1, 1)))[labels]
+    value = loss_of(Classification(classes=(0, 1, 2), **options), labelled(labels), LOGITS)
+    np.testing.assert_allclose(value, np.average(losses, weights=weights))
 
 
 @pytest.mark.parametrize("scale", [1, 10, 1e4])
@@ -57,11 +40,11 @@ def test_a_floor_flattens_what_is_very_wrong(scale, dtype):
     logits, right = (scale * LOGITS).astype(dtype), np.eye(3)[[1, 2, 2]]
     p = scipy.special.softmax(logits.astype(np.float64), axis=1)
     chosen = np.sum(right * p, axis=1, keepdims=True)
-    found, gradient = jax.value_and_grad(lambda z: loss_of(objective, cases, z))(
+    value, gradient = jax.value_and_grad(lambda z: loss_of(objective, cases, z))(
         jnp.asarray(logits)
     )
     tolerance = 1e-6 if dtype == np.float32 else 1e-12
-    np.testing.assert_allclose(found, np.mean(-np.log(chosen + 1e-8)), rtol=tolerance)
+    np.testing.assert_allclose(value, np.mean(-np.log(chosen + 1e-8)), rtol=tolerance)
     expected = chosen / (chosen + 1e-8) * (p - right) / 3
     np.testing.assert_allclose(gradient, expected, atol=tolerance)
     if scale == 1e4:  # beyond the numbers of a probability nothing is left to learn from
@@ -74,11 +57,13 @@ def test_accuracy():
     objective = Classification(classes=(0, 1, 2), class_weights=(1.0, 2.0, 4.0))
     targets, weights = objective.targets(labelled(np.array([0, 1, 1])).batch([0, 1, 2]))
     assert objective.score(LOGITS, targets, weights) == (2, 3)
+    outputs = np.array([[np.nan] * 3, [1.0, 0.0, 0.0], [0.0, np.nan, 1.0]])  # NaN is not right
+    assert objective.score(outputs, np.array([0, 0, 2]), np.ones(3)) == (1, 3)
 
 
 def test_logits_become_probabilities():
-    found = Classification(classes=(0, 1, 2)).decode(1000 * LOGITS.astype(np.float32))
-    np.testing.assert_allclose(found, scipy.special.softmax(1000 * LOGITS, axis=1), atol=1e-12)
+    value = Classification(classes=(0, 1, 2)).decode(1000 * LOGITS.astype(np.float32))
+    np.testing.assert_allclose(value, scipy.special.softmax(1000 * LOGITS, axis=1), atol=1e-12)
 
 
 @pytest.mark.parametrize("labels", [np.array(["x", "y"]), np.array([3, 7]), np.array([0.5, 2.5])])
@@ -112,8 +97,8 @@ def test_answers_at_every_kth_step_are_masked_where_there_are_none():
     assert weights[..., 0].tolist() == [[1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0]]
     answers = np.zeros((2, 6, 1))
     batch = cases.batch([0, 1], 12)
-    found = objective.loss(jnp.asarray(answers), *map(jnp.asarray, objective.targets(batch)))
-    np.testing.assert_allclose(found, (1 + 4 + 9 + 16) / 4)
+    value = objective.loss(jnp.asarray(answers), *map(jnp.asarray, objective.targets(batch)))
+    np.testing.assert_allclose(value, (1 + 4 + 9 + 16) / 4)
     assert objective.score(answers, targets, weights) == (30.0, 4.0)
 
 
@@ -125,8 +110,8 @@ def test_labels_at_every_kth_step_are_scaled_together():
 
 def test_unknown_numbers_do_not_count():
     labels = np.array([[1.0, np.nan], [3.0, 2.0]])
-    found = loss_of(Regression(out_size=2), labelled(labels), np.zeros((2, 2)))
-    np.testing.assert_allclose(found, (1 + 9 + 4) / 3)
+    value = loss_of(Regression(out_size=2), labelled(labels), np.zeros((2, 2)))
+    np.testing.assert_allclose(value, (1 + 9 + 4) / 3)
 
 
 def test_a_batch_without_any_target_has_no_loss():
@@ -137,10 +122,10 @@ def test_absolute_error_of_forecasts():
     answers, targets = np.random.default_rng(0).normal(size=(2, 3, 4, 2))
     weights = np.ones((3, 4, 2))
     objective = Forecasting(out_size=2, horizon=4)
-    found = objective.loss(*map(jnp.asarray, (answers, targets, weights)))
-    np.testing.assert_allclose(found, np.abs(answers - targets).mean())
+    value = objective.loss(*map(jnp.asarray, (answers, targets, weights)))
+    np.testing.assert_allclose(value, np.abs(answers - targets).mean())
     total, count = objective.score(answers, targets, weights)
-    np.testing.assert_allclose(total / count, found)
+    np.testing.assert_allclose(total / count, value)
 
 
 @pytest.mark.usefixtures("unchecked")

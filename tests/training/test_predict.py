@@ -32,8 +32,8 @@ def used(model):
         if not hasattr(norm, "variance"):
             return norm
         mean, variance = random.uniform(0.5, 2, (2, *norm.mean.shape)).astype(np.float32)
-        there = (jnp.asarray(mean), jnp.asarray(variance))
-        return eqx.tree_at(lambda norm: (norm.mean, norm.variance), norm, there)
+        statistics = (jnp.asarray(mean), jnp.asarray(variance))
+        return eqx.tree_at(lambda norm: (norm.mean, norm.variance), norm, statistics)
 
     return model.with_norms(tuple(stir(block.norm) for block in model.blocks))
 
@@ -77,9 +77,9 @@ def test_answers_are_those_of_the_model(waves, make_model):
     cases = waves(2, 0, (5, 40))
     inputs = Inputs.from_sequences(cases)
     model = used(make_model())
-    for i, found in enumerate(predict(model, inputs, cases)):
+    for i, outputs in enumerate(predict(model, inputs, cases)):
         expected = model(inputs(cases.batch([i]), masked=False)["u"])
-        np.testing.assert_allclose(found, expected[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(outputs, expected[0], rtol=1e-4, atol=1e-5)
 
 
 def test_batch_size_changes_rounding_at_most(waves, make_model):
@@ -94,8 +94,8 @@ def test_batch_size_changes_rounding_at_most(waves, make_model):
 def test_answers_at_every_kth_step_are_as_many_as_the_case_has(make_model, waves):
     cases = waves(4, 0, (12, 30))
     inputs = Inputs.from_sequences(cases)
-    found = predict(make_model(task="regression", every=4), inputs, cases)
-    assert [len(x) for x in found] == [n // 4 for n in cases.lengths]
+    outputs = predict(make_model(task="regression", every=4), inputs, cases)
+    assert [len(x) for x in outputs] == [n // 4 for n in cases.lengths]
     equal = waves(4, 0)
     assert predict(make_model(task="regression", every=4), inputs, equal).shape == (4, 7, 2)
 
@@ -105,14 +105,14 @@ def test_forecasts_know_the_future_covariates(make_model):
     windows = Windows([series], past=10, horizon=3, known=(1,))
     inputs = Inputs.from_sequences(windows)
     model = make_model(2, 1, task="forecasting", horizon=3)
-    found = predict(model, inputs, windows)
-    assert found.shape == (48, 3, 1)
+    outputs = predict(model, inputs, windows)
+    assert outputs.shape == (48, 3, 1)
     other = series.copy()
     other[-1, 1] += 1
     changed = predict(model, inputs, Windows([other], past=10, horizon=3, known=(1,)))
-    assert np.array_equal(found[:-1], changed[:-1])
-    assert np.array_equal(found[-1, :2], changed[-1, :2])
-    assert not np.array_equal(found[-1, 2], changed[-1, 2])
+    assert np.array_equal(outputs[:-1], changed[:-1])
+    assert np.array_equal(outputs[-1, :2], changed[-1, :2])
+    assert not np.array_equal(outputs[-1, 2], changed[-1, 2])
 
 
 def test_the_metric_is_that_of_the_answers(make_model, waves):
@@ -147,18 +147,6 @@ def test_the_metric_of_forecasts_leaves_out_what_is_unknown(make_model):
     truth = objective.scaling.apply(windows.batch(range(len(windows))).labels)
     expected = np.nanmean(np.abs(predict(model, inputs, windows) - truth))
     np.testing.assert_allclose(evaluate(model, inputs, objective, windows), expected, rtol=1e-6)
-
-
-def test_cases_on_disk_are_read_batch_by_batch(tmp_path, make_model, waves):
-    cases = waves(40, 0)
-    path = tmp_path / "waves.npy"
-    np.save(path, np.stack([x.T for x in cases.values]))
-    stored = linoss.data.read(path)
-    inputs = Inputs.from_sequences(stored)
-    model = make_model()
-    np.testing.assert_array_equal(
-        predict(model, inputs, stored), predict(model, inputs, cases), strict=True
-    )
 
 
 @pytest.mark.usefixtures("unchecked")

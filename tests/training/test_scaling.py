@@ -1,7 +1,5 @@
 """Mean and deviation of each channel."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,13 +44,6 @@ def test_an_infinite_value_is_named():
     x[1, 1] = np.inf
     with pytest.raises(ValueError, match="case 1 has an infinite value at step 1 in channel 1"):
         Scaling.from_sequences([np.zeros((3, 2)), x])
-
-
-def test_json_round_trip_is_exact():
-    scaling = Scaling.from_sequences([np.random.default_rng(0).normal(size=(9, 3))])
-    again = Scaling.from_dict(json.loads(json.dumps(scaling.to_dict())))
-    assert np.array_equal(again.mean, scaling.mean)
-    assert np.array_equal(again.deviation, scaling.deviation)
 
 
 @pytest.mark.usefixtures("unchecked")

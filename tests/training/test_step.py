@@ -20,7 +20,7 @@ def one_update(problem, *, quickly=False, **settings):
 def gradient_of_all(make_problem):
     """Weights and gradient of the first batch, which has all cases, by the plain formula."""
     problem = make_problem()
-    weights, rest = eqx.partition(problem.model, trainable(problem.model))
+    weights, others = eqx.partition(problem.model, trainable(problem.model))
     random = np.random.default_rng([0, 0])
     chosen = random.permutation(24)
     batch = problem.training_set.batch(chosen)
@@ -29,7 +29,7 @@ def gradient_of_all(make_problem):
 
     def loss(weights):
         key = jax.random.fold_in(jax.random.key(0), 0)
-        answers, _ = eqx.combine(weights, rest).training_pass(**arguments, key=key)
+        answers, _ = eqx.combine(weights, others).training_pass(**arguments, key=key)
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(answers, places))
 
     return weights, eqx.filter_jit(jax.grad(loss))(weights)
@@ -40,9 +40,9 @@ def adam(gradient, rate):
     return jax.tree.map(lambda g: -rate * g / (jnp.abs(g) + 1e-8), gradient)
 
 
-def assert_close(found, expected):
-    found = eqx.filter(found, trainable(found))
-    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+def assert_close(model, expected):
+    model = eqx.filter(model, trainable(model))
+    for x, y in zip(jax.tree.leaves(model), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-9)
 
 
@@ -52,8 +52,8 @@ def test_adam(make_problem, gradient_of_all):
     weights, gradient = gradient_of_all
     expected = jax.tree.map(jnp.add, weights, adam(gradient, 0.01))
     for quickly in (False, True):
-        found = one_update(problem, quickly=quickly, learning_rate=0.01, clip_norm=None)
-        assert_close(found, expected)
+        model = one_update(problem, quickly=quickly, learning_rate=0.01, clip_norm=None)
+        assert_close(model, expected)
 
 
 def test_clipping_scales_the_gradient(make_problem, gradient_of_all):
@@ -76,15 +76,15 @@ def test_progress_has_the_norm_of_the_gradient_and_the_rate(make_problem, gradie
 
 def test_decay_is_decoupled(make_problem, gradient_of_all):
     weights, gradient = gradient_of_all
-    found = one_update(make_problem(), learning_rate=0.01, clip_norm=None, weight_decay=0.5)
+    model = one_update(make_problem(), learning_rate=0.01, clip_norm=None, weight_decay=0.5)
     weight, change = weights.encoder.weight, adam(gradient, 0.01).encoder.weight
     expected = weight + change - 0.01 * 0.5 * weight
-    np.testing.assert_allclose(found.encoder.weight, expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(model.encoder.weight, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_norms_learn_statistics_that_the_optimizer_leaves_alone(make_problem):
-    found = one_update(make_problem(), learning_rate=0.01, clip_norm=None, weight_decay=0.5)
-    norm = found.blocks[0].norm
+    model = one_update(make_problem(), learning_rate=0.01, clip_norm=None, weight_decay=0.5)
+    norm = model.blocks[0].norm
     assert not norm.fresh
     assert np.any(norm.mean != 0)
 

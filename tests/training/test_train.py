@@ -130,8 +130,12 @@ def test_cases_on_disk_give_the_same_run(tmp_path, make_problem, assert_same_tre
     path = tmp_path / "waves.npy"
     np.save(path, np.stack([x.T for x in problem.training_set.values]))
     np.save(tmp_path / "waves.labels.npy", problem.training_set.labels)
-    stored = problem.train(training_set=linoss.data.read(path))
-    assert_same_trees(stored.model, problem.train().model)
+    cases = linoss.data.read(path)
+    model = problem.train(training_set=cases, inputs=Inputs.from_sequences(cases)).model
+    assert_same_trees(model, problem.train().model)
+    np.testing.assert_array_equal(
+        predict(model, problem.inputs, cases), predict(model, problem.inputs, problem.training_set)
+    )
 
 
 def test_history_says_what_happened(make_problem):

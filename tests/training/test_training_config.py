@@ -9,15 +9,12 @@ import pytest
 from linoss.training import TrainingConfig
 
 
-def test_json_round_trip():
-    config = TrainingConfig(steps=7, clip_norm=None, patience=3, warmup=2, weight_decay=0.1)
-    assert TrainingConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-
-
 @pytest.mark.usefixtures("unchecked")
-def test_numbers_of_numpy_can_be_written():
-    config = TrainingConfig(steps=np.int64(5), learning_rate=np.float64(0.1))
-    assert json.loads(json.dumps(config.to_dict()))["steps"] == 5
+def test_json_round_trip():
+    config = TrainingConfig(
+        steps=np.int64(7), learning_rate=np.float64(0.1), clip_norm=None, patience=3, warmup=2
+    )
+    assert TrainingConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
 @pytest.mark.usefixtures("unchecked")
