@@ -152,7 +152,7 @@ def test_a_coordinator_that_never_answers(free_port):
         (("host:1234",), "num_processes is missing"),
         (("host:1234", 2), "process_id is missing"),
         (("host:1234", 2, 2), "process_id is 2, expected a number from 0 to 1"),
-        (("auto",), "neither Slurm, Kubernetes nor Open MPI was actual"),
+        (("auto",), "neither Slurm, Kubernetes nor Open MPI was found"),
     ],
 )
 def test_wrong_arguments(arguments, message, monkeypatch):
