@@ -240,18 +240,6 @@ def test_another_precision_is_refused(finished, make_problem):
             problem.train(directory=finished, resume=True)
 
 
-@pytest.mark.parametrize("resume", [False, True])
-def test_prepared_links_are_not_followed(tmp_path, problem, finished_run, read_run, resume):
-    victim, directory = tmp_path / "v", tmp_path / "run"
-    victim.write_bytes(b"mine")
-    directory.mkdir()
-    for name in FILES:
-        (directory / f"{name}.tmp").symlink_to("../v")
-    problem.train(directory=directory, resume=resume)
-    assert victim.read_bytes() == b"mine"
-    assert read_run(directory) == read_run(finished_run)
-
-
 def test_two_processes_do_not_share_a_directory(tmp_path, problem):
     def second(progress):
         with pytest.raises(BlockingIOError, match="another process is training in it"):

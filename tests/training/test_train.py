@@ -256,15 +256,16 @@ def poisoned(problem, value):
 
 
 def test_a_loss_that_is_not_finite_stops_and_names_the_channel(make_problem):
-    problem = poisoned(make_problem(norm=None), 3e38)
     with pytest.raises(TrainingError) as caught:
-        problem.train()
+        poisoned(make_problem(norm=None), 3e38).train()
     message = str(caught.value)
     assert "the loss of update 0 is " in message
     assert "it is the first update: check the data, or choose another scheme" in message
     assert "channel 'pressure', which is 2.11e+38 (scaled) in case 3 of the tr" in message
     assert "at step 7" in message
     assert caught.value.result.steps == 0
+    with pytest.raises(TrainingError, match=r"update 0 is 0\.8[0-9]*, but its gradient is not"):
+        poisoned(make_problem(), 3e38).train()
 
 
 def test_the_first_bad_step_is_named_and_the_last_good_state_kept(
@@ -295,20 +296,12 @@ def test_the_first_bad_step_is_named_and_the_last_good_state_kept(
     assert problem.train(directory=tmp_path, resume=True).steps == 12  # with good data this time
 
 
-def test_a_bad_start_is_bad_from_the_first_update(make_problem):
+def test_a_bad_start_is_no_channels_fault(make_problem):
     problem = make_problem()
     broken = eqx.tree_at(lambda m: m.encoder.weight, problem.model, jnp.full((4, 1), jnp.nan))
-    with pytest.raises(TrainingError) as caught:
+    with pytest.raises(TrainingError, match="of update 0 is nan, expected a finite") as caught:
         problem.train(model=broken, clip_norm=None)
-    message = str(caught.value)
-    assert "the loss of update 0 is nan, expected a finite number" in message
-    assert "check the data, or choose another scheme" in message
-    assert "channel" not in message
-
-
-def test_a_gradient_that_is_not_finite_stops_too(make_problem):
-    with pytest.raises(TrainingError, match=r"update 0 is 0\.8[0-9]*, but its gradient is not"):
-        poisoned(make_problem(), 3e38).train()
+    assert "channel" not in str(caught.value)
 
 
 @pytest.mark.usefixtures("unchecked")
