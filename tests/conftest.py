@@ -5,7 +5,6 @@ import ctypes
 import functools
 import gc
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -53,11 +52,6 @@ settings.load_profile("daily")
 
 with jaxtyping.install_import_hook("linoss", "beartype.beartype"):
     import linoss.nn  # noqa: F401
-
-
-def pytest_itemcollected(item):
-    """Names of cases have no addresses, which differ between workers."""
-    item._nodeid = re.sub(" at 0x[0-9a-f]+", "", item.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)

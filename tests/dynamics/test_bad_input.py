@@ -126,7 +126,7 @@ CALLS = [
 @pytest.mark.parametrize(
     ("function", "arguments", "options", "words"),
     [(*call[:3], call[3:]) for call in CALLS],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_regions_spectra_and_energies(function, arguments, options, words):
     with refused(*words):
