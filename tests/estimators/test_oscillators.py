@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from linoss import OscillatorClassifier, OscillatorRegressor, load
@@ -171,11 +170,6 @@ def test_unequal_lengths_missing_values_and_sequences():
     b = OscillatorClassifier(**SMALL).fit(own)
     np.testing.assert_array_equal(a.predict_proba(cases), b.predict_proba(own))
     assert b.score(own) == a.score(cases, y)
-
-
-def test_in_cross_validation():
-    X, y, _ = waves()
-    assert np.mean(cross_val_score(OscillatorClassifier(**SMALL), X, y, cv=3)) > 0.8
 
 
 def test_a_case_without_any_value(fitted):

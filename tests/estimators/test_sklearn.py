@@ -77,16 +77,11 @@ def test_in_a_pipeline(waves, seed):
     assert pipeline.fit(values, labels).score(values, labels) == 1
 
 
-def test_in_cross_validation(waves):
+@pytest.mark.parametrize("channels", [1, 2])
+def test_in_cross_validation(waves, channels):
     values, labels = waves
-    scores = cross_val_score(LinOSSClassifier(**QUICK, random_state=0), values, labels, cv=2)
-    assert np.all(scores == 1)
-
-
-def test_three_dimensional_input_in_cross_validation(waves):
-    values, labels = waves
-    both = np.stack([values, -values], axis=1)
-    scores = cross_val_score(LinOSSClassifier(**QUICK, random_state=0), both, labels, cv=2)
+    cases = values if channels == 1 else np.stack([values, -values], axis=1)
+    scores = cross_val_score(LinOSSClassifier(**QUICK, random_state=0), cases, labels, cv=2)
     assert np.all(scores == 1)
 
 

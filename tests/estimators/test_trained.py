@@ -30,6 +30,12 @@ def shares(logits):
     return odds / odds.sum(axis=-1, keepdims=True)
 
 
+def streamed(fitted, samples):
+    """The last prediction of a stream."""
+    stream = fitted.stream()
+    return [stream(sample) for sample in samples][-1]
+
+
 @pytest.fixture(scope="module")
 def fitted(alone, waves):
     return LinOSSClassifier(**alone).fit(*waves)
@@ -183,8 +189,7 @@ def test_noise_that_was_learned_by_heart_is_not_certain(small):
 
 @pytest.mark.parametrize("way", ["save", "run directory"])
 def test_several_come_back(several, noisy, run, way, tmp_path):
-    if way == "save":
-        several.save(tmp_path / "saved")
+    several.save(tmp_path / "saved")
     again = load(tmp_path / "saved" if way == "save" else run)
     assert np.array_equal(again.predict_proba(noisy[0]), several.predict_proba(noisy[0]))
     assert again.held_out_score_ == several.held_out_score_
@@ -259,10 +264,7 @@ def test_patches_of_unequal_lengths_and_missing_samples(small, noisy):
     classifier = LinOSSClassifier(**{**small, "n_models": 1, "steps": 5}, patch=4)
     probabilities = classifier.fit(cases, noisy[1]).predict_proba(cases)
     assert np.array_equal(probabilities[5], classifier.predict_proba(cases[5:6])[0])
-    stream = classifier.stream()
-    for sample in cases[5].T:
-        prediction = stream(sample)
-    np.testing.assert_allclose(prediction, probabilities[5], atol=1e-4)
+    np.testing.assert_allclose(streamed(classifier, cases[5].T), probabilities[5], atol=1e-4)
 
 
 @pytest.mark.integration
@@ -330,9 +332,7 @@ def test_offsets_of_values_and_scales_of_targets(alone, speeds):
     large = LinOSSRegressor(**alone).fit(values + 1e8, 1e6 + 1e5 * speed)
     predictions = (large.predict(values + 1e8) - 1e6) / 1e5
     np.testing.assert_allclose(predictions, plain, rtol=1e-2, atol=1e-2)
-    stream = large.stream()
-    for sample in values[0] + 1e8:
-        prediction = stream([sample])
+    prediction = streamed(large, values[0][:, None] + 1e8)
     np.testing.assert_allclose((prediction - 1e6) / 1e5, predictions[:1], atol=1e-3)
 
 
@@ -426,22 +426,6 @@ def stopped_at(step):
     return stop
 
 
-def test_a_run_without_its_end_is_loaded_and_resumed(several, small, noisy, run, tmp_path):
-    shutil.copytree(run, tmp_path / "run")
-    with pytest.raises(KeyboardInterrupt):
-        LinOSSClassifier(**{**small, **SEVERAL, "evaluate_every": 5}).fit(
-            *noisy, directory=tmp_path / "stopped", on_progress=stopped_at(5)
-        )
-    for name in ("model-2", "model-3"):
-        shutil.rmtree(tmp_path / "stopped" / name, ignore_errors=True)
-    with pytest.warns(UserWarning, match="before its end, and only its first model is used"):
-        assert len(load(tmp_path / "stopped").fitted_.trained.models) == 1
-    shutil.rmtree(tmp_path / "run" / "model-3")
-    LinOSSClassifier(**{**small, **SEVERAL}).fit(*noisy, directory=tmp_path / "run", resume=True)
-    for path in (p for p in run.rglob("*.safetensors") if p.name != "state.safetensors"):
-        assert path.read_bytes() == (tmp_path / "run" / path.relative_to(run)).read_bytes()
-
-
 def test_ctrl_c_leaves_a_fitted_estimator(small, noisy, tmp_path):
     classifier = LinOSSClassifier(**{**small, **SEVERAL, "evaluate_every": 5})
     with (
@@ -456,14 +440,18 @@ def test_ctrl_c_leaves_a_fitted_estimator(small, noisy, tmp_path):
     assert np.array_equal(again, classifier.predict_proba(noisy[0]))
 
 
-@pytest.mark.integration
-def test_a_stopped_run_goes_on_to_the_same(small, noisy, tmp_path):
+def test_a_stopped_run_is_loaded_and_goes_on_to_the_same(several, small, noisy, run, tmp_path):
     classifier = LinOSSClassifier(**{**small, **SEVERAL, "evaluate_every": 5})
     with pytest.raises(KeyboardInterrupt):
         classifier.fit(*noisy, directory=tmp_path / "run", on_progress=stopped_at(5))
+    shutil.copytree(tmp_path / "run", tmp_path / "first")
+    shutil.rmtree(tmp_path / "first" / "model-2")
+    with pytest.warns(UserWarning, match="before its end, and only its first model is used"):
+        assert len(load(tmp_path / "first").fitted_.trained.models) == 1
     classifier.fit(*noisy, directory=tmp_path / "run", resume=True)
-    whole = LinOSSClassifier(**{**small, **SEVERAL, "evaluate_every": 5}).fit(*noisy)
-    assert np.array_equal(classifier.predict_proba(noisy[0]), whole.predict_proba(noisy[0]))
+    assert np.array_equal(classifier.predict_proba(noisy[0]), several.predict_proba(noisy[0]))
+    for path in (p for p in run.rglob("*.safetensors") if p.name != "state.safetensors"):
+        assert path.read_bytes() == (tmp_path / "run" / path.relative_to(run)).read_bytes()
 
 
 def test_more_steps(alone, noisy, tmp_path):

@@ -18,7 +18,7 @@ MAIN = """
 
 int main(void) {
     static model_state state;
-    float sample[model_CHANNELS], answer[model_ANSWERS];
+    float sample[model_CHANNELS + %d], answer[model_ANSWERS];
     model_reset(&state);
     while (fread(sample, sizeof sample, 1, stdin) == 1) {
         model_step(&state, sample, answer%s);
@@ -30,9 +30,9 @@ int main(void) {
 """
 
 
-def compiled(folder, *, ahead="", labels=False, main=None):
+def compiled(folder, *, more=0, argument="", labels=False, main=None):
     texts = ("%s", ", model_classes[2]") if labels else ("", "")
-    (folder / "main.c").write_text(main or MAIN % (ahead, *texts))
+    (folder / "main.c").write_text(main or MAIN % (more, argument, *texts))
     files = ["main.c", "model_weights.c"]
     subprocess.run([COMPILER, *STRICT, *files, "-lm", "-o", "model"], cwd=folder, check=True)
 
@@ -79,27 +79,12 @@ def test_numbers_at_every_step_equal_the_library(estimators, tmp_path):
     np.testing.assert_allclose(answers, expected, atol=1e-5 * np.abs(expected).max())
 
 
-TIMED = """
-#include <stdio.h>
-#include "model.h"
-
-int main(void) {
-    static model_state state;
-    float given[model_CHANNELS + 1], answer[model_ANSWERS];
-    while (fread(given, sizeof given, 1, stdin) == 1) {
-        model_step(&state, given, answer, given[model_CHANNELS]);
-        fwrite(answer, sizeof answer, 1, stdout);
-    }
-    return 0;
-}
-"""
-
-
 def test_irregular_times_equal_the_library(estimators, tmp_path):
     classifier = estimators.classifier(missing=0.2, interval=0.5, scheme="exact")
     write(classifier, tmp_path / "model.h")
     samples, gaps = estimators.cases(4, 1, missing=0.2)[0].T, estimators.gaps(4, 1)[0]
-    answers, _ = compiled(tmp_path, main=TIMED)(np.column_stack([samples, gaps]))
+    run = compiled(tmp_path, more=1, argument=", sample[model_CHANNELS]")
+    answers, _ = run(np.column_stack([samples, gaps]))
     expected = heard(classifier, samples, np.cumsum(gaps.astype(float)))
     np.testing.assert_allclose(answers, expected, atol=1e-5)
 
@@ -118,7 +103,7 @@ def test_forecasts_equal_the_library(estimators, tmp_path):
     forecaster = estimators.forecaster()
     write(forecaster, tmp_path / "model.h")
     past = estimators.cases(8, 1, 16)[0].T
-    run = compiled(tmp_path, ahead=", isnan(sample[0]) != 0")
+    run = compiled(tmp_path, argument=", isnan(sample[0]) != 0")
     answers, _ = run(np.concatenate([past, np.full((4, 2), np.nan)]))
     expected = forecaster.predict(4, data=past.astype(np.float64))
     np.testing.assert_allclose(answers[16:], expected, atol=1e-5 * np.abs(expected).max())

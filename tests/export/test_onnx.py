@@ -30,20 +30,24 @@ def rows(X):
     return np.ascontiguousarray(np.swapaxes(X, 1, 2))
 
 
-def walk(model, X, gaps=None):
-    """The answers of a step-by-step graph after each sample, `(time, batch, answers)`."""
+def walk(model, X, **more):
+    """The answers of a step-by-step graph after each sample, `(time, batch, answers)`.
+
+    `more` are inputs `(batch, time)`.
+    """
     kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64}
     states = {
         given.name: np.zeros((len(X), given.shape[1]), kinds[given.type])
         for given in model.get_inputs()
-        if given.name not in ("sample", "interval")
+        if given.name not in ("sample", *more)
     }
     answers = []
     for n, sample in enumerate(np.moveaxis(X, 2, 0)):
-        times = {} if gaps is None else {"interval": gaps[:, n : n + 1]}
-        found = ask(model, sample=np.ascontiguousarray(sample), **times, **states)
-        states = {name: found[f"next_{name}"] for name in states}
-        answers.append(found.get("probabilities", found.get("prediction")))
+        inputs = {name: np.ascontiguousarray(x[:, n : n + 1]) for name, x in more.items()}
+        result = ask(model, sample=np.ascontiguousarray(sample), **inputs, **states)
+        states = {name: result[f"next_{name}"] for name in states}
+        (name,) = {"probabilities", "prediction", "forecast"} & result.keys()
+        answers.append(result[name])
     return np.stack(answers)
 
 
@@ -115,7 +119,7 @@ def test_irregular_times_equal_the_library(estimators, tmp_path, options):
     found = ask(whole, samples=rows(X), intervals=gaps)["probabilities"]
     np.testing.assert_allclose(found, expected, atol=TOLERANCE)
     for step in steps:
-        np.testing.assert_allclose(walk(step, X, gaps)[-1], expected, atol=TOLERANCE)
+        np.testing.assert_allclose(walk(step, X, interval=gaps)[-1], expected, atol=TOLERANCE)
 
 
 def test_samples_after_the_end_are_padding(estimators, tmp_path):
@@ -156,18 +160,9 @@ def test_forecasts_equal_the_library(estimators, tmp_path, known):
     ahead = {"future": future[0][:, list(known)]} if known else {}
     expected = np.stack([forecaster.predict(4, data=one, **ahead) for one in series])
     np.testing.assert_allclose(found, expected, atol=TOLERANCE * np.abs(expected).max())
-    states = {
-        given.name: np.zeros((3, given.shape[1]), np.float32)
-        for given in step.get_inputs()
-        if given.name not in ("sample", "ahead")
-    }
-    answers = []
-    for i, sample in enumerate(np.moveaxis(np.concatenate([series, future], axis=1), 1, 0)):
-        flag = np.full((3, 1), float(i >= 16), np.float32)
-        result = ask(step, sample=np.ascontiguousarray(sample), ahead=flag, **states)
-        states = {name: result[f"next_{name}"] for name in states}
-        answers.append(result["forecast"])
-    steps = np.stack(answers[16:], axis=1)
+    ahead = np.tile(np.arange(20) >= 16, (3, 1)).astype(np.float32)
+    answers = walk(step, rows(np.concatenate([series, future], axis=1)), ahead=ahead)
+    steps = np.moveaxis(answers[16:], 0, 1)
     np.testing.assert_allclose(steps, expected, atol=TOLERANCE * np.abs(expected).max())
 
 

@@ -31,30 +31,22 @@ def loss(logs, truth, weights):
 
 def test_no_other_weights_are_likelier():
     logs, truth = sources((2.0, 1.0))
-    found = fit_pool(logs, truth)
-    best = loss(logs, truth, found)
+    weights = fit_pool(logs, truth)
+    best = loss(logs, truth, weights)
     for change in np.random.default_rng(1).normal(size=(200, 2)) * 0.3:
-        assert loss(logs, truth, np.maximum(found + change, 0)) >= best - 1e-9
-    assert found[0] > 0
+        assert loss(logs, truth, np.maximum(weights + change, 0)) >= best - 1e-9
+    assert weights[0] > 0
 
 
-def test_a_source_that_is_too_sure_is_calmed():
+def test_weights_of_sources_that_are_too_sure_or_know_nothing_or_all():
     logs, truth = sources((2.0, 1.0))
-    calm = fit_pool(logs[:1], truth)
-    sure = fit_pool(5 * logs[:1], truth)
-    np.testing.assert_allclose(pool(logs[:1], calm), pool(5 * logs[:1], sure), atol=1e-4)
-
-
-def test_noise_does_not_count():
-    logs, truth = sources((2.0, 1.0))
+    weight, less = (fit_pool(sure * logs[:1], truth) for sure in (1, 5))
+    np.testing.assert_allclose(pool(logs[:1], weight), pool(5 * logs[:1], less), atol=1e-4)
     noise = np.log(softmax(np.random.default_rng(2).normal(size=logs[0].shape), axis=-1))
-    assert fit_pool([logs[0], noise], truth)[1] < 0.1 * fit_pool([logs[0], noise], truth)[0]
-
-
-def test_weights_stay_finite_where_all_answers_are_right():
-    truth = np.arange(30) % 3
-    found = fit_pool([np.eye(3)[truth]], truth)
-    assert 1 < found[0] < 20
+    first, second = fit_pool([logs[0], noise], truth)
+    assert second < 0.1 * first
+    assert 1 < fit_pool([np.eye(3)[truth]], truth)[0] < 20  # of right predictions, finite
+    assert np.isfinite(logarithms(np.array([1.0, 0.0]))).all()
 
 
 def test_a_case_that_counts_twice_is_as_two():
@@ -64,10 +56,6 @@ def test_a_case_that_counts_twice_is_as_two():
     np.testing.assert_allclose(
         fit_pool(logs, truth, counts), fit_pool(logs[:, twice], truth[twice]), rtol=0.02
     )
-
-
-def test_a_certain_answer_is_not_infinitely_sure():
-    assert np.isfinite(logarithms(np.array([1.0, 0.0]))).all()
 
 
 def test_numbers_by_least_squares():
