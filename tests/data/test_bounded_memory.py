@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from linoss.data import DataError, read, sequences
+from linoss.data import DataError, read
 
 MEGABYTE = 2**20
 
@@ -107,12 +107,6 @@ def test_parquet_of_a_repeated_text(tmp_path):
     assert peak_of(tmp_path / "a.parquet", "the label has 500000 characters") < 50 * MEGABYTE
 
 
-def test_one_long_class_among_many(tmp_path):
-    rows = "a,1\n" * 20_000
-    (tmp_path / "a.csv").write_text(f"label,x_0\n{rows}{'b' * 100_000},1\n")
-    assert peak_of(tmp_path / "a.csv", "the label has 100000 characters") < 20 * MEGABYTE
-
-
 @pytest.mark.several
 @pytest.mark.parametrize("kind", ["wide.csv", "long.csv", "a.parquet", "a.ts"])
 def test_one_class_of_a_long_name_among_many(tmp_path, kind):
@@ -132,15 +126,6 @@ def test_one_class_of_a_long_name_among_many(tmp_path, kind):
     assert cases.labels[-1] == name
     del cases, labels
     assert peak_of(path) < 40 * MEGABYTE  # as wide as the longest, they would take 50
-
-
-@pytest.mark.integration
-def test_names_in_memory():
-    tracemalloc.start()
-    cases = sequences(np.zeros((12_500, 1)), y=["a"] * 12_499 + ["b" * 999])
-    assert tracemalloc.get_traced_memory()[1] < 40 * MEGABYTE
-    tracemalloc.stop()
-    assert np.unique(cases.labels).tolist() == ["a", "b" * 999]
 
 
 def test_large_array_is_not_read(tmp_path):

@@ -11,7 +11,22 @@ def made(dates):
     return table(pd.DataFrame({"y": np.arange(1.0, len(dates) + 1)}, index=dates))
 
 
-CALENDARS = ["B", "MS", "ME", "BME", "BMS", "QE", "YS", "D", "W-SUN", "2W-MON", "h", "15min", "3D"]
+CALENDARS = [
+    "B",
+    "MS",
+    "ME",
+    "BME",
+    "BMS",
+    "QE",
+    "QS",
+    "YS",
+    "YE",
+    "D",
+    "W-SUN",
+    "2W-MON",
+    "h",
+    "7s",
+]
 
 
 @pytest.mark.parametrize("freq", CALENDARS)
@@ -68,6 +83,12 @@ def test_clock_changes():
     hours = made(pd.date_range("2024-10-26 20:00", periods=5, freq="h", tz="Europe/Berlin"))
     after = hours.restore([np.zeros((4, 1))]).index
     assert [f"{each:%d %H}" for each in after] == ["27 01", "27 02", "27 02", "27 03"]
+
+
+def test_a_gap_in_numbers():
+    frame = table(pd.DataFrame({"ds": [10, 15, 25, 30], "y": [1.0, 2.0, 4.0, 5.0]}))
+    np.testing.assert_array_equal(frame.series[0][:, 0], [1, 2, np.nan, 4, 5])
+    assert frame.index[0].tolist() == [10, 15, 20, 25, 30]
 
 
 def test_no_frequency():

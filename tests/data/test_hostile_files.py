@@ -34,16 +34,10 @@ def npy(array, **options):
     return stream.getvalue()
 
 
-def npy_header(shape, descr="<f8", length=None, version=1):
+def npy_header(shape, version=1):
     """The start of a .npy file that claims what it likes."""
-    text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}\n".encode()
-    size = len(text) if length is None else length
-    return (
-        b"\x93NUMPY"
-        + bytes([version, 0])
-        + struct.pack("<H" if version == 1 else "<I", size)
-        + text
-    )
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape!r}, }}\n".encode()
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H", len(text)) + text
 
 
 def npz(compression=zipfile.ZIP_STORED, **members):
@@ -155,10 +149,6 @@ FILES = {
     "npy claims": ("a.npy", npy_header((10**6, 10, 10**6)), ": the header claims shape (1000000,"),
     "npy beyond": ("a.npy", npy_header((10**30, 10**30)), ": the header claims shape (10000000000"),
     "npy negative": ("a.npy", npy_header((-1, -1)) + b"0" * 8, ": the header claims shape (-1, -1"),
-    "npy header": (
-        "a.npy", npy_header((2, 3), length=2**32 - 1, version=2),
-        ": the header claims 42949",
-    ),
     "npy version": ("a.npy", npy_header((2, 3), version=9), ": begins with b'\\x93NUMPY\\t\\x00'"),
     "npy deep": ("a.npy", npy_header("(" * 9000), ": expected a header as numpy.save writes it"),
     "npy objects": ("a.npy", OBJECTS, ": holds pickled Python objects, which are not read because"),
@@ -232,36 +222,24 @@ def test_hostile_table(write, name):
 
 
 @pytest.mark.parametrize("reader", [read, read_parts, read_table])
-class TestPaths:
-    def test_missing(self, tmp_path, reader):
-        with pytest.raises(DataError, match=r"a.csv: there is no such file; check the path"):
-            reader(tmp_path / "a.csv")
-
-    def test_below_a_file(self, write, reader):
-        path = write("a.csv", "x_0\n1\n") / "b.csv"
-        with pytest.raises(DataError, match=r"b.csv: there is no such file; check the path"):
+def test_paths(tmp_path, write, reader, monkeypatch):
+    file = write("a.csv", "x_0\n1\n")
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path, message in (
+        (tmp_path / "b.csv", "b.csv: there is no such file; check the path"),
+        (file / "b.csv", "b.csv: there is no such file; check the path"),
+        (tmp_path / "pipe.csv", "pipe.csv: this is a device or a pipe, expected a file"),
+        ("a\0b.csv", "cannot be opened|there is no such file"),
+    ):
+        with pytest.raises(DataError, match=message):
             reader(path)
 
-    def test_pipe(self, tmp_path, reader):
-        os.mkfifo(tmp_path / "a.csv")
-        with pytest.raises(DataError, match=r"a.csv: this is a device or a pipe, expected a file"):
-            reader(tmp_path / "a.csv")
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
 
-    def test_no_permission(self, write, reader, monkeypatch):
-        path = write("a.csv", "x_0\n1\n")
-
-        def refuse(*_):
-            raise PermissionError(13, "Permission denied")
-
-        monkeypatch.setattr(Path, "open", refuse)
-        with pytest.raises(
-            DataError, match=r"cannot be opened \(Permission denied\); check its pat"
-        ):
-            reader(path)
-
-    def test_odd_name(self, reader):
-        with pytest.raises(DataError, match=r"cannot be opened|there is no such file"):
-            reader("a\0b.csv")
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(DataError, match=r"cannot be opened \(Permission denied\); check its pat"):
+        reader(file)
 
 
 DIRECTORIES = {

@@ -81,10 +81,6 @@ def test_points_of_the_weather_are_within_the_bounds():
         assert 0.8 * high <= max(values) <= high
 
 
-def test_there_are_no_curves_where_there_is_no_file(tmp_path):
-    assert published_runs(tmp_path) == published_runs(None) == []
-
-
 @pytest.mark.parametrize("content", ["{", "7", '[{"model": "S5"}]', '["S5"]'])
 def test_a_damaged_file_of_curves_is_named(tmp_path, content):
     (tmp_path / "published_curves.json").write_text(content)
@@ -97,6 +93,7 @@ def test_names_in_the_file_of_curves(tmp_path):
     content = json.dumps([{**record, "validation": [0.25, 0.75]}])
     (tmp_path / "published_curves.json").write_text(content)
     (run,) = published_runs(tmp_path)
+    assert published_runs(tmp_path / "absent") == published_runs(None) == []
     assert (run.model, run.data_set, run.validation) == ("log-ncde", "PPG", (0.25, 0.75))
 
 

@@ -50,11 +50,6 @@ def test_plain_values_and_text_that_is_not_ascii(read, python2_pickle):
     assert read(pickle.dumps([1, (2.5, None), {"a": True}])) == [1, (2.5, None), {"a": True}]
 
 
-def test_a_scalar_of_numpy_does_not_stop_the_reading(read):
-    content = pickle.dumps({"x": np.arange(3.0), "n": np.float64(3)}, protocol=2)
-    assert read(content)["x"].array().tolist() == [0, 1, 2]
-
-
 def test_a_command_is_refused_and_not_carried_out(read, trap):
     content, mark = trap
     with pytest.raises(DataError, match=r"a.pkl: is not read: asks for (posix|nt).mkdir"):
@@ -77,6 +72,7 @@ HOSTILE = {
     "the class of arrays, changed": b"cnumpy\nndarray\n}S'x'\nK\x01sb.",
     "the encoder, changed": b"c_codecs\nencode\n}S'x'\nK\x01sb.",
     "another encoding": b"c_codecs\nencode\n(S'x'\nS'rot13'\ntR.",
+    "another class": pickle.dumps(OrderedDict(a=1), protocol=2),
     "a persistent object": b"S'x'\nQ.",
     "an extension": b"\x82\x01.",
     "a type without its code": b"\x80\x02cnumpy\ndtype\n)\x81}b.",
@@ -84,28 +80,11 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
-def test_what_is_no_array_is_refused(read, content):
+def test_what_is_no_array_is_refused(read, python2_pickle, content):
+    """And changes nothing for pickles that come after it."""
     with pytest.raises(DataError, match="expected a pickle of NumPy arrays, and nothing else"):
         read(content)
-
-
-def test_other_classes_are_refused(read):
-    with pytest.raises(DataError, match=r"asks for collections.OrderedDict"):
-        read(pickle.dumps(OrderedDict(a=1), protocol=2))
-
-
-def test_names_that_arrays_use_stay_as_they_are(read, python2_pickle):
-    """A pickle that changes what stands for NumPy's names would reach those that come after it."""
-    for content in HOSTILE.values():
-        with pytest.raises(DataError):
-            read(content)
     assert read(python2_pickle({"x": np.arange(3.0)}))["x"].array().tolist() == [0, 1, 2]
-
-
-def test_an_array_without_content_is_refused_when_it_is_made(read):
-    made = read(b"\x80\x02cnumpy.core.multiarray\n_reconstruct\n)\x81.")
-    with pytest.raises(DataError, match="has no content"):
-        made.array()
 
 
 @pytest.mark.parametrize(
@@ -126,7 +105,8 @@ def test_strange_content_of_an_array_is_refused(state, message):
 
 
 def test_arrays_of_objects_are_read_over_but_not_made(read):
-    content = read(pickle.dumps({"x": np.array([{}, []], object), "y": np.ones(2)}, protocol=2))
+    values = {"x": np.array([{}, []], object), "y": np.ones(2), "n": np.float64(3)}
+    content = read(pickle.dumps(values, protocol=2))
     assert content["y"].array().tolist() == [1, 1]
     with pytest.raises(DataError, match=r"content of another kind|has type 'O8'"):
         content["x"].array()
@@ -160,8 +140,5 @@ def test_what_is_asked_for_must_be_there(read, tmp_path):
         array_at(path, content, "signal", "wrist", "BVP")
     with pytest.raises(DataError, match=r"signal/wrist/ACC is no array"):
         array_at(path, content, "signal", "wrist", "ACC")
-
-
-def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"S1.pkl: cannot be read"):
         read_pickle(tmp_path / "S1.pkl")

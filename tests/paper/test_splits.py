@@ -56,14 +56,6 @@ def test_the_split_is_that_of_the_older_random_bits(cases, seed):
         assert part.tolist() == expected.tolist()
 
 
-def test_known_indices():
-    train, validation, test = published_split(561, 2345)
-    assert (len(train), len(validation), len(test)) == (392, 84, 85)
-    assert train[:8].tolist() == [96, 129, 318, 480, 232, 439, 326, 208]
-    assert validation[:4].tolist() == [482, 87, 262, 15]
-    assert test[-4:].tolist() == [104, 32, 375, 209]
-
-
 def test_the_split_does_not_depend_on_precision_or_on_jax_as_it_is_set():
     with jax.enable_x64(False), jax.threefry_partitionable(True):
         plain = published_split(561, 3456)
