@@ -80,12 +80,7 @@ def test_what_a_split_of_time_adds_to_products(step, make_config):
     config, devices = make_config(), (1, 4)
     found = step(config, devices).cost_analysis()
     split, whole = plan_of(config, devices), plan_of(config, (4, 1))
-    added = (
-        split.flops["products"]
-        - whole.flops["products"]
-        + split.flops["others"]
-        - whole.flops["others"]
-    )
+    added = sum(split.flops[name] - whole.flops[name] for name in ("products", "others"))
     assert added == pytest.approx(found["flops"], rel=CLOSE)
 
 

@@ -128,11 +128,6 @@ class Oscillators(eqx.Module):
         return find_scheme(self.scheme).weigh
 
     @property
-    def native_scheme(self) -> str | None:
-        """The name of the scheme's formulas in native kernels, see `Scheme.native`."""
-        return find_scheme(self.scheme).native
-
-    @property
     def timestep(self) -> Float[Array, " m"]:
         """dt of each oscillator."""
         return self._timestep(self.raw_stiffness)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -251,23 +251,14 @@ def _at(intervals: Array, index: Array) -> Array:
     return jnp.take_along_axis(intervals, jnp.maximum(index, 0), axis=1)
 
 
-class _Problem(NamedTuple):
-    """A scan with one batch axis, in the order in which samples are visited."""
-
-    recurrence: Recurrence
-    sampling: Sampling
-    force: Array
-    state: State
-    interval: Float[Array, "#batch 1 #m"] | None
-
-
 def _prepare(
     transition: Transition | VaryingTransition,
     force: Array,
     start: OscillatorState | None,
     mask: Array | None,
     reverse: bool,
-) -> _Problem:
+) -> tuple[Recurrence, Sampling, Array, State, Array | None]:
+    """Convert the arguments to one batch axis, in the order in which samples are visited."""
     *leading, time, m = force.shape
     if isinstance(transition, Transition):
         recurrence, intervals = Recurrence(transition.step, None), None
@@ -291,7 +282,7 @@ def _prepare(
     interval = start.interval
     if interval is not None:
         interval = _flatten(interval[..., None, :].astype(dtype), leading)
-    return _Problem(recurrence, sampling, b, (state[..., 0], state[..., 1]), interval)
+    return recurrence, sampling, b, (state[..., 0], state[..., 1]), interval
 
 
 def _finish(
