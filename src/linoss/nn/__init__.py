@@ -8,15 +8,13 @@ from linoss.nn._passes import Features
 from linoss.nn._samples import Samples, Split
 from linoss.nn._stream import Stream
 from linoss.nn.mixers import MIXERS, MixerKind
-from linoss.nn.mixers._diagonal import AbstractDiagonal
 from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
-from linoss.nn.mixers._mamba import MambaLayer
-from linoss.nn.mixers._mixer import AbstractMixer
+from linoss.nn.mixers._mixer import AbstractDiagonal, AbstractMixer
 from linoss.nn.mixers._recurrent import GRULayer, LSTMLayer
 from linoss.nn.mixers._s4d import S4DLayer
 from linoss.nn.mixers._s5 import S5Layer
-from linoss.nn.mixers._s6 import S6Layer
+from linoss.nn.mixers._selective import MambaLayer, S6Layer
 
 __all__ = [
     "FROM_DATA",

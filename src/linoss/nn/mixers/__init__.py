@@ -13,11 +13,10 @@ from linoss._settings import MixerName
 from linoss.nn.mixers._cde import LogNeuralCDE, NeuralCDE, NeuralRDE
 from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
-from linoss.nn.mixers._mamba import MambaLayer
 from linoss.nn.mixers._recurrent import GRULayer, LSTMLayer
 from linoss.nn.mixers._s4d import S4DLayer
 from linoss.nn.mixers._s5 import S5Layer, check_pairs
-from linoss.nn.mixers._s6 import S6Layer
+from linoss.nn.mixers._selective import MambaLayer, S6Layer
 
 if TYPE_CHECKING:
     from linoss.nn._config import LinOSSConfig

@@ -154,6 +154,29 @@ class AbstractWindowed(AbstractCDE):
     signature_steps: eqx.AbstractVar[int]
     solver_steps: eqx.AbstractVar[int]
 
+    def __init__(
+        self,
+        hidden_size: int,
+        in_size: int,
+        *,
+        field_width: int = 128,
+        field_depth: int = 3,
+        field_scale: int | float = 1.0,
+        solver_steps: int = 1,
+        signature_depth: int = 2,
+        signature_steps: int = 8,
+        key: PRNGKeyArray,
+    ):
+        _checks.one_of("signature_depth", signature_depth, (1, 2))
+        _checks.positive_integer("signature_steps", signature_steps)
+        self.norm, self.solver_steps = NoNorm(), solver_steps
+        self.signature_depth, self.signature_steps = signature_depth, signature_steps
+        self.draw(hidden_size, in_size, (field_width, field_depth, field_scale), key)
+
+    @abc.abstractmethod
+    def draw(self, hidden_size: int, in_size: int, sizes: Any, key: PRNGKeyArray) -> None:
+        """Set the weights of f: an MLP with a width, a depth and a scale."""
+
     @abc.abstractmethod
     def matrix(self, y: Float[Array, " hidden"]) -> Float[Array, "hidden entries"]:
         """The matrix that multiplies the log-signature of a window."""
@@ -194,28 +217,14 @@ class NeuralRDE(AbstractWindowed):
     signature_steps: int = eqx.field(static=True)
     solver_steps: int = eqx.field(static=True)
 
-    def __init__(
-        self,
-        hidden_size: int,
-        in_size: int,
-        *,
-        field_width: int = 128,
-        field_depth: int = 3,
-        field_scale: int | float = 1.0,
-        solver_steps: int = 1,
-        signature_depth: int = 2,
-        signature_steps: int = 8,
-        key: PRNGKeyArray,
-    ):
-        _checks.one_of("signature_depth", signature_depth, (1, 2))
-        _checks.positive_integer("signature_steps", signature_steps)
+    def draw(self, hidden_size: int, in_size: int, sizes: Any, key: PRNGKeyArray) -> None:
+        """f with a hidden layer less, and a linear map to a column for each entry."""
         field_key, last_key = jax.random.split(key)
-        entries = in_size + (in_size * (in_size - 1) // 2 if signature_depth == 2 else 0)
-        shape = (hidden_size, field_width, field_width, field_depth - 1, field_scale)
+        entries = in_size + (in_size * (in_size - 1) // 2 if self.signature_depth == 2 else 0)
+        width, depth, scale = sizes
+        shape = (hidden_size, width, width, depth - 1, scale)
         self.field = Perceptron(*shape, jax.nn.relu, field_key)
-        self.last = eqx.nn.Linear(field_width, hidden_size * entries, key=last_key)
-        self.norm, self.solver_steps = NoNorm(), solver_steps
-        self.signature_depth, self.signature_steps = signature_depth, signature_steps
+        self.last = eqx.nn.Linear(width, hidden_size * entries, key=last_key)
 
     def matrix(self, y: Array) -> Array:
         """f(y)."""
@@ -231,25 +240,10 @@ class LogNeuralCDE(AbstractWindowed):
     signature_steps: int = eqx.field(static=True)
     solver_steps: int = eqx.field(static=True)
 
-    def __init__(
-        self,
-        hidden_size: int,
-        in_size: int,
-        *,
-        field_width: int = 128,
-        field_depth: int = 3,
-        field_scale: int | float = 1.0,
-        solver_steps: int = 1,
-        signature_depth: int = 2,
-        signature_steps: int = 8,
-        key: PRNGKeyArray,
-    ):
-        _checks.one_of("signature_depth", signature_depth, (1, 2))
-        _checks.positive_integer("signature_steps", signature_steps)
-        sizes = (hidden_size, hidden_size * in_size)
-        self.field = Perceptron(*sizes, field_width, field_depth, field_scale, jax.nn.silu, key)
-        self.norm, self.solver_steps = NoNorm(), solver_steps
-        self.signature_depth, self.signature_steps = signature_depth, signature_steps
+    def draw(self, hidden_size: int, in_size: int, sizes: Any, key: PRNGKeyArray) -> None:
+        """f with a column for each channel."""
+        shape = (hidden_size, hidden_size * in_size)
+        self.field = Perceptron(*shape, *sizes, jax.nn.silu, key)
 
     def matrix(self, y: Array) -> Array:
         """The columns f_i, and their brackets."""

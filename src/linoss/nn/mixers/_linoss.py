@@ -6,18 +6,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from linoss import _checks
 from linoss._arrays import align
-from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Feedthrough
 from linoss.dynamics import Oscillators
 from linoss.kernels import LinearRecurrence
 from linoss.nn._operations import product
 from linoss.nn._samples import Samples
-from linoss.nn.mixers._mixer import AbstractMixer
+from linoss.nn.mixers._mixer import AbstractMixer, Hidden, uniform
 from linoss.scan import OscillatorState, at_rest, scan_forces
 
 
@@ -72,35 +71,15 @@ class LinOSSLayer(AbstractMixer):
         oscillator_key, in_key, out_key, through_key, bias_key = jax.random.split(key, 5)
         self.oscillators = Oscillators(state_size, key=oscillator_key, **oscillator_options)
         pairs = 2 * state_size if complex_projections else state_size
-        self.input_weight = _uniform(in_key, (pairs, hidden_size), hidden_size)
-        self.output_weight = _uniform(out_key, (hidden_size, pairs), state_size)
+        self.input_weight = uniform(in_key, (pairs, hidden_size), hidden_size)
+        self.output_weight = uniform(out_key, (hidden_size, pairs), state_size)
         if feedthrough == "vector":
             self.feedthrough = jax.random.normal(through_key, (hidden_size,))
         elif feedthrough == "dense":
-            self.feedthrough = _uniform(through_key, (hidden_size, hidden_size), hidden_size)
+            self.feedthrough = uniform(through_key, (hidden_size, hidden_size), hidden_size)
         else:
             self.feedthrough = None
-        self.bias = _uniform(bias_key, (pairs,), hidden_size) if bias else None
-
-    def __call__(
-        self,
-        u: Float[AnyArray, "*batch time hidden"],
-        *,
-        state: OscillatorState | None = None,
-        mask: Bool[AnyArray, "*batch time"] | None = None,
-        intervals: Float[AnyArray, "*batch time"] | None = None,
-        reverse: bool = False,
-        engine: str = "auto",
-    ) -> tuple[Float[Array, "*batch time hidden"], OscillatorState]:
-        """x = C y + D u for a whole sequence, and the state after it.
-
-        For `mask`, `reverse` and `engine` see [`linoss.oscillator_scan`][]. `intervals`, for
-        irregular sampling, is the time since the previous sample in units of the regular sampling
-        interval.
-        """
-        options = {"mask": mask, "intervals": intervals, "engine": engine}
-        samples = Samples.checked(u, self.hidden_size, **options)
-        return self.mix(samples.values, samples, state, reverse=reverse)
+        self.bias = uniform(bias_key, (pairs,), hidden_size) if bias else None
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> OscillatorState:
         """All oscillators at rest."""
@@ -108,13 +87,8 @@ class LinOSSLayer(AbstractMixer):
         return at_rest(self.oscillators.weigh is not None, batch_shape, pairs, dtype)
 
     def mix(
-        self,
-        u: Float[Array, "*batch time hidden"],
-        samples: Samples,
-        state: OscillatorState | None,
-        *,
-        reverse: bool,
-    ) -> tuple[Float[Array, "*batch time hidden"], OscillatorState]:
+        self, u: Hidden, samples: Samples, state: OscillatorState | None, *, reverse: bool
+    ) -> tuple[Hidden, OscillatorState]:
         """x = C y + D u, and the state after the last sample."""
         intervals = samples.intervals_after() if reverse else samples.intervals
         transition = self.oscillators.transition(intervals, self._copies)
@@ -147,7 +121,3 @@ class LinOSSLayer(AbstractMixer):
         bias = jnp.zeros_like(B[:, 0]) if self.bias is None else self.bias
         D = jnp.zeros_like(B[0]) if self.feedthrough is None else self.feedthrough
         return LinearRecurrence(step, B, bias, C, D)
-
-
-def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:
-    return jax.random.uniform(key, shape, minval=-(fan**-0.5), maxval=fan**-0.5)

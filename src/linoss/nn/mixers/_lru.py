@@ -17,8 +17,7 @@ from jaxtyping import Complex, Float, PRNGKeyArray
 
 from linoss import _checks
 from linoss.nn._samples import Samples
-from linoss.nn.mixers._diagonal import AbstractDiagonal
-from linoss.nn.mixers._mixer import refuse_intervals
+from linoss.nn.mixers._mixer import AbstractDiagonal, refuse_intervals
 
 _PHASES = 6.28
 

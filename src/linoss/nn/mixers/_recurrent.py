@@ -25,7 +25,7 @@ from jaxtyping import Float, PRNGKeyArray
 from linoss import _checks
 from linoss._arrays import align
 from linoss.nn._samples import Samples
-from linoss.nn.mixers._mixer import AbstractMixer, refuse_intervals, refuse_split_time
+from linoss.nn.mixers._mixer import AbstractMixer, Hidden, refuse_intervals, refuse_split_time
 
 
 class AbstractRecurrent(AbstractMixer):
@@ -44,14 +44,7 @@ class AbstractRecurrent(AbstractMixer):
     def output(self, state: Any) -> Float[Array, "*batch hidden"]:
         """h."""
 
-    def mix(
-        self,
-        u: Float[Array, "*batch time hidden"],
-        samples: Samples,
-        state: Any,
-        *,
-        reverse: bool,
-    ) -> tuple[Float[Array, "*batch time hidden"], Any]:
+    def mix(self, u: Hidden, samples: Samples, state: Any, *, reverse: bool) -> tuple[Hidden, Any]:
         """h of every sample, and the state after the last one."""
         refuse_split_time(samples, self.name)
         refuse_intervals(samples, self.name)
@@ -69,9 +62,6 @@ class AbstractRecurrent(AbstractMixer):
         state = self.init_state(u.shape[:-2]) if state is None else state
         state, h = jax.lax.scan(run, state, (gates, mask), reverse=reverse)
         return jnp.moveaxis(h, 0, -2), state
-
-    def native(self) -> None:
-        """None: kernels and exports do not know it."""
 
 
 class LSTMLayer(AbstractRecurrent):

@@ -18,8 +18,7 @@ from jaxtyping import Complex, Float, PRNGKeyArray
 from linoss import _checks
 from linoss._arrays import align
 from linoss.nn._samples import Samples
-from linoss.nn.mixers._diagonal import held
-from linoss.nn.mixers._mixer import AbstractMixer
+from linoss.nn.mixers._mixer import AbstractMixer, Hidden, held
 from linoss.nn.mixers._s5 import check_pairs, log_timesteps
 from linoss.scan import SEGMENT, as_complex, as_pairs, diagonal_scan
 
@@ -74,13 +73,8 @@ class S4DLayer(AbstractMixer):
         return jnp.zeros((*batch_shape, self.output_weight.size), self.output_weight.dtype)
 
     def mix(
-        self,
-        u: Float[Array, "*batch time hidden"],
-        samples: Samples,
-        state: Any,
-        *,
-        reverse: bool,
-    ) -> tuple[Float[Array, "*batch time hidden"], Float[Array, "*batch pairs"]]:
+        self, u: Hidden, samples: Samples, state: Any, *, reverse: bool
+    ) -> tuple[Hidden, Float[Array, "*batch pairs"]]:
         """The features after mixing, and the state after the last sample."""
         state = self.init_state(u.shape[:-2]) if state is None else state
         intervals = samples.intervals_after() if reverse else samples.intervals
@@ -105,9 +99,6 @@ class S4DLayer(AbstractMixer):
         y = jnp.moveaxis(y, 0, u.ndim - 2)
         y = y.reshape(*u.shape[:-2], number * SEGMENT, -1)[..., :time, :]
         return y + u * align(self.feedthrough, u), state
-
-    def native(self) -> None:
-        """None: kernels and exports do not know it."""
 
     def _segment(
         self,

@@ -20,7 +20,7 @@ from jaxtyping import Complex, Float, PRNGKeyArray
 
 from linoss import _checks
 from linoss.nn._samples import Samples
-from linoss.nn.mixers._diagonal import AbstractDiagonal, held
+from linoss.nn.mixers._mixer import AbstractDiagonal, held
 from linoss.scan import as_pairs
 
 _TIMESTEPS = (0.001, 0.1)
