@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from linoss.nn import Samples
-from linoss.nn._norm import channel_moments, make_norm, normalize
+from linoss.nn._operations import channel_moments, make_norm, normalize
 
 HIDDEN, SHAPE = 3, (4, 5, 3)
 MASK = jnp.asarray(np.random.default_rng(0).random(SHAPE[:-1]) < 0.6)

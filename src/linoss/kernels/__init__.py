@@ -4,7 +4,7 @@ A model describes itself as arrays, by the `native()` of its parts: mixers, norm
 This room says whether the kernels cover such a model (`can_run`, `can_stream`), and runs it.
 """
 
-from linoss.kernels._block import (
+from linoss.kernels._arrays import (
     OUTSIDE_KERNELS,
     Affine,
     BlockArrays,
@@ -15,23 +15,24 @@ from linoss.kernels._block import (
     Normalization,
     Timing,
     can_run,
-    encode,
     includes_mixers,
     kept_products,
     refusal,
-    run_backwards,
-    run_block,
 )
+from linoss.kernels._block import encode, run_backwards, run_block
 from linoss.kernels._library import (
     TILE,
     call,
+    diagonal,
     instruction_set,
     native,
+    oscillators,
+    oscillators_back,
     padded,
+    selective,
     tiles,
     usable,
 )
-from linoss.kernels._scan import diagonal, oscillators, oscillators_back, selective
 from linoss.kernels._stream import NativeStream, can_stream
 
 __all__ = [

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from linoss.dynamics import VaryingTransition
-from linoss.kernels._block import ModelArrays, mixer_arrays
+from linoss.kernels._arrays import ModelArrays
+from linoss.kernels._block import mixer_arrays
 from linoss.kernels._library import native, usable
 
 

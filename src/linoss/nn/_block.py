@@ -14,8 +14,15 @@ from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Dropout, NormKind, PrecisionName
 from linoss.kernels import Affine, BlockArrays
-from linoss.nn._norm import AbstractNorm, channel_moments, make_norm, normalize
-from linoss.nn._operations import dropout, product, words_of_block
+from linoss.nn._operations import (
+    AbstractNorm,
+    channel_moments,
+    dropout,
+    make_norm,
+    normalize,
+    product,
+    words_of_block,
+)
 from linoss.nn._passes import run_blocks
 from linoss.nn._samples import Samples
 from linoss.nn.mixers._mixer import AbstractMixer

@@ -15,8 +15,8 @@ from jaxtyping import Float, PRNGKeyArray
 
 from linoss._arrays import steps
 from linoss._settings import PoolingName
-from linoss.kernels import Affine, HeadArrays
-from linoss.nn._operations import affine
+from linoss.kernels import HeadArrays
+from linoss.nn._operations import affine, as_arrays
 from linoss.nn._passes import Features
 from linoss.nn._pooling import AbstractPooling, make_poolings
 from linoss.nn._samples import WHOLE, Samples
@@ -39,31 +39,37 @@ class AbstractHead(eqx.Module):
     horizon: eqx.AbstractVar[int | None]
     """The number of steps to forecast; None if the head does not forecast."""
 
-    @abc.abstractmethod
-    def native(self) -> HeadArrays:
-        """The parts that compute `run`."""
+    decoder: eqx.AbstractVar[eqx.nn.Linear]
 
-    @abc.abstractmethod
+    def native(self) -> HeadArrays:
+        """The parts that compute `run`: a decoder, unless there are others."""
+        return HeadArrays(as_arrays(self.decoder), "", False)
+
     def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
         """The samples of this device that the model reads, with missing ones masked.
 
         A forecasting head receives whole sequences on each device, and appends the forecast
         horizon.
         """
+        return samples.joined()
 
     @abc.abstractmethod
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "..."]:
         """The outputs for whole sequences."""
 
-    @abc.abstractmethod
-    def init_state(self, batch_shape: tuple[int, ...]) -> Any:
-        """The state before the first sample."""
+    def decode(self, features: Float[Array, "*batch hidden"]) -> Float[Array, "*batch out"]:
+        """The outputs for features."""
+        return affine(self.decoder, features)
 
-    @abc.abstractmethod
+    def init_state(self, batch_shape: tuple[int, ...]) -> Any:
+        """The state before the first sample; without pooling, none."""
+
     def run(
         self, features: Features, samples: Samples, state: Any
     ) -> tuple[Float[Array, "*batch time out"], Any]:
-        """The output at each step of a piece, and the state after it."""
+        """The output at each step of a piece, not only at every k-th, and the state after it; of a
+        forecasting head, outputs at steps without input are forecasts."""
+        return self.decode(features.values), None
 
 
 class PooledHead(AbstractHead):
@@ -81,11 +87,7 @@ class PooledHead(AbstractHead):
 
     def native(self) -> HeadArrays:
         """The pooling of all samples so far."""
-        return HeadArrays(_native(self.decoder), self.pooling, False)
-
-    def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
-        """The samples, with missing ones masked."""
-        return samples.joined()
+        return HeadArrays(as_arrays(self.decoder), self.pooling, False)
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch out"]:
         """The output for each sequence."""
@@ -128,26 +130,14 @@ class StepHead(AbstractHead):
 
     def native(self) -> HeadArrays:
         """The decoder, with or without tanh."""
-        return HeadArrays(_native(self.decoder), "", self.squash)
-
-    def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
-        """The samples, with missing ones masked."""
-        return samples.joined()
+        return HeadArrays(as_arrays(self.decoder), "", self.squash)
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch outputs out"]:
         """The outputs at steps k, 2k, 3k, ... of the sequence."""
-        return self._decode(features.values[..., self.every - 1 :: self.every, :])
+        return self.decode(features.values[..., self.every - 1 :: self.every, :])
 
-    def init_state(self, batch_shape: tuple[int, ...]) -> None:
-        """No state."""
-
-    def run(
-        self, features: Features, samples: Samples, state: None
-    ) -> tuple[Float[Array, "*batch time out"], None]:
-        """The output at each step, not only at every k-th."""
-        return self._decode(features.values), None
-
-    def _decode(self, features: Array) -> Array:
+    def decode(self, features: Float[Array, "*batch hidden"]) -> Float[Array, "*batch out"]:
+        """The outputs, with or without tanh."""
         outputs = affine(self.decoder, features)
         return jnp.tanh(outputs) if self.squash else outputs
 
@@ -162,10 +152,6 @@ class ForecastHead(AbstractHead):
     def __init__(self, hidden_size: int, out_size: int, horizon: int, *, key: PRNGKeyArray):
         self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
         self.horizon = horizon
-
-    def native(self) -> HeadArrays:
-        """The decoder."""
-        return HeadArrays(_native(self.decoder), "", False)
 
     def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
         """The samples with the forecast horizon, `ahead` or zeros, appended to each sequence."""
@@ -207,17 +193,3 @@ class ForecastHead(AbstractHead):
         index = jnp.clip(index, 0, values.shape[-2] - 1)
         chosen = jnp.take_along_axis(values, index[..., None], axis=-2)
         return affine(self.decoder, split.sum_over_time(jnp.where(here[..., None], chosen, 0)))
-
-    def init_state(self, batch_shape: tuple[int, ...]) -> None:
-        """No state."""
-
-    def run(
-        self, features: Features, samples: Samples, state: None
-    ) -> tuple[Float[Array, "*batch time out"], None]:
-        """The decoder's output at each step; those at steps without input are forecasts."""
-        return affine(self.decoder, features.values), None
-
-
-def _native(decoder: eqx.nn.Linear) -> Affine:
-    assert decoder.bias is not None
-    return Affine(decoder.weight, decoder.bias)

@@ -1,6 +1,5 @@
 """The full model of Algorithm 1: encoder, blocks, head."""
 
-from functools import cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -11,16 +10,16 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from linoss import _checks, _programs
+from linoss import _checks
 from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Memory
-from linoss.kernels import Affine, ModelArrays
+from linoss.kernels import ModelArrays
 from linoss.nn._block import Block
 from linoss.nn._config import LinOSSConfig
-from linoss.nn._heads import AbstractHead, Ahead, ForecastHead, PooledHead, StepHead
-from linoss.nn._norm import AbstractNorm
-from linoss.nn._operations import key_words
+from linoss.nn._heads import AbstractHead, Ahead
+from linoss.nn._operations import AbstractNorm, as_arrays, key_words
+from linoss.nn._parameters import draw_parts
 from linoss.nn._passes import Norms, run_blocks, stack
 from linoss.nn._samples import Samples
 from linoss.nn.mixers import MixerKind
@@ -61,8 +60,7 @@ class LinOSS(eqx.Module):
         - `key`: from `jax.random.key`; initialises the weights.
         """
         self.config = config
-        make = _make_parts_at_once() if _checks.is_concrete(key) else _make_parts
-        self.encoder, self.blocks, self.head = make(config, key)
+        self.encoder, self.blocks, self.head = draw_parts(config, key)
 
     def __call__(
         self,
@@ -245,12 +243,9 @@ class LinOSS(eqx.Module):
 
     def native(self) -> ModelArrays:
         """The model as arrays, for streams and exports."""
-        config = self.config
-        assert self.encoder.bias is not None
-        encoder = Affine(self.encoder.weight, self.encoder.bias)
-        blocks = tuple(block.native() for block in self.blocks)
-        moves = config.gaps == "move"
-        return ModelArrays(encoder, blocks, self.head.native(), config.precision, moves)
+        blocks, moves = tuple(block.native() for block in self.blocks), self.config.gaps == "move"
+        encoder, head = as_arrays(self.encoder), self.head.native()
+        return ModelArrays(encoder, blocks, head, self.config.precision, moves)
 
     def _batch_shape(self, state: ModelState) -> tuple[int, ...]:
         """The batch shape of a state, whose leaves have the axes (block, *batch, ...)."""
@@ -289,76 +284,8 @@ class LinOSS(eqx.Module):
                 raise ValueError("future_intervals was given, but intervals is None")
             _checks.nonnegative("future_intervals", future["future_intervals"], allow_zero=False)
         if mesh is not None:
-            _check_mesh(mesh, samples, self.config)
+            samples.check_mesh(mesh, every=self.config.every or 1, horizon=horizon or 0)
         return samples, Ahead(future.get("future"), future.get("future_intervals"))
-
-
-def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, AbstractHead]:
-    """Encoder, blocks and head."""
-    encoder_key, blocks_key, head_key = jax.random.split(key, 3)
-    encoder = eqx.nn.Linear(config.in_size, config.hidden_size, key=encoder_key)
-    if MixerKind.of(config.mixer).follows:
-        blocks = (MixerKind.of(config.mixer).make(config, key=blocks_key),)
-    else:
-        keys = jax.random.split(blocks_key, config.num_blocks)
-        alike = eqx.filter_vmap(partial(_make_block, config))(keys)  # compiled once for all
-        blocks = tuple(
-            jax.tree.map(lambda x, i=i: x[i] if eqx.is_array(x) else x, alike)
-            for i in range(config.num_blocks)
-        )
-    return encoder, blocks, _make_head(config, head_key)
-
-
-@cache
-def _make_parts_at_once() -> Any:
-    """`_make_parts` as one program, compiled with little optimisation because it runs once."""
-    given: Any = {"compiler_options": {**_programs.quickly(), **_programs.ROUGHLY}}
-    return eqx.filter_jit(_make_parts, **given)
-
-
-def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
-    layer_key, glu_key, backward_key = jax.random.split(key, 3)
-    kind, backward = MixerKind.of(config.mixer), None
-    if config.bidirectional:
-        backward = kind.make(config, key=backward_key, backward=True)
-    return Block(
-        kind.make(config, key=layer_key),
-        backward_mixer=backward,
-        norm=config.norm,
-        dropout=config.dropout,
-        shared_dropout=config.shared_dropout,
-        glu_bias=config.glu_bias,
-        key=glu_key,
-    )
-
-
-def _make_head(config: LinOSSConfig, key: PRNGKeyArray) -> AbstractHead:
-    sizes = (config.hidden_size, config.out_size)
-    if config.horizon is not None:
-        return ForecastHead(*sizes, config.horizon, key=key)
-    if config.every is not None:
-        return StepHead(*sizes, config.every, config.squash, key=key)
-    return PooledHead(*sizes, config.pooling, key=key)
-
-
-def _check_mesh(mesh: Mesh, samples: Samples, config: LinOSSConfig) -> None:
-    """Raise if the mesh does not divide the batch."""
-    split, (sequences, steps, _) = samples.split, samples.values.shape
-    if split.batch is not None and sequences % mesh.shape[split.batch]:
-        raise ValueError(
-            f"u has {sequences} sequences, expected a multiple of {mesh.shape[split.batch]}, "
-            "the mesh's devices along 'batch'"
-        )
-    if split.time is not None:
-        steps, devices = steps + (config.horizon or 0), mesh.shape[split.time]
-        every = config.every or 1
-        if steps % (devices * every):
-            each = "" if every == 1 else f" times {every}, the steps from output to output"
-            ahead = "" if config.horizon is None else ", those ahead included"
-            raise ValueError(
-                f"u has {steps} steps{ahead}, expected a multiple of {devices}, the mesh's "
-                f"devices along 'time'{each}; pad it, and pass lengths"
-            )
 
 
 @eqx.filter_jit

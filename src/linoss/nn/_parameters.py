@@ -1,12 +1,72 @@
-"""Trained parameters of a model, and their number."""
+"""Parameters of a model: drawn, marked as trained, copied and counted."""
 
+from functools import cache, partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
 
-from linoss.nn._norm import AbstractNorm
+from linoss import _checks, _programs
+from linoss.nn._block import Block
+from linoss.nn._config import LinOSSConfig
+from linoss.nn._heads import AbstractHead, ForecastHead, PooledHead, StepHead
+from linoss.nn._operations import AbstractNorm
+from linoss.nn.mixers import MixerKind
+
+
+def draw_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, AbstractHead]:
+    """Encoder, blocks and head with initial weights."""
+    return (_make_at_once() if _checks.is_concrete(key) else _make_parts)(config, key)
+
+
+def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, AbstractHead]:
+    """Encoder, blocks and head."""
+    encoder_key, blocks_key, head_key = jax.random.split(key, 3)
+    encoder = eqx.nn.Linear(config.in_size, config.hidden_size, key=encoder_key)
+    if MixerKind.of(config.mixer).follows:
+        blocks = (MixerKind.of(config.mixer).make(config, key=blocks_key),)
+    else:
+        keys = jax.random.split(blocks_key, config.num_blocks)
+        alike = eqx.filter_vmap(partial(_make_block, config))(keys)  # compiled once for all
+        blocks = tuple(
+            jax.tree.map(lambda x, i=i: x[i] if eqx.is_array(x) else x, alike)
+            for i in range(config.num_blocks)
+        )
+    return encoder, blocks, _make_head(config, head_key)
+
+
+@cache
+def _make_at_once() -> Any:
+    """`_make_parts` as one program, compiled with little optimisation because it runs once."""
+    given: Any = {"compiler_options": {**_programs.quickly(), **_programs.ROUGHLY}}
+    return eqx.filter_jit(_make_parts, **given)
+
+
+def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
+    layer_key, glu_key, backward_key = jax.random.split(key, 3)
+    kind, backward = MixerKind.of(config.mixer), None
+    if config.bidirectional:
+        backward = kind.make(config, key=backward_key, backward=True)
+    return Block(
+        kind.make(config, key=layer_key),
+        backward_mixer=backward,
+        norm=config.norm,
+        dropout=config.dropout,
+        shared_dropout=config.shared_dropout,
+        glu_bias=config.glu_bias,
+        key=glu_key,
+    )
+
+
+def _make_head(config: LinOSSConfig, key: PRNGKeyArray) -> AbstractHead:
+    sizes = (config.hidden_size, config.out_size)
+    if config.horizon is not None:
+        return ForecastHead(*sizes, config.horizon, key=key)
+    if config.every is not None:
+        return StepHead(*sizes, config.every, config.squash, key=key)
+    return PooledHead(*sizes, config.pooling, key=key)
 
 
 def trainable(model: Any) -> Any:
@@ -22,7 +82,9 @@ def trainable(model: Any) -> Any:
     """
 
     def mark(node: Any) -> Any:
-        return node.trainable() if isinstance(node, AbstractNorm) else _is_inexact(node)
+        if isinstance(node, AbstractNorm):
+            return jax.tree.map(lambda _: node.trained, node)
+        return _is_inexact(node)
 
     return jax.tree.map(mark, model, is_leaf=lambda x: isinstance(x, AbstractNorm))
 

@@ -13,8 +13,15 @@ from jaxtyping import Float, UInt32
 from linoss import kernels
 from linoss._arrays import align
 from linoss._settings import PrecisionName
-from linoss.nn._norm import AbstractNorm, channel_moments, normalize
-from linoss.nn._operations import affine, product, words_of_block
+from linoss.nn._operations import (
+    AbstractNorm,
+    affine,
+    as_arrays,
+    channel_moments,
+    normalize,
+    product,
+    words_of_block,
+)
 from linoss.nn._samples import Samples
 from linoss.scan import (
     OscillatorState,
@@ -108,9 +115,7 @@ def _by_kernels(
     if encoder is None:
         hidden, moments = u, channel_moments(u, samples)
     else:
-        assert encoder.bias is not None
-        weights = kernels.Affine(encoder.weight, encoder.bias)
-        hidden, moments = kernels.encode(weights, u, samples.timing())
+        hidden, moments = kernels.encode(as_arrays(encoder), u, samples.timing())
     keep = kernels.kept_products(
         samples.memory if training else 0,
         samples=math.prod(hidden.shape[:-1]),

@@ -216,6 +216,23 @@ class Samples(eqx.Module):
         engine = resolve_engine(engine)
         return cls(values, mask, intervals, lengths, split, engine, precision, memory, gaps)
 
+    def check_mesh(self, mesh: Mesh, *, every: int, horizon: int) -> None:
+        """Raise if the mesh does not divide sequences, or their steps with a forecast horizon into
+        parts with whole numbers of outputs at every k-th step."""
+        sequences, steps, _ = self.values.shape
+        if self.split.batch is not None and sequences % mesh.shape[BATCH]:
+            raise ValueError(
+                f"u has {sequences} sequences, expected a multiple of {mesh.shape[BATCH]}, the "
+                "mesh's devices along 'batch'"
+            )
+        if self.split.time is not None and (steps + horizon) % (mesh.shape[TIME] * every):
+            each = "" if every == 1 else f" times {every}, the steps from output to output"
+            ahead = ", those ahead included" if horizon else ""
+            raise ValueError(
+                f"u has {steps + horizon} steps{ahead}, expected a multiple of {mesh.shape[TIME]}, "
+                f"the mesh's devices along 'time'{each}; pad it, and pass lengths"
+            )
+
     def joined(self) -> "Samples":
         """Merge `lengths` into the mask, set missing values to 0 (they may be NaN), and set
         `silent`."""
