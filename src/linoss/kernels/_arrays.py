@@ -5,7 +5,7 @@ block.
 """
 
 from enum import IntFlag
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
