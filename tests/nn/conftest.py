@@ -259,3 +259,16 @@ def draw():
 def draw_intervals():
     """Shape to sampling intervals around 1."""
     return _draw_intervals
+
+
+@pytest.fixture(scope="session")
+def halfway():
+    """(x) to single precision, with many numbers halfway between two of bfloat16, where ties
+    show."""
+
+    def move(x):
+        x = np.asarray(x, np.float32)
+        middle = (x.view(np.uint32) & 0xFFFF0000 | 0x8000).view(np.float32)
+        return np.where(np.random.default_rng(0).random(x.shape) < 0.3, middle, x)
+
+    return move

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 T, HIDDEN, STATE = 12, 4, 3
-NORMS = [None, "layer", "batch", "running"]
 
 
 @pytest.fixture
@@ -27,18 +26,19 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_block_is_its_formula(make_block, block_loop, draw, norm):
-    block, u = make_block(norm=norm, scheme="imex", timestep="learned"), draw(2, T, HIDDEN)
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"norm": norm, "scheme": "imex"} for norm in (None, "layer", "batch", "running")),
+        {"glu_bias": False, "feedthrough": "dense", "bias": True},
+    ],
+    ids=str,
+)
+def test_block_is_its_formula(make_block, block_loop, draw, options):
+    block, u = make_block(**options), draw(2, T, HIDDEN)
     found = run(block, u)
     for i in range(2):
         assert_close(found[i], block_loop(block, u[i]))
-
-
-def test_glu_without_biases(make_block, block_loop, draw):
-    block, u = make_block(glu_bias=False, feedthrough="dense", bias=True), draw(T, HIDDEN)
-    assert block.glu.bias is None
-    assert_close(run(block, u), block_loop(block, u))
 
 
 @pytest.mark.parametrize(("scheme", "irregular"), [("im", False), ("verlet", True)])

@@ -17,9 +17,8 @@ from scipy.special import erf, expit
 
 import linoss
 from linoss import kernels
-from linoss.nn import Samples
-from linoss.nn._operations import dropout
-from linoss.nn._passes import run_blocks
+from linoss.kernels import Kept, kept_products
+from linoss.nn import Samples, run_blocks
 
 pytestmark = [
     pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built"),
@@ -308,7 +307,6 @@ def test_dropout_has_the_mask_of_the_plain_block(rate):
             random = jnp.concatenate([*pair, jnp.array([0, 1], jnp.uint32)])
             out = kernels.run_block(block, x, kernels.Timing(), jnp.zeros((1, 1, 2)), random).values
             assert (out != x).item() == (bits >= threshold)
-        assert (dropout(x, rate, words) != 0).item() == (bits >= threshold)
 
 
 @pytest.mark.parametrize(
@@ -328,13 +326,6 @@ def test_what_is_not_a_number_stays_in_its_sequence(new_block, options, precisio
     found, expected = run(u.at[0, 3].set(jnp.nan)), run(u)
     assert np.isnan(found[0]).any()
     np.testing.assert_array_equal(found[1:], expected[1:])
-
-
-def test_an_empty_batch(new_block):
-    block = new_block(4, 3, key=jax.random.key(0))
-    output, state = block(jnp.zeros((0, 10, 4)), engine="native")
-    assert output.shape == (0, 10, 4)
-    assert state.oscillators.shape == (0, 6, 2)
 
 
 def test_activations_have_the_stated_error(new_block):
@@ -367,7 +358,7 @@ PROGRAM = """
 import os, sys
 os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]))
 import equinox as eqx, jax, jax.numpy as jnp, linoss, numpy as np
-from linoss.nn._passes import run_blocks
+from linoss.nn import run_blocks
 results = {"float32": [], "bfloat16": []}
 for batch, scheme, both in ((19, "im", False), (1, "exact", True), (3, "im", False)):
     new = lambda i: linoss.LinOSSLayer(20, 9, scheme=scheme, key=jax.random.key(i))
@@ -427,6 +418,64 @@ def test_lower_instruction_sets_compute_the_same(results_of_a_process, results_o
     np.testing.assert_allclose(found["float32"], expected["float32"], rtol=1e-3, atol=1e-3)
     apart = np.linalg.norm(found["bfloat16"] - expected["bfloat16"])
     assert apart < 1e-3 * np.linalg.norm(expected["bfloat16"])  # a rounding is 2^-8 at most
+
+
+# ---- Stored products: as many as memory allows, with the same results to the bit ----
+
+EVERY_PRODUCT = Kept.FORCES | Kept.OUTPUTS | Kept.GATES
+SIZES = {"samples": 1000, "hidden": 100, "pairs": 200, "blocks": 3, "precision": "float32"}
+OF_OUTPUTS, OF_FORCES, OF_GATES = 4 * 1000 * 112, 4 * 1000 * 208, 4 * 1000 * 224
+
+
+@pytest.mark.parametrize(
+    ("memory", "changes", "expected"),
+    [
+        (0, {}, [Kept.NONE] * 3),
+        (OF_OUTPUTS - 1, {}, [Kept.NONE] * 3),
+        (2 * OF_OUTPUTS, {}, [Kept.OUTPUTS, Kept.OUTPUTS, Kept.NONE]),
+        (3 * OF_OUTPUTS + OF_FORCES, {}, [Kept.OUTPUTS | Kept.FORCES] + [Kept.OUTPUTS] * 2),
+        (3 * (OF_OUTPUTS + OF_FORCES + OF_GATES), {}, [EVERY_PRODUCT] * 3),
+        (10**12, {"hidden": 16}, [Kept.OUTPUTS] * 3),  # forces and gates save too little
+        (10**12, {"hidden": 16, "pairs": 32}, [Kept.NONE] * 3),
+        (10**12, {"precision": "bfloat16"}, [Kept.OUTPUTS] * 3),
+    ],
+)
+def test_what_saves_most_is_kept_first(memory, changes, expected):
+    assert kept_products(memory, **{**SIZES, **changes}) == expected
+
+
+@pytest.mark.integration
+def test_results_do_not_depend_on_memory():
+    """With nothing, a part and everything kept, in blocks that have all products there are."""
+    config = linoss.LinOSSConfig(
+        in_size=3,
+        out_size=2,
+        hidden_size=72,
+        state_size=50,
+        num_blocks=2,
+        bidirectional=True,
+        feedthrough="dense",
+    )
+    model = linoss.LinOSS(config, key=jax.random.key(0))
+    weights, rest = eqx.partition(model, linoss.trainable(model))
+    u = jax.random.normal(jax.random.key(1), (3, 150, 3))
+
+    def results(memory):
+        def loss(weights):
+            answers, norms = eqx.combine(weights, rest).training_pass(
+                u, key=jax.random.key(2), engine="native", memory=memory
+            )
+            return jnp.sum(answers**2), norms
+
+        found = jax.jit(jax.value_and_grad(loss, has_aux=True))(weights)
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+
+    nothing, *others = (results(memory) for memory in (0, 4 * 450 * (2 * 80 + 112), 10**9))
+    for found in others:
+        assert [x.tobytes() for x in found] == [x.tobytes() for x in nothing]
+
+
+# ---- What the kernels do not cover or accept ----
 
 
 @pytest.mark.parametrize("case", ["double precision", "a scheme without native formulas"])

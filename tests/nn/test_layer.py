@@ -7,7 +7,7 @@ import pytest
 
 from linoss import LinOSSLayer
 
-SCHEMES = ["im", "imex", "verlet", "exact"]
+SCHEMES = [*((s, d) for s in ("im", "imex", "exact") for d in (False, True)), ("verlet", False)]
 T, HIDDEN, STATE = 12, 4, 3
 
 
@@ -24,19 +24,16 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "complex_projections"), [*((s, True) for s in SCHEMES), ("verlet", False)]
-)
-def test_layer_is_the_loop(layer_loop, draw, scheme, complex_projections):
-    layer = make_layer(scheme=scheme, complex_projections=complex_projections)
-    u = draw(T, HIDDEN)
-    assert_close(run(layer, u)[0], layer_loop(layer, u))
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_irregular_sampling(layer_loop, draw, draw_intervals, scheme):
-    layer = make_layer(scheme=scheme, timestep="learned")
-    u, intervals = draw(T, HIDDEN), draw_intervals(T)
+@pytest.mark.parametrize("irregular", [False, True])
+@pytest.mark.parametrize("complex_projections", [True, False])
+@pytest.mark.parametrize(("scheme", "damped"), SCHEMES)
+def test_layer_is_the_loop(
+    layer_loop, draw, draw_intervals, scheme, damped, complex_projections, irregular
+):
+    options = {"damped": True, "min_radius": 0.5} if damped else {}
+    layer = make_layer(scheme=scheme, complex_projections=complex_projections, **options)
+    assert not damped or np.all(layer.oscillators.damping > 0)
+    u, intervals = draw(T, HIDDEN), draw_intervals(T) if irregular else None
     assert_close(run(layer, u, intervals=intervals)[0], layer_loop(layer, u, intervals))
 
 
@@ -48,14 +45,6 @@ def test_feedthrough_and_bias(layer_loop, draw, feedthrough, complex_projections
     layer = make_layer(
         feedthrough=feedthrough, bias=True, complex_projections=complex_projections, timestep=0.7
     )
-    u = draw(T, HIDDEN)
-    assert_close(run(layer, u)[0], layer_loop(layer, u))
-
-
-@pytest.mark.parametrize("scheme", ["im", "imex", "exact"])
-def test_damping(layer_loop, draw, scheme):
-    layer = make_layer(scheme=scheme, damped=True, min_radius=0.5, timestep="learned")
-    assert np.all(layer.oscillators.damping > 0)
     u = draw(T, HIDDEN)
     assert_close(run(layer, u)[0], layer_loop(layer, u))
 

@@ -32,17 +32,6 @@ def test_algorithm_1(make_model, model_loop, draw, scheme):
         assert_close(found[i], model_loop(model, u[i]))
 
 
-@pytest.mark.parametrize(("scheme", "every"), [("im", None), ("imex", 4)])
-def test_published_model_in_evaluation(make_model, model_loop, draw, scheme, every):
-    changes = {} if every is None else {"every": every, "task": "regression"}
-    changes |= {"scheme": scheme, "num_blocks": 2}
-    model, u = make_model(LinOSSConfig.published, **changes), draw(2, T, 2)
-    assert model.config.squash == (every is not None)
-    found = model(u)
-    for i in range(2):
-        assert_close(found[i], model_loop(model, u[i]))
-
-
 def test_defaults_are_the_published_settings():
     sizes = {"in_size": 2, "out_size": 3}
     assert LinOSSConfig(**sizes, shared_dropout=True) == LinOSSConfig.published(**sizes)
@@ -137,16 +126,6 @@ def test_parameters_in_single_precision(single_precision, make_model, draw):
     assert {x.dtype for x in arrays_of(norms)} == {jnp.dtype("float32")}
 
 
-def test_single_precision_is_close_to_double(make_model, draw, draw_intervals):
-    model, u, intervals = make_model(scheme="verlet"), draw(2, 40, 2), draw_intervals(2, 40)
-    double = np.asarray(model(u, intervals=intervals))
-    narrow = jax.tree.map(lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x, model)
-    with jax.enable_x64(False):
-        single = narrow(u.astype(np.float32), intervals=intervals.astype(np.float32))
-    assert single.dtype == jnp.float32
-    np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.several
 def test_nan_that_is_not_masked_gives_nan(make_model, draw, reader):
     model, u, mask = make_model(**reader), draw(2, T, 2), np.ones((2, T), bool)
@@ -156,3 +135,49 @@ def test_nan_that_is_not_masked_gives_nan(make_model, draw, reader):
     assert np.all(np.isfinite(answers[0]))
     after = answers[1][4 // reader["every"] :] if "every" in reader else answers[1]
     assert np.all(np.isnan(after))
+
+
+# ---- Heads: which features become outputs ----
+
+
+@pytest.mark.several
+def test_each_head_is_the_loop(make_model, model_loop, draw, head):
+    model, u = make_model(**head), draw(2, T, 2)
+    found = model(u)
+    for i in range(2):
+        assert_close(found[i], model_loop(model, u[i]))
+
+
+def same_weights(make_model, **heads_and_changes):
+    """Models that differ in their heads alone."""
+    first, second = (make_model(**options) for options in heads_and_changes.values())
+    assert eqx.tree_equal(first.encoder, second.encoder)
+    assert eqx.tree_equal(first.head.decoder, second.head.decoder)
+    return first, second
+
+
+@pytest.mark.several
+@pytest.mark.parametrize(("known", "irregular"), [(False, True), (True, False)])
+def test_forecast_is_the_end_of_a_sequence_extended_by_hand(
+    make_model, draw, draw_intervals, known, irregular
+):
+    forecast, every = same_weights(
+        make_model,
+        forecast={"task": "forecasting", "horizon": 3, "scheme": "verlet"},
+        every={"task": "regression", "every": 1, "scheme": "verlet"},
+    )
+    u, future = draw(2, T, 2), draw(2, 3, 2, seed=1) if known else None
+    intervals = draw_intervals(2, T) if irregular else None
+    extended = np.concatenate([u, np.zeros((2, 3, 2)) if future is None else future], axis=1)
+    steps = None if intervals is None else np.concatenate([intervals, np.ones((2, 3))], axis=1)
+    found = forecast(u, future=future, intervals=intervals)
+    assert found.shape == (2, 3, 3)
+    assert_close(found, every(extended, intervals=steps)[:, T:])
+    if steps is not None:
+        steps[:, T:] = [[0.5, 2.0, 3.0], [1.5, 0.25, 4.0]]
+        found = forecast(u, future=future, intervals=intervals, future_intervals=steps[:, T:])
+        assert_close(found, every(extended, intervals=steps)[:, T:])
+        padded = np.concatenate([u, np.ones((2, 2, 2))], axis=1)
+        given = {"intervals": np.pad(steps[:, :T], ((0, 0), (0, 2)), constant_values=9.0)}
+        given |= {"lengths": np.array([T, T]), "future_intervals": steps[:, T:]}
+        assert_close(forecast(padded, future=future, **given), found)

@@ -10,9 +10,7 @@ import pytest
 import linoss
 from linoss import kernels
 from linoss.dynamics import Transition
-from linoss.nn import Samples
-from linoss.nn._operations import product
-from linoss.nn._passes import run_blocks
+from linoss.nn import Samples, run_blocks
 
 native = pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built")
 pytestmark = pytest.mark.usefixtures("single_precision")
@@ -22,32 +20,16 @@ def rounded(x):
     return np.asarray(x, np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
 
 
-def drawn(*shape, seed=0):
-    """Numbers among which many lie halfway between two of bfloat16, where ties show."""
-    generator = np.random.default_rng(seed)
-    x = generator.normal(size=shape).astype(np.float32)
-    halfway = (x.view(np.uint32) & 0xFFFF0000 | 0x8000).view(np.float32)
-    return np.where(generator.random(shape) < 0.3, halfway, x)
-
-
-def test_a_plain_product_and_its_gradients_round_their_factors():
-    x, weight, d = drawn(3, 50, 19), drawn(7, 19, seed=1), drawn(3, 50, 7, seed=2)
-    factors = (jnp.asarray(x), jnp.asarray(weight))
-    out, pull_back = jax.vjp(lambda x, w: product(x, w, "bfloat16"), *factors)
-    d_x, d_weight = pull_back(jnp.asarray(d))
-    np.testing.assert_allclose(out, rounded(x) @ rounded(weight).T, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(d_x, rounded(d) @ rounded(weight), rtol=1e-5, atol=1e-5)
-    expected = np.einsum("bni,bnj->ij", rounded(d), rounded(x))
-    np.testing.assert_allclose(d_weight, expected, rtol=1e-5, atol=1e-5)
-    assert out.dtype == d_x.dtype == d_weight.dtype == jnp.float32
-
-
 @native
 @pytest.mark.parametrize(("hidden", "time"), [(19, 67), (32, 128), (1, 1)])
-def test_a_kernel_rounds_the_factors_of_every_product(hidden, time):
+def test_a_kernel_rounds_the_factors_of_every_product(draw, halfway, hidden, time):
     """Oscillators that pass on their force, y = B x. Each row of B and of C has one number, so that
     what a product gives is rounded again without an error of its own; C is dense in the second
     case."""
+
+    def drawn(*shape, seed):
+        return halfway(draw(*shape, seed=seed))
+
     swap = np.random.default_rng(5).permutation(hidden)
     B = np.diag(drawn(hidden, seed=1))[swap]
     dense = hidden == 32

@@ -4,7 +4,7 @@ from linoss.nn._block import GLU, Block
 from linoss.nn._config import FROM_DATA, LinOSSConfig, MixerLike, SchemeLike
 from linoss.nn._model import LinOSS, ModelState
 from linoss.nn._parameters import adopt, count_parameters, trainable
-from linoss.nn._passes import Features
+from linoss.nn._passes import Features, run_blocks
 from linoss.nn._samples import Samples, Split
 from linoss.nn._stream import Stream
 from linoss.nn.mixers import MIXERS, MixerKind
@@ -43,5 +43,6 @@ __all__ = [
     "Stream",
     "adopt",
     "count_parameters",
+    "run_blocks",
     "trainable",
 ]
