@@ -1,6 +1,5 @@
 """Native streams: one sample in, one output out, with the state of a model updated in place."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -29,11 +28,13 @@ def can_stream(model: ModelArrays) -> bool:
 
 
 class NativeStream:
-    """A stream of a model, with arrays of its state: oscillators `(blocks, *batch, m, 2)`, and, if
-    the head pools, the pooled features `(*batch, hidden)` and the counts of samples `(*batch,)`."""
+    """A stream of a model, with a tree of its state, whose arrays are oscillators `(blocks, *batch,
+    m, 2)`, and, if the head pools, pooled features `(*batch, hidden)` and counts of samples
+    `(*batch,)`."""
 
-    def __init__(self, model: ModelArrays, state: Sequence[Any]):
-        self._shapes = [np.shape(x) for x in state]
+    def __init__(self, model: ModelArrays, state: Any):
+        arrays, self._structure = jax.tree.flatten(state)
+        self._shapes = [np.shape(x) for x in arrays]
         blocks, *batch, m, _ = self._shapes[0]
         streams, hidden = int(np.prod(batch)), model.encoder.bias.size
         self._states = np.empty((blocks, streams, 2, m), np.float32)
@@ -68,15 +69,15 @@ class NativeStream:
         return output
 
     @property
-    def state(self) -> list[Any]:
-        """Copies of the arrays."""
+    def state(self) -> Any:
+        """The tree, of copies of the arrays."""
         arrays = (np.moveaxis(self._states, -2, -1), self._pooled, self._counts)
         pairs = zip(arrays, self._shapes, strict=False)
-        return [jnp.array(x.reshape(shape)) for x, shape in pairs]
+        return jax.tree.unflatten(self._structure, [jnp.array(x.reshape(s)) for x, s in pairs])
 
     @state.setter
-    def state(self, state: Sequence[Any]) -> None:
-        oscillators, *pooled = map(np.asarray, state)
+    def state(self, state: Any) -> None:
+        oscillators, *pooled = map(np.asarray, jax.tree.leaves(state))
         self._states[:] = np.moveaxis(oscillators, -1, -2).reshape(self._states.shape)
         for own, new in zip((self._pooled, self._counts), pooled, strict=False):
             own[:] = new.reshape(own.shape)

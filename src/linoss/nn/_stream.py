@@ -46,9 +46,8 @@ class Stream:
         """
         state = self._begin = model.init_state(batch_shape)
         arrays = model.native()
-        self._engine = (
-            _ByKernel(arrays, state) if kernels.can_stream(arrays) else _ByProgram(model, state)
-        )
+        native = kernels.can_stream(arrays)
+        self._engine = kernels.NativeStream(arrays, state) if native else _ByProgram(model, state)
         self._shape = (*batch_shape, model.config.in_size)
         self._dtype = model.encoder.weight.dtype
 
@@ -154,21 +153,3 @@ class _ByProgram:
             engine="sequential",
         )
         return np.asarray(outputs[..., 0, :])
-
-
-class _ByKernel:
-    """Streaming by a native kernel."""
-
-    def __init__(self, model: kernels.ModelArrays, state: ModelState):
-        arrays, self._structure = jax.tree.flatten(state)
-        self._stream = kernels.NativeStream(model, arrays)
-        self.step = self._stream.step
-
-    @property
-    def state(self) -> ModelState:
-        """A copy of the arrays."""
-        return jax.tree.unflatten(self._structure, self._stream.state)
-
-    @state.setter
-    def state(self, state: ModelState) -> None:
-        self._stream.state = jax.tree.leaves(state)
