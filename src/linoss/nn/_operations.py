@@ -7,7 +7,7 @@ few integer operations, so that the native kernels draw the same mask from the w
 
 import abc
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -98,7 +98,7 @@ def channel_moments(x: Hidden, samples: Samples) -> Moments:
 class AbstractNorm(eqx.Module):
     """Normalises features `(..., time, hidden)`, and may update statistics in training."""
 
-    trained: eqx.AbstractClassVar[bool]
+    trained: ClassVar[bool] = True
     """Whether the arrays are trained; otherwise they are statistics."""
 
     @abc.abstractmethod
@@ -114,8 +114,6 @@ class AbstractNorm(eqx.Module):
 class NoNorm(AbstractNorm):
     """The identity."""
 
-    trained = True
-
     def native(self) -> Normalization:
         """Mean 0 and scale 1."""
         return Normalization(0.0, 1.0)
@@ -124,7 +122,6 @@ class NoNorm(AbstractNorm):
 class LayerNorm(AbstractNorm):
     """Normalises each sample over channels, with learned scale and shift."""
 
-    trained = True
     scale: Float[Array, " hidden"]
     shift: Float[Array, " hidden"]
 
@@ -145,7 +142,7 @@ class BatchNorm(AbstractNorm):
     batch), where gradients flow through the batch term.
     """
 
-    trained = False
+    trained: ClassVar[bool] = False
     mean: Float[Array, " hidden"]
     variance: Float[Array, " hidden"]
     fresh: Bool[Array, ""]

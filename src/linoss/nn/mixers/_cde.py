@@ -242,8 +242,9 @@ class LogNeuralCDE(AbstractWindowed):
 
     def draw(self, hidden_size: int, in_size: int, sizes: Any, key: PRNGKeyArray) -> None:
         """f with a column for each channel."""
-        shape = (hidden_size, hidden_size * in_size)
-        self.field = Perceptron(*shape, *sizes, jax.nn.silu, key)
+        width, depth, scale = sizes
+        shape = (hidden_size, hidden_size * in_size, width, depth, scale)
+        self.field = Perceptron(*shape, jax.nn.silu, key)
 
     def matrix(self, y: Array) -> Array:
         """The columns f_i, and their brackets."""
