@@ -55,19 +55,6 @@ def test_ctrl_c_and_resume(tmp_path, long_data, line, process, good_json, finish
     assert (out / "model-1" / "weights.safetensors").read_bytes() == finished
 
 
-@pytest.mark.slow  # as after Ctrl-C, and as `train` does in a process that is killed
-def test_kill_and_resume(tmp_path, long_data, line, process, good_json, finished):
-    out = tmp_path / "run"
-    child = process(f"{line} --out {out}")
-    until(child, (out / "model-1" / "history.jsonl").exists)
-    child.kill()
-    child.communicate()
-    assert child.returncode == -signal.SIGKILL
-    assert not (out / "report.html").exists()
-    assert good_json(f"fit {long_data} --out {out} --resume")["steps"] == STEPS
-    assert (out / "model-1" / "weights.safetensors").read_bytes() == finished
-
-
 def test_a_run_that_was_stopped_early_says_how_to_go_on(tmp_path, data, small, process, failing):
     out = tmp_path / "run"
     child = process(f"fit {data} --task classification {small} --steps 9999 --out {out}")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import sys
 
 import numpy as np
@@ -147,28 +146,6 @@ def test_a_grid_of_no_ranges(tmp_path, data, failing):
     assert "--grid ranges needs --range" in failing(line, code=2)
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("--storage mysql://me:sesame@host/x", "the storage is one of mysql"),
-        ("--set validation_fraction=0", "nothing is held out"),
-    ],
-)
-def test_one_line_says_what_is_wrong(tmp_path, line, failing, option, message):
-    found = failing(f"{line} {option} --out {tmp_path / 'out'}")
-    assert message in found
-    assert "sesame" not in found
-
-
-def test_a_storage_that_cannot_be_reached_is_one_line(tmp_path, line, failing):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        url = f"postgresql://me:sesame@127.0.0.1:{probe.getsockname()[1]}/studies"
-    message = failing(f"{line} --out {tmp_path / 'out'} --storage {url}")
-    assert "cannot be reached" in message
-    assert "sesame" not in message
-
-
 def test_trials_that_all_fail(tmp_path, data, small, failing):
     wild = "--set norm=none --set clip_norm=none --set warmup=0 --steps 20 --set dropout=0"
     ranges = "--range learning_rate=1e29,1e30"
@@ -197,11 +174,6 @@ def test_ctrl_c_says_how_to_go_on_and_no_password(tmp_path, line, linoss_command
     assert result.exit_code == 130
     assert "the same command continues:\n  linoss search data --storage" in result.stderr
     assert "sesame" not in result.output
-
-
-def test_classes_are_no_numbers(tmp_path, data, failing):
-    message = failing(f"search {data} --task regression --out {tmp_path / 'out'}")
-    assert "a label is 'low', expected numbers for --task regression" in message
 
 
 def test_numbers_and_usual_ranges_without_what_is_given(tmp_path, numbers, small, good_json):

@@ -1,7 +1,6 @@
 """`linoss stream` writes after each line what `linoss predict` would for the whole."""
 
 import json
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +153,7 @@ def test_names_that_the_training_did_not_have(run, failing):
     assert "line 1: names 'x, y', expected the channels of the training, 'x, z'" in message
 
 
-# ---- Missing values, times, schemes ----
+# ---- Times ----
 
 
 @pytest.fixture(scope="module")
@@ -166,36 +165,6 @@ def irregular():
     values[:, :, [4, 5, 17]] = np.nan
     times = np.cumsum(draw.uniform(0.5, 2, size=(10, 30)), axis=1)
     return values, times
-
-
-def streamed(estimator, values, times=None):
-    predict = estimator.stream()
-    when = [None] * values.shape[1] if times is None else times
-    return np.array([predict(sample, time) for sample, time in zip(values.T, when, strict=True)])
-
-
-def settings(**changes):
-    small = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 2, "random_state": 0}
-    return {**small, "n_models": 2, "scheme": "im", "damped": False, "batch_size": 5, **changes}
-
-
-def test_missing_values_and_times(irregular):
-    values, times = irregular
-    classifier = LinOSSClassifier(**settings(time_channel=True))
-    classifier.fit(values, np.arange(10) % 2, times=times)
-    found = streamed(classifier, values[0], times[0])
-    for length in (1, 5, 6, 30):
-        piece = linoss.data.sequences([values[0][:, :length]], times=[times[0][:length]])
-        whole = classifier.predict_proba(piece)[0]
-        np.testing.assert_allclose(found[length - 1], whole, rtol=1e-4, atol=1e-5)
-    samples = values[0].T.copy()
-    samples[9] = 1e60  # too large: no prediction; later ones are numbers, one by one and together
-    expected = streamed(classifier, samples.T, times[0])
-    predict, parts = classifier.stream(), [slice(0, 1), slice(1, 20), slice(20, 30)]
-    found = np.concatenate([predict.many(samples[p], times[0][p].tolist()) for p in parts])
-    assert np.isnan(expected[9]).all()
-    assert np.isfinite(expected[[8, 10]]).all()
-    np.testing.assert_array_equal(found, expected)
 
 
 def test_times_in_lines(tmp_path, irregular, small, good, failing):
@@ -221,20 +190,6 @@ def test_times_in_lines(tmp_path, irregular, small, good, failing):
     assert "the time is 'soon', expected a number or date" in failing(f"stream {out}", "soon,1,2\n")
 
 
-def test_outputs_at_every_kth_step(irregular):
-    values, _ = irregular
-    targets = np.nan_to_num(values[:, 0, 2::3])
-    regressor = LinOSSRegressor(**settings(every=3)).fit(values, targets)
-    found, expected = streamed(regressor, values[0]), regressor.predict(values[:1])[0]
-    np.testing.assert_allclose(found[2::3, 0], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_models_that_read_backwards_do_not_stream(tmp_path, irregular, failing):
-    classifier = LinOSSClassifier(**settings(bidirectional=True))
-    classifier.fit(irregular[0], np.arange(10) % 2).save(tmp_path / "run")
-    assert "bidirectional is True" in failing(f"stream {tmp_path / 'run'}", "1,2\n")
-
-
 # ---- Samples that are too large ----
 
 
@@ -254,21 +209,6 @@ def test_a_stream_goes_on_after_a_sample_that_is_too_large(run, case, linoss_com
     found = [json.loads(line) for line in result.stdout.splitlines()]
     assert found[1] == {"prediction": None, "probabilities": {"high": None, "low": None}}
     assert found[2]["prediction"] in ("high", "low")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"norm": None, "num_blocks": 3}, {"norm": "layer", "scheme": "verlet"}],
-    ids=["batch", "none", "layer, verlet"],
-)
-def test_every_model_recovers(changes):
-    values = np.random.default_rng(0).normal(size=(6, 2, 20))
-    classifier = LinOSSClassifier(**settings(**changes)).fit(values, np.arange(6) % 2)
-    for value in (3e38, -3e38, 1e30, 1e20):
-        values[0, :, 3] = value
-        found = streamed(classifier, values[0])
-        assert np.isfinite(found[:3]).all()
-        assert np.isfinite(found[5:]).all()
 
 
 # ---- A process ----
@@ -297,29 +237,4 @@ def test_each_prediction_comes_at_once_and_memory_stays(run, process):
     child.stdin.close()
     assert child.wait() == 1
     assert child.stderr.read() == ""
-    child.stderr.close()
-
-
-@pytest.mark.slow
-def test_a_million_lines_in_constant_memory(run, process):
-    child = process(f"stream {run}")
-    count = 1_000_000
-
-    def write():
-        for i in range(count):
-            child.stdin.write(f"{i % 11},{i % 7}\n")
-        child.stdin.close()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    early = 0
-    for i in range(count):
-        assert child.stdout.readline()
-        if i == 10_000:
-            early = memory_of(child)
-        if i == count - 1000:
-            assert memory_of(child) - early < 8000  # kB
-    writer.join()
-    assert child.wait() == 0
-    child.stdout.close()
     child.stderr.close()

@@ -18,7 +18,7 @@ MAIN = """
 
 int main(void) {
     static model_state state;
-    float sample[model_CHANNELS + %d], answer[model_ANSWERS];
+    float sample[model_CHANNELS + %d], answer[model_OUTPUTS];
     model_reset(&state);
     while (fread(sample, sizeof sample, 1, stdin) == 1) {
         model_step(&state, sample, answer%s);
@@ -115,7 +115,7 @@ WINDOWS = """
 
 int main(void) {
     static model_state state;
-    static float samples[64 * model_CHANNELS], answers[model_HORIZON][model_ANSWERS];
+    static float samples[64 * model_CHANNELS], answers[model_HORIZON][model_OUTPUTS];
     static double times[64 + model_HORIZON];
     int steps;
     while (fread(&steps, sizeof steps, 1, stdin) == 1) {

@@ -82,7 +82,7 @@ _HEADER = """\
 #include <string.h>
 
 #define {name}_CHANNELS {channels}
-#define {name}_ANSWERS {answers}
+#define {name}_OUTPUTS {answers}
 {defined}
 typedef struct {{
 {states}}} {name}_state;
@@ -96,7 +96,7 @@ typedef struct {{
 
 _STEP_USAGE = """\
  *     static {name}_state state;              all 0 before the first sample
- *     float answer[{name}_ANSWERS];
+ *     float answer[{name}_OUTPUTS];
  *     {name}_step(&state, sample, answer);
  *
  * sample has {name}_CHANNELS numbers, NaN for missing ones. answer is the output for all
@@ -145,7 +145,7 @@ def _step(
 
 _FORECAST_USAGE = """\
  *     static {name}_state state;
- *     float answers[{name}_HORIZON][{name}_ANSWERS];
+ *     float answers[{name}_HORIZON][{name}_OUTPUTS];
  *     {name}_forecast(&state, samples, steps{usage}, answers[0]);
  *
  * samples are the last steps, {name}_CHANNELS numbers each, NaN for missing ones; at most
@@ -230,7 +230,7 @@ def _forecast(
     }
     forwards = moment + PartWriter(program.parts[0], constants, work).lines()
     answer = first + PartWriter(program.answer, constants, work, tables).lines(places)
-    answer.append(f"answers += {name}_ANSWERS;")
+    answer.append(f"answers += {name}_OUTPUTS;")
     text = _FORECAST.format(
         name=name, parameters=parameters, past=window.past, horizon=horizon, channels=channels,
         future=future, skip=indented(skip, 2), survey=indented(begin, 1),

@@ -10,7 +10,7 @@ from linoss._extras import optional
 from linoss.export._program import OPERATIONS, Moments, Part, Program, Term, WholeWindow
 
 _OPSET, _IR = 17, 8
-_ANSWERS = {
+_OUTPUTS = {
     "classification": "probabilities",
     "regression": "prediction",
     "forecasting": "forecast",
@@ -134,7 +134,7 @@ class _Graph:
     def answer(self, output: str, shape: list[Any]) -> None:
         """Add the output, and for classification the label: the last one of NaN."""
         helper, proto = self.onnx.helper, self.onnx.TensorProto
-        name = self.result(_ANSWERS[self.program.task], shape)
+        name = self.result(_OUTPUTS[self.program.task], shape)
         self.node("Cast", [output], name, to=proto.FLOAT)
         classes = self.program.classes
         if classes:
