@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from linoss._files import make_directory, write_text
-from linoss.cli._options import Json
+from linoss.cli._options import Drop, Id, Json, Label
 from linoss.cli._output import json_line, show_json, show_line
 from linoss.cli._runs import (
     Data,
-    Drop,
-    Id,
-    Label,
     RunArgument,
     check_there,
     given_roles,
     load_fitted,
     read_roles,
     read_test_cases,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ from linoss.cli._runs import (
     check_there,
     load_forecaster,
     read_test_table,
-)  # fmt: skip
+)
 
 
 def forecast(

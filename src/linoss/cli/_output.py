@@ -60,12 +60,13 @@ def csv_cell(value: Any) -> Any:
     """Convert a value to a CSV cell."""
     if isinstance(value, float) and math.isnan(value):
         return None
-    if isinstance(value, str) and value.startswith(_FORMULA) and not _is_number(value):
+    if isinstance(value, str) and value.startswith(_FORMULA) and not is_number(value):
         return "'" + value
     return value
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
     try:
         float(text)
     except ValueError:

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from linoss._files import write_text
-from linoss.cli._options import Json
+from linoss.cli._options import Drop, Id, Json, Label
 from linoss.cli._output import csv_text, json_line, show_json, show_line
 from linoss.cli._runs import (
     Data,
-    Drop,
-    Id,
-    Label,
     Out,
     RunArgument,
     check_there,
@@ -24,7 +21,7 @@ from linoss.cli._runs import (
     read_roles,
     read_test_cases,
     read_test_table,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from linoss.data import Sequences

@@ -238,9 +238,12 @@ def _score(run: Run, evaluation: Evaluation) -> Section:
             f"Always predicting {score.classes[np.argmax(cases)]}, the most frequent class, would "
             f"be correct for {cases.max() / max(total, 1):.1%}."
         )
-        for truth, predicted, count in _confused(score)[:1]:
+        wrong = score.confusion * (1 - np.eye(len(score.classes), dtype=int))
+        if wrong.any():
+            i, j = np.unravel_index(np.argmax(wrong), wrong.shape)
             words += (
-                f" The most frequent error: {truth} is predicted as {predicted}: {count} cases."
+                f" The most frequent error: {score.classes[i]} is predicted as {score.classes[j]}: "
+                f"{wrong[i, j]} cases."
             )
     elif isinstance(score, NumberScore):
         facts += [("R²", number(score.r2)), ("RMSE", number(score.rmse))]
@@ -313,7 +316,8 @@ def _predictions(evaluation: Evaluation) -> Iterator[Section]:
         yield Section("Predictions", [note, figure])
     elif isinstance(score, ClassScore):
         is_half = len(score.classes) < 8
-        yield Section("Confusion", [note, _confusion(score)], is_half)
+        if len(score.classes) <= _MOST_CLASSES:
+            yield Section("Confusion", [note, _confusion(score)], is_half)
         yield Section("Classes", [note, _table(score.rows(), score.header)], is_half)
         worst = score.mistakes(_MOST_MISTAKES)
         if len(worst):
@@ -324,24 +328,13 @@ def _predictions(evaluation: Evaluation) -> Iterator[Section]:
 
 
 def _confusion(score: ClassScore) -> Part:
-    """The confusion matrix, true classes in rows; for many classes, the most frequent errors."""
-    if len(score.classes) > _MOST_CLASSES:
-        rows = _confused(score)[:_MOST_CLASSES]
-        return _table(rows, ("true", "predicted", "cases"))
+    """The confusion matrix, true classes in rows."""
     totals = np.maximum(score.confusion.sum(axis=1), 1)
     rows = [
         (name, [(int(count), f"{0.55 * count / total:.3f}") for count in row])
         for name, row, total in zip(score.classes, score.confusion, totals, strict=True)
     ]
     return {"kind": "confusion", "classes": score.classes, "rows": rows}
-
-
-def _confused(score: ClassScore) -> list[tuple[str, str, int]]:
-    """True class, predicted class and number of cases, the most frequent errors first."""
-    wrong = score.confusion * (1 - np.eye(len(score.classes), dtype=int))
-    order = np.argsort(-wrong, axis=None, kind="stable")[: np.count_nonzero(wrong)]
-    pairs = zip(*np.unravel_index(order, wrong.shape), strict=True)
-    return [(score.classes[i], score.classes[j], int(wrong[i, j])) for i, j in pairs]
 
 
 def _forecasts(run: Run, evaluation: Evaluation) -> Iterator[Section]:

@@ -22,17 +22,6 @@ RunArgument = Annotated[
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="A file, or a directory with a test part.")
 ]
-Label = Annotated[
-    str | None,
-    typer.Option(help="Label column of a table.", show_default="as for fit"),
-]
-Id = Annotated[
-    str | None, typer.Option(help="Column with the names of cases.", show_default="as for fit")
-]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option(help="Column to ignore; repeatable.", show_default="as for fit"),
-]
 Out = Annotated[
     Path | None, typer.Option(help="CSV file for the predictions.", show_default="stdout")
 ]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from linoss.cli._output import is_number
 from linoss.data import TIME_NAMES, DataError
 
 _MISSING = ("", "nan", "na", "?")
@@ -124,7 +125,7 @@ class SampleReader:
         sample."""
         has_time = self._needs_times and len(cells) == self._width
         texts = [cell.strip().lower() for cell in cells[has_time:]]
-        return not set(texts) <= set(_MISSING) and not any(map(_is_number, texts))
+        return not set(texts) <= set(_MISSING) and not any(map(is_number, texts))
 
     def _read_names(self, keys: list[str]) -> None:
         lower = [key.strip().lower() for key in keys]
@@ -170,14 +171,6 @@ def _csv_cells(text: str) -> list[str]:
         raise DataError(str(error)) from None
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _number(cell: Any) -> float:
     if cell is None or (isinstance(cell, str) and cell.strip().lower() in _MISSING):
         return math.nan
@@ -196,7 +189,7 @@ def _number(cell: Any) -> float:
 
 def _seconds(cell: Any) -> float:
     """Convert a time to a number; dates to seconds; NaN for others."""
-    if isinstance(cell, str) and not _is_number(cell):
+    if isinstance(cell, str) and not is_number(cell):
         try:
             date = datetime.fromisoformat(cell.strip())
         except ValueError:

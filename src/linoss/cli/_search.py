@@ -20,7 +20,7 @@ from linoss.cli._runs import (
     load_run,
     read_training_data,
     write_roles,
-)  # fmt: skip
+)
 
 _SHOWN = 10
 _MODELS = ("n_models", "patch")
