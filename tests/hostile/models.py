@@ -148,7 +148,7 @@ def _norm_in_training(norm, samples):
 
 def _drops(block, words, sample):
     """Both dropouts of a sequence that begins at such a sample of the batch."""
-    by_hand = load("nn/test_dropout.py")
+    by_hand = load("nn/test_operations.py")
 
     def drop(words, x):
         position = np.arange(x.size) + sample * x.shape[1]
