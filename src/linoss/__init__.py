@@ -97,7 +97,7 @@ def load(directory: str | os.PathLike[str], *, allow_import: bool = False) -> An
     from linoss._settings import ESTIMATORS
     from linoss.training import read_extra
 
-    name = read_extra(directory).get("estimator")
+    name = str(read_extra(directory).get("estimator"))
     if name not in ESTIMATORS.values():
         raise ValueError(f"{os.fspath(directory)} holds a model, but no estimator")
     return __getattr__(name).load(directory, allow_import=allow_import)

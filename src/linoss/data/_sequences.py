@@ -152,9 +152,13 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.values)
 
-    @cached_property
+    @property
     def lengths(self) -> np.ndarray:
         """(cases,), the number of samples of each case."""
+        return self._lengths
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
         if isinstance(self.values, StoredCases):
             return self.values.lengths
         return np.array([len(case) for case in self.values], int)

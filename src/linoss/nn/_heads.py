@@ -147,11 +147,11 @@ class ForecastHead(AbstractHead):
 
     outputs_along_time = False
     decoder: eqx.nn.Linear
-    horizon: int = eqx.field(static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
+    horizon: int = eqx.field(static=True)
 
     def __init__(self, hidden_size: int, out_size: int, horizon: int, *, key: PRNGKeyArray):
         self.decoder = eqx.nn.Linear(hidden_size, out_size, key=key)
-        self.horizon = horizon
+        self.horizon = horizon  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
         """The samples with the forecast horizon, `ahead` or zeros, appended to each sequence."""

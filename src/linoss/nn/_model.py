@@ -305,7 +305,7 @@ def _run(
         samples = model.head.prepare(samples, ahead)
         if MixerKind.of(model.config.mixer).follows:
             equation: Any = model.blocks[0]
-            refuse_cde(samples, model.config.mixer)
+            refuse_cde(samples, str(model.config.mixer))
             return model.head(equation.features(model.encoder, samples), samples), (equation.norm,)
         u, encoder = samples.values, model.encoder
         features, _, norms = run_blocks(model.blocks, u, samples, None, words, encoder=encoder)

@@ -173,9 +173,13 @@ class Windows:
     def __len__(self) -> int:
         return int(self._ends[0][-1])
 
-    @cached_property
+    @property
     def lengths(self) -> np.ndarray:
         """(windows,), the number of input steps."""
+        return self._lengths
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
         _, first, counts = self._ends
         return np.minimum(np.repeat(first, counts), self.past)
 

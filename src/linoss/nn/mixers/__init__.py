@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jaxtyping import PRNGKeyArray
 
@@ -58,7 +58,7 @@ class MixerKind:
         `supports_irregular_times = True` it is used for irregular times.
         """
         if isinstance(mixer, str):
-            return MIXERS[mixer]
+            return MIXERS[cast(MixerName, mixer)]
         known = {name for kind in MIXERS.values() for name in kind.settings}
         renamed = {}
         for name, parameter in inspect.signature(mixer).parameters.items():
