@@ -196,9 +196,8 @@ class SequenceEstimator:
 
         ```
         """
-        return self.fitted_.explain(
-            self._cases(X, times), member=member, periods=periods, parts=parts
-        )
+        cases = self._cases(X, times)
+        return self.fitted_.explain(cases, member=member, periods=periods, parts=parts)
 
     # ---- Files ----
 

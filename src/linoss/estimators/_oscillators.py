@@ -77,7 +77,8 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
 
         `(cases, classes)`, or `(cases,)` for two classes, positive for the second.
         """
-        cases = self.fitted_.aligned(self._cases(X, times))
+        cases = self._cases(X, times)
+        cases = self.fitted_.aligned(cases)
         assert self.fitted_.oscillators is not None
         decisions = self.fitted_.oscillators.decide(cases)
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions

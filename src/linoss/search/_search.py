@@ -53,7 +53,7 @@ def search(
     """Search parameters of an estimator by their score on held-out cases. Returns all trials.
 
     Each trial is a run in its own directory, `out/trials/NUMBER`, and the best one is copied to
-    `out/best`; [`linoss.load`][] loads them. Any number of processes, on one or several
+    `out/best`; `linoss.load` loads them. Any number of processes, on one or several
     machines, that call this with the same arguments share the work. If a process dies, another one
     continues its trial, from its last checkpoint if `out` is shared. Call it again to continue a
     search that was stopped.
