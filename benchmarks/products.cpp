@@ -17,8 +17,8 @@ using namespace linoss;
 // C (rows x columns, row-major) = or += A B, with A transposed where a_depth > 1.
 void multiply(Sgemm blas, int64_t rows, int64_t columns, int64_t depth, const float* a,
               int64_t a_row, int64_t a_depth, const float* b, float* c, bool add) {
-  if (!blas) return product(rows, columns, depth, a, a_row, a_depth, b, columns, c, columns,
-                            add ? c : nullptr, columns);
+  if (!blas)
+    return product(rows, columns, depth, a, a_row, a_depth, b, c, add ? From{c, columns} : From{});
   char plain = 'N', kind = a_depth == 1 ? 'N' : 'T';
   int m = columns, n = rows, k = depth, lda = columns, ldb = a_depth == 1 ? a_row : a_depth;
   float one = 1, beta = add ? 1 : 0;

@@ -41,8 +41,8 @@ extern "C" void tiles(int64_t hidden, int64_t state, bool half, int repeats, dou
   const float thin = 1 / std::sqrt(float(hidden));
   pack_mixer(s, Packed(s, packed),
              {numbers.zeros(hidden), numbers(hidden, 1), numbers(state * hidden, thin),
-              numbers.zeros(state), step, numbers(hidden * state, thin), numbers(hidden, 1)},
-             kStepRows);
+              numbers.zeros(state), step, numbers(hidden * state, thin), numbers(hidden, 1),
+              kStepRows});
   pack_glu(s, Packed(s, packed), numbers(2 * hidden * hidden, thin), numbers.zeros(2 * hidden));
   prepare(s, packed);
   float *u = numbers(kTile * hidden, 1), *out = numbers.zeros(kTile * hidden);
