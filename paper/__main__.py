@@ -20,6 +20,7 @@ from paper import (
     ppg,
     runs,
     search,
+    troika,
     uea,
     weather,
 )
@@ -29,6 +30,7 @@ EXPERIMENTS = {
     "uea": uea.EXPERIMENT,
     "search": search.EXPERIMENT,
     "ppg": ppg.EXPERIMENT,
+    "troika": troika.EXPERIMENT,
     "weather": weather.EXPERIMENT,
     "harmonic-motion": harmonic_motion.EXPERIMENT,
     "parameterization": ablations.PARAMETERIZATION,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paper import harmonic_motion, numbers, ppg, runs, search, weather
+from paper import harmonic_motion, numbers, ppg, runs, search, troika, weather, wristband
 from paper.__main__ import main
 from paper.models import Hyperparameters
 
@@ -94,23 +94,11 @@ def python2_pickle():
 
 
 def _recording(seed, labels):
-    """What a subject's file holds, as the data set's authors wrote it, for 2 (labels + 3) s."""
-    random, seconds = np.random.default_rng(seed), 2 * (labels + 3)
+    """The content of a subject's file, with what is beside the signals of the wrist."""
     return {
-        "signal": {
-            "wrist": {
-                "ACC": random.normal(size=(32 * seconds, 3)),
-                "BVP": random.normal(size=(64 * seconds, 1)),
-                "EDA": random.uniform(size=(4 * seconds, 1)),
-                "TEMP": random.uniform(30, 35, size=(4 * seconds, 1)),
-            },
-            "chest": {"ECG": random.normal(size=(70 * seconds, 1))},
-        },
-        "label": random.uniform(50, 150, labels),
-        "activity": random.integers(0, 8, (4 * seconds, 1)).astype(np.float64),
+        **wristband.recording(seed, minutes=(labels + 3) / 30),
         "questionnaire": {"AGE": 34, "Gender": " m", "HEIGHT": 182.0},
         "rpeaks": np.arange(20),
-        "subject": f"S{seed}",
     }
 
 
@@ -164,7 +152,8 @@ def write_weather():
 def small(monkeypatch):
     """Experiments with tiny models, tiny data and a handful of steps."""
     few = {name: runs.Protocol(4, 2) for name in runs.PROTOCOLS}
-    monkeypatch.setattr(runs, "best", lambda data_set, model: SMALL)
+    for module in (runs, troika):
+        monkeypatch.setattr(module, "best", lambda data_set, model: SMALL)
     monkeypatch.setattr(runs, "PROTOCOLS", few)
     monkeypatch.setattr(search, "GRID", (SMALL, Hyperparameters(1e-3, 4, 4, 1, False)))
     monkeypatch.setattr(harmonic_motion, "CASES", (40, 8, 8))
