@@ -26,7 +26,7 @@ ESTIMATORS: dict[tuple[ModelName, TaskName], str] = {
 
 NormKind = Literal["layer", "batch", "running"]
 Parameterization = Literal["relu", "squared"]
-StiffnessInit = Literal["uniform", "normal"]
+StiffnessInit = Literal["uniform", "uniform-root", "normal"]
 Feedthrough = Literal["vector", "dense", "none"]
 PrecisionName = Literal["float32", "bfloat16"]
 GapsName = Literal["move", "stand"]

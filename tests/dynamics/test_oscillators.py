@@ -53,6 +53,10 @@ def test_parameterization(parameterization, expected):
     np.testing.assert_array_equal(two, np.concatenate([one, one]))
 
 
+def test_uniform_root_init():
+    assert_uniform(np.sqrt(bank(init="uniform-root", max_stiffness=4.0).stiffness), 0, 2)
+
+
 def test_normal_init():
     raw = bank(init="normal", parameterization="squared").raw_stiffness
     assert scipy.stats.kstest(raw, "norm").pvalue > 0.01

@@ -68,9 +68,9 @@ class Oscillators(eqx.Module):
         - `scheme`: see [`linoss.discretize`][].
         - `parameterization`: the positive number is max(raw, 0) for `"relu"` and raw^2 for
           `"squared"`.
-        - `init`: `"uniform"` for A uniform on [0, `max_stiffness`], or `"normal"` for raw standard
-          normal. Use `"normal"` with `"squared"` only: with `"relu"`, half of the oscillators would
-          have A = 0.
+        - `init`: `"uniform"` for A uniform on [0, `max_stiffness`], `"uniform-root"` for its root
+          uniform, or `"normal"` for raw standard normal. Use `"normal"` with `"squared"` only: with
+          `"relu"`, half of the oscillators would have A = 0.
         - `damped`: learn G. Initial A and G then give eigenvalues uniform in area on the ring with
           radii from `min_radius` to 1; `init` is ignored.
         - `timestep`: a fixed number (1 in the paper), or `"learned"`, sigmoid(raw) with raw
@@ -103,7 +103,8 @@ class Oscillators(eqx.Module):
             stiffness, self.raw_damping = rule.ring(jnp.sqrt(area), angle, timesteps)
             above = stiffness - rule.oscillates(timesteps, self.raw_damping).low
         else:
-            above = max_stiffness * jax.random.uniform(stiffness_key, (state_size,))
+            drawn = jax.random.uniform(stiffness_key, (state_size,))
+            above = max_stiffness * (drawn**2 if init == "uniform-root" else drawn)
             self.raw_damping = None
         if init == "normal" and not damped:
             self.raw_stiffness = jax.random.normal(stiffness_key, (state_size,))

@@ -88,7 +88,7 @@ class LinOSSConfig:
     )
     stiffness_init: StiffnessInit = setting(
         "uniform",
-        "Initial distribution of the stiffness: uniform on [0, max_stiffness], or normal.",
+        "Initial distribution of the stiffness on [0, max_stiffness], or normal.",
     )
     max_stiffness: Number = setting(1.0, "Largest initial stiffness.", POSITIVE)
     min_radius: Number = setting(
