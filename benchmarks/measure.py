@@ -198,15 +198,16 @@ def report_length(sizes: list[str], repeats: int) -> None:
     print("|---|---|---|---|")
     for length in (1_024, 10_240, 102_400, 1_024_000):
         size = dataclasses.replace(SIZES["ppg"], batch_size=1, length=length)
-        worker = efficiency.Worker("linoss", size)
-        worker.step()
-        median = statistics.median(worker.step() for _ in range(repeats))
+        worker = efficiency.worker("linoss", size)
+        worker.submit(efficiency.step).result()
+        steps = [worker.submit(efficiency.step).result() for _ in range(repeats)]
+        median = statistics.median(steps)
         print(
             f"| {length:,} | {1e3 * median:.0f} ms | {1e6 * median / length:.2f} us "
-            f"| {worker.memory():.0f} MB |",
+            f"| {worker.submit(efficiency.peak).result():.0f} MB |",
             flush=True,
         )
-        worker.end()
+        worker.shutdown()
 
 
 def report_stream(sizes: list[str], repeats: int) -> None:

@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from linoss.data import DataError
 from paper import (
-    ablations,
     data,
     efficiency,
     harmonic_motion,
@@ -33,8 +33,8 @@ EXPERIMENTS = {
     "troika": troika.EXPERIMENT,
     "weather": weather.EXPERIMENT,
     "harmonic-motion": harmonic_motion.EXPERIMENT,
-    "parameterization": ablations.PARAMETERIZATION,
-    "timestep": ablations.TIMESTEP,
+    "parameterization": uea.PARAMETERIZATION,
+    "timestep": uea.TIMESTEP,
     "parameters": parameters.EXPERIMENT,
     "efficiency": efficiency.EXPERIMENT,
 }
@@ -49,8 +49,14 @@ def main(words: Sequence[str] | None = None) -> int:
         if name == "page":
             page.rewrite(chosen["page"], chosen["results"])
         else:
-            options = runs.Options(experiment=name, command=runs.command(words), **chosen)
-            run(name, options)
+            given: dict[str, Any] = {
+                option: tuple(dict.fromkeys(value)) if isinstance(value, list) else value
+                for option, value in chosen.items()
+                if value is not None
+            }
+            given.setdefault("models", EXPERIMENTS[name].models)
+            given.setdefault("variants", EXPERIMENTS[name].variants or (None,))
+            run(name, runs.Options(experiment=name, command=runs.command(words), **given))
     except (DataError, ValueError) as error:
         runs.say(f"Error: {error}")
         return 1
@@ -89,26 +95,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_options(parser: argparse.ArgumentParser, experiment: runs.Experiment) -> None:
-    def several(option: str, choices: Sequence[str], default: object, text: str) -> None:
+    def several(option: str, choices: Sequence[str], text: str) -> None:
         parser.add_argument(
             f"--{option}",
             dest=f"{option.replace('-', '_')}s",
             metavar=option.upper(),
-            action=_Several,
+            action="append",
             choices=choices,
-            default=default,
             help=f"{text}; repeatable. One of {', '.join(choices)}",
         )
 
     models = (*experiment.models, *experiment.others)
     parser.add_argument("--out", type=Path, default=Path("results"), help="directory of results")
-    several("model", models, experiment.models, "a model; by default those of the paper")
+    several("model", models, "a model; by default those of the paper")
     if experiment.data_sets:
-        several("data-set", experiment.data_sets, None, "a data set; by default all available ones")
-    variants = (*experiment.variants, *experiment.on_request)
-    if variants:
-        default = experiment.variants or (None,)
-        several("variant", variants, default, "a variant; by default all of the paper's")
+        several("data-set", experiment.data_sets, "a data set; by default all available ones")
+    if variants := (*experiment.variants, *experiment.on_request):
+        several("variant", variants, "a variant; by default all of the paper's")
     if experiment.seeds:
         parser.add_argument(
             "--seeds",
@@ -134,15 +137,6 @@ def _add_options(parser: argparse.ArgumentParser, experiment: runs.Experiment) -
     parser.add_argument(
         "--resume", action="store_true", help="continue; finished runs are not repeated"
     )
-
-
-class _Several(argparse.Action):
-    """Values of a repeated option, without repetitions."""
-
-    def __call__(self, parser, namespace, values, option_string=None) -> None:
-        before = getattr(namespace, self.dest)
-        given = () if before is self.default else before
-        setattr(namespace, self.dest, tuple(dict.fromkeys((*given, values))))
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -1,21 +1,14 @@
-"""Memory and run time of a training step: the textbook method compared with this library.
+"""Memory and run time of a training step: the textbook method compared with this library."""
 
-    python -m paper.efficiency METHOD SIZE
-
-starts the process of a measurement: it answers each line `step` with the seconds of one training
-step, and `memory` with its peak memory above that before the first step, in megabytes.
-"""
-
-import contextlib
+import functools
 import itertools
-import json
 import math
-import os
+import multiprocessing
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -81,36 +74,16 @@ def methods_of(model: str) -> tuple[Method, ...]:
 
 def run(options: Options) -> None:
     """Measure both methods at every size, alternately."""
-    data_sets = options.data_sets or _SETS
     repeats = options.max_steps or REPEATS[options.protocol]
-    todo = []
-    for data_set, model in itertools.product(data_sets, options.models):
-        folder = options.out / options.experiment / options.protocol / data_set / model
-        settings = {"size": asdict(size_of(data_set, model)), "measured": {"repeats": repeats}}
-        runs.refuse_used(folder, options)
-        before = runs.read_result(folder)
-        if before is None:
-            todo.append((data_set, model, folder, settings))
-        else:
-            runs.refuse_difference(folder, before.settings, settings)
-    begin = time.monotonic()
-    for place, (data_set, model, folder, settings) in enumerate(todo, start=1):
-        start = time.monotonic()
-        outcome = compare(size_of(data_set, model), repeats, methods_of(model))
-        runs.record(
+    for data_set, model in itertools.product(options.data_sets or _SETS, options.models):
+        size = size_of(data_set, model)
+        runs.measure_once(
             options,
-            folder,
-            time.monotonic() - start,
+            functools.partial(compare, size, repeats, methods_of(model)),
             data_set=data_set,
             model=model,
             protocol=options.protocol,
-            settings=settings,
-            outcome=outcome,
-        )
-        left = (time.monotonic() - begin) / place * (len(todo) - place)
-        times = ", ".join(f"{m} {_number(outcome[m], 'step', 1000)} ms" for m in outcome)
-        runs.say(
-            f"[{place}/{len(todo)}] {data_set}, {title(model)}: {times}{runs.left_for_all(left)}"
+            settings={"size": asdict(size), "measured": {"repeats": repeats}},
         )
 
 
@@ -122,20 +95,18 @@ def compare(
     None for a method whose process has ended, for example because of too little memory, and for
     memory if the system does not report it.
     """
-    workers = {method: Worker(method, size) for method in methods}
-    asks = [Worker.step, *[Worker.turn] * repeats, Worker.memory]
+    workers = {method: worker(method, size) for method in methods}
+    asks = [step, *[turn] * repeats, peak]
     answers: dict[str, list[float]] = {method: [] for method in methods}
-    try:
-        for ask in asks:
-            for method, worker in list(workers.items()):
-                try:
-                    answers[method].append(ask(worker))
-                except EndedError as error:
-                    runs.say(f"  {error}")
-                    workers.pop(method).end()
-    finally:
-        for worker in workers.values():
-            worker.end()
+    for ask in asks:
+        for method, process in list(workers.items()):
+            try:
+                answers[method].append(process.submit(ask).result())
+            except BrokenProcessPool:
+                runs.say(f"  the process that measures {method} has ended, perhaps for memory")
+                workers.pop(method).shutdown()
+    for process in workers.values():
+        process.shutdown()
     return {
         method: {
             "first_step": found[0],
@@ -148,69 +119,43 @@ def compare(
     }
 
 
-class EndedError(RuntimeError):
-    """A measuring process has ended."""
+def worker(method: Method, size: MeasuredSize) -> ProcessPoolExecutor:
+    """A process of its own for a method, so that its memory can be measured; `submit` to it
+    `step`, `turn` and `peak`."""
+    return ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(method, size)
+    )
 
 
-class Worker:
-    """One method in its own process, so that its memory can be measured."""
+_STEP: Any = None
+_BEFORE = 0.0
 
-    def __init__(self, method: str, size: MeasuredSize):
-        self.method = method
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "paper.efficiency",
-                method,
-                json.dumps(asdict(size)),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
 
-    def ask(self, line: str) -> float:
-        """Send a line, and return the reply."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
-            return float(self.process.stdout.readline())
-        except (BrokenPipeError, ValueError):
-            code = self.process.wait()
-            raise EndedError(
-                f"the process that measures {self.method} has ended (code {code})"
-                + (", killed by the system, perhaps for want of memory" if code < 0 else "")
-            ) from None
+def _begin(method: Method, size: MeasuredSize) -> None:
+    global _STEP, _BEFORE
+    _STEP = training_step(method, size)
+    _BEFORE = memory("VmRSS")
 
-    def step(self) -> float:
-        """Seconds of a step."""
-        return self.ask("step")
 
-    def turn(self) -> float:
-        """Seconds of a step that follows another one, as in training.
+def step() -> float:
+    """Seconds of a step of this process."""
+    start = time.perf_counter()
+    _STEP()
+    return time.perf_counter() - start
 
-        The first step of a turn still waits for the system to reclaim the memory of the other
-        method.
-        """
-        self.step()
-        return self.step()
 
-    def memory(self) -> float:
-        """Peak memory of all steps, in megabytes above that before the first."""
-        return self.ask("memory")
+def turn() -> float:
+    """Seconds of a step that follows another one, as in training.
 
-    def end(self) -> None:
-        """End the process."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+    The first step of a turn still waits for the system to reclaim the memory of the other method.
+    """
+    step()
+    return step()
+
+
+def peak() -> float:
+    """Peak memory of all steps, in megabytes above that before the first."""
+    return memory("VmHWM") - _BEFORE
 
 
 def make_model(size: MeasuredSize, precision: str = "float32") -> LinOSS:
@@ -267,19 +212,6 @@ def training_step(method: Method, size: MeasuredSize) -> Callable[[], None]:
     return lambda: jax.block_until_ready(step(*arguments))
 
 
-def work(step: Callable[[], None]) -> None:
-    """Answer each line of stdin on stdout."""
-    before = memory("VmRSS")
-    for line in sys.stdin:
-        if line == "step\n":
-            start = time.perf_counter()
-            step()
-            answer = time.perf_counter() - start
-        else:
-            answer = memory("VmHWM") - before
-        print(answer, flush=True)
-
-
 def memory(field: str) -> float:
     """Memory of this process in megabytes, current (VmRSS) or peak (VmHWM); only on Linux."""
     path = Path("/proc/self/status")
@@ -333,6 +265,3 @@ EXPERIMENT = Experiment(
     models=("im", "imex"),
     others=("damped", *BASELINES),
 )
-
-if __name__ == "__main__":
-    work(training_step(sys.argv[1], MeasuredSize(**json.loads(sys.argv[2]))))  # pyright: ignore

@@ -126,8 +126,8 @@ def parts(error: Any) -> list[float]:
 def report(results: Sequence[Result], folder: Path, published: Sequence[PublishedRun]) -> str:
     """Errors early and late, the factor between the models, and the figure.
 
-    The paper: LinOSS-IMEX's error stays flat, LinOSS-IM's grows, and at the end is more than
-    `numbers.HARMONIC_FACTOR` times as large.
+    The paper: LinOSS-IMEX's error stays flat, LinOSS-IM's grows, and at the end is more than eight
+    times as large.
     """
     lines: list[str] = []
     measured = [result for result in results if "error_over_time" in result.outcome]

@@ -269,7 +269,7 @@ _COUNTED: dict[str, tuple[tuple[Any, ...], ...]] = {
 
 def best(data_set: str, model: str) -> Hyperparameters:
     """The hyperparameters of the published runs: for other schemes those of IMEX, with damping
-    those of D-LinOSS."""
+    those of D-LinOSS; for TROIKA those of PPG."""
     return Hyperparameters(*_published(data_set, model)[:5])
 
 
@@ -314,7 +314,7 @@ def buffers(data_set: str, model: str) -> int:
 def _published(data_set: str, model: str) -> tuple[Any, ...]:
     if model in LINOSS and model not in _PUBLISHED:
         model = "damped" if LINOSS[model].settings.get("damped") else "imex"
-    rows, place = _PUBLISHED[model], _SETS.index(data_set)
+    rows, place = _PUBLISHED[model], _SETS.index("PPG" if data_set == "TROIKA" else data_set)
     if place >= len(rows):
         raise ValueError(
             f"model is {model!r}, expected one of LinOSS: nothing was published for {model!r} on "

@@ -1,5 +1,6 @@
 """The number of parameters of the paper's models, counted exactly."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 from paper import numbers
 from paper.models import BASELINES, MODELS, buffers, counted, title
 from paper.numbers import PublishedRun
-from paper.runs import Experiment, Options, Result, record
+from paper.runs import Experiment, Options, Result, measure_once
 from paper.tables import table
 
 
@@ -25,14 +26,12 @@ def run(options: Options) -> None:
             config = LinOSSConfig.published(
                 **settings, out_size=sizes.classes, **{**MODELS[model].settings, **own}
             )
-            record(
+            measure_once(
                 options,
-                options.out / options.experiment / data_set / model,
-                0.0,
+                functools.partial(count, config, buffers(data_set, model)),
                 data_set=data_set,
                 model=model,
                 settings={"model": settings},
-                outcome=count(config, buffers(data_set, model)),
             )
 
 

@@ -1,7 +1,8 @@
 """Reading pickles of NumPy arrays without executing their code.
 
 A pickle is a program. This reader accepts only the few names that arrays use, and substitutes its
-own records for them: no function of NumPy or Python is called.
+own records for them: no function of NumPy or Python is called. It reads what Python 2, and Python 3
+by protocols 3 and 4, write.
 """
 
 import pickle
@@ -74,30 +75,14 @@ class _Class:
         raise pickle.UnpicklingError("changes a class")
 
 
-class _Encoded(_Class):
-    """Bytes in protocols before 3: text to be encoded."""
-
-    def __new__(cls, text: str, encoding: str) -> Any:
-        if encoding != "latin1":
-            raise pickle.UnpicklingError(f"encodes text as {encoding!r}, expected latin1")
-        return text.encode("latin1")
-
-
-class _NoBytes(_Class):
-    """Empty bytes in protocols before 3."""
-
-    def __new__(cls) -> Any:
-        return b""
-
-
-_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
 _KNOWN: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): _Type,
     ("numpy", "ndarray"): _Class,
-    ("_codecs", "encode"): _Encoded,
-    ("__builtin__", "bytes"): _NoBytes,
-    **{(module, "_reconstruct"): Pickled for module in _MODULES},
-    **{(module, "scalar"): Pickled for module in _MODULES},
+    **{
+        (module, name): Pickled
+        for module in ("numpy.core.multiarray", "numpy._core.multiarray")
+        for name in ("_reconstruct", "scalar")
+    },
 }
 
 

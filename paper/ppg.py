@@ -10,6 +10,7 @@ seed.
 import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -83,17 +84,11 @@ def read_subject(path: Path) -> tuple[np.ndarray, np.ndarray]:
     content = read_pickle(path)
     signals = []
     for name, repeats in REPEATS.items():
-        values = array_at(path, content, "signal", "wrist", name)
-        if values.ndim != 2 or not len(values):
+        values = _finite(path, content, "signal", "wrist", name)
+        if values.ndim != 2:
             raise DataError(f"{path}: {name} has shape {values.shape}, expected (time, channels)")
-        if not np.isfinite(values).all():
-            raise DataError(f"{path}: {name} has values that are not finite, expected numbers")
         signals.append(np.repeat(scaled(values), repeats, axis=0))
-    labels = array_at(path, content, "label").reshape(-1)
-    if not len(labels):
-        raise DataError(f"{path}: has no label, expected one for each two seconds")
-    if not np.isfinite(labels).all():
-        raise DataError(f"{path}: label has values that are not finite, expected numbers")
+    labels = _finite(path, content, "label").reshape(-1)
     labels = scaled(np.concatenate([np.repeat(labels[:1], 3), labels]))
     steps = {len(signal) for signal in signals}
     if len(steps) > 1:
@@ -106,6 +101,13 @@ def read_subject(path: Path) -> tuple[np.ndarray, np.ndarray]:
         )
     joined = np.concatenate(signals, axis=1, dtype=np.float32, casting="same_kind")
     return joined, labels.astype(np.float32)[:, None]
+
+
+def _finite(path: Path, content: Any, *names: str) -> np.ndarray:
+    values = array_at(path, content, *names)
+    if not values.size or not np.isfinite(values).all():
+        raise DataError(f"{path}: {names[-1]} is empty or not finite, expected numbers")
+    return values
 
 
 def scaled(values: np.ndarray) -> np.ndarray:

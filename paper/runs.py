@@ -136,11 +136,6 @@ class Run:
         parts = (self.data_set, title(self.model), self.variant, f"seed {self.seed}")
         return ", ".join(part for part in parts if part)
 
-    def folder(self, out: Path) -> Path:
-        """The directory of the run within that of all results."""
-        parts = (self.protocol, self.data_set, self.model, self.variant, str(self.seed))
-        return out.joinpath(self.experiment, *(part for part in parts if part))
-
     @property
     def settings(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -229,8 +224,7 @@ def execute(
 ) -> None:
     """Execute all runs without a result, but for those that another process trains now."""
     for run in runs:
-        refuse_used(run.folder(options.out), options)
-    done, start = 0, time.monotonic()
+        refuse_used(folder_of(options.out, run), options)
     try:
         for place, run in enumerate(runs, start=1):
             if is_finished(run, options):
@@ -241,9 +235,7 @@ def execute(
             except BlockingIOError:
                 say(f"[{place}/{len(runs)}] {run.name}: another process trains it")
                 continue
-            done += 1
-            left = (time.monotonic() - start) / done * (len(runs) - place)
-            say(f"[{place}/{len(runs)}] {run.name}: {_summary(result)}{left_for_all(left)}")
+            say(f"[{place}/{len(runs)}] {run.name}: {_summary(result)}")
     except KeyboardInterrupt:
         say("Interrupted. The same command with --resume continues.")
         raise
@@ -251,7 +243,7 @@ def execute(
 
 def execute_one(run: Run, problem: MakeProblem, options: Options, measure: Measure) -> Result:
     """Train, test, and write the result."""
-    folder, parts = run.folder(options.out), problem(run)
+    folder, parts = folder_of(options.out, run), problem(run)
     error = None
     try:
         trained = train(
@@ -263,7 +255,7 @@ def execute_one(run: Run, problem: MakeProblem, options: Options, measure: Measu
             run.training,
             directory=folder,
             resume=True,
-            on_progress=_Shown(run.name, parts.objective.metric),
+            on_progress=_show(run.name, parts.objective.metric),
             save_every=_SAVE_EVERY,
         )
     except TrainingError as stopped:
@@ -313,26 +305,26 @@ def _outcome(
     return outcome
 
 
-class _Shown:
+def _show(name: str, metric: str) -> Callable[[Progress], None]:
     """A line for each evaluation."""
+    last: Any = None
 
-    def __init__(self, name: str, metric: str):
-        self.name, self.metric, self.last = name, metric, None
+    def show(progress: Progress) -> None:
+        nonlocal last
+        before, last = last, (progress.metric, progress.best, progress.step == progress.steps)
+        if progress.metric is not None and last != before:
+            say(f"  {name}: {progress.text(metric)}")
 
-    def __call__(self, progress: Progress) -> None:
-        evaluation = (progress.metric, progress.best, progress.step == progress.steps)
-        if progress.metric is not None and evaluation != self.last:
-            self.last = evaluation
-            say(f"  {self.name}: {progress.text(self.metric)}")
+    return show
 
 
 def _summary(result: Result) -> str:
-    outcome, seconds = result.outcome, result.made["seconds"]
+    outcome, took = result.outcome, datetime.timedelta(seconds=round(result.made["seconds"]))
     if outcome["test"] is None:
         return f"failed: {outcome['error']}"
     return (
         f"test {outcome['metric']} {outcome['test']:.4g} (validation {outcome['validation']:.4g} "
-        f"at step {outcome['best_step']} of {outcome['steps']}), {minutes(seconds)}"
+        f"at step {outcome['best_step']} of {outcome['steps']}), {took}"
     )
 
 
@@ -341,30 +333,10 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def minutes(seconds: float) -> str:
-    """A duration as text.
-
-    ```python
-    >>> from paper.runs import minutes
-    >>> minutes(12.3), minutes(150), minutes(7300)
-    ('12 s', '2.5 min', '2.0 h')
-
-    ```
-    """
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
-
-
-def left_for_all(seconds: float) -> str:
-    """The time left for all runs, as text."""
-    return f"; about {minutes(seconds)} left for all" if seconds else ""
-
-
 def is_finished(run: Run, options: Options) -> bool:
     """Whether there is a result. Raises for one with other settings; with more steps, a run that
     ended at its limit goes on."""
-    folder = run.folder(options.out)
+    folder = folder_of(options.out, run)
     result = read_result(folder)
     if result is None:
         return False
@@ -387,13 +359,35 @@ def refuse_used(folder: Path, options: Options) -> None:
 def refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise for a result with other settings, and name them."""
     for part, settings in now.items():
-        old = before.get(part, {})
-        for name in settings if old != settings else ():
-            if old.get(name) != settings[name]:
+        for name, value in settings.items() if before.get(part) != settings else ():
+            old = before.get(part, {}).get(name)
+            if old != value:
                 raise ValueError(
-                    f"{folder}: {name} is {old.get(name)!r} in its result, but {settings[name]!r} "
-                    "now; continue with the same options, or choose another --out"
+                    f"{folder}: {name} is {old!r} in its result, but {value!r} now; continue with "
+                    "the same options, or choose another --out"
                 )
+
+
+def folder_of(out: Path, run: Run | Result) -> Path:
+    """The directory of a run or measurement within that of all results."""
+    seed = None if run.seed is None else str(run.seed)
+    parts = (run.experiment, run.protocol, run.data_set, run.model, run.variant, seed)
+    return out.joinpath(*(part for part in parts if part))
+
+
+def measure_once(options: Options, measure: Callable[[], dict[str, Any]], **fields: Any) -> None:
+    """Record what `measure` returns, unless there is a result of the same settings."""
+    asked = Result(experiment=options.experiment, **fields)
+    folder = folder_of(options.out, asked)
+    refuse_used(folder, options)
+    before = read_result(folder)
+    if before is not None:
+        refuse_difference(folder, before.settings, asked.settings)
+        return
+    start = time.monotonic()
+    outcome = measure()
+    record(options, folder, time.monotonic() - start, outcome=outcome, **fields)
+    say(f"{folder.relative_to(options.out)}: {json.dumps(outcome)}")
 
 
 def record(options: Options, folder: Path, seconds: float, **fields: Any) -> Result:

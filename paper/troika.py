@@ -13,7 +13,6 @@ part.
 
 import functools
 import itertools
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,12 @@ from scipy.signal import periodogram
 
 from linoss.data import DataError, Sequences
 from linoss.nn import LinOSS
-from linoss.training import Inputs, Regression, Scaling, TrainingConfig, predict
+from linoss.training import Inputs, Regression, Scaling, predict
 from paper import numbers, runs
-from paper.data import data_directory
-from paper.models import best, title
+from paper.data import data_directory, find
+from paper.models import title
 from paper.numbers import PublishedRun
-from paper.runs import Experiment, Options, Problem, Protocol, Result, Run, execute
+from paper.runs import Experiment, Options, Problem, Protocol, Result, Run, execute, make_run
 from paper.tables import groups, table
 
 NAME = "TROIKA"
@@ -54,12 +53,11 @@ Recording = tuple[int, np.ndarray, np.ndarray]
 
 def run(options: Options) -> None:
     """Predict by the baselines, then train every model, on every fold."""
-    folder = data_directory(options.data_dir) / NAME
-    recordings = read_recordings(folder)
+    recordings = read_recordings(find(NAME, data_directory(options.data_dir)))
     for name, fold in itertools.product(BASELINES, FOLDS):
         measure_baseline(options, recordings, name, fold)
     todo = [
-        make_run(options, model, fold, seed)
+        make_run(options, NAME, model, seed, variant=fold, protocols=PROTOCOLS)
         for model in options.models
         for fold in options.variants
         for seed in options.seeds
@@ -67,41 +65,10 @@ def run(options: Options) -> None:
     execute(todo, functools.partial(make_problem, recordings), options, measure)
 
 
-def make_run(options: Options, model: str, fold: str | None, seed: int) -> Run:
-    """A training with the hyperparameters of PPG-DaLiA."""
-    protocol, chosen = PROTOCOLS[options.protocol], best("PPG", model)
-    training = TrainingConfig(
-        steps=options.max_steps or protocol.steps,
-        batch_size=4,
-        learning_rate=chosen.learning_rate,
-        schedule="constant",
-        clip_norm=None,
-        evaluate_every=protocol.evaluate_every,
-        patience=protocol.patience,
-        seed=seed,
-    )
-    return Run(
-        experiment=options.experiment,
-        data_set=NAME,
-        model=model,
-        seed=seed,
-        protocol=options.protocol,
-        hyperparameters=chosen,
-        training=training,
-        variant=fold,
-    )
-
-
 @functools.lru_cache(maxsize=1)
 def read_recordings(folder: Path) -> tuple[Recording, ...]:
     """Person, signals `(steps, 5)` and heart rates of every recording."""
-    paths = sorted(folder.glob("DATA_*_TYPE*.mat"))
-    if not paths:
-        raise DataError(
-            f"the data set {NAME} is missing: put DATA_NN_TYPEnn.mat and REF_NN_TYPEnn.mat of the "
-            f"IEEE Signal Processing Cup 2015 into {folder}"
-        )
-    return tuple(read_recording(path) for path in paths)
+    return tuple(read_recording(path) for path in sorted(folder.glob("DATA_*_TYPE*.mat")))
 
 
 def read_recording(path: Path) -> Recording:
@@ -186,23 +153,22 @@ def measure_baseline(
     options: Options, recordings: Sequence[Recording], name: str, fold: str
 ) -> None:
     """The result of predictions without a model."""
-    folder = options.out / options.experiment / _BASELINE / NAME / name / fold
-    runs.refuse_used(folder, options)
     training, validation, test = parts(recordings, fold)
-    mean = float(np.mean(np.concatenate([rates for _, _, rates in training])))
-    start = time.monotonic()
-    errors = [predict_by(name, recording, mean) - recording[2] for recording in test]
-    scaled = np.concatenate(errors) / label_scaling(training).deviation
-    outcome = {
-        "metric": "mse",
-        "test": float(np.mean(scaled**2)),
-        "beats": [float(np.mean(np.abs(error))) for error in errors],
-        "steps": 0,
-        "cases": [len(training), len(validation), len(test)],
-    }
-    seconds = time.monotonic() - start
+
+    def outcome() -> dict[str, Any]:
+        mean = float(np.mean(np.concatenate([rates for _, _, rates in training])))
+        errors = [predict_by(name, recording, mean) - recording[2] for recording in test]
+        scaled = np.concatenate(errors) / label_scaling(training).deviation
+        return {
+            "metric": "mse",
+            "test": float(np.mean(scaled**2)),
+            "beats": [float(np.mean(np.abs(error))) for error in errors],
+            "steps": 0,
+            "cases": [len(training), len(validation), len(test)],
+        }
+
     about = {"data_set": NAME, "model": name, "variant": fold, "protocol": _BASELINE}
-    runs.record(options, folder, seconds, outcome=outcome, **about)
+    runs.measure_once(options, outcome, **about)
 
 
 def predict_by(name: str, recording: Recording, mean: float) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Classification of six long data sets of the UEA archive, on the splits of the published runs."""
+"""Classification of six long data sets of the UEA archive, on the splits of the published runs, and
+two ablations: the parameterisation of A >= 0, and a fixed timestep."""
 
 import functools
 import statistics
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,28 +14,52 @@ from linoss.nn import LinOSS
 from linoss.training import Classification, Inputs, predict
 from paper import numbers, runs
 from paper.data import MissingData, data_directory, find, read_split
-from paper.models import BASELINES, UNTRAINED, title
+from paper.models import BASELINES, UNTRAINED, Hyperparameters, title
 from paper.numbers import PublishedRun
 from paper.runs import Experiment, Options, Problem, Result, Run
 from paper.tables import cell, groups, learning_curves, printed, source_here, table, unique
 
-SCALED, LOG_SOFTMAX = "scaled", "log-softmax"
-"""Variants: channels standardised by the training part, and the loss without a floor."""
+FORMS: dict[str, dict[str, Any]] = {
+    "relu": {"parameterization": "relu", "stiffness_init": "uniform"},
+    "squared": {"parameterization": "squared", "stiffness_init": "uniform"},
+    "squared-root": {"parameterization": "squared", "stiffness_init": "uniform-root"},
+    "squared-normal": {"parameterization": "squared", "stiffness_init": "normal"},
+}
+"""Forms of A and their initialisation. The text draws A uniformly, whatever its form: `squared`.
+With `squared-root`, the root is uniform instead."""
+TIMESTEPS = {
+    f"timestep-{timestep:g}": {"timestep": timestep} for timestep in (1e-3, 1e-2, 0.1, 1.0)
+}
+SCALED, LOG_SOFTMAX, SMALL = "scaled", "log-softmax", "small"
+"""Channels standardised by the training part; the loss without a floor; the grid's smallest
+model."""
+_FORMS_OF_SMALL = {
+    f"{SMALL}-own-masks": {"shared_dropout": False},
+}
+_CHANGES = {**FORMS, **TIMESTEPS, **_FORMS_OF_SMALL}
 
 
-def run(options: Options) -> None:
-    """Train every model on every available data set, with every seed."""
-    data_sets = available(options, tuple(numbers.UEA))
+def run(options: Options, known: tuple[str, ...] = tuple(numbers.UEA)) -> None:
+    """Train every model and variant on every available data set, with every seed."""
+    data_sets = available(options, known)
     if UNTRAINED in options.models:
         for data_set in data_sets:
             for seed in options.seeds:
                 fit_untrained(options, data_set, seed)
     todo = [
-        runs.make_run(options, data_set, model, seed, variant=variant)
+        runs.make_run(
+            options,
+            data_set,
+            model,
+            seed,
+            chosen=Hyperparameters(1e-3, 16, 16, 2, True) if SMALL in (name or "") else None,
+            variant=name,
+            changes=_CHANGES.get(name or ""),
+        )
         for data_set in data_sets
         for model in options.models
         if model != UNTRAINED
-        for variant in options.variants
+        for name in options.variants
         for seed in options.seeds
     ]
     problem = functools.partial(make_problem, data_directory(options.data_dir))
@@ -61,34 +85,28 @@ def available(options: Options, known: Iterable[str]) -> list[str]:
 
 def fit_untrained(options: Options, data_set: str, seed: int) -> None:
     """Fit untrained oscillators; the validation part is not used for any selection."""
-    folder = options.out / options.experiment / UNTRAINED / data_set / UNTRAINED / str(seed)
-    runs.refuse_used(folder, options)
-    if runs.read_result(folder) is not None:
-        return
-    start = time.monotonic()
-    training, validation, test = read_split(data_set, data_directory(options.data_dir), seed)
-    classifier = OscillatorClassifier(random_state=seed).fit(training)
-    outcome = {
-        "metric": "accuracy",
-        "test": classifier.score(test),
-        "validation": classifier.score(validation),
-        "steps": 0,
-        "cases": [len(part) for part in (training, validation, test)],
-    }
-    seconds = time.monotonic() - start
-    runs.record(
+    classifier = OscillatorClassifier(random_state=seed)
+
+    def outcome() -> dict[str, Any]:
+        training, validation, test = read_split(data_set, data_directory(options.data_dir), seed)
+        classifier.fit(training)
+        return {
+            "metric": "accuracy",
+            "test": classifier.score(test),
+            "validation": classifier.score(validation),
+            "steps": 0,
+            "cases": [len(part) for part in (training, validation, test)],
+        }
+
+    runs.measure_once(
         options,
-        folder,
-        seconds,
+        outcome,
         data_set=data_set,
         model=UNTRAINED,
         seed=seed,
         protocol=UNTRAINED,
-        settings={"model": {**classifier.get_params(), "random_state": seed}},
-        outcome=outcome,
+        settings={"model": classifier.get_params()},
     )
-    name = f"{data_set}, {title(UNTRAINED)}, seed {seed}"
-    runs.say(f"{name}: test accuracy {outcome['test']:.4g}, {runs.minutes(seconds)}")
 
 
 def make_problem(data_dir: Path, run: Run) -> Problem:
@@ -117,14 +135,18 @@ def report(results: Sequence[Result], folder: Path, published: Sequence[Publishe
     return "\n".join([accuracy_table(results), "", seed_table(results), *curves])
 
 
-def accuracy_table(results: Sequence[Result]) -> str:
-    """Rows of the paper and of ours for each model, then those of later models."""
+def accuracy_table(results: Sequence[Result], variants: Sequence[str] | None = None) -> str:
+    """Rows of the paper and of ours for each model, then those of later models; or of ablations."""
+    theirs = {"im": [v for v in variants or () if v in numbers.PARAMETERIZATION]}
+    if variants is None:
+        theirs = {model: [None] for model in numbers.ACCURACY}
     rows = []
-    for model in unique([*numbers.ACCURACY, *(result.model for result in results)]):
-        if model in numbers.ACCURACY:
-            row, average = numbers.ACCURACY[model], numbers.AVERAGE[model]
-            source = numbers.LATER.get(model, "paper")
-            rows.append([title(model), source, *map(printed, row.values()), f"{average:.1f}"])
+    for model in unique([*theirs, *(result.model for result in results)]):
+        for variant in theirs.get(model, ()):
+            row = numbers.PARAMETERIZATION[variant] if variant else numbers.ACCURACY[model]
+            average = "" if variant else f"{numbers.AVERAGE[model]:.1f}"
+            source = ", ".join(filter(None, (numbers.LATER.get(model, "paper"), variant)))
+            rows.append([title(model), source, *map(printed, row.values()), average])
         ours = [result for result in results if result.model == model]
         for kind, chosen in groups(ours, "protocol", "variant").items():
             by_set = [[r for r in chosen if r.data_set == name] for name in numbers.UEA]
@@ -156,6 +178,34 @@ def seed_table(results: Sequence[Result]) -> str:
     return table(["set", "model", "", *map(str, seeds)], shown)
 
 
+def report_forms(
+    variants: Sequence[str],
+    results: Sequence[Result],
+    folder: Path,
+    published: Sequence[PublishedRun],
+) -> str:
+    """Our rows and the paper's; of the timestep it shows a figure without numbers."""
+    curves = learning_curves(results, folder, "curves")
+    return "\n".join([accuracy_table(results, variants), *curves])
+
+
+def _ablation(text: str, known: tuple[str, ...], variants: Iterable[str]) -> Experiment:
+    return Experiment(
+        title=text,
+        run=functools.partial(run, known=known),
+        report=functools.partial(report_forms, tuple(variants)),
+        data_sets=known,
+        models=("im",),
+        others=("imex",),
+        variants=tuple(variants),
+        seeds=numbers.SEEDS,
+    )
+
+
+PARAMETERIZATION = _ablation("Parameterisation and initialisation of A", tuple(numbers.UEA), FORMS)
+TIMESTEP = _ablation(
+    "Sensitivity to the timestep", ("SelfRegulationSCP1", "Heartbeat", "MotorImagery"), TIMESTEPS
+)
 EXPERIMENT = Experiment(
     title="Six data sets of the UEA archive",
     run=run,
@@ -163,6 +213,6 @@ EXPERIMENT = Experiment(
     data_sets=tuple(numbers.UEA),
     models=("im", "imex"),
     others=(*("damped", "verlet", "exact", "damped-im", "damped-exact"), *BASELINES, UNTRAINED),
-    on_request=(SCALED, LOG_SOFTMAX),
+    on_request=(SCALED, LOG_SOFTMAX, SMALL, *_FORMS_OF_SMALL),
     seeds=numbers.SEEDS,
 )

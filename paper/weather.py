@@ -38,19 +38,19 @@ _DAY, _YEAR = 24, 24 * 365.25  # hours
 def run(options: Options) -> None:
     """Train every model, by default with the first seed, because the paper's table has no
     deviations."""
-    path = find("Weather", data_directory(options.data_dir))
+    folder = find("Weather", data_directory(options.data_dir))
     runs = [
         make_run(options, "Weather", model, seed, variant=variant, protocols=PROTOCOLS)
         for variant in options.variants
         for model in options.models
         for seed in options.seeds
     ]
-    execute(runs, functools.partial(make_problem, path), options)
+    execute(runs, functools.partial(make_problem, folder), options)
 
 
-def make_problem(path: Path, run: Run) -> Problem:
+def make_problem(folder: Path, run: Run) -> Problem:
     """The windows of the three parts, the same for every seed."""
-    weather = read_weather(path)
+    weather = read_weather(folder / "WTH.csv")
     series, known = weather.series[0], ()
     if run.variant != "values":
         seasons = calendar(weather.index[0])

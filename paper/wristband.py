@@ -64,7 +64,7 @@ def write(folder: Path, subjects: int = SUBJECTS, minutes: float = MINUTES) -> N
     for subject in range(1, subjects + 1):
         place = folder / "PPG_FieldStudy" / f"S{subject}"
         place.mkdir(parents=True, exist_ok=True)
-        content = pickle.dumps(recording(subject, minutes), protocol=2)
+        content = pickle.dumps(recording(subject, minutes), protocol=4)
         (place / f"S{subject}.pkl").write_bytes(content)
 
 

@@ -1,5 +1,6 @@
 """Small made data in the formats of the originals, and experiments small enough for tests."""
 
+import io
 import os
 import pickle
 import struct
@@ -15,41 +16,26 @@ from paper.models import Hyperparameters
 SMALL = Hyperparameters(1e-2, 4, 4, 1, True)
 
 
-def _write_archive(folder, name, cases=40, length=20, channels=2, suffix=".ts"):
-    """Slow and fast waves, in the format of the UEA archive; two series are there twice."""
-    random = np.random.default_rng(0)
-    speed = np.arange(cases) % 2
-    phase = random.uniform(0, 6, (cases, channels, 1))
+def _write_archive(folder, name, length=20):
+    """40 slow and fast waves in two channels, as files of the UEA archive; two series are there
+    twice."""
+    random, speed = np.random.default_rng(0), np.arange(40) % 2
+    phase = random.uniform(0, 6, (40, 2, 1))
     waves = np.sin((0.3 + speed[:, None, None]) * np.arange(length) + phase)
     waves = (waves + 0.1 * random.normal(size=waves.shape)).astype(np.float32)
     waves[3], waves[-1] = waves[5], waves[1]
-    place = folder / name
-    place.mkdir(parents=True, exist_ok=True)
-    for part, chosen in (("TRAIN", slice(0, cases // 2)), ("TEST", slice(cases // 2, None))):
-        rows = zip(waves[chosen], speed[chosen], strict=True)
-        if suffix == ".ts":
-            head = (
-                f"@problemName {name}\n@timeStamps false\n@missing false\n@univariate false\n"
-                f"@dimensions {channels}\n@equalLength true\n@seriesLength {length}\n"
-                "@classLabel true slow fast\n@data\n"
-            )
-            lines = [
-                ":".join(",".join(map(repr, map(float, c))) for c in series)
-                + f":{('slow', 'fast')[label]}"
-                for series, label in rows
-            ]
-        else:
-            times = "".join(f"@attribute t{i} numeric\n" for i in range(length))
-            head = (
-                f"@relation {name}\n@attribute relationalAtt relational\n{times}"
-                "@end relationalAtt\n@attribute class {slow,fast}\n@data\n"
-            )
-            lines = [
-                "'" + "\\n".join(",".join(map(repr, map(float, c))) for c in series)
-                + f"',{('slow', 'fast')[label]}"
-                for series, label in rows
-            ]  # fmt: skip
-        (place / f"{name}_{part}{suffix}").write_text(head + "\n".join(lines) + "\n")
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    head = (
+        f"@problemName {name}\n@timeStamps false\n@missing false\n@univariate false\n"
+        f"@dimensions 2\n@equalLength true\n@seriesLength {length}\n@classLabel true slow fast\n"
+        "@data\n"
+    )
+    for part, chosen in (("TRAIN", slice(0, 20)), ("TEST", slice(20, None))):
+        lines = [
+            ":".join(",".join(map(repr, map(float, c))) for c in series) + f":{('slow', 'fast')[k]}"
+            for series, k in zip(waves[chosen], speed[chosen], strict=True)
+        ]
+        (folder / name / f"{name}_{part}.ts").write_text(head + "\n".join(lines) + "\n")
     return waves, speed
 
 
@@ -59,53 +45,28 @@ def write_archive():
     return _write_archive
 
 
-def _string(text):
-    """A string as Python 2 pickles it."""
-    data = text if isinstance(text, bytes) else text.encode("latin1")
-    if len(data) < 256:
-        return b"U" + struct.pack("<B", len(data)) + data
-    return b"T" + struct.pack("<i", len(data)) + data
+class _Python2(pickle._Pickler):  # pyright: ignore[reportPrivateUsage]
+    """Pickles text and bytes as Python 2 does."""
 
+    dispatch = dict(pickle._Pickler.dispatch)  # noqa: RUF012 # pyright: ignore[reportPrivateUsage]
 
-def _python2(value):
-    """A value as Python 2 with NumPy 1 pickles it, by protocol 2, without memory of repeats."""
-    if isinstance(value, dict):
-        pairs = b"".join(_python2(k) + _python2(v) for k, v in value.items())
-        return b"}(" + pairs + b"u"
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, float):
-        return b"G" + struct.pack(">d", value)
-    if isinstance(value, int):
-        return b"J" + struct.pack("<i", value)
-    shape = b"(" + b"".join(_python2(int(n)) for n in value.shape) + b"t"
-    kind = b"cnumpy\ndtype\n(" + _string(value.dtype.str[1:]) + b"K\x00K\x01tR"
-    kind += b"(K\x03" + _string("<") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-    begin = (
-        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t" + _string("b") + b"tR"
-    )
-    return begin + b"(K\x01" + shape + kind + b"I00\n" + _string(value.tobytes()) + b"tb"
+    def save_string(self, text):
+        data = text if isinstance(text, bytes) else text.encode("latin1")
+        self.write(b"T" + struct.pack("<i", len(data)) + data)
+
+    dispatch[str] = dispatch[bytes] = save_string
 
 
 @pytest.fixture(scope="session")
 def python2_pickle():
     """A value to the bytes that Python 2 pickled it to."""
-    return lambda value: b"\x80\x02" + _python2(value) + b"."
 
+    def dump(value):
+        file = io.BytesIO()
+        _Python2(file, protocol=2).dump(value)
+        return file.getvalue()
 
-def _recording(seed, labels):
-    """The content of a subject's file, with what is beside the signals of the wrist."""
-    return {
-        **wristband.recording(seed, minutes=(labels + 3) / 30),
-        "questionnaire": {"AGE": 34, "Gender": " m", "HEIGHT": 182.0},
-        "rpeaks": np.arange(20),
-    }
-
-
-@pytest.fixture(scope="session")
-def recording():
-    """(seed, labels) to what a subject's file holds."""
-    return _recording
+    return dump
 
 
 @pytest.fixture(scope="session")
@@ -113,7 +74,11 @@ def write_recordings(python2_pickle):
     """(folder, subjects, labels) to subjects' files; gives what they hold."""
 
     def write(folder, subjects, labels):
-        contents = [_recording(subject, labels) for subject in range(1, subjects + 1)]
+        beside = {"questionnaire": {"AGE": 34, "Gender": " m"}, "rpeaks": np.arange(20)}
+        contents = [
+            {**wristband.recording(subject, minutes=(labels + 3) / 30), **beside}
+            for subject in range(1, subjects + 1)
+        ]
         for subject, content in enumerate(contents, start=1):
             place = folder / "PPG_FieldStudy" / f"S{subject}"
             place.mkdir(parents=True, exist_ok=True)
@@ -152,14 +117,14 @@ def write_weather():
 def small(monkeypatch):
     """Experiments with tiny models, tiny data and a handful of steps."""
     few = {name: runs.Protocol(4, 2) for name in runs.PROTOCOLS}
-    for module in (runs, troika):
-        monkeypatch.setattr(module, "best", lambda data_set, model: SMALL)
+    monkeypatch.setattr(runs, "best", lambda data_set, model: SMALL)
     monkeypatch.setattr(runs, "PROTOCOLS", few)
     monkeypatch.setattr(search, "GRID", (SMALL, Hyperparameters(1e-3, 4, 4, 1, False)))
     monkeypatch.setattr(harmonic_motion, "CASES", (40, 8, 8))
     monkeypatch.setattr(harmonic_motion, "STEPS", 40)
     monkeypatch.setattr(harmonic_motion, "_SIZES", Hyperparameters(1e-2, 4, 4, 1, False))
-    monkeypatch.setattr(weather, "PROTOCOLS", few)
+    for module in (weather, troika):
+        monkeypatch.setattr(module, "PROTOCOLS", few)
     monkeypatch.setattr(weather, "PAST", 12)
     monkeypatch.setattr(weather, "HORIZON", 6)
     monkeypatch.setattr(numbers, "SUBJECTS", 1)

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from linoss.data import DataError
-from linoss.nn import LinOSSConfig
 from paper import numbers, search
 from paper.data import read_split
 from paper.models import BASELINES, GRID, LINOSS, best, random_points
 from paper.numbers import published_runs, runs_of
-from paper.parameters import count
 from paper.runs import read_results
 
 
@@ -23,21 +21,6 @@ def test_all_counts_of_parameters_are_exact(experiment, model):
     counts = {result.data_set: result.outcome["parameters"] for result in results}
     assert counts == numbers.PARAMETERS[model]
     assert table.count("| yes |") == 6
-
-
-def test_damping_adds_a_number_for_every_oscillator(experiment):
-    table = experiment("parameters", "--model", "damped")
-    results = read_results(experiment.out)
-    assert len(results) == 6
-    for result in results:
-        sizes = best(result.data_set, "damped")
-        config = LinOSSConfig.published(
-            **result.settings["model"], out_size=numbers.UEA[result.data_set].classes
-        )
-        more = result.outcome["parameters"] - count(config)["parameters"]
-        assert more == sizes.num_blocks * sizes.state_size
-    assert "| yes |" not in table
-    assert "| no |" not in table
 
 
 @pytest.mark.parametrize("key", numbers.PER_SEED, ids="-".join)

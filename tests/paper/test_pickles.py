@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from linoss.data import DataError
-from paper.pickles import Pickled, _Type, array_at, read_pickle
+from paper.pickles import Pickled, array_at, read_pickle
 
 
 @pytest.fixture
@@ -27,21 +27,19 @@ ARRAYS = [
     np.array([True, False]),
     np.zeros((0, 3), np.float32),
     np.frombuffer(bytes(range(256)), np.uint8),
+    np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+    np.arange(3, dtype=">f4"),
 ]
 
 
+@pytest.mark.parametrize("protocol", [2, 3, 4])
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{a.shape}")
-def test_arrays_of_python_2(read, python2_pickle, array):
-    found = read(python2_pickle({"x": array}))["x"].array()
+def test_arrays_of_python_2_and_3(read, python2_pickle, array, protocol):
+    value = {"x": array}
+    content = python2_pickle(value) if protocol == 2 else pickle.dumps(value, protocol=protocol)
+    found = read(content)["x"].array()
     np.testing.assert_array_equal(found, array)
     assert found.dtype == array.dtype
-
-
-@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
-@pytest.mark.parametrize("array", [*ARRAYS, np.asfortranarray(ARRAYS[0]), ARRAYS[0].astype(">f4")])
-def test_arrays_of_python_3(read, array, protocol):
-    found = read(pickle.dumps({"x": array}, protocol=protocol))["x"].array()
-    np.testing.assert_array_equal(found, array)
 
 
 def test_plain_values_and_text_that_is_not_ascii(read, python2_pickle):
@@ -70,8 +68,7 @@ HOSTILE = {
     "the class of arrays, called": b"cnumpy\nndarray\n(K\x03tR.",
     "the class of arrays, made": b"\x80\x02cnumpy\nndarray\n)\x81.",
     "the class of arrays, changed": b"cnumpy\nndarray\n}S'x'\nK\x01sb.",
-    "the encoder, changed": b"c_codecs\nencode\n}S'x'\nK\x01sb.",
-    "another encoding": b"c_codecs\nencode\n(S'x'\nS'rot13'\ntR.",
+    "an encoder": b"c_codecs\nencode\n(S'x'\nS'rot13'\ntR.",
     "another class": pickle.dumps(OrderedDict(a=1), protocol=2),
     "a persistent object": b"S'x'\nQ.",
     "an extension": b"\x82\x01.",
@@ -93,8 +90,6 @@ def test_what_is_no_array_is_refused(read, python2_pickle, content):
         (None, "has no content"),
         ((1, (3,), None, False, b""), "content of another kind"),
         ((1, (3,), "f8", False, [object]), "content of another kind"),
-        ((1, (1,), _Type.__new__(_Type), False, b"x"), "an array has type None, expected numbers"),
-        ((1, (1,), _Type("u1"), False, "\u2603"), "does not fit its content"),
     ],
 )
 def test_strange_content_of_an_array_is_refused(state, message):
@@ -106,14 +101,14 @@ def test_strange_content_of_an_array_is_refused(state, message):
 
 def test_arrays_of_objects_are_read_over_but_not_made(read):
     values = {"x": np.array([{}, []], object), "y": np.ones(2), "n": np.float64(3)}
-    content = read(pickle.dumps(values, protocol=2))
+    content = read(pickle.dumps(values, protocol=4))
     assert content["y"].array().tolist() == [1, 1]
     with pytest.raises(DataError, match=r"content of another kind|has type 'O8'"):
         content["x"].array()
 
 
 def test_a_shape_that_does_not_fit_is_refused(read, python2_pickle):
-    content = python2_pickle({"x": np.arange(3.0)}).replace(b"(J\x03\0\0\0t", b"(J\x07\0\0\0t")
+    content = python2_pickle({"x": np.arange(3.0)}).replace(b"K\x03\x85", b"K\x07\x85")
     with pytest.raises(DataError, match="does not fit its content"):
         read(content)["x"].array()
 

@@ -43,16 +43,11 @@ def test_signals_and_labels_of_a_subject(tmp_path, write_recordings):
 
 
 def bounds(order, length):
-    """Where the parts of 70, 15 and 15 percent begin and end, case by case."""
-    cuts = {
-        (0, 1, 2): [(0, 0.7), (0.7, 0.85), (0.85, 1)],
-        (0, 2, 1): [(0, 0.7), (0.85, 1), (0.7, 0.85)],
-        (1, 0, 2): [(0.15, 0.85), (0, 0.15), (0.85, 1)],
-        (1, 2, 0): [(0.30, 1), (0, 0.15), (0.15, 0.30)],
-        (2, 0, 1): [(0.15, 0.85), (0.85, 1), (0, 0.15)],
-        (2, 1, 0): [(0.30, 1), (0.15, 0.30), (0, 0.15)],
-    }[order]
-    return [(int(start * length), int(end * length)) for start, end in cuts]
+    """Where the parts of 70, 15 and 15 percent begin and end, in whole numbers."""
+    percent = (70, 15, 15)
+    starts = [sum(percent[p] for p in order[: order.index(part)]) for part in range(3)]
+    ends = [start + share for start, share in zip(starts, percent, strict=True)]
+    return [(a * length // 100, b * length // 100) for a, b in zip(starts, ends, strict=True)]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -73,7 +68,7 @@ def test_windows_against_brute_force(monkeypatch, order, count):
             np.testing.assert_array_equal(answers[i], labels[first + 4 * i : first + 4 * i + 6])
 
 
-def test_windows_at_thenumberss_size():
+def test_windows_at_the_papers_size():
     """150 minutes, as a subject of the data set has: 71, 8 and 8 windows."""
     signals, labels = np.zeros((576_000, 6), np.float32), np.zeros((4500, 1), np.float32)
     parts = ppg.cut(signals, labels, np.array([0, 1, 2]))
@@ -130,7 +125,7 @@ def test_too_short_recordings_are_refused(tmp_path, write_recordings, monkeypatc
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda label: np.append(label[1:], np.nan), "label has values that are not finite"),
+        (lambda label: np.append(label[1:], np.nan), "label is empty or not finite"),
         (lambda label: label[:-20], r"has 40 labels for .* minutes of signals, expected one for"),
     ],
 )

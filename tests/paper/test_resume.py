@@ -1,60 +1,13 @@
-"""A killed experiment goes on without repeating what is finished."""
+"""An experiment goes on without repeating what is finished, or what another process does."""
 
 import fcntl
 import os
-import signal
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from linoss.training import TrainingError
 from paper import runs
 from paper.runs import read_results
-
-
-def results_of(out):
-    """What decides and what came out, without times."""
-    return [
-        (r.seed, r.settings, r.outcome, [{**h, "seconds": 0} for h in r.history])
-        for r in read_results(out / "uea")
-    ]
-
-
-def files_of(folder):
-    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
-
-
-@pytest.mark.slow  # kill -9 of a training: tests/training/test_resume.py
-def test_kill_9_in_the_second_of_three_seeds(tmp_path, write_archive, start):
-    write_archive(tmp_path / "data", "Heartbeat")
-    script = Path(__file__).with_name("killed_run.py")
-
-    def begin(out, *pace):
-        return start(script, tmp_path / "data", out, *pace, stderr=subprocess.PIPE, text=True)
-
-    first = begin(tmp_path / "killed", "slowly")
-    assert first.stderr is not None
-    for line in first.stderr:
-        if "seed 3456: step" in line:
-            break
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
-    folder = tmp_path / "killed" / "uea" / "paper" / "Heartbeat" / "im"
-    assert [path.parent.name for path in folder.glob("*/result.json")] == ["2345"]
-    assert (folder / "3456" / "state.safetensors").exists()
-    finished = files_of(folder / "2345")
-
-    second = begin(tmp_path / "killed")
-    _, said = second.communicate()
-    assert second.returncode == 0, said
-    assert "[1/3] Heartbeat, LinOSS-IM, seed 2345: already has a result" in said
-    assert "[2/3] Heartbeat, LinOSS-IM, seed 3456" in said
-    assert files_of(folder / "2345") == finished
-
-    whole = begin(tmp_path / "whole")
-    whole.communicate()
-    assert results_of(tmp_path / "killed") == results_of(tmp_path / "whole")
 
 
 @pytest.fixture

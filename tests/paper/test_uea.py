@@ -9,15 +9,14 @@ from linoss.data import DataError
 from paper import data, uea
 from paper.data import published_split
 from paper.models import Hyperparameters
-from paper.runs import Options, make_run, read_results
+from paper.runs import Options, make_run
 
 OPTIONS = Options(experiment="uea", out=Path())
 pytestmark = pytest.mark.usefixtures("single_precision")
 
 
-@pytest.mark.parametrize("suffix", [".ts", ".arff"])
-def test_parts_are_joined_sorted_and_without_duplicates(tmp_path, write_archive, suffix):
-    waves, speed = write_archive(tmp_path, "Heartbeat", suffix=suffix)
+def test_parts_are_joined_sorted_and_without_duplicates(tmp_path, write_archive):
+    waves, speed = write_archive(tmp_path, "Heartbeat")
     cases = data.read_joined(tmp_path / "Heartbeat")
     by_time = waves.transpose(0, 2, 1)
     expected, places = np.unique(by_time, axis=0, return_index=True)
@@ -103,20 +102,6 @@ def test_the_real_sets(real_data, name, shape, tests):
     assert values.shape == shape
     np.testing.assert_array_equal(values, np.unique(values, axis=0))
     assert len(published_split(len(cases), 2345)[2]) == tests
-
-
-def test_oscillators_without_training(tmp_path, write_archive):
-    write_archive(tmp_path, "Heartbeat")
-    options = Options(experiment="uea", out=tmp_path / "out", data_dir=tmp_path)
-    uea.fit_untrained(options, "Heartbeat", 2345)
-    (result,) = read_results(tmp_path / "out" / "uea")
-    assert (result.model, result.protocol, result.seed) == ("oscillators", "oscillators", 2345)
-    assert result.outcome["test"] > 0.8
-    assert result.outcome["cases"] == [26, 6, 6]
-    with pytest.raises(ValueError, match="is not overwritten"):
-        uea.fit_untrained(options, "Heartbeat", 2345)
-    resumed = Options(experiment="uea", out=tmp_path / "out", data_dir=tmp_path, resume=True)
-    uea.fit_untrained(resumed, "Heartbeat", 2345)
 
 
 def test_a_set_that_comes_divided(tmp_path):

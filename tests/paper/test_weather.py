@@ -16,21 +16,25 @@ pytestmark = pytest.mark.usefixtures("single_precision")
 
 
 @pytest.fixture
-def hours(monkeypatch):
-    """Windows of 12 hours of past and 6 of future."""
+def make(tmp_path, write_weather, monkeypatch):
+    """(model, variant) to values, and the problem of 12 hours of past and 6 of future."""
     monkeypatch.setattr(weather, "PAST", 12)
     monkeypatch.setattr(weather, "HORIZON", 6)
+    values = write_weather(tmp_path, 203)
+
+    def make(model, variant):
+        run = make_run(OPTIONS, "Weather", model, 2345, variant=variant)
+        return values, weather.make_problem(tmp_path / "WTH", run)
+
+    return make
 
 
 @pytest.mark.parametrize("variant", weather.EXPERIMENT.variants)
 @pytest.mark.parametrize("model", ["im", "imex"])
-@pytest.mark.usefixtures("hours")
-def test_windows_and_scaling_against_brute_force(tmp_path, write_weather, model, variant):
-    values = write_weather(tmp_path, 203)
-    run = make_run(OPTIONS, "Weather", model, 2345, variant=variant)
+def test_windows_and_scaling_against_brute_force(make, model, variant):
+    values, problem = make(model, variant)
     first = 1 if model == "im" else 0  # after the channel of time
     seasons = 4 if variant == "calendar" else 0
-    problem = weather.make_problem(tmp_path / "WTH" / "WTH.csv", run)
     train, test = int(0.7 * 203), int(0.2 * 203)
     scaled = (values - values[:train].mean(axis=0)) / values[:train].std(axis=0)
     starts = (range(12, train - 5), range(train, 203 - test - 5), range(203 - test, 203 - 5))
@@ -53,22 +57,16 @@ def test_windows_and_scaling_against_brute_force(tmp_path, write_weather, model,
             assert weights.all()
 
 
-@pytest.mark.usefixtures("hours")
-def test_the_error_is_the_mean_over_all_variables_and_steps(tmp_path, write_weather):
-    write_weather(tmp_path, 203)
-    run = make_run(OPTIONS, "Weather", "im", 2345, variant="calendar")
-    problem = weather.make_problem(tmp_path / "WTH" / "WTH.csv", run)
+def test_the_error_is_the_mean_over_all_variables_and_steps(make):
+    _, problem = make("im", "calendar")
     answers = np.random.default_rng(0).normal(size=(4, 6, 12))
     targets, weights = problem.objective.targets(problem.test.batch(range(4)))
     total, count = problem.objective.score(answers, targets, weights)
     assert total / count == pytest.approx(np.mean(np.abs(answers - targets)))
 
 
-@pytest.mark.usefixtures("hours")
-def test_the_calendar_is_known_at_every_step_of_a_window(tmp_path, write_weather):
-    write_weather(tmp_path, 203)
-    run = make_run(OPTIONS, "Weather", "imex", 2345, variant="calendar")
-    problem = weather.make_problem(tmp_path / "WTH" / "WTH.csv", run)
+def test_the_calendar_is_known_at_every_step_of_a_window(make):
+    _, problem = make("imex", "calendar")
     begin = datetime(2010, 1, 20)
     rows = []
     for hour in range(203):
