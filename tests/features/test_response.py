@@ -193,7 +193,7 @@ def test_a_step_solves_the_differential_equation():
     np.testing.assert_allclose(l_ * start + p * before + q * now, solved.y[:, -1], rtol=1e-7)
 
 
-def in_jax(function, *arguments):
+def without_kernels(function, *arguments):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "usable", lambda: False)
         return function(*arguments)
@@ -203,7 +203,7 @@ def in_jax(function, *arguments):
 @needs_kernels
 @settings(max_examples=settings.default.max_examples // 5)
 @given(data=st.data())
-def test_the_kernel_equals_jax(data):
+def test_the_kernel_equals_numpy(data):
     channels, kind = (
         data.draw(st.integers(1, 4)),
         data.draw(st.sampled_from(["even", "gaps", "odd"])),
@@ -219,18 +219,18 @@ def test_the_kernel_equals_jax(data):
         times = [features.interval_ * random.integers(1, 5, n).cumsum() for n in lengths]
     times = None if kind == "even" else times
     table = statistics_of(features, cases, times)
-    expected = in_jax(statistics_of, features, cases, times)
+    expected = without_kernels(statistics_of, features, cases, times)
     for i, case in enumerate(cases):
         own = None if times is None else times[i]
         outputs = outputs_of(features, case, own)
-        in_float64 = in_jax(outputs_of, features, case, own)
+        in_float64 = without_kernels(outputs_of, features, case, own)
         size = max(1, np.abs(in_float64).max())
         np.testing.assert_allclose(outputs, in_float64, atol=3e-6 * size)
         close = (np.abs(in_float64 - features.bank_.threshold) < 1e-5 * size).any(axis=0)
         np.testing.assert_allclose(table[i][:, ~close], expected[i][:, ~close], atol=1e-6)
 
 
-def test_a_stream_in_jax_equals_the_batch(monkeypatch):
+def test_a_stream_without_kernels_equals_the_batch(monkeypatch):
     monkeypatch.setattr(kernels, "usable", lambda: False)
     features = fitted(2, 48, timed=True, causal=True)
     (case,), (times,) = walks([80], 2, missing=0.4)
@@ -273,7 +273,7 @@ def test_a_million_steps_stay_exact():
     """To 1e-4 of the largest output; slow oscillators are carried in double precision."""
     case = np.random.default_rng(0).normal(size=(1, 10**6)).astype(np.float32)
     features = linoss.OscillatorFeatures(n_oscillators=96, random_state=0).fit([case])
-    outputs, expected = outputs_of(features, case), in_jax(outputs_of, features, case)
+    outputs, expected = outputs_of(features, case), without_kernels(outputs_of, features, case)
     largest = np.abs(expected).max(axis=0)
     assert np.all(np.abs(outputs - expected).max(axis=0) < 1e-4 * largest)
 

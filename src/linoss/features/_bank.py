@@ -170,9 +170,9 @@ def _mixture(random: np.random.Generator, channels: int) -> np.ndarray:
     return weights / np.sqrt(count)
 
 
-def moves(rates: Any, readouts: Any, interval: Any, numpy: Any = np) -> Any:
-    """l, c (i - j) and c j of a step, as above; `numpy` is NumPy or jax.numpy."""
-    l_ = numpy.exp(rates * interval)
+def moves(rates: Any, readouts: Any, interval: Any) -> Any:
+    """l, c (i - j) and c j of a step, as above."""
+    l_ = np.exp(rates * interval)
     i = (l_ - 1) / rates
     j = (i - interval) / (rates * interval)
     return l_, readouts * (i - j), readouts * j

@@ -1,4 +1,4 @@
-"""Statistics of a bank's outputs for sequences, by the native kernel or in JAX.
+"""Statistics of a bank's outputs for sequences, by the native kernel or without kernels by NumPy.
 
 For each oscillator, with x its output, theta its threshold and h_n the interval before sample n:
 
@@ -21,8 +21,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from linoss import kernels
@@ -33,7 +31,6 @@ WHOLE = tuple(range(len(STATISTICS)))
 """Rows of statistics over the whole sequence."""
 _PRECISE = 1e-3  # cycles per interval; slower oscillators use double precision
 _ROUNDING = 1e-9  # of a place in time, the same as in the kernel
-_PIECE = 1024  # samples that JAX processes at a time
 _MOST_PARTS = 8  # steps of an interval; the same as in the kernel
 
 Cases = Sequence[np.ndarray]
@@ -47,13 +44,16 @@ def respond(bank: Bank, cases: Cases, intervals: Intervals = None, rows: Any = W
 
     Row 4 w + s is statistic s of window w: the whole, the first and the second half, the quarters.
     """
-    if not kernels.usable():
-        return np.stack([each for each, _ in _in_jax(bank, cases, intervals, rows)])
-    windows = windows_of(rows)
-    place = np.full(len(STATISTICS) * (2 * windows - 1), -1, np.int32)
-    place[list(rows)] = np.arange(len(rows))
     out = np.empty((len(cases), len(rows), bank.size), np.float32)
-    native(bank).respond(list(cases), list(intervals or ()), place, out)
+    if kernels.usable():
+        place = np.full(len(STATISTICS) * (2 * windows_of(rows) - 1), -1, np.int32)
+        place[list(rows)] = np.arange(len(rows))
+        native(bank).respond(list(cases), list(intervals or ()), place, out)
+        return out
+    for table, case, h in zip(out, cases, intervals or [None] * len(cases), strict=True):
+        for lanes, backwards, steps, outputs in _read(bank, case, h):
+            up = outputs > bank.threshold[lanes]
+            table[:, lanes] = _statistics(up, steps, rows, backwards)
     return out
 
 
@@ -94,9 +94,10 @@ def trace(bank: Bank, cases: Cases, intervals: Intervals, every: int, samples: i
     if kernels.usable():
         native(bank).trace(list(cases), list(intervals or ()), every, out)
         return out
-    for row, (_, outputs) in zip(out, _in_jax(bank, cases, intervals), strict=True):
-        chosen = outputs[::every][:samples]
-        row[: len(chosen)] = chosen
+    for table, case, h in zip(out, cases, intervals or [None] * len(cases), strict=True):
+        for lanes, _, _, outputs in _read(bank, case, h):
+            chosen = outputs[::every][:samples]
+            table[: len(chosen), lanes] = chosen
     return out
 
 
@@ -171,112 +172,115 @@ def _parts(intervals: np.ndarray) -> np.ndarray:
     return np.clip(np.floor(intervals + 0.4), 1, _MOST_PARTS).astype(int)
 
 
-class ResponseStream:
-    """The statistics of a sequence so far, in pieces. The bank must be causal."""
+def streamed(bank: Bank) -> Any:
+    """A function that advances a causal bank by a piece of a sequence.
 
-    def __init__(self, bank: Bank):
-        usable = kernels.usable()
-        self._walk: Any = kernels.native.FeatureStream(native(bank)) if usable else _Walk(bank)
-        self._shape = (len(STATISTICS), bank.size)
-
-    def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> np.ndarray:
-        """Process samples `(time, channels)` with the intervals before them; return `(4, n)`."""
-        if isinstance(self._walk, _Walk):
-            self._walk(piece, intervals)
-            return self._walk.statistics
-        out = np.empty(self._shape, np.float32)
-        self._walk(piece, intervals, out)
-        return out
+    It takes samples `(time, channels)`, the intervals before them, and an array `(4, n)` that
+    receives the statistics of the sequence so far.
+    """
+    return kernels.native.FeatureStream(native(bank)) if kernels.usable() else _Stream(bank)
 
 
-# ---- In JAX ----
+# ---- Without kernels, in double precision ----
 
 
-def _in_jax(
-    bank: Bank, cases: Cases, intervals: Intervals, rows: Any = WHOLE
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Statistics `(rows, n)` and outputs `(samples, n)` of each case."""
-    for i, case in enumerate(cases):
-        h = np.ones(len(case)) if intervals is None else intervals[i]
-        parts = []
-        for backwards in (False, True):
-            groups = bank.backwards[bank.drive] == backwards
-            if groups.any():
-                walk = _Walk(bank.part(groups))
-                outputs = walk(case[::-1], np.r_[1, h[:0:-1]]) if backwards else walk(case, h)
-                up = outputs > bank.threshold[np.repeat(groups, LANES)]
-                statistics = _statistics(up, walk.steps, rows, backwards)
-                parts.append((np.repeat(groups, LANES), statistics, outputs))
-        joined = np.empty((len(rows) + len(parts[0][2]), bank.size), np.float32)
-        for lanes, statistics, outputs in parts:
-            joined[:, lanes] = np.concatenate([statistics, outputs])
-        yield joined[: len(rows)], joined[len(rows) :]
+def _read(
+    bank: Bank, case: np.ndarray, intervals: np.ndarray | None
+) -> Iterator[tuple[np.ndarray, bool, np.ndarray, np.ndarray]]:
+    """Yield oscillators, whether they read backwards, steps, and outputs `(steps, n)`."""
+    h = np.ones(len(case)) if intervals is None else intervals
+    for backwards in (False, True):
+        groups = bank.backwards[bank.drive] == backwards
+        if groups.any():
+            walk = _Walk(bank.part(groups))
+            read = (case[::-1], np.r_[1, h[:0:-1]]) if backwards else (case, h)
+            yield np.repeat(groups, LANES), backwards, *walk(*read)
 
 
 def _statistics(up: np.ndarray, steps: np.ndarray, rows: Any, backwards: bool) -> np.ndarray:
     """Statistics `(rows, n)` of outputs above their thresholds, in reading order."""
     if not len(steps):
         return np.full((len(rows), up.shape[1]), np.nan)
-    windows, statistics = divided(steps, windows_of(rows)), []
-    for first in 2 ** np.arange(windows_of(rows).bit_length()) - 1:
-        level = windows[first : 2 * first + 1]
-        statistics += [_of_window(up[each], steps[each]) for each in level[:: 1 - 2 * backwards]]
-    return np.concatenate(statistics)[list(rows)]
+    table = np.zeros((2 * windows_of(rows) - 1, len(STATISTICS), up.shape[1]))
+    for window, piece in enumerate(divided(steps, windows_of(rows))):
+        if piece.start < piece.stop:
+            sums = _Sums(up.shape[1])
+            sums.add(up[piece], steps[piece])
+            table[mirrored(window) if backwards else window] = sums.statistics
+    return table.reshape(-1, up.shape[1])[list(rows)]
 
 
-def _of_window(up: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """The four statistics over all of these samples."""
-    if not len(steps):
-        return np.zeros((len(STATISTICS), up.shape[1]))
-    clock, total = np.cumsum(steps)[:, None], steps.sum()
-    below = np.maximum.accumulate(np.where(up, 0.0, clock), axis=0)
-    longest = np.where(up, clock - below, 0.0).max(axis=0)
-    begins = up & ~np.concatenate([np.zeros_like(up[:1]), up[:-1]])
-    late = (clock[:, 0] - steps / 2) / total - 0.5
-    return np.stack([steps @ up, longest, begins.sum(axis=0), (steps * late) @ up]) / total
+class _Sums:
+    """The statistics of a window, sample by sample."""
+
+    def __init__(self, size: int):
+        self._sums, self._elapsed = np.zeros((5, size)), 0.0
+
+    def add(self, up: np.ndarray, steps: np.ndarray) -> None:
+        above, longest, stretches, moment, running = self._sums
+        for is_up, h in zip(up, steps, strict=True):
+            stretches += is_up & (running == 0)
+            running[:] = np.where(is_up, running + h, 0)
+            longest[:] = np.maximum(longest, running)
+            above += h * is_up
+            moment += h * (self._elapsed + h / 2) * is_up
+            self._elapsed += h
+
+    @property
+    def statistics(self) -> np.ndarray:
+        """Statistics `(4, n)` of all samples so far."""
+        with np.errstate(invalid="ignore"):
+            share, longest, stretches, moment = self._sums[:4] / self._elapsed
+            return np.stack([share, longest, stretches, moment / self._elapsed - share / 2])
+
+
+class _Stream:
+    """As the kernel's."""
+
+    def __init__(self, bank: Bank):
+        self._walk, self._threshold, self._sums = _Walk(bank), bank.threshold, _Sums(bank.size)
+
+    def __call__(self, piece: np.ndarray, intervals: np.ndarray, out: np.ndarray) -> None:
+        steps, outputs = self._walk(piece, intervals)
+        self._sums.add(outputs > self._threshold, steps)
+        out[:] = self._sums.statistics
 
 
 class _Walk:
     """A bank that reads a sequence in one direction, in pieces."""
 
     def __init__(self, bank: Bank):
-        self._bank, self._begun = bank, False
-        self._gap = self._elapsed = 0.0
-        self.steps = np.zeros(0)  # of the last piece
-        self._values, self._step = np.zeros((2, len(bank.mean)), np.float32), 1.0  # the last values
-        self._state = np.zeros((2, bank.size), complex), np.zeros((5, bank.size))
+        self._bank, self._begun, self._gap = bank, False, 0.0
+        self._values, self._step = np.zeros((2, len(bank.mean)), np.float32), 1.0  # the last ones
+        self._state = np.zeros((2, bank.size), complex)
 
-    @property
-    def statistics(self) -> np.ndarray:
-        """Statistics `(4, n)` of all samples so far."""
-        with np.errstate(invalid="ignore"):
-            found = np.asarray(self._state[1][:4]) / self._elapsed
-            found[3] = found[3] / self._elapsed - found[0] / 2
-        return found.astype(np.float32)
-
-    def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> np.ndarray:
-        """Process samples; return the outputs `(samples, n)` at those with a value."""
-        values, steps = self._samples(piece, intervals)
+    def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Process samples; return steps, and the outputs `(steps, n)` after them."""
+        bank, (values, steps) = self._bank, self._samples(piece, intervals)
         if not len(values):
-            return np.zeros((0, self._bank.size))
+            return steps, np.zeros((0, bank.size))
         if not self._begun:  # the input before the first sample equals the first value
             self._begun, self._values[:], steps[0] = True, values[0], 1.0
         values, steps = _in_parts(np.concatenate([self._values[-1:], values]), steps)
-        self.steps = steps
-        bank, past = self._bank, np.concatenate([self._values, values])
+        past = np.concatenate([self._values, values])
         slopes = np.diff(past, axis=0) / np.r_[self._step, steps][:, None]
         forces = np.where(bank.order > 0, slopes @ bank.mixture.T, past[1:] @ bank.mixture.T)
         self._values, self._step = past[-2:].copy(), steps[-1]
-        middle = self._elapsed + np.cumsum(steps) - steps / 2
-        self._elapsed += steps.sum()
-        described, outputs = (bank.rates, bank.readouts, bank.chained, bank.threshold), []
-        with jax.enable_x64(True):
-            for start in range(0, len(steps), _PIECE):
-                chosen = forces[start : start + _PIECE + 1, bank.drive].repeat(LANES, axis=1)
-                h, t = steps[start : start + _PIECE], middle[start : start + _PIECE]
-                self._state, x = _scan(described, self._state, chosen, h, t)
-                outputs.append(np.asarray(x))
-        return np.concatenate(outputs)
+        return steps, self._advance(forces[:, bank.drive].repeat(LANES, axis=1), steps)
+
+    def _advance(self, forces: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Outputs `(steps, n)`; `forces` are those before the first step and after each one."""
+        bank, (first, second) = self._bank, self._state
+        rates, outputs, last = np.where(bank.rates == 0, -1, bank.rates), [], None
+        for before, now, h in zip(forces[:-1], forces[1:], steps, strict=True):
+            if h != last:
+                last, (l_, p, q) = h, moves(rates, bank.readouts, h)
+            x = first.real
+            first = l_[0] * first + p[0] * before + q[0] * now
+            second = l_[1] * second + p[1] * x + q[1] * first.real
+            outputs.append(np.where(bank.chained, second.real, first.real))
+        self._state = np.stack([first, second])
+        return np.stack(outputs)
 
     def _samples(self, piece: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Standardised values of the samples with any value, and the intervals before them."""
@@ -292,40 +296,11 @@ class _Walk:
 
 
 def _in_parts(values: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Linear interpolation between samples, the first of which is the previous one; and the
-    steps."""
+    """Values between samples, the first of which is the previous one, and the steps."""
     counts = _parts(intervals)
     place = np.repeat(np.arange(len(counts)), counts)
     part = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
     share = (part / counts[place])[:, None]
     before, after = values[place].astype(np.float64), values[place + 1]
-    found = np.where(share == 1, after, before + (after - before) * share).astype(np.float32)
-    return found, (intervals / counts)[place]
-
-
-@jax.jit
-def _scan(described: Any, carry: Any, forces: Any, steps: Any, middle: Any) -> Any:
-    """Process one piece of a sequence; `forces` are those at the previous sample and at its
-    samples.
-
-    `middle` is the time in the middle of each step.
-    """
-    rates, readouts, chained, threshold = described
-    rates = jnp.where(rates == 0, -1, rates)
-
-    def step(carry: Any, inputs: Any) -> Any:
-        (first, second), (above, longest, stretches, moment, running) = carry
-        before, now, h, t = inputs
-        (l1, l2), (p1, p2), (n1, n2) = moves(rates, readouts, h, jnp)
-        x1 = first.real
-        first = l1 * first + p1 * before + n1 * now
-        second = l2 * second + p2 * x1 + n2 * first.real
-        x = jnp.where(chained, second.real, first.real)
-        up = x > threshold
-        stretches += up & (running == 0)
-        running = jnp.where(up, running + h, 0)
-        above, moment = above + jnp.where(up, h, 0), moment + jnp.where(up, h * t, 0)
-        sums = (above, jnp.maximum(longest, running), stretches, moment, running)
-        return (jnp.stack([first, second]), jnp.stack(sums)), x
-
-    return jax.lax.scan(step, carry, (forces[:-1], forces[1:], steps, middle))
+    between = np.where(share == 1, after, before + (after - before) * share).astype(np.float32)
+    return between, (intervals / counts)[place]

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from linoss._declare import COUNT, check_settings, declared, documented, setting
+from linoss._declare import COUNT, check_settings, documented, setting
 from linoss._settings import RandomStateLike
 from linoss.data import DataError, Sequences, as_sequences
 from linoss.features._bank import LANES, Bank, draw
@@ -18,9 +18,9 @@ from linoss.features._response import (
     STATISTICS,
     WHOLE,
     Response,
-    ResponseStream,
     name_of_row,
     respond,
+    streamed,
     trace,
 )
 from linoss.training import Scaling, usual_interval
@@ -196,25 +196,20 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         bank, values, intervals = self._samples(cases)
         return Response(bank, values[0], None if intervals is None else intervals[0])
 
-    @classmethod
-    def restored(
-        cls,
-        settings: OscillatorSettings,
-        arrays: dict[str, np.ndarray],
-        fitted: dict[str, Any],
-    ) -> "OscillatorFeatures":
-        """Return a fitted transformer, from the arrays and attributes of `fitted`."""
-        names = declared(OscillatorSettings)
-        features = cls(**{name: getattr(settings, name) for name in names})
-        features.bank_ = Bank(**arrays)
-        for name, value in fitted.items():
-            setattr(features, name, value)
-        return features
-
     def fitted(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return arrays and attributes, for `restored`."""
-        attributes = {name: getattr(self, name) for name in _ATTRIBUTES}
-        return self.bank_.arrays(), attributes
+        return self.bank_.arrays(), {name: getattr(self, name) for name in _ATTRIBUTES}
+
+    @classmethod
+    def restored(
+        cls, settings: dict[str, Any], arrays: dict[str, np.ndarray], fitted: dict[str, Any]
+    ) -> "OscillatorFeatures":
+        """Return a fitted transformer, from its settings and what `fitted` returned."""
+        features = cls(**settings)
+        features.bank_ = Bank(**arrays)
+        for name in _ATTRIBUTES:
+            setattr(features, name, fitted[name])
+        return features
 
     # ---- Implementation ----
 
@@ -301,11 +296,10 @@ class FeatureStream:
                 "causal is False: some oscillators read sequences backwards, which a stream cannot "
                 "do; fit with causal=True"
             )
-        self._interval, self._rows = features.interval_, features.rows_
         bank, self._center = features._centred()
-        self._stream = ResponseStream(bank)
-        self._channels = len(features.bank_.mean)
-        self._before: float | None = None
+        self._interval, self._rows = features.interval_, features.rows_
+        self._stream, self._size, self._channels = streamed(bank), bank.size, len(bank.mean)
+        self._before = -np.inf
         self.ignored = 0
         """Number of values that were treated as missing, because they are far from those of fit."""
 
@@ -328,13 +322,15 @@ class FeatureStream:
         if time is not None:
             if self._interval is None:
                 raise ValueError(f"time is {time}, expected None: fit had no times")
-            if self._before is not None:
+            if not self._before < time < np.inf:
+                raise ValueError(f"time is {time}, expected a finite one after {self._before}")
+            if self._before > -np.inf:
                 interval = (time - self._before) / self._interval
-            if not interval > 0:
-                raise ValueError(f"time is {time}, expected a later one than {self._before}")
             self._before = time
         self.ignored += ignored
-        return self._stream(values[None], np.array([interval]))[self._rows].reshape(1, -1)
+        statistics = np.empty((len(STATISTICS), self._size), np.float32)
+        self._stream(values[None], np.array([interval]), statistics)
+        return statistics[self._rows].reshape(1, -1)
 
 
 def _far(count: int, place: str) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from linoss import _checks
 from linoss.data import Sequences
-from linoss.features import STATISTICS, OscillatorFeatures, OscillatorSettings
+from linoss.features import STATISTICS, OscillatorFeatures
 from linoss.fitted._attribution import Attribution, attribute_to_periods, of_all_windows
 from linoss.fitted._ensemble import AbstractPredictionStream, fit_pool, pool
 from linoss.fitted._importance import MOST_CASES, Deciding
@@ -140,8 +140,7 @@ class Untrained:
             {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
             for prefix in ("bank.", "readout.")
         )
-        settings = OscillatorSettings(**facts["settings"])
-        features = OscillatorFeatures.restored(settings, bank, facts["features"])
+        features = OscillatorFeatures.restored(facts["settings"], bank, facts["features"])
         size = len(features.rows_) * features.bank_.size
         _checks.shape("readout.coefficients", readout["coefficients"], (size, "outputs"))
         sharpness = facts["sharpness"]
