@@ -15,6 +15,8 @@ from scipy.linalg import LinAlgError
 from linoss.features import STATISTICS
 from linoss.fitted._ridge import (
     PENALTIES,
+    centred,
+    fit_kernel,
     leave_one_out_errors,
     one_thread,
     standardise,
@@ -23,6 +25,7 @@ from linoss.fitted._ridge import (
 
 MOST_CASES = 256  # that decide
 _FEWEST_CASES = 10
+_FOLDS = 4
 _START = {"lateness": 0.25}  # the beginning of many recordings is arbitrary
 _FACTOR, _FIRST = 4.0, 1.0
 _SWEEPS, _WORTH = 3, 0.005  # sweeps go on while they lower the error by this part of it
@@ -33,90 +36,74 @@ class Deciding:
     """Cases that decide, and their squared leave-one-out errors by importance and penalty."""
 
     kernels: np.ndarray
-    """(groups, cases, cases)"""
+    """(groups, cases, cases), of rows times the roots of the weights of cases."""
     targets: np.ndarray
     """(cases, outputs)"""
     weights: np.ndarray
 
     @classmethod
-    def of(
-        cls,
-        features: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        cases: np.ndarray,
-    ) -> "Deciding":
-        """From features `(cases, groups, n)` of some of the cases; without value, they are NaN."""
-        w = np.ones(len(cases)) if weights is None else weights[cases]
-        w, kernels = np.where(np.isfinite(features[:, 0, 0]), w, 0.0), []
+    def of(cls, features: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> "Deciding":
+        """From features `(cases, groups, n)`."""
+        w, kernels = weights / weights.mean(), []
         for group in range(features.shape[1]):
-            z = np.nan_to_num(features[:, group])
-            standardise(z, w / w.mean(), 1.0)
-            kernels.append((z @ z.T / z.shape[1]).astype(float))
+            z = features[:, group]
+            standardise(z, w, 1.0)
+            kernels.append((z @ z.T / z.shape[1]).astype(float) * np.sqrt(np.outer(w, w)))
         return cls(np.stack(kernels), targets, w)
 
-    @property
-    def is_enough(self) -> bool:
-        """Whether there are cases enough to decide."""
-        return int((self.weights > 0).sum()) >= _FEWEST_CASES
-
-    def importance(self, cases: np.ndarray | None = None) -> np.ndarray:
-        """The importance of each group, by all cases or a subset of them."""
+    def importance(self) -> np.ndarray:
+        """The importance of each group."""
         start = np.zeros(len(self.kernels))
         start[: len(STATISTICS)] = [_START.get(name, 1.0) for name in STATISTICS]
-        if not self.is_enough:
+        if len(self.targets) < _FEWEST_CASES:
             return start
-        used = np.flatnonzero(self.weights > 0 if cases is None else cases & (self.weights > 0))
-        w = self.weights[used] / self.weights[used].mean()
-        mean = w @ self.targets[used] / len(w)
-        spread = np.sqrt(w @ (self.targets[used] - mean) ** 2 / len(w))
-        target = (self.targets[used] - mean) / np.where(spread > 0, spread, 1)
-        kernels = self.kernels[:, used[:, None], used] * np.sqrt(np.outer(w, w))
         with one_thread():
-            return _descend(_Errors(kernels, target * np.sqrt(w)[:, None], w), start)
+            return self._descend(start)
 
+    def crossed(self) -> np.ndarray:
+        """Leave-one-out predictions of each case, with the importance by the other folds."""
+        fold = np.random.default_rng(0).permutation(len(self.targets)) % _FOLDS
+        predictions = np.empty(self.targets.shape)
+        for own in (fold == k for k in range(_FOLDS)):
+            others = np.flatnonzero(~own)
+            w = self.weights[others] / self.weights[others].mean()
+            kernels = self.kernels[:, others[:, None], others]
+            importance = Deciding(kernels, self.targets[others], w).importance()
+            kernel = np.tensordot(importance / importance.sum(), self.kernels, 1)
+            predictions[own] = fit_kernel(kernel, self.targets, self.weights)[2][own]
+        return predictions
 
-@dataclass(frozen=True, eq=False)
-class _Errors:
-    """Squared leave-one-out errors of each case, by kernel matrix and penalty."""
+    def _descend(self, importance: np.ndarray) -> np.ndarray:
+        """Change one importance after the other while this lowers the errors."""
+        target, _, spread = centred(self.targets, self.weights)
+        total = np.tensordot(importance, self.kernels, 1)
 
-    kernels: np.ndarray
-    """(groups, cases, cases), of rows times the roots of the weights of cases."""
-    target: np.ndarray
-    weights: np.ndarray
+        def errors(kernel: np.ndarray, penalty: float) -> np.ndarray:
+            """Squared errors of the cases."""
+            gram = with_constant(kernel, self.weights)
+            try:
+                errors = leave_one_out_errors(gram, target / spread, self.weights, penalty)[1]
+            except LinAlgError:  # penalty below the rounding error of the matrix
+                return np.full(len(gram), np.inf)
+            return self.weights * np.sum(errors**2, axis=1)
 
-    def __call__(self, kernel: np.ndarray, penalty: float) -> np.ndarray:
-        try:
-            gram = with_constant(kernel.copy(), self.weights)
-            errors = leave_one_out_errors(gram, self.target, self.weights, penalty)[1]
-        except LinAlgError:  # penalty below the rounding error of the matrix
-            return np.full(len(self.weights), np.inf)
-        return self.weights * np.sum(errors**2, axis=1)
-
-    def best_penalty(self, kernel: np.ndarray) -> float:
-        """The penalty with the smallest error."""
-        return min(PENALTIES[::2], key=lambda penalty: self(kernel, penalty).mean())
-
-
-def _descend(errors: _Errors, importance: np.ndarray) -> np.ndarray:
-    """Change one importance after the other while this lowers the errors."""
-    total = np.tensordot(importance, errors.kernels, 1)
-    for _ in range(_SWEEPS):
-        penalty = errors.best_penalty(total / importance.sum())
-        before = now = errors(total / importance.sum(), penalty)
-        for group, kernel in enumerate(errors.kernels):
-            a = importance[group]
-            best = now, a
-            for value in {0.0, a / _FACTOR, a * _FACTOR or _FIRST} - {a}:
-                if (size := importance.sum() + value - a) <= 0:
-                    continue
-                loss = errors((total + (value - a) * kernel) / size, penalty)
-                gain = now - loss
-                is_worth = gain.mean() > gain.std() / np.sqrt(len(gain))
-                if is_worth and loss.mean() < best[0].mean():
-                    best = loss, value
-            now, importance[group] = best
-            total += (importance[group] - a) * kernel
-        if now.mean() > (1 - _WORTH) * before.mean():
-            break
-    return importance
+        for _ in range(_SWEEPS):
+            kernel = total / importance.sum()
+            penalty = min(PENALTIES[::2], key=lambda each: errors(kernel.copy(), each).mean())
+            before = now = errors(kernel, penalty)
+            for group, kernel in enumerate(self.kernels):
+                a = importance[group]
+                best = now, a
+                for value in {0.0, a / _FACTOR, a * _FACTOR or _FIRST} - {a}:
+                    if (size := importance.sum() + value - a) <= 0:
+                        continue
+                    loss = errors((total + (value - a) * kernel) / size, penalty)
+                    gain = now - loss
+                    is_worth = gain.mean() > gain.std() / np.sqrt(len(gain))
+                    if is_worth and loss.mean() < best[0].mean():
+                        best = loss, value
+                now, importance[group] = best
+                total += (importance[group] - a) * kernel
+            if now.mean() > (1 - _WORTH) * before.mean():
+                break
+        return importance

@@ -16,7 +16,6 @@ from linoss.training import Scaling
 
 _WINDOWS = 4  # the shortest windows are quarters
 _DECIDING = 2048  # oscillators that decide which windows are used
-_FOLDS = 4
 _FEATURES = 2**28  # numbers for all cases: 1 GB
 _AT_ONCE = 512  # cases whose features are converted to double precision at a time
 _RIDGE = ("mean", "scale", "coefficients", "intercept")
@@ -179,28 +178,17 @@ def _fit_readout(
     some = np.linspace(0, count - 1, min(count, MOST_CASES)).astype(int)
     every = -(-size // _DECIDING)
     table = features.transform_cases(cases.select(some), rows=range(rows), every=every)
-    decide = Deciding.of(table.reshape(len(some), rows, -1), targets[some], weights, some)
-    importance, fold = decide.importance(), np.arange(0)
-    crossed = []
-    if count <= MOST_CASES and decide.is_enough:
-        fold = np.random.default_rng(0).permutation(count) % _FOLDS
-        crossed = [decide.importance(fold != k) for k in range(_FOLDS)]
+    w = np.ones(len(some)) if weights is None else weights[some]
+    decide = Deciding.of(table.reshape(len(some), rows, -1), targets[some], w)
+    importance = decide.importance()
     most = max(len(STATISTICS), _FEATURES // (count * size))
     importance[np.argsort(-importance, kind="stable")[most:]] = 0
-    features.rows_ = np.flatnonzero(np.sum([importance, *crossed], axis=0)).tolist()
-    table = features.transform_cases(cases).reshape(count, -1, size)
-
-    def fit(importance: np.ndarray) -> tuple[Ridge, np.ndarray, np.ndarray]:
-        own = importance[features.rows_]
-        chosen = table if own.all() and not crossed else table[:, own > 0]
-        scale = np.sqrt(own[own > 0] / own[own > 0].mean())
-        return fit_ridge(chosen.reshape(count, -1), targets, weights, scale.repeat(size))
-
-    readout, part, held_out = fit(importance)
-    for k, each in enumerate(crossed):
-        held_out[fold == k] = fit(each)[2][fold == k]
     features.rows_ = np.flatnonzero(importance).tolist()
-    return readout, part, held_out
+    table = features.transform_cases(cases)
+    own = importance[features.rows_]
+    scale = np.sqrt(own / own.mean()).repeat(size)
+    readout, part, held_out = fit_ridge(table, targets, weights, scale)
+    return readout, part, decide.crossed() if count <= MOST_CASES else held_out
 
 
 def two_sided(decisions: np.ndarray) -> np.ndarray:

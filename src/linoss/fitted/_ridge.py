@@ -16,10 +16,10 @@ for case i differs from y_i by
 With more cases than features the same follows from the p x p matrix (Z'Z/p + penalty)^-1.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property, partial
 from threading import Lock
 from typing import Any
 
@@ -85,10 +85,67 @@ def fit_ridge(
     are solved by one thread: on a busy machine, threads wait for each other much longer than that.
     """
     n, p = features.shape
-    if n * p * min(n, p) > _SMALL:
-        return _fit_ridge(features, targets, weights, importance)
-    with one_thread():
-        return _fit_ridge(features, targets, weights, importance)
+    w = np.ones(n) if weights is None else weights * (n / weights.sum())
+    with one_thread() if n * p * min(n, p) <= _SMALL else nullcontext():
+        mean, scale = standardise(features, w, importance)
+        z = features if weights is None else features * np.sqrt(w[:, None], dtype=np.float32)
+        cases = np.arange(n)
+        if n <= p:
+            c, penalty, held_out = fit_kernel(_in_precision(z @ z.T / p), targets, w)
+            coefficients = z.T @ c.astype(np.float32) / np.float32(p)
+        else:
+            cases = np.linspace(0, n - 1, min(n, _EXACT)).astype(int)
+            target, intercept, spread = centred(targets, w)
+            gram, moments = _in_precision(z.T @ z / p), z.T @ target / p
+            solve = partial(_primal, gram, moments, z[cases], target[cases], w[cases], n)
+            best = _select(solve, targets[cases], w[cases], n, intercept, spread)
+            coefficients, penalty, held_out = best[0].astype(np.float32), *best[1:]
+    return Ridge(mean, scale, coefficients, w @ targets / n, penalty), cases, held_out
+
+
+def fit_kernel(
+    kernel: np.ndarray, targets: np.ndarray, w: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """c, the penalty, and leave-one-out predictions, from Z Z'/p, which is overwritten."""
+    target, intercept, spread = centred(targets, w)
+    solve = partial(leave_one_out_errors, with_constant(kernel, w), target, w)
+    return _select(solve, targets, w, len(w), intercept, spread)
+
+
+def centred(targets: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """v (Y - mean), the mean, and the deviation; 1 for a constant target."""
+    intercept = w @ targets / len(w)
+    target = (targets - intercept) * np.sqrt(w)[:, None]
+    spread = np.sqrt(np.sum(target**2, axis=0) / len(w))
+    return target, intercept, np.where(spread > 0, spread, 1)
+
+
+def _select(
+    solve: Callable[[float], tuple[np.ndarray, np.ndarray]],
+    targets: np.ndarray,
+    w: np.ndarray,
+    count: int,
+    intercept: np.ndarray,
+    spread: np.ndarray,
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """The solution and the penalty with the smallest leave-one-out errors, and predictions."""
+
+    @cache
+    def tried(i: int) -> tuple[float, Any, Any]:
+        try:
+            solution, errors = solve(PENALTIES[i])
+        except LinAlgError:  # penalty below the rounding error of the matrix
+            return np.inf, None, None
+        return float(np.sum(w[:, None] * (errors / spread) ** 2)), solution, targets - errors
+
+    best = min(range(0, len(PENALTIES), _COARSE), key=lambda i: tried(i)[0])
+    beside = range(max(best - 1, 0), min(best + 2, len(PENALTIES)))
+    best = min(beside, key=lambda i: tried(i)[0])
+    _, solution, held_out = tried(best)
+    w = w[:, None]
+    held_out = held_out + w * (targets - intercept) / (count - w)
+    is_rounding = np.abs(held_out - intercept) < 1e-6 * spread  # which depends on the target
+    return solution, float(PENALTIES[best]), np.where(is_rounding, intercept, held_out)
 
 
 @contextmanager
@@ -96,52 +153,6 @@ def one_thread() -> Iterator[None]:
     """Linear algebra by one thread."""
     with _LIMITED, threadpool_limits(1, "blas"):
         yield
-
-
-def _fit_ridge(
-    features: np.ndarray,
-    targets: np.ndarray,
-    weights: np.ndarray | None,
-    importance: np.ndarray | float,
-) -> tuple[Ridge, np.ndarray, np.ndarray]:
-    n, p = features.shape
-    w = np.ones(n) if weights is None else weights * (n / weights.sum())
-    mean, scale = standardise(features, w, importance)
-    intercept = w @ targets / n
-    spread = np.sqrt(w @ (targets - intercept) ** 2 / n)
-    root = np.sqrt(w)[:, None]
-    z = features if weights is None else np.multiply(features, root.astype(np.float32), features)
-    target = (targets - intercept) * root
-    system = (_Dual if n <= p else _Primal)(z, target, w)
-    tried: dict[int, tuple[float, np.ndarray, np.ndarray]] = {}
-
-    def try_penalty(i: int) -> None:
-        if i in tried or not 0 <= i < len(PENALTIES):
-            return
-        try:
-            solution, errors = system.solve(PENALTIES[i])
-        except LinAlgError:  # penalty below the rounding error of the matrix
-            return
-        rows = system.cases
-        loss = np.sum(w[rows, None] * (errors / np.where(spread > 0, spread, 1)) ** 2)
-        tried[i] = float(loss), solution, targets[rows] - errors
-
-    for i in range(0, len(PENALTIES), _COARSE):
-        try_penalty(i)
-    best = min(tried, key=lambda i: tried[i][0])
-    try_penalty(best - 1)
-    try_penalty(best + 1)
-    best = min(tried, key=lambda i: tried[i][0])
-    _, solution, held_out = tried[best]
-    rows, w = system.cases, w[system.cases, None]
-    held_out += w * (targets[rows] - intercept) / (n - w)
-    nothing = (
-        np.abs(held_out - intercept) < 1e-6 * spread
-    )  # but rounding, which depends on the target
-    held_out = np.where(nothing, intercept, held_out)
-    coefficients = system.coefficients(solution)
-    ridge = Ridge(mean, scale, coefficients, intercept, float(PENALTIES[best]))
-    return ridge, system.cases, held_out
 
 
 def standardise(
@@ -166,20 +177,6 @@ def standardise(
     return mean, scale
 
 
-class _Dual:
-    """For at most as many cases as features: an n x n matrix."""
-
-    def __init__(self, z: np.ndarray, target: np.ndarray, w: np.ndarray):
-        self.cases, self._z, self._target, self._w = np.arange(len(z)), z, target, w
-        self._gram = with_constant(_in_precision(z @ z.T / z.shape[1]), w)
-
-    def solve(self, penalty: float) -> tuple[np.ndarray, np.ndarray]:
-        return leave_one_out_errors(self._gram, self._target, self._w, penalty)
-
-    def coefficients(self, c: np.ndarray) -> np.ndarray:
-        return self._z.T @ c.astype(np.float32) / np.float32(self._z.shape[1])
-
-
 def with_constant(gram: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Z Z'/p + v v'/n, in place."""
     gram += np.sqrt(np.outer(w, w)).astype(gram.dtype) / len(w)
@@ -197,28 +194,22 @@ def leave_one_out_errors(
     return c, c / (np.sqrt(w) * np.maximum(diagonal, 1e-12))[:, None]
 
 
-class _Primal:
-    """For more cases than features: a p x p matrix; leave-one-out for a subset of very many
-    cases."""
-
-    def __init__(self, z: np.ndarray, target: np.ndarray, w: np.ndarray):
-        p, self._w = z.shape[1], w
-        self.cases = np.linspace(0, len(z) - 1, min(len(z), _EXACT)).astype(int)
-        self._z, self._target = z[self.cases], target[self.cases]
-        self._gram = _in_precision(z.T @ z / p)
-        self._moments = z.T @ target / p
-
-    def solve(self, penalty: float) -> tuple[np.ndarray, np.ndarray]:
-        factor = _factor(self._gram, penalty)
-        solution = cho_solve((factor, True), self._moments.astype(factor.dtype), check_finite=False)
-        roots, w = _triangular_inverse(factor) @ self._z.T, self._w[self.cases]
-        leverage = np.einsum("ij,ij->j", roots, roots) / len(roots) + w / len(self._w)
-        errors = self._target - self._z @ solution
-        errors /= (np.sqrt(w) * np.maximum(1 - leverage, 1e-12))[:, None]
-        return solution, errors
-
-    def coefficients(self, solution: np.ndarray) -> np.ndarray:
-        return solution.astype(np.float32)
+def _primal(
+    gram: np.ndarray,
+    moments: np.ndarray,
+    z: np.ndarray,
+    target: np.ndarray,
+    w: np.ndarray,
+    count: int,
+    penalty: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients from Z'Z/p and Z'v(Y - mean)/p of `count` cases; errors of some of them."""
+    factor = _factor(gram, penalty)
+    solution = cho_solve((factor, True), moments.astype(factor.dtype), check_finite=False)
+    roots = _triangular_inverse(factor) @ z.T
+    leverage = np.einsum("ij,ij->j", roots, roots) / len(roots) + w / count
+    errors = target - z @ solution
+    return solution, errors / (np.sqrt(w) * np.maximum(1 - leverage, 1e-12))[:, None]
 
 
 def _in_precision(gram: np.ndarray) -> np.ndarray:
