@@ -49,7 +49,7 @@ def test_noise_gives_no_score():
         X = random.normal(size=(40, 1, 60))
         classifier = OscillatorClassifier(n_oscillators=64, random_state=seed)
         scores.append(classifier.fit(X, np.arange(40) % 2).held_out_score_)
-    assert np.mean(scores) < 0.65
+    assert 0.35 < np.mean(scores) < 0.65  # the intercept without a case is for the other class
 
 
 def test_few_cases_choose_nothing():

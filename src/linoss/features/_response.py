@@ -270,14 +270,15 @@ class _Walk:
 
     def _advance(self, forces: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """Outputs `(steps, n)`; `forces` are those before the first step and after each one."""
-        bank, (first, second) = self._bank, self._state
-        rates, outputs, last = np.where(bank.rates == 0, -1, bank.rates), [], None
+        bank, first, second = self._bank, self._state[0], self._state[1]
+        rates, outputs = np.where(bank.rates == 0, -1, bank.rates), []
+        last, (l_, p, q) = 1.0, moves(rates, bank.readouts, 1.0)
         for before, now, h in zip(forces[:-1], forces[1:], steps, strict=True):
             if h != last:
                 last, (l_, p, q) = h, moves(rates, bank.readouts, h)
-            x = first.real
+            before_second = first.real
             first = l_[0] * first + p[0] * before + q[0] * now
-            second = l_[1] * second + p[1] * x + q[1] * first.real
+            second = l_[1] * second + p[1] * before_second + q[1] * first.real
             outputs.append(np.where(bank.chained, second.real, first.real))
         self._state = np.stack([first, second])
         return np.stack(outputs)

@@ -70,7 +70,8 @@ class Deciding:
             kernels = self.kernels[:, others[:, None], others]
             importance = Deciding(kernels, self.targets[others], w).importance()
             kernel = np.tensordot(importance / importance.sum(), self.kernels, 1)
-            predictions[own] = fit_kernel(kernel, self.targets, self.weights)[2][own]
+            with one_thread():
+                predictions[own] = fit_kernel(kernel, self.targets, self.weights)[2][own]
         return predictions
 
     def _descend(self, importance: np.ndarray) -> np.ndarray:

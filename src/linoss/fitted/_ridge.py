@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import cache, cached_property, partial
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ PENALTIES = np.logspace(-4, 2, 13)
 _COARSE = 3  # try every third penalty, then the neighbours of the best
 _EXACT = 4096  # size of the largest matrix in double precision, and most leave-one-out cases
 _SMALL = 1e10  # products of a matrix that one thread computes in a fraction of a second
-_LIMITED = Lock()  # the number of threads of linear algebra is one for the whole process
+_LIMITED = RLock()  # the number of threads of linear algebra is one for the whole process
 
 
 @dataclass(frozen=True, eq=False)
