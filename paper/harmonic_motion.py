@@ -20,9 +20,9 @@ from linoss.nn import LinOSS
 from linoss.training import Inputs, Regression, TrainingConfig, predict
 from paper import numbers
 from paper.models import Hyperparameters, title
-from paper.numbers import PublishedRun
+from paper.numbers import PublishedRun, Spread
 from paper.runs import Experiment, Options, Problem, Result, Run, execute
-from paper.tables import figure, groups, table
+from paper.tables import figure, groups, printed, table
 
 NAME = "harmonic-motion"
 TIMESTEP = 0.1
@@ -124,7 +124,7 @@ def parts(error: Any) -> list[float]:
 
 
 def report(results: Sequence[Result], folder: Path, published: Sequence[PublishedRun]) -> str:
-    """Errors early and late, the factor between the models, and the figure.
+    """Errors times 10^4 early and late, the factor between the models, and the figure.
 
     The paper: LinOSS-IMEX's error stays flat, LinOSS-IM's grows, and at the end is more than eight
     times as large.
@@ -133,29 +133,33 @@ def report(results: Sequence[Result], folder: Path, published: Sequence[Publishe
     measured = [result for result in results if "error_over_time" in result.outcome]
     for (protocol,), chosen in groups(measured, "protocol").items():
         models = groups(chosen, "model")
-        errors = {model: mean_error(runs) for (model,), runs in models.items()}
-        last = parts(errors["imex"])[2] if "imex" in errors else None
+        errors = {
+            model: np.array([run.outcome["error_over_time"] for run in runs])
+            for (model,), runs in models.items()
+        }
+        tenths = {model: np.array([parts(error) for error in errors[model]]) for model in errors}
         rows = []
         for (model,), runs in models.items():
-            factor = f"{parts(errors[model])[2] / last:.3g}" if last else ""
-            cells = [f"{value:.1e}" for value in parts(errors[model])]
+            means = tenths[model].mean(0)
+            spreads = tenths[model].std(0) if len(runs) > 1 else [None] * 4
+            cells = [
+                printed(Spread(1e4 * x, s and 1e4 * s)) for x, s in zip(means, spreads, strict=True)
+            ]
             steps = max(run.outcome["steps"] for run in runs)
-            rows.append([title(model), f"{len(runs)}×{steps:,}", *cells, factor])
+            last = f"{means[2] / tenths['imex'][:, 2].mean():.3g}" if "imex" in tenths else ""
+            rows.append([title(model), f"{len(runs)}×{steps:,}", *cells, last])
         head = ["model", "seeds × steps", "first tenth", "middle", "last", "all"]
         lines += [table([*head, "last, by LinOSS-IMEX's"], rows)]
-        with figure(folder, f"{NAME}-{protocol}", "Error over time.", lines) as axes:
+        about = "Mean error over time, and its range over the seeds."
+        with figure(folder, f"{NAME}-{protocol}", about, lines) as axes:
             for model, error in errors.items():
-                times = TIMESTEP * np.arange(1, len(error) + 1)
-                axes.semilogy(times, error, label=title(model), linewidth=1)
+                times = TIMESTEP * np.arange(1, error.shape[1] + 1)
+                axes.semilogy(times, error.mean(0), label=title(model), linewidth=1)
+                axes.fill_between(times, error.min(0), error.max(0), alpha=0.2, linewidth=0)
             axes.set(xlabel="time t", ylabel="mean squared error", title="Test sequences")
             axes.figure.legend(loc="outside lower center", ncols=len(errors), frameon=False)
         lines.append("")
     return "\n".join(lines)
-
-
-def mean_error(runs: Sequence[Result]) -> np.ndarray:
-    """The error over time, mean over the seeds."""
-    return np.mean([run.outcome["error_over_time"] for run in runs], axis=0)
 
 
 EXPERIMENT = Experiment(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from paper import efficiency, harmonic_motion, numbers, uea, weather
+from paper import efficiency, harmonic_motion, numbers, troika, uea, weather
 from paper.numbers import PublishedRun
 from paper.runs import Result, read_results
 from paper.tables import groups, model_table
@@ -16,20 +16,19 @@ _TABLE = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- / -->", re.DOTALL)
 Make = Callable[[Sequence[Result], Path], str]
 TABLES: dict[str, tuple[str, Make]] = {
     "accuracy": ("uea", lambda results, pictures: uea.accuracy_table(results)),
-    "seeds": (
-        "uea",
-        lambda results, _: uea.seed_table(
-            [r for r in results if (r.data_set, r.model) in numbers.PER_SEED]
-        ),
-    ),
     "ppg": (
         "ppg",
         lambda results, _: model_table(results, numbers.PPG_ERROR, scale=100, digits=2),
     ),
+    "troika": ("troika", lambda results, pictures: troika.report(results, pictures, ())),
     "weather": ("weather", lambda results, pictures: weather.report(results, pictures, ())),
     "motion": (
         "harmonic-motion",
         lambda results, pictures: harmonic_motion.report(results, pictures, ()),
+    ),
+    "forms": (
+        "parameterization",
+        lambda results, _: uea.accuracy_table(results, tuple(uea.FORMS)),
     ),
     "cost": (
         "efficiency",
@@ -55,8 +54,8 @@ def rewrite(page: Path, folder: Path, published: Sequence[PublishedRun] = ()) ->
 
 
 def complete(results: Sequence[Result]) -> list[Result]:
-    """The results of cells of which a run ended by its protocol, not by --max-steps; untrained ones
-    and measurements are complete."""
+    """The results of cells of which a run ended by the paper's protocol, not by --max-steps;
+    untrained ones, and those of experiments whose protocol is not the paper's, are complete."""
     kept = []
     for cell in groups(results, "data_set", "model", "protocol", "variant").values():
         if any(_ended(result) for result in cell):
@@ -65,7 +64,6 @@ def complete(results: Sequence[Result]) -> list[Result]:
 
 
 def _ended(result: Result) -> bool:
-    steps = result.outcome.get("steps", 0)
-    return (
-        steps == 0 or result.experiment == harmonic_motion.NAME or result.outcome["stopped_early"]
-    )
+    if result.experiment in ("harmonic-motion", "troika") or not result.outcome.get("steps"):
+        return True
+    return result.outcome["stopped_early"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from paper.models import title
-from paper.numbers import LATER, PublishedRun, Spread, runs_of
+from paper.numbers import SOURCES, PublishedRun, Spread, runs_of
 from paper.runs import Result
 
 
@@ -79,7 +79,7 @@ def model_table(
     """The table of an experiment on one data set: the paper's and our number for each model."""
     rows = []
     for model in unique([*paper, *(result.model for result in results)]):
-        source = LATER.get(model, "paper")
+        source = SOURCES.get(model, "paper")
         if model in paper:
             rows.append([title(model), source, printed(paper[model], digits)])
         ours = [result for result in results if result.model == model]

@@ -144,8 +144,8 @@ def accuracy_table(results: Sequence[Result], variants: Sequence[str] | None = N
     for model in unique([*theirs, *(result.model for result in results)]):
         for variant in theirs.get(model, ()):
             row = numbers.PARAMETERIZATION[variant] if variant else numbers.ACCURACY[model]
-            average = "" if variant else f"{numbers.AVERAGE[model]:.1f}"
-            source = ", ".join(filter(None, (numbers.LATER.get(model, "paper"), variant)))
+            average = f"{numbers.AVERAGE[variant or model]:.1f}"
+            source = ", ".join(filter(None, (numbers.SOURCES.get(model, "paper"), variant)))
             rows.append([title(model), source, *map(printed, row.values()), average])
         ours = [result for result in results if result.model == model]
         for kind, chosen in groups(ours, "protocol", "variant").items():
