@@ -30,17 +30,16 @@ int main(void) {
 """
 
 
-def compiled(folder, *, more=0, argument="", labels=False, main=None):
+def compiled(folder, *, more=0, argument="", labels=False):
     texts = ("%s", ", model_classes[2]") if labels else ("", "")
-    (folder / "main.c").write_text(main or MAIN % (more, argument, *texts))
+    (folder / "main.c").write_text(MAIN % (more, argument, *texts))
     files = ["main.c", "model_weights.c"]
     subprocess.run([COMPILER, *STRICT, *files, "-lm", "-o", "model"], cwd=folder, check=True)
 
-    def run(given, shape=None):
-        if shape is None:
-            shape, given = (len(given), -1), np.ascontiguousarray(given, np.float32).tobytes()
-        done = subprocess.run([folder / "model"], input=given, capture_output=True, check=True)
-        return np.frombuffer(done.stdout, np.float32).reshape(shape), done.stderr.decode()
+    def run(given):
+        content = np.ascontiguousarray(given, np.float32).tobytes()
+        done = subprocess.run([folder / "model"], input=content, capture_output=True, check=True)
+        return np.frombuffer(done.stdout, np.float32).reshape(len(given), -1), done.stderr.decode()
 
     return run
 
@@ -107,40 +106,6 @@ def test_forecasts_equal_the_library(estimators, tmp_path):
     answers, _ = run(np.concatenate([past, np.full((4, 2), np.nan)]))
     expected = forecaster.predict(4, data=past.astype(np.float64))
     np.testing.assert_allclose(answers[16:], expected, atol=1e-5 * np.abs(expected).max())
-
-
-WINDOWS = """
-#include <stdio.h>
-#include "model.h"
-
-int main(void) {
-    static model_state state;
-    static float samples[64 * model_CHANNELS], answers[model_HORIZON][model_OUTPUTS];
-    static double times[64 + model_HORIZON];
-    int steps;
-    while (fread(&steps, sizeof steps, 1, stdin) == 1) {
-        if (fread(samples, sizeof(float) * model_CHANNELS, steps, stdin) != (size_t)steps) return 1;
-        if (!fread(times, sizeof(double) * (steps + model_HORIZON), 1, stdin)) return 1;
-        model_forecast(&state, samples, steps, times, answers[0]);
-        fwrite(answers, sizeof answers, 1, stdout);
-    }
-    fprintf(stderr, "%zu", sizeof state);
-    return 0;
-}
-"""
-
-
-def test_forecasts_on_their_base_equal_the_library(estimators, tmp_path):
-    """One of two series, by windows of several lengths."""
-    forecaster = estimators.forecaster_on_base(series=2, logarithm=True)
-    written = write(forecaster, tmp_path / "model.h", series="s1")
-    run = compiled(tmp_path, main=WINDOWS)
-    for seed, steps in ((0, 16), (1, 16), (2, 9), (3, 20)):
-        given, expected = estimators.drawn_window(forecaster, seed, steps, series="s1")
-        content = [np.int32(steps), given["samples"], given["times"]]
-        answers, told = run(b"".join(x.tobytes() for x in content), (4, 5, 3))
-        np.testing.assert_allclose(np.moveaxis(answers, 1, 2), expected, rtol=1e-5)
-        assert told == str(written.ram)
 
 
 def test_weights_in_bytes_round_answers_little(estimators, tmp_path):

@@ -44,8 +44,10 @@ def test_a_stream_of_what_reads_backwards(estimators, oscillators, tmp_path):
             write(estimator, tmp_path / "model.h")
 
 
-def test_several_series_without_a_choice(estimators, tmp_path):
+def test_several_series_without_a_choice_and_windows_in_c(estimators, tmp_path):
     forecaster = estimators.forecaster_on_base(series=2)
+    with pytest.raises(ValueError, match="need whole windows; fit with base=False, or write ONNX"):
+        write(forecaster, tmp_path / "model.h", series="s1")
     with pytest.raises(ValueError, match=r"has 2 series, .* such as 's0'"):
         write(forecaster, tmp_path / "model.h")
     with pytest.raises(ValueError, match="series is 's9', expected one of the fit: s0, s1"):

@@ -198,7 +198,7 @@ def export(
     model.onnx takes whole sequences, and model_step.onnx one sample at a time; model.h with
     model_weights.c is C99 without memory allocation; model.stablehlo can be loaded with jax.export.
     Scaling, missing values and class names are included; for a forecaster also trend, seasons, the
-    linear forecast and intervals, and all formats take whole windows with their times.
+    linear forecast and intervals: ONNX and StableHLO take whole windows with their times.
     """
     from linoss.export import write
 

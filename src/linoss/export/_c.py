@@ -1,81 +1,31 @@
-"""A program as C99: a header with one function, for a sample or a window, and a file of weights.
+"""A program as C99: a header with a function of one sample, and a file of weights.
 
 No memory is allocated: all variables are in a state, of which the caller has one for each stream.
+Terms with disjoint lifetimes share memory in the state's field `work`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from linoss.export._c_lines import Constants, PartWriter, Work, indented, loop, quoted
-from linoss.export._program import Moments, Program, WholeWindow
-
-
-@dataclass(frozen=True)
-class CFiles:
-    """The text of both files, and their memory."""
-
-    header: str
-    weights: str
-    flash: int
-    """Bytes of constants, without the code."""
-    ram: int
-    """Bytes of a state."""
-
-
-def c_files(program: Program, name: str, *, int8: bool = False) -> CFiles:
-    """C code for a program. All names in it begin with `name`, as does the file of weights.
-
-    With `int8`, each row of a model's matrices is quantised to 255 levels.
-    """
-    if int8 and program.precise:
-        raise ValueError(
-            "int8 is True, but there are untrained oscillators, whose readout would lose "
-            "accuracy; omit it"
-        )
-    whole = program.window is not None and not program.streams
-    if not whole or len(program.parts) > 1:
-        program.refuse_step()
-    constants, work = Constants(name, int8), Work()
-    if program.window is not None and whole:
-        arrays, function = _forecast(program, program.window, name, constants, work)
-    else:
-        arrays, function = _step(program, name, constants, work)
-    arrays["work"] = max(work.size, 1)
-    flash, ram = constants.bytes + function.pop("more"), 4 * sum(arrays.values())
-    labels = ""
-    if program.classes:
-        labels = f"extern const char *const {name}_classes[{len(program.classes)}];\n"
-    header = _HEADER.format(
-        name=name,
-        guard=f"{name.upper()}_H",
-        task=program.task,
-        channels=program.channels,
-        states="".join(f"    float {state}[{size}];\n" for state, size in arrays.items()),
-        constants=constants.declarations,
-        labels=labels,
-        flash=flash,
-        ram=ram,
-        **function,
-    )
-    text = [f'#include "{name}.h"\n', constants.definitions]
-    if program.classes:
-        words = ", ".join(quoted(label) for label in program.classes)
-        text.append(f"const char *const {name}_classes[{len(program.classes)}] = {{{words}}};\n")
-    return CFiles(header, "\n".join(text), flash, ram)
-
+from linoss.export._program import OPERATIONS, Node, Part, Program, Term
 
 _HEADER = """\
-/* {name}: {task}, {what}. Written by linoss.
+/* {name}: {task}, one sample at a time. Written by linoss.
  *
  * {flash} bytes of constants, {ram} bytes of state.
  *
-{usage}
+ *     static {name}_state state;              all 0 before the first sample
+ *     float answer[{name}_OUTPUTS];
+ *     {name}_step(&state, sample, answer);
+ *
+ * sample has {name}_CHANNELS numbers, NaN for missing ones. answer is the output for all
+ * samples so far.{usage}
  * Do not compile with -ffast-math, which assumes that there is no NaN.
  */
-#ifndef {guard}
-#define {guard}
+#ifndef {guard}_H
+#define {guard}_H
 
 #include <math.h>
 #include <stdint.h>
@@ -83,24 +33,20 @@ _HEADER = """\
 
 #define {name}_CHANNELS {channels}
 #define {name}_OUTPUTS {answers}
-{defined}
+
 typedef struct {{
 {states}}} {name}_state;
 
-{constants}{labels}
-{code}
+{constants}
+static inline void {name}_reset({name}_state *state) {{ memset(state, 0, sizeof *state); }}
+
+static inline void {name}_step(
+    {name}_state *state, const float *sample, float *answer{parameter}) {{
+    float *const w = state->work;
+{body}}}
+
 #endif
 """
-
-# ---- One sample ----
-
-_STEP_USAGE = """\
- *     static {name}_state state;              all 0 before the first sample
- *     float answer[{name}_OUTPUTS];
- *     {name}_step(&state, sample, answer);
- *
- * sample has {name}_CHANNELS numbers, NaN for missing ones. answer is the output for all
- * samples so far.{more}"""
 
 _AHEAD = """
  * With ahead = 1 the step is one of the {horizon} to forecast: NaN in sample for unknown values.
@@ -109,179 +55,231 @@ _AHEAD = """
 _INTERVAL = """
  * interval is the time since the sample before, in the unit of the data, and any for the first."""
 
-_STEP = """\
-static inline void {name}_reset({name}_state *state) {{ memset(state, 0, sizeof *state); }}
 
-static inline void {name}_step({name}_state *state, const float *sample, float *answer{more}) {{
-    float *const w = state->work;
-{body}}}
-"""
+def c_files(program: Program, name: str, *, int8: bool = False) -> tuple[str, str, int, int]:
+    """The header of a program, its weights, and the bytes of constants and of a state.
 
+    All names begin with `name`, as does the file of weights.
 
-def _step(
-    program: Program, name: str, constants: Constants, work: Work
-) -> tuple[dict[str, int], dict[str, Any]]:
-    """The arrays of the state, and the parts specific to a function of one sample."""
+    With `int8`, each row of a model's matrices is quantised to 255 levels.
+    """
+    if int8 and program.dtype == np.float64:
+        raise ValueError(
+            "int8 is True, but there are untrained oscillators, whose readout would lose "
+            "accuracy; omit it"
+        )
+    program.refuse_step()
+    constants, work, answer = _Constants(name, int8), _Work(), program.answer.only(["answer"])
+    targets = {state: f"state->{state}" for state in program.states}
     lines = [
-        *PartWriter(program.parts[0], constants, work).lines(),
-        *PartWriter(program.answer.only("answer"), constants, work).lines({"answer": "answer"}),
+        *_PartWriter(program.parts[0], constants, work).lines(targets),
+        *_PartWriter(answer, constants, work).lines({"answer": "answer"}),
     ]
-    more, parameter = "", ""
+    usage, parameter = "", ""
     if program.horizon:
-        more, parameter = _AHEAD.format(horizon=program.horizon), ", int ahead"
+        usage, parameter = _AHEAD.format(horizon=program.horizon), ", int ahead"
     elif program.irregular:
-        more, parameter = _INTERVAL, ", float interval"
-    return dict(program.states), {
-        "more": 0,
-        "what": "one sample at a time",
-        "usage": _STEP_USAGE.format(name=name, more=more),
-        "answers": program.out_size,
-        "defined": "",
-        "code": _STEP.format(name=name, more=parameter, body=indented(lines, 1)),
-    }
+        usage, parameter = _INTERVAL, ", float interval"
+    sizes = {**program.states, "work": max(work.size, 1)}
+    ram = 4 * sum(sizes.values())
+    declarations, definitions = constants.texts()
+    if program.classes:
+        labels = f"const char *const {name}_classes[{len(program.classes)}]"
+        declarations += f"extern {labels};\n"
+        definitions += f"\n{labels} = {{{', '.join(map(_quoted, program.classes))}}};\n"
+    header = _HEADER.format(
+        name=name,
+        guard=name.upper(),
+        task=program.task,
+        channels=program.channels,
+        answers=program.out_size,
+        states="".join(f"    float {state}[{size}];\n" for state, size in sizes.items()),
+        constants=declarations,
+        flash=constants.bytes,
+        ram=ram,
+        usage=usage,
+        parameter=parameter,
+        body="".join(f"    {line}\n" for line in lines),
+    )
+    text = f'#include "{name}.h"\n\n{definitions}'
+    return header, text, constants.bytes, ram
 
 
-# ---- A whole window ----
+class _Constants:
+    """The constants in the file of weights: one array of each type."""
 
-_FORECAST_USAGE = """\
- *     static {name}_state state;
- *     float answers[{name}_HORIZON][{name}_OUTPUTS];
- *     {name}_forecast(&state, samples, steps{usage}, answers[0]);
- *
- * samples are the last steps, {name}_CHANNELS numbers each, NaN for missing ones; at most
- * {past} steps are used.{more}
- * For each forecast step, answers has one number for each variable: {order}."""
+    def __init__(self, name: str, int8: bool):
+        self._name, self.int8 = name, int8
+        self._arrays: dict[str, list[np.ndarray]] = {}
+        self._known: dict[Any, str] = {}
 
-_TIMES = """
- * times are those of all steps, then of the {horizon} ahead, in the unit of the fit: {unit}."""
+    def place(self, array: np.ndarray, kind: str, dtype: Any = np.float32) -> str:
+        """The address of an array: kind is weights, levels of bytes, or places."""
+        array, arrays = array.astype(dtype).ravel(), self._arrays.setdefault(kind, [])
+        key = (kind, array.tobytes())
+        if key not in self._known:
+            self._known[key] = f"({self._name}_{kind} + {sum(a.size for a in arrays)})"
+            arrays.append(array)
+        return self._known[key]
 
-_FUTURE = """
- * future has the steps to forecast, as samples; NaN for values not known in advance."""
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for arrays in self._arrays.values() for array in arrays)
 
-_FORECAST = """\
-static inline void {name}_forecast(
-    {name}_state *state, const float *samples, int steps{parameters}, float *answers) {{
-    float *const w = state->work;
-    memset(state, 0, sizeof *state);
-    if (steps > {past}) {{
-{skip}        steps = {past};
-    }}
-{survey}    for (int n = 0; n < steps + {horizon}; ++n) {{
-        const int ahead = n >= steps, h = n - steps;
-        const float *sample = ahead ? {future} : samples + n * {channels};
-{forwards}        if (!ahead) {{
-{seen}            continue;
-        }}
-        (void)h;
-{answer}    }}
-}}
-"""
-
-_MOMENT = """\
-static inline void {name}_moment(float *moment, double time) {{
-    static const double frequencies[] = {{{frequencies}}};
-    moment[0] = (float)((time - {start}) / {span});
-    for (int i = 0; i < {size}; ++i) {{
-        const double turns = time * frequencies[i];
-        moment[1 + i] = (float)(turns - floor(turns));
-    }}
-}}
-
-"""
+    def texts(self) -> tuple[str, str]:
+        """Declarations and definitions."""
+        declarations, definitions = "", ""
+        types = {"weights": "float", "levels": "int8_t", "places": "uint16_t"}
+        for kind, arrays in self._arrays.items():
+            numbers = [_number(x) for array in arrays for x in array.tolist()]
+            rows = [", ".join(numbers[i : i + 8]) for i in range(0, len(numbers), 8)]
+            head = f"const {types[kind]} {self._name}_{kind}[{len(numbers)}]"
+            declarations += f"extern {head};\n"
+            body = ",\n    ".join(rows)
+            definitions += f"{head} = {{\n    {body}\n}};\n"
+        return declarations, definitions
 
 
-def _forecast(
-    program: Program, window: WholeWindow, name: str, constants: Constants, work: Work
-) -> tuple[dict[str, int], dict[str, Any]]:
-    """The arrays of the state, and the parts specific to a function of a whole window."""
-    arrays, clock = dict(program.states), window.clock
-    channels, horizon, targets = program.channels, program.horizon, program.out_size
-    parameters, usage, more, moment, code = "", "", "", [], ""
-    skip = [f"samples += (steps - {window.past}) * {channels};"]
-    if clock is not None:
-        arrays["moment"] = clock.size
-        moment = [f"{name}_moment(state->moment, times[n]);"]
-        skip.append(f"times += steps - {window.past};")
-        parameters, usage = ", const double *times", ", times"
-        more, code = _TIMES.format(horizon=horizon, unit=clock.unit), _moment(name, clock)
-    future, begin = f"future + h * {channels}", []
-    if program.known:
-        parameters, usage = f"{parameters}, const float *future", f"{usage}, future"
-        more += _FUTURE
-    else:
-        arrays["unknown"], future = channels, "state->unknown"
-        begin = [loop(channels, "state->unknown[i] = NAN;")]
-    if window.survey is not None:
-        arrays |= {key: term.size for key, term in window.survey.outputs.items()}
-        begin += [
-            "for (int n = 0; n < steps; ++n) {",
-            f"    const float *sample = samples + n * {channels};",
-            *(
-                f"    {line}"
-                for line in moment + PartWriter(window.survey, constants, work).lines()
-            ),
+class _Work:
+    """An allocator of ranges in `work`."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: list[tuple[int, int]] = []
+
+    def take(self, size: int) -> int:
+        """Allocate the first free range that is large enough."""
+        for i, (start, room) in enumerate(self._free):
+            if room >= size:
+                self._free[i] = (start + size, room - size)
+                return start
+        start = self.size
+        if self._free and sum(self._free[-1]) == self.size:
+            start = self._free.pop()[0]
+        self.size = max(self.size, start + size)
+        return start
+
+    def give(self, start: int, size: int) -> None:
+        """Free a range, and merge it with its neighbours."""
+        joined: list[tuple[int, int]] = []
+        for begin, room in sorted([*self._free, (start, size)]):
+            if joined and sum(joined[-1]) == begin:
+                joined[-1] = (joined[-1][0], joined[-1][1] + room)
+            elif room:
+                joined.append((begin, room))
+        self._free = joined
+
+
+class _PartWriter:
+    """Writes the lines of a part."""
+
+    def __init__(self, part: Part, constants: _Constants, work: _Work):
+        self._part, self._constants, self._work = part, constants, work
+        self._places = {name: f"state->{name}" for name in part.inputs}
+        self._places |= {"sample": "sample", "ahead": "&ahead", "interval": "&interval"}
+        self._held: dict[str, int] = {}
+        self._last = {x.name: i for i, node in enumerate(part.nodes) for x in node.inputs}
+        self._last |= {term.name: len(part.nodes) for term in part.outputs.values()}
+
+    def lines(self, targets: Mapping[str, str]) -> list[str]:
+        """The lines of all nodes; outputs are written to `targets`."""
+        written = []
+        for i, node in enumerate(self._part.nodes):
+            output, single = node.output, node.primitive.name in OPERATIONS
+            ending = [x for x in node.inputs if self._last[x.name] == i]
+            if single:  # elementwise: a term of the same size may be overwritten
+                self._free(x for x in ending if x.size == output.size)
+            self._held[output.name] = start = self._work.take(output.size)
+            self._places[output.name] = f"(w + {start})"
+            written += self._single(node) if single else self._vector(node)
+            self._free(ending)
+        for name, term in self._part.outputs.items():
+            written.append(
+                f"memcpy({targets[name]}, {self._at(term)}, {term.size} * sizeof(float));"
+            )
+        self._free(node.output for node in self._part.nodes)
+        return written
+
+    def _free(self, terms: Iterable[Term]) -> None:
+        for term in terms:
+            if term.name in self._held:
+                self._work.give(self._held.pop(term.name), term.size)
+
+    def _at(self, term: Term) -> str:
+        if term.array is None:
+            return self._places[term.name]
+        return self._constants.place(term.array, "weights")
+
+    def _number_of(self, term: Term) -> str:
+        """The element at index i."""
+        if term.array is not None and np.all(term.array == term.array.flat[0]):
+            return _number(float(np.float32(term.array.flat[0])))
+        return f"{self._at(term)}[i]" if term.size > 1 else f"*{self._at(term)}"
+
+    def _single(self, node: Node) -> list[str]:
+        numbers = [self._number_of(term) for term in node.inputs]
+        text = OPERATIONS[node.primitive.name][1].format(*numbers)
+        return [_loop(node.output.size, f"{self._number_of(node.output)} = {text};")]
+
+    def _vector(self, node: Node) -> list[str]:
+        name, x = node.primitive.name, node.inputs[-1]
+        y, size = self._at(node.output), node.output.size
+        if name == "dot_general":
+            return self._matmul(node.inputs[0].array, self._at(x), y)
+        if name == "reduce_sum":
+            return [f"*{y} = 0.0f;", _loop(x.size, f"*{y} += {self._at(x)}[i];")]
+        if name == "reduce_max":
+            most = _loop(x.size, f"*{y} = fmaxf(*{y}, {self._at(x)}[i]);")
+            return [f"*{y} = *{self._at(x)};", most]
+        if name == "gather":
+            places = self._constants.place(x.array, "places", np.uint16)
+            return [_loop(size, f"{y}[i] = {self._at(node.inputs[0])}[{places}[i]];")]
+        if name == "slice":
+            return [_loop(size, f"{y}[i] = {self._at(x)}[{node.details['start_indices'][0]} + i];")]
+        assert name == "concatenate"
+        lines, start = [], 0
+        for term, (length,) in zip(node.inputs, node.shapes, strict=True):
+            number = self._number_of(term)
+            lines.append(f"for (int i = 0; i < {length}; ++i) {y}[{start} + i] = {number};")
+            start += length
+        return lines
+
+    def _matmul(self, weight: Any, x: str, y: str) -> list[str]:
+        (rows, columns), factor = weight.shape, ""
+        if self._constants.int8:
+            scale = np.abs(weight).max(axis=1) / 127
+            scale = np.where(scale > 0, scale, 1.0)
+            levels = np.rint(weight / scale[:, None])
+            matrix = self._constants.place(levels, "levels", np.int8)
+            factor = f" * {self._constants.place(scale, 'weights')}[i]"
+        else:
+            matrix = self._constants.place(weight, "weights")
+        return [
+            f"for (int i = 0; i < {rows}; ++i) {{",
+            "    float total = 0.0f;",
+            f"    for (int j = 0; j < {columns}; ++j)",
+            f"        total += {matrix}[i * {columns} + j] * {x}[j];",
+            f"    {y}[i] = total{factor};",
             "}",
         ]
-    seen, first = _linear(window, arrays, constants, targets)
-    outputs = ["answer", *(key for key in program.answer.outputs if key != "answer")]
-    places = {key: f"(answers + {i * targets})" for i, key in enumerate(outputs)}
-    tables = {
-        key: f"({constants.floats(x)} + h * {x.shape[1]})" for key, x in window.tables.items()
-    }
-    forwards = moment + PartWriter(program.parts[0], constants, work).lines()
-    answer = first + PartWriter(program.answer, constants, work, tables).lines(places)
-    answer.append(f"answers += {name}_OUTPUTS;")
-    text = _FORECAST.format(
-        name=name, parameters=parameters, past=window.past, horizon=horizon, channels=channels,
-        future=future, skip=indented(skip, 2), survey=indented(begin, 1),
-        forwards=indented(forwards, 2), seen=indented(seen, 3), answer=indented(answer, 2),
-    )  # fmt: skip
-    order = ", ".join(["forecast", *outputs[1:]])
-    return arrays, {
-        "more": 0 if clock is None else 8 * len(clock.frequencies),
-        "what": "whole windows",
-        "usage": _FORECAST_USAGE.format(
-            name=name, usage=usage, past=window.past, more=more, order=order
-        ),
-        "answers": targets * len(outputs),
-        "defined": f"#define {name}_HORIZON {horizon}\n",
-        "code": code + text,
-    }
 
 
-def _moment(name: str, clock: Moments) -> str:
-    """The function that converts a time to a moment."""
-    return _MOMENT.format(
-        name=name,
-        frequencies=", ".join(f"{x:.17g}" for x in clock.frequencies) or "0",
-        start=f"{clock.start:.17g}",
-        span=f"{clock.span:.17g}",
-        size=len(clock.frequencies),
+def _loop(size: int, text: str) -> str:
+    return f"for (int i = 0; i < {size}; ++i) {text}" if "[i]" in text else text
+
+
+def _number(value: float) -> str:
+    """A literal."""
+    if isinstance(value, int):
+        return str(value)
+    text = f"{value:.9g}"
+    return f"{text}f" if set(text) & set(".e") else f"{text}.0f"
+
+
+def _quoted(label: Any) -> str:
+    """A string literal in ASCII, with other characters escaped."""
+    plain = "".join(
+        chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}"
+        for b in str(label).encode()
     )
-
-
-def _linear(
-    window: WholeWindow, arrays: dict[str, int], constants: Constants, targets: int
-) -> tuple[list[str], list[str]]:
-    """Lines that compute the features of the linear forecast, and the forecast."""
-    count = len(window.direct)
-    if not count:
-        return [], []
-    arrays |= {"means": count, "first": targets}
-    lengths = np.bincount(window.blocks)
-    block, share = constants.indices(window.blocks), constants.floats(1 / lengths[window.blocks])
-    weights = constants.floats(window.direct.T)
-    seen = [
-        "const int lag = steps - 1 - n;",
-        f"for (int i = 0; i < {targets}; ++i)",
-        f"    state->means[{block}[lag] * {targets} + i] += state->relative[i] * {share}[lag];",
-    ]
-    first = [
-        f"for (int i = 0; i < {targets}; ++i) {{",
-        "    state->first[i] = 0.0f;",
-        f"    for (int j = 0; j < {count}; ++j)",
-        f"        state->first[i] += state->means[j]"
-        f" * {weights}[(h * {targets} + i) * {count} + j];",
-        "}",
-    ]
-    return seen, first
+    return f'"{plain}"'

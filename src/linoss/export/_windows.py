@@ -8,35 +8,30 @@ exact.
 
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from linoss.export._program import Moments, Part, Term, WholeWindow
+from linoss.export._program import Recording, WholeWindow, record
 from linoss.forecasting import Components, Decomposition, FittedForecaster, SeasonalTrend
 from linoss.training import Forecasting
 
-_UNITS = {
-    "seconds": "seconds since 1970 began",
-    "months": "months since 1970 began, and days beyond the first as shares of 30.4369",
-    "steps": "numbers as in the index of the data of the fit",
-}
-
 
 def window_of(fitted: FittedForecaster) -> WholeWindow:
-    """The computations on a window, without those that `read` and `forecasts` add to parts."""
+    """The computations on a window, without those that `read` and `forecasts` record."""
     components = fitted.components
-    survey, linear = _survey(components), components.linear
-    blocks, weights = np.zeros(0, np.int64), np.zeros((0, fitted.horizon * fitted.n_outputs))
+    linear, survey, clock = components.linear, None, None
+    if components.normalize != "none":
+        (survey,), _ = record(lambda recording: _survey(recording, components))
+    if _has_clock(components.decomposition):
+        _, clock = record(lambda r: _clock(r, components.decomposition), double=True)
+    lags, direct = np.zeros((0, fitted.past)), np.zeros((0, fitted.horizon * fitted.n_outputs))
     if linear is not None:
         lengths = [stop - start for start, stop in linear.blocks]
-        blocks, weights = np.repeat(np.arange(len(lengths)), lengths), linear.weights[:-1]
-    return WholeWindow(
-        fitted.past,
-        _clock(components.decomposition),
-        survey,
-        blocks,
-        weights.astype(np.float64),
-        _tables(fitted),
-    )
+        block = np.repeat(np.arange(len(lengths)), lengths)
+        share = (np.arange(len(lengths))[:, None] == block) / np.array(lengths)[:, None]
+        lags, direct = share[:, ::-1], linear.weights[:-1]
+    return WholeWindow(fitted.past, clock, survey, lags, direct, _tables(fitted))
 
 
 def _tables(fitted: FittedForecaster) -> dict[str, np.ndarray]:
@@ -52,13 +47,22 @@ def _tables(fitted: FittedForecaster) -> dict[str, np.ndarray]:
     return tables
 
 
-def _clock(decomposition: Decomposition) -> Moments | None:
-    one = decomposition.series[0]
-    if not one.has_trend and not decomposition.clock.periods:
-        return None
-    frequencies = [k / period for period, k in _harmonics(one)]
-    unit = _UNITS[decomposition.clock.unit]
-    return Moments(unit, one.start, one.span, np.array(frequencies, np.float64))
+# ---- Times ----
+
+
+def _has_clock(decomposition: Decomposition) -> bool:
+    return decomposition.series[0].has_trend or bool(decomposition.clock.periods)
+
+
+def _clock(recording: Recording, decomposition: Decomposition) -> None:
+    """From a time to its moment: the place in the data of the fit, 0 to 1, and phases.
+
+    A phase is the fraction of a cycle of a harmonic.
+    """
+    one, time = decomposition.series[0], recording.final("time", 1)
+    turns = time * np.array([k / period for period, k in _harmonics(one)])
+    place = (time - one.start) / one.span
+    recording.outputs["moment"] = jnp.concatenate([place, turns - jnp.floor(turns)])
 
 
 def _harmonics(one: SeasonalTrend) -> list[tuple[float, int]]:
@@ -68,206 +72,196 @@ def _harmonics(one: SeasonalTrend) -> list[tuple[float, int]]:
     return [(period, k) for period, count in pairs for k in range(1, max(count, 1) + 1)]
 
 
+def _moment(recording: Recording, one: SeasonalTrend) -> Array:
+    return recording.input("moment", 1 + len(_harmonics(one)))
+
+
+def _waves(moment: Array, places: list[int]) -> Array:
+    """Sines, then cosines, of phases of a moment."""
+    angles = _take(moment, [1 + place for place in places]) * (2 * np.pi)
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)])
+
+
+def _take(x: Array, places: list[int] | tuple[int, ...]) -> Array:
+    if list(places) == list(range(x.size)):
+        return x
+    return jnp.take(x, np.array(places), mode="clip")
+
+
 # ---- Inputs ----
 
 
-def read(part: Part, components: Components) -> Term:
+def read(recording: Recording, components: Components) -> Array:
     """The model's input for a sample: normalised residuals, known variables, the calendar."""
-    decomposition = components.decomposition
-    relative = _relative(part, components.normalize, _residual(part, decomposition))
+    decomposition, known = components.decomposition, components.decomposition.known
+    relative = _relative(recording, components.normalize, _residual(recording, decomposition))
     if components.linear is not None:
-        missing = part.apply("isnan", relative)
-        part.outputs["relative"] = part.apply("where", missing, 0.0, relative)
+        recording.keep("relative", jnp.where(jnp.isnan(relative), 0.0, relative))
     channels = [relative]
-    if decomposition.known:
-        channels.append(_columns(part, decomposition.known))
+    if known:
+        channels.append(_take(_sample(recording, decomposition), known))
     if decomposition.clock.periods:
-        harmonics = _harmonics(decomposition.series[0])
-        first = [1 + i for i, (_, k) in enumerate(harmonics) if k == 1]
-        moment = part.input("moment", 1 + len(harmonics))
-        angles = part.take(moment, np.array(first)) * (2 * np.pi)
-        channels += [part.apply("sin", angles), part.apply("cos", angles)]
-    order = np.argsort([*decomposition.targets, *decomposition.known], kind="stable")
-    joined = part.join(channels)
-    if np.array_equal(order, np.arange(len(order))):
-        return joined
-    return part.take(joined, np.concatenate([order, np.arange(len(order), joined.size)]))
+        one = decomposition.series[0]
+        first = [i for i, (_, k) in enumerate(_harmonics(one)) if k == 1]
+        channels.append(_waves(_moment(recording, one), first))
+    joined = jnp.concatenate(channels)
+    order = np.argsort([*decomposition.targets, *known], kind="stable")
+    return _take(joined, [*order.tolist(), *range(len(order), joined.size)])
 
 
-def _columns(part: Part, columns: tuple[int, ...]) -> Term:
-    """A subset of the variables of a sample."""
-    sample = part.inputs["sample"]
-    if columns == tuple(range(sample.size)):
-        return sample
-    return part.take(sample, np.array(columns))
+def _sample(recording: Recording, decomposition: Decomposition) -> Array:
+    return recording.input("sample", len(decomposition.targets) + len(decomposition.known))
 
 
-def _residual(part: Part, decomposition: Decomposition) -> Term:
+def _residual(recording: Recording, decomposition: Decomposition) -> Array:
     """z, NaN where a target is missing."""
-    part.input("sample", len(decomposition.targets) + len(decomposition.known))
-    values = _columns(part, decomposition.targets)
+    values = _take(_sample(recording, decomposition), decomposition.targets)
     if any(decomposition.logarithm):
-        log = part.apply("log", part.apply("where", values > 0.0, values, -1.0))
-        is_logarithm = part.constant(decomposition.logarithm) > 0.5
-        values = part.apply("where", is_logarithm, log, values)
-    level, away = _expected(part, decomposition)
-    return (values - level - away) / _deviation(part, decomposition)
+        log = jnp.log(jnp.where(values > 0, values, -1.0))
+        values = jnp.where(np.array(decomposition.logarithm, bool), log, values)
+    level, away = _expected(recording, decomposition)
+    return (values - level - away) / _deviation(recording, decomposition)
 
 
-def _deviation(part: Part, decomposition: Decomposition) -> Term:
+def _deviation(recording: Recording, decomposition: Decomposition) -> Array:
     """d(t)."""
     one = decomposition.series[0]
-    deviation = part.constant(one.deviation)
     if not len(one.spreads):
-        return deviation
-    harmonics = _harmonics(one)
+        return jnp.asarray(one.deviation)
     most = dict(zip(one.clock.periods, one.counts, strict=True))
     places = [
-        1 + i
-        for i, (period, k) in enumerate(harmonics)
+        i
+        for i, (period, k) in enumerate(_harmonics(one))
         if k <= min(most[period], one.spread_harmonics)
     ]
-    angles = part.take(part.input("moment", 1 + len(harmonics)), np.array(places)) * (2 * np.pi)
-    waves = part.join([part.apply("sin", angles), part.apply("cos", angles)])
-    spread = part.matmul(one.spreads[1:].T, waves) + one.spreads[0]
-    return part.apply("maximum", spread, one.least_spread) * deviation
+    spread = one.spreads[1:].T @ _waves(_moment(recording, one), places) + one.spreads[0]
+    return jnp.maximum(spread, one.least_spread) * one.deviation
 
 
-def _expected(part: Part, decomposition: Decomposition) -> tuple[np.ndarray, Term]:
+def _expected(recording: Recording, decomposition: Decomposition) -> tuple[np.ndarray, Array]:
     """e(t): its constant, and the rest."""
-    one = decomposition.series[0]
-    coefficients = one.coefficients
+    one, coefficients = decomposition.series[0], decomposition.series[0].coefficients
     level = coefficients[0].astype(np.float32).astype(np.float64)
-    constant = part.constant(coefficients[0] - level)
+    constant = jnp.asarray(coefficients[0] - level)
     if not coefficients[1:].any():
         return level, constant
-    terms: list[Term] = []
-    clock = _clock(decomposition)
-    moment = None if clock is None else part.input("moment", clock.size)
+    terms: list[Array] = []
     if one.has_trend:
-        assert moment is not None
-        beyond, bend = part.apply("maximum", moment[:1] - 1.0, 0.0), one.flattening
-        after = part.apply("exp", beyond * (-1 / bend)) * -bend + bend
-        terms.append(moment[:1] - beyond + after - 0.5)
+        place, bend = _moment(recording, one)[:1], one.flattening
+        beyond = jnp.maximum(place - 1, 0.0)
+        terms.append(place - beyond + bend * (1 - jnp.exp(beyond * (-1 / bend))) - 0.5)
     if any(one.counts):
-        assert moment is not None
-        angles = moment[1:] * (2 * np.pi)
-        waves = part.join([part.apply("sin", angles), part.apply("cos", angles)])
+        waves = _waves(_moment(recording, one), list(range(len(_harmonics(one)))))
         places, start = [], 0
         for count in one.counts:
-            places.append([start + k + angles.size * i for k in range(count) for i in (0, 1)])
+            pairs = [start + k + waves.size // 2 * i for k in range(count) for i in (0, 1)]
+            places.append(pairs)
             start += max(count, 1)
-        flat = [place for each in places for place in each]
-        terms.append(part.take(waves, np.array(flat)))
+        terms.append(_take(waves, [place for each in places for place in each]))
         if one.has_products:
-            long, short = (np.array(places[i][: 2 * one.product_harmonics]) for i in (0, -1))
+            long, short = (places[i][: 2 * one.product_harmonics] for i in (0, -1))
             first, second = np.repeat(long, len(short)), np.tile(short, len(long))
-            terms.append(part.take(waves, first) * part.take(waves, second))
+            terms.append(_take(waves, first.tolist()) * _take(waves, second.tolist()))
     if decomposition.known:
-        known = _columns(part, decomposition.known)
-        terms.append(part.apply("where", part.apply("isnan", known), 0.0, known))
-    assert 1 + sum(term.size for term in terms) == len(coefficients)
-    return level, part.matmul(coefficients[1:].T, part.join(terms), exact=True) + constant
+        known = _take(_sample(recording, decomposition), decomposition.known)
+        terms.append(jnp.where(jnp.isnan(known), 0.0, known))
+    joined = jnp.concatenate(terms)
+    assert 1 + joined.size == len(coefficients)
+    return level, jnp.asarray(coefficients[1:].T) @ joined + constant
 
 
 # ---- Normalisation of a window ----
 
+_SUMS = ("count", "mean", "squares")
 
-def _survey(components: Components) -> Part | None:
+
+def _survey(recording: Recording, components: Components) -> None:
     """The last value, or mean and squared deviations of all values, of each target."""
-    normalize, part = components.normalize, Part("s")
-    if normalize == "none":
-        return None
-    z = _residual(part, components.decomposition)
-    missing, size = part.apply("isnan", z), z.size
-    if normalize != "deviation":
-        level = part.input("level", size)
-        part.outputs["level"] = part.apply("where", missing, level, z)
-        return part
-    count, mean, squares = (part.input(name, size) for name in ("count", "mean", "squares"))
-    more = count + 1.0
-    change = part.apply("where", missing, 0.0, z - mean)
-    part.outputs["count"] = part.apply("where", missing, count, more)
-    part.outputs["mean"] = after = mean + change / more
-    part.outputs["squares"] = squares + part.apply("where", missing, 0.0, change * (z - after))
-    return part
+    z = _residual(recording, components.decomposition)
+    missing = jnp.isnan(z)
+    if components.normalize != "deviation":
+        recording.keep("level", jnp.where(missing, recording.input("level", z.size, 0), z))
+        return
+    count, mean, squares = (recording.input(name, z.size, 0) for name in _SUMS)
+    change = jnp.where(missing, 0.0, z - mean)
+    after = mean + change / (count + 1)
+    recording.keep("count", jnp.where(missing, count, count + 1))
+    recording.keep("mean", after)
+    recording.keep("squares", squares + jnp.where(missing, 0.0, change * (z - after)))
 
 
-def _known(part: Part, normalize: str, size: int) -> tuple[Term, Term]:
+def _known(recording: Recording, normalize: str, size: int) -> tuple[Array, Array]:
     """The offset and the unit of a window."""
-    if normalize == "none":
-        return part.constant(0.0), part.constant(1.0)
     if normalize != "deviation":
-        return part.input("level", size), part.constant(1.0)
-    count, mean, squares = (part.input(name, size) for name in ("count", "mean", "squares"))
-    square = squares / part.apply("maximum", count, 1.0)
-    floor = (part.apply("maximum", mean, mean * -1.0) + 1.0) * 1e-6
-    unit = part.apply("where", square > floor * floor, part.apply("sqrt", square), 1.0)
-    return mean, unit
+        offset = jnp.zeros(1) if normalize == "none" else recording.input("level", size)
+        return offset, jnp.ones(1)
+    count, mean, squares = (recording.input(name, size) for name in _SUMS)
+    square, floor = squares / jnp.maximum(count, 1.0), (jnp.abs(mean) + 1) * 1e-6
+    return mean, jnp.where(square > floor * floor, jnp.sqrt(square), 1.0)
 
 
-def _relative(part: Part, normalize: str, z: Term) -> Term:
+def _relative(recording: Recording, normalize: str, z: Array) -> Array:
     """z, normalised by its window."""
     if normalize != "difference":
-        offset, unit = _known(part, normalize, z.size)
+        offset, unit = _known(recording, normalize, z.size)
         return (z - offset) / unit
-    begun, before = part.input("begun_window", 1), part.input("before", z.size)
-    part.outputs |= {"begun_window": part.apply("maximum", begun, 1.0), "before": z}
-    return z - part.apply("where", begun > 0.0, before, z)
+    begun, before = (recording.input(n, s, 0) for n, s in (("begun_window", 1), ("before", z.size)))
+    recording.keep("begun_window", jnp.maximum(begun, 1.0))
+    recording.keep("before", z)
+    return z - jnp.where(begun > 0, before, z)
 
 
 # ---- Forecasts ----
 
 
-def forecasts(part: Part, fitted: FittedForecaster, objective: Forecasting, outputs: Term) -> Term:
+def forecasts(
+    recording: Recording, fitted: FittedForecaster, objective: Forecasting, outputs: Array
+) -> Array:
     """The forecast of a step, from the outputs of the model; adds intervals as outputs."""
     components, calibration, levels = fitted.components, fitted.calibration, len(objective.levels)
     middle, size, scaling = levels // 2, objective.variables, objective.scaling
-    tables = {name: part.input(name, size) for name in _tables(fitted)}
+    tables = {name: recording.final(name, size) for name in _tables(fitted)}
 
-    def quantile(level: int) -> Term:
-        return outputs if levels == 1 else part.take(outputs, np.arange(size) * levels + level)
+    def quantile(level: int) -> Array:
+        return _take(outputs, [i * levels + level for i in range(size)])
 
     relative = quantile(middle)
     if scaling is not None:
         relative = relative * scaling.deviation + scaling.mean
-    relative = relative * tables["share"] if "share" in tables else relative
-    first = part.constant(0.0)
+    relative = relative * tables.get("share", 1.0)
+    first = jnp.zeros(1)
     if components.linear is not None:
-        first = part.input("first", size) + tables["constant"]
-    restored = _restoring(part, components, size)
+        first = recording.final("first", size) + tables["constant"]
+    restored = _restoring(recording, components, size)
     if calibration is not None:
-        ends: dict[str, Term] = {}
+        ends: dict[str, Array] = {}
         for side, word in ((-1, "lo"), (1, "hi")):
-            width, reach = part.constant(0.0), part.constant(0.0)
+            width, reach = jnp.zeros(1), jnp.zeros(1)
             for level in range(middle + side, -1 if side < 0 else levels, side):
                 x = quantile(level)
-                less = part.apply("exp", part.apply("maximum", x, x * -1.0) * -1.0)
-                width = part.apply("maximum", x, 0.0) + part.apply("log", less + 1.0) + width
+                width = jnp.maximum(x, 0.0) + jnp.log(jnp.exp(-jnp.abs(x)) + 1) + width
                 wide = width if scaling is None else width * scaling.deviation
-                wide = part.apply("maximum", wide, calibration.narrowest)
+                wide = jnp.maximum(wide, calibration.narrowest)
                 wide = wide * tables[f"factor{level}"] + tables[f"offset{level}"]
-                reach = part.apply("maximum", wide, reach)
+                reach = jnp.maximum(wide, reach)
                 percent = round(100 * abs(2 * objective.levels[level] - 1), 6)
                 if calibration.is_calibrated(percent):
                     ends[f"{word}_{percent:g}"] = restored(relative + reach * side + first)
-        part.outputs |= dict(sorted(ends.items(), key=lambda end: float(end[0][3:])))
+        recording.outputs |= ends
     return restored(relative + first)
 
 
-def _restoring(part: Part, components: Components, size: int) -> Callable[[Term], Term]:
+def _restoring(recording: Recording, components: Components, size: int) -> Callable[[Array], Array]:
     """Convert normalised values to the units of the data."""
     decomposition = components.decomposition
-    part.input("sample", size + len(decomposition.known))
-    offset, unit = _known(part, components.normalize, size)
-    level, away = _expected(part, decomposition)
-    deviation = _deviation(part, decomposition)
-    is_logarithm = part.constant(decomposition.logarithm)
+    offset, unit = _known(recording, components.normalize, size)
+    level, away = _expected(recording, decomposition)
+    deviation = _deviation(recording, decomposition)
 
-    def restored(relative: Term) -> Term:
+    def restored(relative: Array) -> Array:
         values = (relative * unit + offset) * deviation + away + level
         if not any(decomposition.logarithm):
             return values
-        return part.apply("where", is_logarithm > 0.5, part.apply("exp", values), values)
+        return jnp.where(np.array(decomposition.logarithm, bool), jnp.exp(values), values)
 
     return restored

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from linoss._files import make_directory, write_file
 from linoss.export import _onnx
 from linoss.export._c import c_files
-from linoss.export._program import Part, Program, Term
+from linoss.export._program import Program, Recording, record
 from linoss.export._stablehlo import stablehlo
 from linoss.export._trained import add_trained
 from linoss.export._untrained import add_untrained
@@ -98,11 +99,10 @@ def write(
     elif path.suffix == ".h":
         name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
         name = name if name[:1].isalpha() else f"model_{name}"
-        files = c_files(program, name, int8=int8)
-        contents[path] = files.header.encode()
-        weights = files.weights.replace(f'"{name}.h"', f'"{path.name}"', 1)
+        header, weights, *memory = c_files(program, name, int8=int8)
+        contents[path], sizes = header.encode(), dict(zip(("flash", "ram"), memory, strict=True))
+        weights = weights.replace(f'"{name}.h"', f'"{path.name}"', 1)
         contents[path.with_name(f"{path.stem}_weights.c")] = weights.encode()
-        sizes = {"flash": files.flash, "ram": files.ram}
     else:
         contents[path] = stablehlo(program)
     make_directory(path.parent)
@@ -114,45 +114,27 @@ def write(
 # ---- The program of a fitted thing ----
 
 
-def _ensemble(parts: list[Part], answer: Part, fitted: Fitted) -> Term:
-    """Add the members of a fitted thing; returns the combined output."""
-    outputs = []
+def _ensemble(record: Recording, fitted: Fitted) -> Any:
+    """The combined output of the members of a fitted thing."""
+    outputs: list[Any] = []
     for name, member in fitted.members.items():
         label = f"{name}_" if len(fitted.members) > 1 else ""
         if isinstance(member, Untrained):
-            outputs.append(add_untrained(parts, answer, member, label))
+            outputs.append(add_untrained(record, member, label))
             continue
-        several = len(member.models) > 1
+        several, about = len(member.models) > 1, (member.inputs, member.objective)
         each = [
-            add_trained(
-                parts,
-                answer,
-                model,
-                f"{label}model{k}_" if several else label,
-                member.inputs,
-                member.objective,
-            )
+            add_trained(record, model, f"{label}model{k}_" if several else label, *about)
             for k, model in enumerate(member.models)
         ]
-        outputs.append(_mean(each))
+        outputs.append(sum(each) / len(each))
     if fitted.weights is None:
-        return _mean(outputs)
+        return sum(outputs) / len(outputs)
     if fitted.classes is not None:
-        outputs = [answer.apply("log", output + FLOOR) for output in outputs]
-    weighted = zip(outputs, fitted.weights, strict=True)
-    total = _sum([output * float(weight) for output, weight in weighted])
-    return answer.softmax(total) if fitted.classes is not None else total
-
-
-def _mean(terms: list[Term]) -> Term:
-    return _sum(terms) / float(len(terms)) if terms[1:] else terms[0]
-
-
-def _sum(terms: list[Term]) -> Term:
-    total = terms[0]
-    for other in terms[1:]:
-        total = total + other
-    return total
+        outputs = [jnp.log(output + FLOOR) for output in outputs]
+    pairs = zip(outputs, fitted.weights, strict=True)
+    total: Any = sum(output * float(weight) for output, weight in pairs)
+    return jax.nn.softmax(total) if fitted.classes is not None else total
 
 
 def _of_one_series(fitted: FittedForecaster, series: Any) -> FittedForecaster:
@@ -185,17 +167,18 @@ def _program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any 
         raise ValueError(f"series is {series!r}, expected one of the fit: {expected}")
     if isinstance(fitted, FittedForecaster):
         return _program_of_forecaster(fitted, series)
-    parts, answer = [Part("p0")], Part("a")
-    with jax.enable_x64(False):
-        answer.outputs["answer"] = _ensemble(parts, answer, fitted)
+
+    def compute(recording: Recording) -> None:
+        recording.outputs["answer"] = _ensemble(recording, fitted)
+
+    parts, answer = record(compute, double=fitted.oscillators is not None)
     every, classes = fitted.outputs.every, fitted.classes
     return Program(
         task=fitted.task,
         channels=fitted.n_channels,
-        parts=tuple(part for part in parts if part.nodes),
+        parts=parts,
         answer=answer,
-        precise=fitted.oscillators is not None,
-        steps=_states(parts, answer) if every else (),
+        steps=tuple(answer.inputs) if every else (),
         every=every or 1,
         classes=() if classes is None else tuple(classes.tolist()),
         names=tuple(str(name) for name in names or fitted.channels or ()),
@@ -210,24 +193,22 @@ def _program_of_forecaster(fitted: FittedForecaster, series: Any) -> Program:
         )
     fitted = _of_one_series(fitted, series)
     assert fitted.trained is not None
-    trained, parts, answer = fitted.trained, [Part("p0")], Part("a")
-    with jax.enable_x64(False):
+    trained = fitted.trained
+
+    def compute(recording: Recording) -> None:
         of = (trained.models[0], "", trained.inputs, trained.objective, fitted)
-        answer.outputs["answer"] = add_trained(parts, answer, *of)
+        recording.outputs["answer"] = add_trained(recording, *of)
+
+    parts, answer = record(compute)
+    states = {name for part in parts for name in part.outputs}
     return Program(
         task=fitted.task,
         channels=fitted.n_channels,
-        parts=tuple(part for part in parts if part.nodes),
+        parts=parts,
         answer=answer,
-        steps=_states(parts, answer),
+        steps=tuple(name for name in (*answer.inputs, "relative") if name in states),
         horizon=fitted.horizon,
         known=fitted.known,
         names=tuple(str(name) for name in fitted.names),
         window=window_of(fitted),
     )
-
-
-def _states(parts: list[Part], answer: Part) -> tuple[str, ...]:
-    """The states that a step hands to the answer."""
-    states = {name for part in parts for name in part.outputs}
-    return tuple(name for name in (*answer.inputs, "relative") if name in states)
