@@ -27,10 +27,6 @@ TEXTS = {
     "1,2,3:4,5,6:Up\n1,?:4,5:Down\n1:2:Up\n",
     "targets.ts": "@problemName x\n@timeStamps false\n@univariate true\n@equalLength true\n"
     "@targetLabel true\n@data\n1,2,3:0.5\n4,5,6:0.25\n",
-    "one.arff": "%comment\n@relation x\n@attribute a numeric\n@attribute b numeric\n"
-    "@attribute t {1,2}\n@data\n1,2,1\n3,?,2\n",
-    "several.arff": "@relation x\n@attribute r relational\n@attribute a numeric\n"
-    "@attribute b numeric\n@end r\n@attribute t {u,v}\n@data\n'1,2\\n3,4',u\n'5,6\\n7,?',v\n",
 }
 
 FRAMES = {

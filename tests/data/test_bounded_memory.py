@@ -58,7 +58,7 @@ def test_npz_that_unfolds_to_more_than_it_says(tmp_path):
     claimed = (64 * MEGABYTE + len(header)).to_bytes(4, "little")
     assert content.count(claimed) == 2  # before the array and in the directory at the end
     path.write_bytes(content.replace(claimed, said.to_bytes(4, "little")))
-    assert peak_of(path, "as numpy.savez writes it (Bad CRC-32") < 2 * MEGABYTE
+    assert peak_of(path, "as numpy.save writes it (Bad CRC-32") < 2 * MEGABYTE
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
@@ -78,10 +78,13 @@ def test_array_that_claims_terabytes(tmp_path, suffix):
 
 def test_header_that_claims_gigabytes(tmp_path):
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x02\x00" + b"\xff" * 4 + bytes(100))
-    assert peak_of(tmp_path / "a.npy", "the header claims 4294967295 bytes") < MEGABYTE
+    assert (
+        peak_of(tmp_path / "a.npy", "expected an array as numpy.save writes it (version (2, 0))")
+        < MEGABYTE
+    )
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".ts", ".arff"])
+@pytest.mark.parametrize("suffix", [".csv", ".ts"])
 def test_endless_line(tmp_path, suffix):
     path = tmp_path / f"a{suffix}"
     with path.open("wb") as file:  # a hole in the file system, of no bytes on disk
@@ -104,7 +107,7 @@ def test_parquet_of_a_repeated_text(tmp_path):
     table = pa.table({"label": label, "x_0": np.zeros(2_000)})
     pq.write_table(table, tmp_path / "a.parquet")
     del label, table
-    assert peak_of(tmp_path / "a.parquet", "the label has 500000 characters") < 50 * MEGABYTE
+    assert peak_of(tmp_path / "a.parquet", "a label has 500000 characters") < 50 * MEGABYTE
 
 
 @pytest.mark.several

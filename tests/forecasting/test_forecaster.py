@@ -462,7 +462,7 @@ def test_settings_and_data_are_validated_once(small, tide):
 
     def count(frame, event, _):
         module = frame.f_globals.get("__name__", "")
-        if event == "call" and module in ("linoss._declare", "linoss.data._read_table"):
+        if event == "call" and module in ("linoss._declare", "linoss.data._table"):
             calls[frame.f_code.co_name] += 1
 
     sys.setprofile(count)

@@ -36,8 +36,8 @@ def test_the_command_of_a_result_has_no_paths():
 
 
 MISSING = {
-    ("uea", "--data-set", "Heartbeat"): ("Heartbeat_{TRAIN,TEST}.ts (or .arff)", "timeseriesclass"),
-    ("uea",): ("EigenWorms_{TRAIN,TEST}.ts (or .arff)", "timeseriesclassification.com"),
+    ("uea", "--data-set", "Heartbeat"): ("Heartbeat_{TRAIN,TEST}.ts", "timeseriesclass"),
+    ("uea",): ("EigenWorms_{TRAIN,TEST}.ts", "timeseriesclassification.com"),
     ("ppg",): ("PPG_FieldStudy/S1/S1.pkl", "archive.ics.uci.edu"),
     ("troika",): ("TROIKA/DATA_01_TYPE01.mat", "IEEE Signal Processing Cup 2015"),
     ("weather",): ("WTH/WTH.csv", "github.com/zhouhaoyi/Informer2020"),

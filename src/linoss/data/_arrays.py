@@ -1,8 +1,8 @@
-"""Validated sequences from arrays in memory, of a caller or of an estimator."""
+"""Validated sequences from arrays in memory."""
 
-import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,142 +42,15 @@ def sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
     - `times`: sampling times: (time,) for all cases, (cases, time), or a list with an array
       (length,) for each case. Must increase. Dates become seconds since the first sample of a case.
     """
-    return warn_if_turned("X", _sequences(X, y, times))
+    return warn_if_turned("X", from_arrays(X, y, times))
 
 
-def as_sequences(
-    estimator: Any, X: Any, y: Any, times: Any, *, reset: bool, **checks: Any
-) -> tuple[Sequences, Any]:
-    """Convert the X of an estimator to sequences; y is checked, and returned as it is.
-
-    ```python
-    >>> import numpy as np
-    >>> from sklearn.base import BaseEstimator
-    >>> from linoss.data import as_sequences
-    >>> cases, y = as_sequences(BaseEstimator(), np.zeros((2, 5)), [0, 1], None, reset=True)
-    >>> cases.lengths, y
-    (array([5, 5]), array([0, 1]))
-
-    ```
-
-    **Arguments:**
-
-    - `estimator`: its `n_features_in_` is set if `reset`, otherwise compared.
-    - `X`, `y`, `times`: as in [`linoss.LinOSSClassifier.fit`][]; y may be None.
-    - `checks`: further arguments of `sklearn.utils.validation.validate_data`, which sees arrays
-      first.
-    """
-    _check_labels("y", y)
-    if isinstance(X, str | os.PathLike):
-        raise DataError(
-            f"X is {X!r}, expected sequences; if it is a file, linoss.data.read reads it"
-        )
-    if not isinstance(X, Sequences):
-        _refuse_frames(X)
-        if isinstance(X, np.ndarray) and X.dtype == object and X.size and np.ndim(X.flat[0]):
-            X = list(X) if X.ndim == 1 else [np.stack(channels) for channels in X]
-        if not isinstance(X, list | tuple) or _is_table(X):
-            X, y = _validated(estimator, X, y, reset, checks)
-        X = _sequences(X, times=times)
-        if reset:
-            warn_if_turned("X", X)
-    if reset:
-        _refuse_empty(X)
-    return X, y
-
-
-def _validated(estimator: Any, X: Any, y: Any, reset: bool, checks: Any) -> tuple[Any, Any]:
-    """What scikit-learn checks of arrays. Whether values are finite is checked for each case."""
-    from sklearn.utils import check_array
-    from sklearn.utils.validation import validate_data
-
-    allowed: Any = {"allow_nd": True, "ensure_all_finite": False}
-    validate: Any = validate_data  # scikit-learn's type hints do not include arrays
-    try:
-        if y is None and getattr(X, "ndim", None) == 3:  # sequences of any length
-            return check_array(X, estimator=estimator, **allowed), None
-        if y is None:
-            return validate(estimator, X, reset=reset, **allowed), None
-        return validate(estimator, X, y, reset=reset, **allowed, **checks)
-    except OverflowError:
-        raise DataError(
-            "X holds an integer above 1.8e308, which no float can be, expected numbers of a "
-            "float's range; scale the data, or put NaN for a missing value"
-        ) from None
-    except ValueError as error:
-        if "is expecting" not in str(error):
-            raise
-        raise ValueError(
-            f"{error} Pass X[:1] for one case, and (cases, channels, time) for another length"
-        ) from None
-
-
-def _is_table(X: Any) -> bool:
-    """Whether X is a list with a list, not an array, for each case, all of the same length."""
-    lists = len(X) > 0 and all(isinstance(row, list | tuple) for row in X)
-    return lists and len({len(row) for row in X}) == 1
-
-
-def _refuse_frames(X: Any) -> None:
-    """Raise for frames that do not have a row of numbers for each case."""
-    if isinstance(X, list | tuple) and any(hasattr(case, "columns") for case in X):
-        raise DataError(
-            "X is a list of data frames, expected a list of arrays (channels, length); if each "
-            "frame has a row for each sample, pass [frame.to_numpy().T for frame in X]"
-        )
-    if not hasattr(X, "columns"):
-        return
-    frame: Any = X
-    columns, wrong = frame.columns, None
-    if frame.index.nlevels > 1:
-        wrong = (
-            f"an index of {frame.index.nlevels} levels, expected a row for each case; if the first "
-            "level is the case, and a row is a sample, pass "
-            "[case.to_numpy().T for _, case in X.groupby(level=0)]"
-        )
-    elif columns.nlevels > 1:
-        wrong = (
-            f"columns of {columns.nlevels} levels, expected a column for each time point of one "
-            "channel; for several channels pass an array (cases, channels, time)"
-        )
-    elif not columns.is_unique:
-        wrong = (
-            f"several columns named {shown(columns[columns.duplicated()][0])}, expected a "
-            "different name for each time point; pass X.to_numpy()"
-        )
-    if wrong is not None:
-        raise DataError(f"X is a frame with {wrong}")
-    for name, column in frame.items():
-        if getattr(column.dtype, "kind", "O") in "biuf":
-            continue
-        odd = next((cell for cell in column if isinstance(cell, str) or np.ndim(cell)), None)
-        if odd is not None and np.ndim(odd):
-            raise DataError(
-                f"X, column {shown(name)}: has a sequence in each cell, expected numbers; pass "
-                "[np.stack(row) for row in X.to_numpy()]"
-            )
-        if odd is not None:
-            raise DataError(
-                f"X, column {shown(name)}: holds {shown(odd)}, expected numbers, a column for each "
-                f"time point; leave out what is none, X.drop(columns=[{name!r}])"
-            )
-
-
-def _refuse_empty(cases: Sequences) -> None:
-    """Raise for a case without any value."""
-    for i, case in enumerate(cases.values):
-        if np.isnan(case[0, 0]) and np.isnan(case).all():
-            raise DataError(f"case {i} of X has no value at all; leave it out")
-
-
-def _sequences(X: Any, y: Any = None, times: Any = None) -> Sequences:
-    values = _cases(X)
-    lengths = values.lengths if isinstance(values, StoredCases) else [len(case) for case in values]
-    return Sequences(
-        values,
-        None if y is None else as_labels("y", y, len(values)),
-        None if times is None else _times(times, [int(length) for length in lengths]),
-    )
+def from_arrays(X: Any, y: Any = None, times: Any = None) -> Sequences:
+    """As `sequences`, without warnings."""
+    cases = Sequences(_cases(X))
+    labels = None if y is None else as_labels("y", y, len(cases))
+    clocks = None if times is None else _times(times, cases.lengths.tolist())
+    return replace(cases, labels=labels, times=clocks)
 
 
 def warn_if_turned(source: str, cases: Sequences) -> Sequences:
@@ -197,15 +70,12 @@ def warn_if_turned(source: str, cases: Sequences) -> Sequences:
 
 def from_array(source: str, array: np.ndarray, *, stored: bool = False) -> Sequence[np.ndarray]:
     """The cases of an array (cases, channels, time) or (cases, time)."""
-    if array.ndim not in (2, 3):
+    if array.ndim not in (2, 3) or array.dtype.kind not in "biuf" or 0 in array.shape:
         raise DataError(
-            f"{source} has shape {array.shape}, expected (cases, channels, time) or (cases, time); "
-            "a single series is one case, array[None]"
+            f"{source} has shape {array.shape} and dtype {array.dtype}, expected numbers (cases, "
+            "channels, time) or (cases, time), at least one of each; a single series is one case, "
+            "array[None]"
         )
-    if array.dtype.kind not in "biuf":
-        raise DataError(f"{source} has dtype {array.dtype}, expected numbers; convert it to float")
-    if 0 in array.shape:
-        raise DataError(f"{source} has shape {array.shape}, expected at least one of each")
     array = array[:, None, :] if array.ndim == 2 else array
     if stored:
         return StoredCases(array, source)
@@ -244,26 +114,20 @@ def _one_case(where: str, case: Any) -> np.ndarray:
     try:
         array = np.asarray(case)
     except ValueError:
-        raise DataError(f"{where}: is ragged, expected an array (channels, length)") from None
-    if array.ndim not in (1, 2) or 0 in array.shape:
+        array = np.array(None)
+    if array.ndim not in (1, 2) or 0 in array.shape or array.dtype.kind not in "biuf":
         raise DataError(
-            f"{where}: has shape {array.shape}, expected (channels, length) or (length,), not empty"
+            f"{where}: has shape {array.shape} and dtype {array.dtype}, expected numbers "
+            "(channels, length) or (length,), not empty"
         )
-    if array.dtype.kind not in "biuf":
-        raise DataError(f"{where}: has dtype {array.dtype}, expected numbers")
     return as_case(where, array if array.ndim == 2 else array[None])
 
 
 def as_labels(source: str, y: Any, cases: int) -> np.ndarray | list:
     """Labels as an array, or as a list of arrays (steps, outputs) if their lengths differ."""
-    if isinstance(y, list | tuple) and any(np.ndim(label) for label in y):
-        labels = [_numeric_label(f"{source}, case {i}", label) for i, label in enumerate(y)]
-        if len({label.shape for label in labels}) == 1:
-            labels = np.stack(labels)
-        else:
-            labels = [label[:, None] if label.ndim == 1 else label for label in labels]
-    else:
-        labels = _label_array(source, y)
+    check_labels(source, y)
+    several = isinstance(y, list | tuple) and any(np.ndim(label) for label in y)
+    labels = _several_numbers(source, y) if several else _one_each(source, y)
     if len(labels) != cases:
         raise DataError(f"{source} has {len(labels)} labels, expected {cases}, one for each case")
     if isinstance(labels, list) or labels.dtype.kind == "f":
@@ -276,23 +140,54 @@ def as_labels(source: str, y: Any, cases: int) -> np.ndarray | list:
     return labels
 
 
-def class_name(where: str, name: str) -> str:
-    """The name of a class. Raises DataError for long texts."""
-    if len(name) > LONGEST_NAME:
+def _several_numbers(source: str, y: Any) -> np.ndarray | list:
+    labels = []
+    for i, label in enumerate(y):
+        try:
+            labels.append(np.asarray(label, float))
+        except (TypeError, ValueError):
+            labels.append(np.zeros(()))
+        if labels[-1].ndim not in (1, 2):
+            raise DataError(
+                f"{source}, case {i}: expected numbers (outputs,) or (answers, outputs)"
+            )
+    if len({label.shape for label in labels}) == 1:
+        return np.stack(labels)
+    return [label[:, None] if label.ndim == 1 else label for label in labels]
+
+
+def _one_each(source: str, y: Any) -> np.ndarray:
+    array: Any = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y, object)
+    if array.ndim == 1 and len(array) and isinstance(array[0], str):
+        return class_names(source, array)
+    array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    if array.dtype.kind not in "biufS" or array.ndim not in (1, 2, 3):
         raise DataError(
-            f"{where}: the label has {len(name)} characters, expected the name of a class of at "
-            f"most {LONGEST_NAME}"
+            f"{source} has dtype {array.dtype} and shape {array.shape}, expected classes or "
+            "numbers (cases,) or (cases, outputs), or (answers, outputs) for each case"
         )
-    return name
+    return np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array
 
 
-def class_names(names: Sequence[str]) -> np.ndarray:
-    """Names as a NumPy array of fixed width, or of Python strings if one is much longer."""
+def class_names(source: str, names: Sequence[str] | np.ndarray) -> np.ndarray:
+    """Names as a NumPy array of fixed width, or of Python strings if one is much longer.
+
+    Raises DataError for long names, and for those that are no valid Unicode.
+    """
+    names = [str(name) for name in names]
     width = max(map(len, names), default=0)
+    if width > LONGEST_NAME:
+        raise DataError(
+            f"{source}: a label has {width} characters, expected the name of a class of at most "
+            f"{LONGEST_NAME}"
+        )
+    for name in set(names):
+        if any("\ud800" <= character <= "\udfff" for character in name):
+            raise DataError(f"{source}: the label {name!a} is no valid Unicode; rename the class")
     return np.array(names, object if 4 * width * len(names) > _WIDE else str)
 
 
-def _check_labels(source: str, y: Any) -> None:
+def check_labels(source: str, y: Any) -> None:
     """Raise for labels that are missing, and for texts among numbers."""
     labels: Any = y
     if hasattr(y, "notna"):
@@ -317,32 +212,6 @@ def _check_labels(source: str, y: Any) -> None:
         )
 
 
-def _label_array(source: str, y: Any) -> np.ndarray:
-    _check_labels(source, y)
-    if isinstance(y, list | tuple) and y and isinstance(y[0], str):
-        return class_names(y)
-    array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)  # pyright: ignore[reportAttributeAccessIssue]
-    if array.dtype == object and all(isinstance(label, str) for label in array.flat):
-        array = class_names(array.ravel().tolist()).reshape(array.shape)
-    texts = array.dtype == object and array.size > 0 and isinstance(array.flat[0], str)
-    if not (texts or array.dtype.kind in "biufSU") or array.ndim not in (1, 2, 3):
-        raise DataError(
-            f"{source} has dtype {array.dtype} and shape {array.shape}, expected classes or "
-            "numbers (cases,) or (cases, outputs), or (answers, outputs) for each case"
-        )
-    return np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array
-
-
-def _numeric_label(where: str, label: Any) -> np.ndarray:
-    try:
-        array = np.asarray(label, float)
-    except (TypeError, ValueError):
-        array = np.zeros(())
-    if array.ndim not in (1, 2):
-        raise DataError(f"{where}: expected numbers (outputs,) or (answers, outputs)")
-    return array
-
-
 def _times(times: Any, lengths: list[int]) -> list[np.ndarray]:
     times = times.to_numpy() if hasattr(times, "to_numpy") else times
     if not isinstance(times, list | tuple) or not any(np.ndim(t) for t in times):
@@ -362,7 +231,7 @@ def _times(times: Any, lengths: list[int]) -> list[np.ndarray]:
     if len(rows) != len(lengths):
         raise DataError(f"times has {len(rows)} cases, expected {len(lengths)}, as X")
     return [
-        case_times(f"times, case {i}", np.asarray(row), length)
+        case_times(f"times, case {i}", row, length)
         for i, (row, length) in enumerate(zip(rows, lengths, strict=True))
     ]
 

@@ -1,35 +1,38 @@
-"""The columns of .csv and .parquet files and of frames, before conversion to sequences or tables.
-
-.csv files are read line by line, so that errors can name the line.
-"""
+"""The columns of .csv and .parquet files and of frames, before they become sequences or tables."""
 
 import csv
-from array import array
-from collections.abc import Callable, Iterable
-from contextlib import closing
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from linoss._plain import scalar
 from linoss.data._raw_files import (
+    LINE_LIMIT,
     DataError,
     check_expansion,
+    open_text,
     optional,
     refusing,
     shown,
     text_lines,
 )
 
-"""Arguments of `read` that name columns."""
 ID_NAMES = ("case", "case_id", "id", "unique_id")
 TIME_NAMES = ("time", "ds", "timestamp", "date", "datetime")
 LABEL_NAMES = ("label", "class", "target", "y")
 
 Chooser = Callable[[tuple[str, ...]], Iterable[str]]
 """Selects, from the names of all columns, those that may contain other values than numbers."""
-_WORDS = {"": np.nan, "nan": np.nan, "na": np.nan, "?": np.nan, "true": 1.0, "false": 0.0}
+_MISSING = ("", " ", "nan", "NaN", "NA", "na", "?")
+_WORDS = {**dict.fromkeys(map(str.lower, _MISSING), np.nan), "true": 1.0, "false": 0.0}
+_NUMBER = re.compile(r"[-+.\deE]+")
+_SEPARATORS = ",;\t|"
+_DECIMAL_COMMA = re.compile(r"([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)")
 _PANDAS_INDEX = "__index_level_0__"
 """pandas' name for an unnamed index in a .parquet file."""
 
@@ -46,8 +49,8 @@ class Columns:
     """(rows, columns), float64, NaN where missing."""
     others: dict[str, np.ndarray]
     """Name to (rows,): strings, numbers or dates; None, "", NaN or NaT where missing."""
-    lines: np.ndarray | None = None
-    """(rows,), the line of the file on which each row ends."""
+    text: Path | None = None
+    """The file, if it is a text with a row on each line that is not empty."""
 
     def where(self, row: int | np.integer) -> str:
         """The location of a row, for errors."""
@@ -55,14 +58,26 @@ class Columns:
 
     def row(self, row: int | np.integer) -> str:
         """The location of a row without the file."""
-        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+        if self.text is None:
+            return f"row {row}"
+        with open_text(self.text) as file:
+            lines = (number for number, line in enumerate(file, 1) if line.strip())
+            return f"line {next(islice(lines, int(row) + 1, None))}"
+
+    def refuse(self, name: str, wrong: np.ndarray, expected: str, found: Any = None) -> None:
+        """Raise for the first of the rows of a column that are wrong."""
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            cell = scalar((self.others[name] if found is None else found)[row])
+            found = "is empty" if cell is None or cell == "" or cell != cell else f"found {cell!r}"
+            found = found if len(found) <= 48 else f"{found[:45]}..."
+            raise DataError(
+                f"{self.where(row)}, column {shown(name)}: {found}, expected {expected}"
+            )
 
     def filled(self, name: str, expected: str) -> np.ndarray:
         """A column without missing cells; raises for the first one."""
-        missing = is_missing(self.others[name])
-        if missing.any():
-            where = self.where(int(np.argmax(missing)))
-            raise DataError(f"{where}, column {shown(name)}: is empty, expected {expected}")
+        self.refuse(name, is_missing(self.others[name]), expected)
         return self.others[name]
 
     def without_counter(self) -> "Columns":
@@ -73,20 +88,19 @@ class Columns:
         if (self.numbers[:, place] != np.arange(len(self.numbers))).any():
             raise DataError(f"{self.source}: the first column has no name, expected one; name it")
         names = tuple(name for name in self.number_names if name)
-        numbers = np.delete(self.numbers, place, axis=1)
-        return Columns(self.source, names, numbers, self.others, self.lines)
+        return replace(self, number_names=names, numbers=np.delete(self.numbers, place, axis=1))
 
     def refuse_infinite(self, largest: float = np.inf) -> None:
         """Raise for infinite numbers, and for those that become infinite in a smaller dtype."""
         with np.errstate(invalid="ignore"):
             wrong = np.isinf(self.numbers) | (np.abs(self.numbers) > largest)
-        if wrong.any():
-            row, column = np.argwhere(wrong)[0]
-            raise DataError(
-                f"{self.where(row)}, column {shown(self.number_names[column])}: found "
-                f"{self.numbers[row, column]}, expected a finite number"
-                + (f" up to {largest:.2g}" if largest < np.inf else "")
-                + "; remove it, or leave the cell empty for a missing value"
+        expected = "a finite number" + (f" up to {largest:.2g}" if largest < np.inf else "")
+        for place in np.flatnonzero(wrong.any(axis=0))[:1]:
+            self.refuse(
+                self.number_names[place],
+                wrong[:, place],
+                f"{expected}; remove it, or leave the cell empty for a missing value",
+                self.numbers[:, place].tolist(),
             )
 
 
@@ -123,23 +137,18 @@ def named(names: Iterable[str], wanted: tuple[str, ...]) -> str | None:
     return next((spelled[name] for name in wanted if name in spelled), None)
 
 
-def check_names(source: str, names: tuple[str, ...]) -> None:
+def check_names(source: str, names: Sequence[str]) -> None:
     """Raise for columns without a name, and for names that `named` cannot distinguish."""
     seen: dict[str, str] = {}
     for position, name in enumerate(names):
         if not name.strip() and position:
-            raise DataError(
-                f"{source}: column {position + 1} has no name, expected one for every column"
-            )
+            raise DataError(f"{source}: column {position + 1} has no name; name it")
         first = seen.setdefault(_folded(name), name)
-        if len(seen) == position + 1:
-            continue
-        if name == first:
-            raise DataError(f"{source}: two columns are named {shown(name)}; rename one")
-        raise DataError(
-            f"{source}: the columns {shown(first)} and {shown(name)} differ only in capitals or "
-            "spaces, expected names that differ otherwise; rename one"
-        )
+        if len(seen) <= position:
+            raise DataError(
+                f"{source}: two columns are named {shown(first)} and {shown(name)}, expected names "
+                "that differ in more than capitals or spaces; rename one"
+            )
 
 
 def _folded(name: str) -> str:
@@ -147,157 +156,139 @@ def _folded(name: str) -> str:
 
 
 def is_missing(column: np.ndarray) -> np.ndarray:
-    """(rows,), True where a cell is empty."""
-    if column.dtype.kind == "f":
-        return np.isnan(column)
-    if column.dtype.kind == "M":
-        return np.isnat(column)
-    if column.dtype.kind != "O":
-        return np.zeros(len(column), bool)
-    return np.array([cell is None or (isinstance(cell, str) and not cell) for cell in column], bool)
+    """(rows,), True where a cell is empty, NaN or NaT."""
+    if column.dtype.kind == "O":
+        return np.array([cell is None or cell == "" or cell != cell for cell in column], bool)
+    return column != column
+
+
+def as_numbers(cells: np.ndarray) -> np.ndarray:
+    """Texts that all are numbers as int64 or float64; others as they are."""
+    if cells.dtype.kind in "OU" and all(_NUMBER.fullmatch(str(cell)) for cell in cells):
+        for kind in (np.int64, np.float64):
+            try:
+                return cells.astype(kind)
+            except (ValueError, OverflowError):
+                pass
+    return cells
 
 
 def read_csv(path: Path, choose: Chooser, hint: str) -> Columns:
-    """The columns of a .csv file with a header.
+    """The columns of a text with a header, separated by the mark that the header has most of.
 
     Columns that `choose` selects stay text. In the others an empty cell, NaN, nan, NA or ? is
-    missing, and True and False are 1 and 0.
+    missing, and True and False are 1 and 0. Unless commas separate, they may be decimal.
     """
-    with closing(text_lines(path)) as text:
-        reader = csv.reader(text, strict=True)
-        try:
-            return _columns(path, reader, choose, hint)
-        except csv.Error as error:
-            raise DataError(
-                f"{path}, line {reader.line_num}: {error}, expected cells separated by commas; "
-                "quotes that are opened must be closed"
-            ) from None
-
-
-def _columns(path: Path, reader: Any, choose: Chooser, hint: str) -> Columns:
-    names = _header(path, reader)
-    kept = {name: names.index(name) for name in choose(names)}
-    numeric = [i for i, name in enumerate(names) if name not in kept]
-    numbers, lines = array("d"), array("q")
-    texts: dict[str, list[str]] = {name: [] for name in kept}
-    known: dict[str, str] = {}  # equal cells share one object
-    for row in reader:
-        if not row:
-            continue
-        if len(row) != len(names):
-            raise DataError(
-                f"{path}, line {reader.line_num}: has {len(row)} cells, expected {len(names)} as "
-                "in the header"
-            )
-        try:
-            numbers.extend([float(row[i]) for i in numeric])
-        except ValueError:
-            where = f"{path}, line {reader.line_num}"
-            numbers.extend([_number(where, names[i], row[i], hint) for i in numeric])
-        for name, position in kept.items():
-            cell = row[position].strip()
-            texts[name].append(known.setdefault(cell, cell))
-        lines.append(reader.line_num)
-    if not lines:
-        raise DataError(f"{path}: found only a header, expected rows of data below it")
-    return Columns(
-        str(path),
-        tuple(names[i] for i in numeric),
-        np.frombuffer(numbers, float).reshape(len(lines), len(numeric)),
-        {name: np.array(cells, object) for name, cells in texts.items()},
-        np.frombuffer(lines, np.int64),
-    )
-
-
-def _header(path: Path, reader: Any) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in next((row for row in reader if row), []))
-    where = f"{path}, line {reader.line_num}"
-    if not names:
+    arrow, arrow_csv = (optional(f"pyarrow{part}", "reading tables") for part in ("", ".csv"))
+    source = str(path)
+    header = next((line for line in text_lines(path) if line.strip()), "")
+    if not header:
         raise DataError(f"{path}: found no text, expected a header and rows of data")
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        raise DataError(
-            f"{where}: found {shown(names[0])}, expected columns separated by commas; save the "
-            "file with commas"
+    mark = max(_SEPARATORS, key=header.count)
+    stored = next(csv.reader([header], delimiter=mark))
+    names = [name.strip() for name in stored]
+    check_names(source, names)
+    kept = list(choose(tuple(names)))
+    size = LINE_LIMIT if path.suffix.lower() == ".gz" else min(LINE_LIMIT, path.stat().st_size)
+    text = arrow.dictionary(arrow.int32(), arrow.string())  # equal cells share one object
+    with (
+        refusing(source, f"expected rows of {len(names)} cells, separated by {mark!r}"),
+        open_text(path) as file,
+    ):
+        table = arrow_csv.read_csv(
+            file,
+            arrow_csv.ReadOptions(use_threads=False, block_size=max(size, 2**20)),
+            arrow_csv.ParseOptions(delimiter=mark),
+            arrow_csv.ConvertOptions(
+                null_values=_MISSING,
+                column_types={s: text for s, n in zip(stored, names, strict=True) if n in kept},
+            ),
         )
-    check_names(where, names)
-    return names
-
-
-def _number(where: str, name: str, cell: str, hint: str) -> float:
-    word = _WORDS.get(cell.strip().lower())
-    if word is not None:
-        return word
-    try:
-        return float(cell)
-    except ValueError:
-        raise DataError(
-            f"{where}, column {shown(name)}: found {shown(cell)}, expected a number; leave the "
-            f"cell empty for a missing value; {hint.format(name)}",
-        ) from None
+    if not table.num_rows:
+        raise DataError(f"{path}: found only a header, expected rows of data below it")
+    columns = _columns(source, table.rename_columns(names), kept, hint, path, decimal=mark != ",")
+    if mark != ",":
+        for name, cells in columns.others.items():
+            dotted = [_DECIMAL_COMMA.sub(r"\1.\2", str(cell)) for cell in cells]
+            columns.others[name] = np.array(dotted, object)
+    return columns
 
 
 def read_parquet(path: Path, choose: Chooser, hint: str) -> Columns:
     """The columns of a .parquet file; those that `choose` does not select must be numbers."""
-    parquet = optional("pyarrow.parquet", "reading .parquet files")
+    parquet = optional("pyarrow.parquet", "reading tables")
     source = str(path)
     with refusing(source, "expected a .parquet file"):
         schema = parquet.read_schema(path)
         # Repeated strings share one object.
         strings = [field.name for field in schema if str(field.type) in ("string", "large_string")]
-        stored = ["" if name == _PANDAS_INDEX else name for name in schema.names]
-        names = tuple(sorted(stored, key=bool))
-        check_names(source, names)
-        kept = list(choose(names))
-        numeric = tuple(name for name in names if name not in kept)
-        for name in numeric:
-            _check_type(source, name, str(schema.field(stored.index(name)).type), hint)
+        names = ["" if name == _PANDAS_INDEX else name for name in schema.names]
+        check_names(source, sorted(names, key=bool))
+        kept = list(choose(tuple(names)))
         with parquet.ParquetFile(path, read_dictionary=strings) as file:
             groups = range(file.metadata.num_row_groups)
             rows = sum(file.metadata.row_group(i).num_rows for i in groups)
             check_expansion(source, rows * len(names) * 8, path.stat().st_size)
-            table = file.read(use_threads=False).rename_columns(stored)
+            table = file.read(use_threads=False).rename_columns(names)
         table.validate(full=True)
         if table.num_rows != rows or not rows:
             raise DataError(f"{path}: holds {table.num_rows} rows, expected {rows}, at least one")
-        numbers = [_as_float(table[name]) for name in numeric]
-        others = {name: _as_other(f"{path}, column {shown(name)}", table[name]) for name in kept}
-    matrix = np.stack(numbers, axis=1) if numbers else np.zeros((rows, 0))
-    return Columns(source, numeric, matrix, others)
+        return _columns(source, table, kept, hint)
 
 
 def columns_of_frame(source: str, frame: Any, choose: Chooser, hint: str) -> Columns:
     """The columns of a pandas frame; those that `choose` does not select must be numbers."""
-    names = tuple(str(name) for name in frame.columns)
+    names = [str(name) for name in frame.columns]
     check_names(source, names)
     if not len(frame):
         raise DataError(f"{source} has no rows, expected at least one")
-    kept = list(choose(names))
-    numbers, numeric, others = [], [], {}
-    for position, name in enumerate(names):
-        column = frame.iloc[:, position]
-        if name in kept:
-            plain = isinstance(column.dtype, np.dtype) and column.dtype.kind != "O"
-            cells = column if plain else column.astype(object).where(column.notna(), None)
-            others[name] = cells.to_numpy()
-            continue
-        kind = getattr(column.dtype, "kind", "O")
-        _check_type(source, name, "double" if kind in "biuf" else str(column.dtype), hint)
-        numbers.append(column.to_numpy(dtype=float, na_value=np.nan))
-        numeric.append(name)
-    matrix = np.stack(numbers, axis=1) if numbers else np.zeros((len(frame), 0))
-    return Columns(source, tuple(numeric), matrix, others)
+    arrow = optional("pyarrow", "reading tables")
+    with refusing(source, "expected columns of numbers, text or dates"):
+        table = arrow.Table.from_pandas(frame.set_axis(names, axis=1), preserve_index=False)
+    return _columns(source, table, list(choose(tuple(names))), hint)
 
 
-def _check_type(source: str, name: str, kind: str, hint: str) -> None:
-    if kind not in ("bool", "float", "double", "halffloat", "null") and "int" not in kind:
-        raise DataError(
-            f"{source}, column {shown(name)}: holds {kind}, expected numbers; convert it; "
-            f"{hint.format(name)}",
-        )
+def _columns(
+    source: str, table: Any, kept: list[str], hint: str, text: Path | None = None, **csv: bool
+) -> Columns:
+    """The columns of an Arrow table."""
+    names = tuple(name for name in table.column_names if name not in kept)
+    columns = Columns(source, names, np.empty((table.num_rows, len(names))), {}, text)
+    for place, name in enumerate(names):
+        column, kind = table[name], str(table[name].type)
+        if kind in ("bool", "float", "double", "halffloat", "null") or "int" in kind[:5]:
+            numbers = column.cast("float64", safe=False).to_numpy()
+        elif text is not None and kind in ("string", "binary"):
+            numbers = _parsed(columns, name, column.to_pylist(), hint, **csv)
+        else:
+            kind = "text" if "string" in kind else kind
+            raise DataError(
+                f"{source}, column {shown(name)}: holds {kind}, expected numbers; convert it; "
+                f"{hint.format(name)}",
+            )
+        columns.numbers[:, place] = numbers
+    columns.others.update(
+        {name: _as_other(f"{source}, column {shown(name)}", table[name]) for name in kept}
+    )
+    return columns
 
 
-def _as_float(column: Any) -> np.ndarray:
-    return column.cast("float64", safe=False).to_numpy().astype(float)
+def _parsed(
+    columns: Columns, name: str, cells: list[Any], hint: str, *, decimal: bool
+) -> list[float]:
+    """Numbers from text that Arrow does not take for numbers."""
+    numbers = []
+    for row, cell in enumerate(cells):
+        cell = cell.decode(errors="replace") if isinstance(cell, bytes) else cell
+        word = "" if cell is None else cell.strip().lower()
+        try:
+            numbers.append(_WORDS.get(word) or float(word.replace(",", ".") if decimal else word))
+        except ValueError:
+            raise DataError(
+                f"{columns.where(row)}, column {shown(name)}: found {shown(cell)}, expected a "
+                f"number; leave the cell empty for a missing value; {hint.format(name)}",
+            ) from None
+    return numbers
 
 
 def _as_other(where: str, column: Any) -> np.ndarray:
@@ -306,6 +297,17 @@ def _as_other(where: str, column: Any) -> np.ndarray:
         column = column.unify_dictionaries().combine_chunks()
         values = np.array([*column.dictionary.to_pylist(), None], object)
         return values[column.indices.fill_null(len(values) - 1).to_numpy()]
-    if not kind.startswith(("string", "int", "uint", "float", "double", "bool", "time", "date")):
+    if not kind.startswith(
+        ("string", "large_string", "int", "uint", "float", "double", "bool", "time", "date", "null")
+    ):
         raise DataError(f"{where}: holds {kind}, expected text, numbers or dates; convert it")
     return column.to_numpy()
+
+
+TABLES: dict[str, Callable[[Path, Chooser, str], Columns]] = {
+    ".csv": read_csv,
+    ".tsv": read_csv,
+    ".csv.gz": read_csv,
+    ".parquet": read_parquet,
+}
+"""Readers by suffix."""

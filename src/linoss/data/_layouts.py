@@ -8,26 +8,28 @@ values, not the end of the case.
 
 **Long**: a row is a sample. The column `case` (or `case_id`, `id`, `unique_id`) names its case. The
 optional column `time` (or `ds`, `timestamp`, `date`, `datetime`) is its time, a number or a date.
-The optional label is the same in all rows of a case. Every other column is a channel. Samples are
-sorted by time; without times, the rows of a case must be contiguous. Cases may differ in length.
+The optional label and group are the same in all rows of a case. Every other column is a channel.
+Samples are sorted by time; without times, the rows of a case must be contiguous. Cases may differ
+in length.
 
 A table with a column of cases is wide if no case has a second row, there are no times, and the
 other columns are time points.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from linoss.data._arrays import case_times, class_name, class_names
+from linoss.data._arrays import case_times, class_names
 from linoss.data._columns import (
     ID_NAMES,
     LABEL_NAMES,
     TIME_NAMES,
     Columns,
     Groups,
+    as_numbers,
     is_missing,
     named,
 )
@@ -37,32 +39,38 @@ from linoss.data._times import sorted_rows, time_column
 
 _POINT = re.compile(r"(.*?)[ _.:\-]?(\d{1,9})")
 _FLOAT32 = float(np.finfo(np.float32).max)
-
+_UNLABELLED = ("", "?", "nan", "none")
+_FEWEST_STEPS = 10  # from one sample to the next, to say that a column only ever increases
 
 HINT = (
-    "if it holds labels, pass label={0!r}; names of cases, case={0!r}; if it is no channel, "
-    "drop={0!r}"
+    "if it holds labels, pass label={0!r}; names of cases, case={0!r}; groups, groups={0!r}; if it "
+    "is no channel, drop={0!r}"
 )
 """Advice for a column of text; format it with the name of the column."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns that are not channels, given by name or position."""
+    """What columns hold, given by name or position."""
 
-    label: str | int | None = None
-    """False for none; None for a column with a usual name. The same holds for `case`."""
-    case: str | int | None = None
+    label: Any = None
+    """False for none; None for a column with a usual name. The same holds for `case` and `time`."""
+    case: Any = None
+    time: Any = None
+    groups: Any = None
+    channels: tuple[str | int, ...] | None = None
+    """None for all others."""
     drop: tuple[str | int, ...] = ()
-    time: str | None = None
     may_lack: bool = False
     """Whether a column may be absent."""
+    single: bool = False
+    """Whether the table is one case."""
 
     def named(self, source: str, names: tuple[str, ...]) -> "Roles":
-        """Resolve the columns to names; times only in long tables."""
+        """Resolve the columns to names."""
 
         def find(argument: str, column: Any) -> str | None:
-            if column is False or column in names:
+            if column is None or column is False or column in names:
                 return column or None
             try:
                 return names[int(column)]
@@ -75,159 +83,157 @@ class Roles:
                     f"{listed(names)}",
                 ) from None
 
-        drop = [find("drop", column) for column in self.drop]
-        free = [name for name in names if name not in drop]
-        label = named(free, LABEL_NAMES) if self.label is None else find("label", self.label)
-        free = [name for name in free if name != label]
-        case = None if self.case is None else find("case", self.case)
-        if case is None and self.case is not False:
-            case = named(free, ID_NAMES)
-        time = None if case is None else named([n for n in free if n != case], TIME_NAMES)
-        return Roles(label, case, tuple(name for name in drop if name is not None), time)
+        def matching(column: Any) -> list[Any]:
+            points = [n for n in names if (m := _POINT.fullmatch(n)) and m[1] == column]
+            return [column] if column in names else points or [find("channels", column)]
+
+        taken = [find("drop", column) for column in self.drop]
+        channels = None
+        if self.channels is not None:
+            channels = [name for column in self.channels for name in matching(column)]
+
+        def role(argument: str, usual: tuple[str, ...]) -> str | None:
+            column = getattr(self, argument)
+            free = [name for name in names if name not in (*taken, *(channels or ()))]
+            name = named(free, usual) if column is None else find(argument, column)
+            taken.append(name)
+            return name
+
+        drop = tuple(name for name in taken if name is not None)
+        label, groups = role("label", LABEL_NAMES), role("groups", ())
+        case = role("case", ID_NAMES)
+        is_wide = case is None and not self.single and any(map(_POINT.fullmatch, channels or names))
+        time = role("time", () if is_wide else TIME_NAMES)
+        if channels is not None:
+            drop = tuple(name for name in names if name not in (*channels, *taken)) + drop
+        return replace(
+            self, label=label, case=case, time=time, groups=groups, channels=channels, drop=drop
+        )
 
     def columns(self) -> list[Any]:
-        """The names of these columns."""
-        columns = (self.label, self.case, self.time, *self.drop)
+        """The names of the columns that are no channels."""
+        columns = (self.label, self.case, self.time, self.groups, *self.drop)
         return [name for name in columns if name is not None]
 
 
 def sequences_of(columns: Columns, roles: Roles) -> Sequences:
     """The sequences of a table in either layout; `roles` must be names."""
     columns = columns.without_counter()
-    names = (*columns.others, *columns.number_names)
-    label: Any = roles.label
-    case: Any = roles.case
     if not columns.number_names:
         raise DataError(
-            f"{columns.source}: found the columns {listed(names)}, expected columns of numbers "
-            "other than the label"
+            f"{columns.source}: found the columns {listed(columns.others)}, expected columns of "
+            "numbers other than the label"
         )
     columns.refuse_infinite(_FLOAT32)
-    cases = Groups.of(columns, "case", case)
+    cases = Groups.of(columns, "case", roles.case)
+    count = len(columns.numbers)
     has_points = any(map(_POINT.fullmatch, columns.number_names))
-    if cases.ids is None:
-        return _wide(columns, label, None)
-    if roles.time is None and len(cases.ids) == len(cases.codes) and has_points:
-        return _wide(columns, label, tuple(map(str, cases.ids)))
-    return _long(columns, cases, roles.time, label)
+    about: dict[str, Any] = {n: getattr(roles, n) for n in ("label", "groups")}
+    about["dropped"], times = roles.drop, None
+    is_wide = cases.ids is None or (len(cases.ids) == count and has_points)
+    if is_wide and roles.time is None and not roles.single:
+        firsts = codes = np.arange(count)
+        values, names = _wide(columns)
+    else:
+        clock = None if roles.time is None else time_column(columns, roles.time)
+        codes, rows = cases.codes, _sorted(columns, cases, clock, roles.time)
+        firsts = np.array([chosen.min() for chosen in rows])
+        if roles.channels is None and not roles.may_lack:
+            _ask(columns, rows)
+        values, names = [as_values(columns.numbers[part]) for part in rows], columns.number_names
+        if clock is not None:
+            where = columns.source
+            times = [case_times(where, clock[part], len(part)) for part in rows]
+            unit = "dates in seconds" if clock.dtype.kind == "M" else "in its own unit"
+            about["time"] = f"{roles.time}, {unit}"
+    groups = None
+    if roles.groups is not None:
+        column = columns.filled(roles.groups, "the group of its case")
+        columns.refuse(roles.groups, column != column[firsts][codes], "one group for each case")
+        groups = column[firsts]
+    ids = None if cases.ids is None else tuple(map(str, cases.ids))
+    made = Sequences(values, None, times, names, ids, groups=groups, about=about)
+    return made if roles.label is None else _labelled(made, columns, roles, firsts, codes)
 
 
-def _wide(columns: Columns, label_column: str | None, ids: tuple[str, ...] | None) -> Sequences:
-    points = _points(columns.number_names)
-    if points is None:
-        odd = next((n for n in columns.number_names if _POINT.fullmatch(n) is None), None)
-        advice = "leave out others with drop=NAME"
-        if odd is not None:
-            advice = f"as for the column {shown(odd)}, {HINT.format(odd)}"
+def _labelled(
+    cases: Sequences, columns: Columns, roles: Roles, firsts: np.ndarray, codes: np.ndarray
+) -> Sequences:
+    """The cases that have a label, or all cases without labels if none has one."""
+    name: Any = roles.label
+    column = columns.others[name]
+    missing = is_missing(column)
+    if column.dtype.kind in "OU":
+        missing |= np.array([str(cell).lower() in _UNLABELLED for cell in column])
+    columns.refuse(
+        name,
+        (missing != missing[firsts][codes]) | (~missing & (column != column[firsts][codes])),
+        "one label for all rows of a case; if this is not the label, pass label=COLUMN",
+    )
+    labelled, column = ~missing[firsts], column[firsts]
+    if not labelled.any() or (roles.may_lack and not labelled.all()):
+        return cases
+    labels = column[labelled]
+    if labels.dtype.kind == "O":
+        labels = as_numbers(class_names(f"{columns.source}, column {shown(name)}", labels))
+    if labels.dtype.kind not in "biufOU" or (labels.dtype.kind == "f" and np.isinf(labels).any()):
+        raise DataError(
+            f"{columns.source}, column {shown(name)}: holds {labels.dtype}, not all finite, "
+            "expected classes or finite numbers as labels"
+        )
+    cases = cases if labelled.all() else cases.select(labelled)
+    about = {**cases.about, "unlabelled": int(np.sum(~labelled))}
+    return replace(cases, labels=labels, about=about)
+
+
+def _wide(columns: Columns) -> tuple[list[np.ndarray], tuple[str, ...] | None]:
+    """The values of cases, and the names of their channels."""
+    matches = [(i, _POINT.fullmatch(name)) for i, name in enumerate(columns.number_names)]
+    odd = [columns.number_names[i] for i, match in matches if match is None]
+    channels = {name: i for i, name in enumerate({m[1]: None for _, m in matches if m})}
+    points = sorted((channels[m[1]], int(m[2]), i) for i, m in matches if m)
+    first, count = points[0][1] if points else 0, max(len(channels), 1)
+    grid = [(c, first + n) for c in range(count) for n in range(len(points) // count)]
+    if odd or [point[:2] for point in points] != grid:
+        advice = (
+            f"as for the column {shown(odd[0])}, {HINT.format(odd[0])}" if odd else "or drop=NAME"
+        )
         raise DataError(
             f"{columns.source}: found the columns {listed(columns.number_names)}, expected a "
             "column named case (one row per sample), or columns named by channel and time point "
             "(one row per case), such as x_0, x_1, z_0, z_1, without gaps and as many for each "
             f"channel; {advice}",
         )
-    order = np.array([column for places in points.values() for column in places])
-    shape = (len(columns.numbers), len(points), -1)
-    cases = as_values(columns.numbers[:, order].reshape(shape).transpose(0, 2, 1))
-    labels = None if label_column is None else _labels(columns, label_column)
-    names = None if "" in points else tuple(points)
-    return Sequences(list(cases), labels, None, names, ids)
+    values = columns.numbers[:, [i for *_, i in points]].reshape(len(columns.numbers), count, -1)
+    return list(as_values(values.transpose(0, 2, 1))), None if "" in channels else tuple(channels)
 
 
-def _points(names: tuple[str, ...]) -> dict[str, list[int]] | None:
-    """Maps each channel to its columns in the order of time; None if names do not have this
-    form."""
-    channels: dict[str, dict[int, int]] = {}
-    for column, name in enumerate(names):
-        match = _POINT.fullmatch(name)
-        if match is None:
-            return None
-        channel = channels.setdefault(match[1], {})
-        if int(match[2]) in channel:
-            return None
-        channel[int(match[2])] = column
-    first = sorted(next(iter(channels.values())))
-    gaps = first[-1] - first[0] >= len(first)
-    if gaps or any(sorted(channel) != first for channel in channels.values()):
-        return None
-    return {name: [channel[point] for point in first] for name, channel in channels.items()}
-
-
-def _long(
-    columns: Columns, cases: Groups, time_name: str | None, label_column: str | None
-) -> Sequences:
-    codes, ids = cases.codes, tuple(map(str, cases.ids or ()))
-    if time_name is None:
-        times = np.arange(len(codes))
-        backward = np.flatnonzero(np.diff(codes) < 0)
-        if len(backward):
-            row = int(backward[0]) + 1
+def _sorted(
+    columns: Columns, cases: Groups, times: np.ndarray | None, name: str | None
+) -> list[np.ndarray]:
+    """The rows of each case, by time."""
+    if times is None:
+        times, backward = np.arange(len(cases.codes)), np.flatnonzero(np.diff(cases.codes) < 0)
+        for row in backward[:1] + 1:
             raise DataError(
-                f"{columns.where(row)}: case {shown(ids[codes[row]])} continues after another case "
-                "began, expected its rows together; sort them, or add a column named time"
+                f"{columns.where(row)}{cases.title(int(cases.codes[row]))}: continues after another "
+                "case began, expected its rows together; sort them, or pass time=NAME"
             )
-    else:
-        times = time_column(columns, time_name)
-    rows = sorted_rows(columns, cases, times, time_name, "remove one")
-    return Sequences(
-        [as_values(columns.numbers[chosen]) for chosen in rows],
-        None if label_column is None else _case_labels(columns, label_column, codes, rows),
-        None
-        if time_name is None
-        else [case_times(columns.where(int(p[0])), times[p], len(p)) for p in rows],
-        columns.number_names,
-        ids,
-    )
+    return sorted_rows(columns, cases, times, name, "remove one")
 
 
-def _case_labels(
-    columns: Columns, name: str, codes: np.ndarray, rows: list[np.ndarray]
-) -> np.ndarray | None:
-    labels = _labels(columns, name)
-    if labels is None:
-        return None
-    firsts = labels[[chosen.min() for chosen in rows]]
-    differs = labels != firsts[codes]
-    if differs.any():
-        row = int(np.argmax(differs))
-        raise DataError(
-            f"{columns.where(row)}, column {shown(name)}: the label is {shown(labels[row])} after "
-            f"{shown(firsts[codes[row]])} in the same case, expected one label a case; if this is "
-            "not the label, pass label=COLUMN",
-        )
-    return firsts
-
-
-def _labels(columns: Columns, name: str) -> np.ndarray | None:
-    """(rows,) integers, numbers or strings, whichever fits; None if all are empty."""
-    column = columns.others[name]
-    missing = is_missing(column)
-    if column.dtype.kind == "O":
-        missing |= np.array([str(cell).lower() in ("?", "nan") for cell in column])
-    if missing.all():
-        return None
-    if missing.any():
-        raise DataError(
-            f"{columns.where(int(np.argmax(missing)))}, column {shown(name)}: is empty, expected a "
-            "label in every row, or in none"
-        )
-    if column.dtype.kind == "O":
-        texts = [class_name(columns.where(row), str(cell)) for row, cell in enumerate(column)]
-        column = _typed(class_names(texts))
-    if column.dtype.kind not in "biufOU" or (
-        column.dtype.kind == "f" and not np.isfinite(column).all()
-    ):
-        raise DataError(
-            f"{columns.source}, column {shown(name)}: holds {column.dtype}, not all finite, "
-            "expected classes or finite numbers as labels"
-        )
-    return column
-
-
-def _typed(texts: np.ndarray) -> np.ndarray:
-    plain = all(re.fullmatch(r"[-+.\deE]+", text) for text in texts)
-    for kind in (np.int64, np.float64) if plain else ():
-        try:
-            return texts.astype(kind)
-        except (ValueError, OverflowError):
-            pass
-    return texts
+def _ask(columns: Columns, rows: list[np.ndarray]) -> None:
+    """Raise for a channel that seems to be a time, or the name of a case or of a group."""
+    if sum(map(len, rows)) - len(rows) < _FEWEST_STEPS:
+        return
+    for place, name in enumerate(columns.number_names):
+        parts = [columns.numbers[part, place] for part in rows]
+        steps = np.concatenate([np.diff(part) for part in parts])
+        rises = (steps >= 0).all() and all(part[-1] > part[0] for part in parts if len(part) > 1)
+        if rises or (not steps.any() and len({part[0] for part in parts}) > 1):
+            what, role = ("never decreases", "time") if rises else ("is constant", "groups")
+            raise DataError(
+                f"{columns.source}, column {shown(name)}: {what} within every case; if it is no "
+                f"channel, name it: {role}={name!r} or drop={name!r}; if it is one, list all "
+                "channels: channels=NAMES"
+            )

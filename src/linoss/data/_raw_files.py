@@ -1,8 +1,10 @@
 """The error for invalid data, and checks shared by all file formats."""
 
+import gzip
+import io
 import os
 import stat
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -41,81 +43,79 @@ def regular_file(path: str | os.PathLike[str]) -> Path:
     """Check that a file is readable, not empty, and of the format of its suffix; return its
     path."""
     path = Path(path)
+    wrong = "the file is empty, expected data; write it again"
     try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise DataError(
-                f"{path}: this is a directory, expected a file; name a file in it, or read a "
-                "directory of a training and a test part with linoss.data.read_parts"
-            )
-        if not stat.S_ISREG(status.st_mode):
-            raise DataError(f"{path}: this is a device or a pipe, expected a file; copy it to one")
-        with path.open("rb") as file:
-            start = file.read(8)
-    except DataError:
-        raise
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            wrong = "this is a directory, expected a file; name a file in it"
+        elif not stat.S_ISREG(mode):
+            wrong = "this is a device or a pipe, expected a file; copy it to one"
+        else:
+            with path.open("rb") as file:
+                start = file.read(8)
+            kinds = [kind for signature, kind in _SIGNATURES.items() if start.startswith(signature)]
+            if start and (not kinds or path.suffix.lower() == kinds[0]):
+                return path
+            if kinds:
+                wrong = (
+                    f"the content is that of a {kinds[0]} file, expected that of a {path.suffix} "
+                    "file; rename it, or write it in the other format"
+                )
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{path}: there is no such file; check the path") from None
+        wrong = "there is no such file; check the path"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(
-            f"{path}: the file cannot be opened ({reason}); check its path and permissions"
-        ) from error
-    if not start:
-        raise DataError(f"{path}: the file is empty, expected data; write it again")
-    for signature, suffix in _SIGNATURES.items():
-        if start.startswith(signature) and path.suffix.lower() != suffix:
-            raise DataError(
-                f"{path}: the content is that of a {suffix} file, expected that of a "
-                f"{path.suffix} file; rename it, or write it in the other format"
-            )
-    return path
+        wrong = f"the file cannot be opened ({reason}); check its path and permissions"
+    raise DataError(f"{path}: {wrong}")
 
 
-def text_lines(path: Path, comments: tuple[bytes, ...] = ()) -> Generator[str, None, None]:
-    """Yield the lines of a UTF-8 text, of bounded length. Comments may have any encoding.
+@contextmanager
+def open_text(path: Path) -> Iterator[Any]:
+    """Open a file, which may be compressed, for reading bytes."""
+    if path.suffix.lower() != ".gz":
+        with path.open("rb") as file:
+            yield file
+        return
+    with gzip.open(path) as file, refusing(str(path), "expected a .gz file"):
+        limit = _most_bytes(path.stat().st_size)
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        check_expansion(str(path), len(content), path.stat().st_size)
+    yield io.BytesIO(content)
 
-    Close the generator if you stop before its end.
-    """
-    with path.open("rb") as file:
-        number = 0
-        while line := file.readline(LINE_LIMIT + 1):
-            number += 1
-            where = f"{path}, line {number}"
+
+def text_lines(path: Path, comments: tuple[bytes, ...] = ()) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text, of bounded length. Comments may have any encoding."""
+    with open_text(path) as file:
+        lines = iter(lambda: file.readline(LINE_LIMIT + 1), b"")
+        for number, line in enumerate(lines, 1):
             if len(line) > LINE_LIMIT:
                 raise DataError(
-                    f"{where}: the line is longer than {LINE_LIMIT // 2**20} MiB, expected a text "
-                    "file with shorter lines; save such data as .npy"
+                    f"{path}, line {number}: the line is longer than {LINE_LIMIT // 2**20} MiB, "
+                    "expected a text file with shorter lines; save such data as .npy"
                 )
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if b"\0" in line:
-                raise DataError(
-                    f"{where}: found a NUL byte, expected text in UTF-8; "
-                    + (
-                        "this is UTF-16: save it as UTF-8"
-                        if line[:2] in (b"\xff\xfe", b"\xfe\xff")
-                        else "this is another kind of file, or a damaged one"
-                    )
-                )
-            spared = line.lstrip().startswith(comments)
+            errors = "replace" if line.lstrip().startswith(comments) else "strict"
             try:
-                yield line.decode("utf-8", "replace" if spared else "strict")
+                yield line.decode("utf-8" if number > 1 else "utf-8-sig", errors)
             except UnicodeDecodeError as error:
                 raise DataError(
-                    f"{where}: byte {error.start + 1} ({line[error.start]:#04x}) is not UTF-8, "
-                    "expected text in UTF-8; save the file in that encoding"
+                    f"{path}, line {number}: byte {error.start + 1} ({line[error.start]:#04x}) is "
+                    "not UTF-8, expected text in UTF-8; save the file in that encoding"
                 ) from None
 
 
 def check_expansion(where: str, claimed: int, stored: int) -> None:
     """Raise for a compressed file that would expand beyond a bounded size."""
-    if claimed > max(_ALWAYS_READ, _LARGEST_RATIO * stored):
+    if claimed > _most_bytes(stored):
         raise DataError(
             f"{where}: {stored} bytes claim to hold {claimed}, expected at most "
             f"{_LARGEST_RATIO} times as many above {_ALWAYS_READ // 2**20} MiB; if this is "
             "intended, save the array as .npy, which is not read into memory"
         )
+
+
+def _most_bytes(stored: int) -> int:
+    return max(_ALWAYS_READ, _LARGEST_RATIO * stored)
 
 
 @contextmanager
@@ -136,6 +136,15 @@ def listed(names: Iterable[object]) -> str:
     """Format names for a message, at most the first ten."""
     names = list(names)
     return ", ".join(str(name)[:40] for name in names[:10]) + (", ..." if len(names) > 10 else "")
+
+
+def suffix_of(path: Path, known: Iterable[str]) -> str:
+    """Which of the known suffixes a file has."""
+    known = list(known)
+    for suffix in known:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    raise DataError(f"{path}: the suffix is {shown(path.suffix)}, expected one of {listed(known)}")
 
 
 def positions(source: str, names: Sequence[Any], expected: Sequence[Any], remedy: str) -> list[int]:

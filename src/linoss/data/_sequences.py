@@ -1,13 +1,13 @@
 """Sequences of any length with labels and times, in memory or on disk, and padded batches."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from linoss.data._raw_files import DataError, positions
+from linoss.data._raw_files import DataError, listed, positions
 
 _FAITHFUL = 1e-4  # largest rounding error of float32, relative to a channel's range in a case
 
@@ -140,25 +140,71 @@ class Sequences:
     """Names of the cases."""
     weights: np.ndarray | None = None
     """(cases,), the weight of each case in the loss; None if all are equal."""
+    groups: np.ndarray | None = None
+    """(cases,), the group of each case, such as a subject; cases of a group are never separated
+    into fitted and held-out ones."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What was read as `time`, `label` and `groups`, what was `dropped`, and the number of cases
+    that were left out as `unlabelled`."""
 
     def __post_init__(self) -> None:
-        for name in ("labels", "times", "ids", "weights"):
-            field = getattr(self, name)
-            if field is not None and len(field) != len(self.values):
+        for name in ("labels", "times", "ids", "weights", "groups"):
+            several = getattr(self, name)
+            if several is not None and len(several) != len(self.values):
                 raise DataError(
-                    f"{name} has {len(field)} entries, expected {len(self.values)}, one a case"
+                    f"{name} has {len(several)} entries, expected {len(self.values)}, one a case"
                 )
 
     def __len__(self) -> int:
         return len(self.values)
 
     @property
-    def lengths(self) -> np.ndarray:
-        """(cases,), the number of samples of each case."""
-        return self._lengths
+    def shape(self) -> tuple[int]:
+        """(cases,), so that functions of scikit-learn select cases."""
+        return (len(self),)
+
+    def __getitem__(self, index: Any) -> "Sequences":
+        """Some cases: an index, a slice, several indices, or a boolean for each case."""
+        if isinstance(index, tuple) and index[1:] == (...,):  # as scikit-learn asks
+            index = index[0]
+        if isinstance(index, slice):
+            index = np.arange(len(self))[index]
+        return self.select(np.atleast_1d(index))
+
+    def __iter__(self) -> Iterator["Sequences"]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        first, *others = self.summary.split("; ")
+        lines = [first, "; ".join(others[:2]), "; ".join(others[2:])]
+        return "\n    ".join([f"Sequences: {lines[0]}", *filter(None, lines[1:])])
+
+    @property
+    def summary(self) -> str:
+        """A line on cases, channels, times, labels, groups, and what was left out."""
+        shortest, longest = self.lengths.min(), self.lengths.max()
+        names = f" ({listed(self.names)})" if self.names else ""
+        parts = [
+            f"{_count(len(self), 'case')} of {_count(self.num_channels, 'channel')}{names}, "
+            + (f"{shortest} to " if shortest < longest else "")
+            + _count(longest, "sample")
+        ]
+        if self.times is not None:
+            parts.append(f"time: {self.about.get('time') or 'as given'}")
+        if self.labels is not None:
+            parts.append(f"label: {self.about.get('label') or 'as given'}, {_kinds(self.labels)}")
+        if self.groups is not None:
+            count = len(set(self.groups.tolist()))
+            parts.append(f"groups: {self.about.get('groups') or 'as given'}, {count}")
+        if self.about.get("dropped"):
+            parts.append(f"dropped: {listed(self.about['dropped'])}")
+        if self.about.get("unlabelled"):
+            parts.append(f"left out: {_count(self.about['unlabelled'], 'case')} without a label")
+        return "; ".join(parts)
 
     @cached_property
-    def _lengths(self) -> np.ndarray:
+    def lengths(self) -> np.ndarray:
+        """(cases,), the number of samples of each case."""
         if isinstance(self.values, StoredCases):
             return self.values.lengths
         return np.array([len(case) for case in self.values], int)
@@ -183,13 +229,14 @@ class Sequences:
             values: Sequence[np.ndarray] = self.values.pick(chosen)
         else:
             values = [self.values[i] for i in chosen]
-        return Sequences(
-            values,
-            _chosen(self.labels, chosen),
-            None if self.times is None else [self.times[i] for i in chosen],
-            self.names,
-            None if self.ids is None else tuple(self.ids[i] for i in chosen),
-            None if self.weights is None else self.weights[chosen],
+        return replace(
+            self,
+            values=values,
+            labels=_chosen(self.labels, chosen),
+            times=None if self.times is None else [self.times[i] for i in chosen],
+            ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
+            weights=_chosen(self.weights, chosen),
+            groups=_chosen(self.groups, chosen),
         )
 
     def ordered(self, names: tuple[str, ...] | None, source: str = "X") -> "Sequences":
@@ -245,7 +292,7 @@ class Sequences:
             None if complete else observed,
             None if times is None else np.stack([_prolonged(t, length) for t in times]),
             labels,
-            None if self.weights is None else self.weights[chosen],
+            _chosen(self.weights, chosen),
         )
 
     def _positions(self, indices: Any) -> np.ndarray:
@@ -263,7 +310,7 @@ class Sequences:
         return chosen
 
 
-def _chosen(labels: np.ndarray | list | None, chosen: np.ndarray) -> np.ndarray | list | None:
+def _chosen(labels: Any, chosen: np.ndarray) -> Any:
     if isinstance(labels, list):
         return [labels[i] for i in chosen]
     return None if labels is None else labels[chosen]
@@ -271,3 +318,39 @@ def _chosen(labels: np.ndarray | list | None, chosen: np.ndarray) -> np.ndarray 
 
 def _prolonged(times: np.ndarray, length: int) -> np.ndarray:
     return np.concatenate([times, times[-1] + np.arange(1, length - len(times) + 1)])
+
+
+def joined(several: Iterable[Sequences], ids: Sequence[str]) -> Sequences:
+    """Sequences of one case each, with names, as one."""
+    cases = list(several)
+    first = cases[0]
+    for i, each in enumerate(cases):
+        if (each.times is None) != (first.times is None) or (
+            each.num_channels != first.num_channels
+        ):
+            times = "no times" if each.times is None else "times"
+            raise DataError(
+                f"{ids[i]} has {_count(each.num_channels, 'channel')} and {times}, expected those "
+                f"of {ids[0]}"
+            )
+        cases[i] = each.ordered(first.names, ids[i])
+    return replace(
+        first,
+        values=[each.values[0] for each in cases],
+        times=None if first.times is None else [each.times[0] for each in cases if each.times],
+        ids=tuple(ids),
+    )
+
+
+def _count(number: Any, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _kinds(labels: np.ndarray | list) -> str:
+    """What labels are: the number of classes, or a range."""
+    if isinstance(labels, list) or labels.ndim > 1:
+        return "several numbers"
+    if labels.dtype.kind == "f":
+        return f"{labels.min():.6g} to {labels.max():.6g}"
+    count = len(set(labels.tolist()))
+    return f"{count} class{'es' if count > 1 else ''}"

@@ -1,45 +1,32 @@
 """Columns of times: numbers or unambiguous dates."""
 
 import re
-import warnings
 from typing import Any
 
 import numpy as np
 
-from linoss.data._columns import Columns, Groups
+from linoss.data._columns import Columns, Groups, as_numbers
 from linoss.data._raw_files import DataError, optional, refusing, shown
+
+_ZONE = re.compile(r"\d:\d{2}(:\d{2}(\.\d+)?)? ?(Z|[+-]\d{2}:?(\d{2})?)$")
+_BETWEEN = re.compile(r"(?<=\d)[/.](?=\d)")
+_DAYS = ("%Y-%m-%d", "%d-%m-%Y", "%m-%d-%Y")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S")
 
 
 def time_column(columns: Columns, name: str) -> np.ndarray:
     """(rows,) int64, float64 or datetime64 in UTC; finite."""
-    column = columns.filled(name, "a time in every row")
-    if column.dtype.kind == "M":
+    times = as_numbers(columns.filled(name, "a time in every row"))
+    if times.dtype.kind == "M":
         with refusing(columns.source, f"expected dates in column {shown(name)}"):
-            return optional("pandas", "reading dates").DatetimeIndex(column).to_numpy()
-    times = column if column.dtype.kind in "iuf" else _numbers(column)
-    if times is None:
-        return _dates(columns, name, np.array([str(cell) for cell in column], object))
-    wrong = ~np.isfinite(times)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"{columns.where(row)}, column {shown(name)}: found {times[row]}, expected a finite "
-            "number or a date"
-        )
-    if times.dtype.kind != "f":
-        times = times.astype(np.int64)
-        days = _compact_days(times)
-        times = times if days is None else days
-    return times
-
-
-def _numbers(cells: np.ndarray) -> np.ndarray | None:
-    for kind in (np.int64, np.float64):
-        try:
-            return cells.astype(kind)
-        except (TypeError, ValueError, OverflowError):
-            pass
-    return None
+            return optional("pandas", "reading dates").DatetimeIndex(times).to_numpy()
+    if times.dtype.kind not in "iuf":
+        return _dates(columns, name, np.array([str(cell) for cell in times], object))
+    columns.refuse(name, ~np.isfinite(times), "a finite number or a date", times)
+    if times.dtype.kind == "f":
+        return times
+    days = _compact_days(times.astype(np.int64))
+    return times.astype(np.int64) if days is None else days
 
 
 def _compact_days(numbers: np.ndarray) -> np.ndarray | None:
@@ -51,56 +38,31 @@ def _compact_days(numbers: np.ndarray) -> np.ndarray | None:
     return None if days.isna().any() else days.to_numpy()
 
 
-_ZONE = re.compile(r"\d:\d{2}(:\d{2}(\.\d+)?)? ?(Z|[+-]\d{2}:?(\d{2})?)$")
-_YEAR_LAST = re.compile(
-    r"\d{1,2}(?P<between>[/.-])\d{1,2}(?P=between)\d{4}(?P<time>( \d{1,2}:\d{2}(:\d{2})?)?)"
-)
-
-
-def _year_last(columns: Columns, name: str, texts: np.ndarray, between: str, time: str) -> Any:
-    """Parse dates such as 31/1/2024 12:00, all with the day first or all with the month first."""
+def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
+    """Parse dates. If the year comes last, a day above 12 must determine the order."""
     pandas = optional("pandas", "reading dates")
-    clock = ("", " %H:%M", " %H:%M:%S")[time.count(":")]
-    orders = [between.join(order) + clock for order in (("%d", "%m", "%Y"), ("%m", "%d", "%Y"))]
-    readings = [
-        pandas.to_datetime(texts, format=order, errors="coerce", utc=True) for order in orders
-    ]
+    zoned = np.array([_ZONE.search(text) is not None for text in texts])
+    if zoned.any():
+        expected = "a time zone in every row or in none; write all times in UTC"
+        columns.refuse(name, ~zoned, expected)
+    readings: list[Any] = []
+    dashed = [_BETWEEN.sub("-", text) for text in texts]
+    clock = _CLOCKS[min(texts[0].count(":"), 2)]
+    for cells, form in [(texts, "ISO8601"), *((dashed, day + clock) for day in _DAYS)]:
+        with refusing(columns.source, f"expected dates in column {shown(name)}"):
+            dates = pandas.to_datetime(cells, format=form, errors="coerce", utc=True)
+        readings.append(dates)
+        if form == "ISO8601" and not dates.isna().any():
+            break
     good = [dates for dates in readings if not dates.isna().any()]
     if len(good) == 2 and not good[0].equals(good[1]):
         raise DataError(
             f"{columns.where(0)}, column {shown(name)}: found {shown(texts[0])}, which may be "
             "day or month first, and no row decides; write dates as 2024-01-31"
         )
-    return good[0] if good else min(readings, key=lambda dates: dates.isna().sum())
-
-
-def _dates(columns: Columns, name: str, texts: np.ndarray) -> np.ndarray:
-    """Parse dates. If the year comes last, a day above 12 must determine the order."""
-    pandas = optional("pandas", "reading dates")
-    zoned = np.array([_ZONE.search(text) is not None for text in texts])
-    if zoned.any() and not zoned.all():
-        row, other = int(np.argmin(zoned)), int(np.argmax(zoned))
-        raise DataError(
-            f"{columns.where(row)}, column {shown(name)}: {shown(texts[row])} has no time zone, "
-            f"but {shown(texts[other])} has one, expected it in every row or in none; write all "
-            "times in UTC"
-        )
-    with refusing(columns.source, f"expected dates in column {shown(name)}"):
-        dates = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
-        if dates.isna().any() and texts[0][:4].isdigit():
-            with warnings.catch_warnings(action="ignore"):  # about a day before the month
-                guess = pandas.tseries.api.guess_datetime_format(texts[0])
-            if guess is not None and not 0 <= guess.find("%d") < guess.find("%m"):
-                dates = pandas.to_datetime(texts, format=guess, errors="coerce", utc=True)
-        elif dates.isna().any() and (found := _YEAR_LAST.fullmatch(texts[0])):
-            dates = _year_last(columns, name, texts, found["between"], found["time"])
-    wrong = np.asarray(dates.isna())
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"{columns.where(row)}, column {shown(name)}: found {shown(texts[row])}, expected a "
-            "number, or a date such as 2024-01-31 or 2024-01-31 12:00:00, as in the other rows"
-        )
+    dates = min(readings, key=lambda dates: dates.isna().sum())
+    expected = "a number, or a date such as 2024-01-31 or 2024-01-31 12:00:00, as in the other rows"
+    columns.refuse(name, np.asarray(dates.isna()), expected)
     return dates.tz_localize(None).to_numpy()
 
 
