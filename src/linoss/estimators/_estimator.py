@@ -55,11 +55,11 @@ class SequenceEstimator:
     # ---- Fits ----
 
     def _validated(
-        self, X: Any, y: Any, times: Any, sample_weight: Any
+        self, X: Any, y: Any, times: Any, sample_weight: Any, known: Any = None
     ) -> tuple[Sequences, Outputs]:
         """Labelled cases without those of weight 0, and how outputs are decoded.
 
-        Settings and data are validated here, once.
+        Settings and data are validated here, once. `known` classes are added to those of the cases.
         """
         check_settings(self)
         every = getattr(self, "every", None)
@@ -78,7 +78,7 @@ class SequenceEstimator:
         if weights is not None:
             cases = cases.select(weights > 0)
         if self.task == "classification":
-            return cases, Outputs.of_classes(cases.labels)
+            return cases, Outputs.of_classes(cases.labels, known)
         first = np.asarray(labels[0])
         is_scalar = first.ndim == (0 if every is None else 1)
         return cases, Outputs(None, 1 if is_scalar else first.shape[-1], is_scalar, every)

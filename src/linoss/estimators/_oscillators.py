@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from linoss._declare import documented, setting
 from linoss.estimators._estimator import SequenceEstimator
-from linoss.fitted import OscillatorSettings, fit_oscillators
+from linoss.fitted import Learner, OscillatorSettings, fit_oscillators
 
 Kind = TypeVar("Kind", bound="OscillatorClassifier | OscillatorRegressor")
 
@@ -61,16 +61,67 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
         - `sample_weight`: a weight for each case; cases of weight 0 are ignored.
         """
         cases, outputs = self._validated(X, y, times, sample_weight)
-        run = self._begin(outputs)
-        fitted = fit_oscillators(
-            cases,
-            outputs,
-            n_oscillators=self.n_oscillators,
-            causal=self.causal,
-            seed=run.seed,
-            class_weight=getattr(self, "class_weight", None),
-        )
+        run, self._learner = self._begin(outputs), None
+        weight = getattr(self, "class_weight", None)
+        fitted = fit_oscillators(cases, outputs, class_weight=weight, **self._bank(run.seed))
         return self._end(fitted, run)
+
+    def _bank(self, seed: int) -> dict[str, Any]:
+        return {"n_oscillators": self.n_oscillators, "causal": self.causal, "seed": seed}
+
+    def partial_fit(
+        self: Kind, X: Any, y: Any = None, *, times: Any = None, ids: Any = None, solve: bool = True
+    ) -> Kind:
+        """Learn further cases. The readout and `held_out_score_` are those of a fit to all cases.
+
+        The first call draws the bank, whose thresholds, scaling and windows do not change later, so
+        that its cases should be like those to come, with two classes at least. Later ones may bring
+        new classes. `n_oscillators="auto"` is 1024. Memory does not grow with the number of cases:
+        samples are kept up to 256 MB; of more cases than features, sums over cases do the rest.
+
+        **Arguments:**
+
+        - `X`, `y`, `times`: as in `fit`.
+        - `ids`: a name for each case, for `forget`; by default 0, 1, 2, ... in the order of calls.
+        - `solve`: False to leave predictions as they are until a later call, which is faster.
+
+        ```python
+        >>> import numpy as np
+        >>> from linoss import OscillatorClassifier
+        >>> labels = np.arange(60) % 2
+        >>> waves = np.sin(np.outer(1 + labels, np.arange(50)) / 5)
+        >>> waves += 0.3 * np.random.default_rng(0).normal(size=waves.shape)
+        >>> classifier = OscillatorClassifier(n_oscillators=64, random_state=0)
+        >>> for batch in np.split(np.arange(60), 3):
+        ...     classifier = classifier.partial_fit(waves[batch], labels[batch])
+        >>> classifier.forget([3, 4]).predict(waves[:2])
+        array([0, 1])
+
+        ```
+        """
+        learner: Learner | None = getattr(self, "_learner", None)
+        if learner is None and hasattr(self, "fitted_"):
+            raise ValueError("fit or load came before, which keep no cases; begin with partial_fit")
+        if getattr(self, "class_weight", None) is not None:
+            raise ValueError(f"class_weight is {self.class_weight!r}, expected None in partial_fit")  # pyright: ignore[reportAttributeAccessIssue]
+        known = None if learner is None else learner.fitted.classes
+        cases, outputs = self._validated(X, y, times, None, known)
+        run = self._begin(outputs) if learner is None else self._description
+        learner = learner or Learner(self._bank(run.seed))
+        learner.add(cases, outputs, ids, solve=solve)
+        self._learner = learner
+        return self._end(learner.fitted, run)
+
+    def forget(self: Kind, ids: Any, *, redraw: bool = False) -> Kind:
+        """Take cases of `partial_fit` away: the readout is that of a fit without them.
+
+        What the first call drew from its cases, thresholds, scaling of channels and choice of
+        windows, stays, unless `redraw`: then the bank is drawn anew from the remaining cases.
+        """
+        if (learner := getattr(self, "_learner", None)) is None:
+            raise ValueError("nothing was learned by partial_fit, expected a call before forget")
+        learner.forget(ids, redraw=redraw)
+        return self._end(learner.fitted, self._description)
 
     def decision_function(self, X: Any, *, times: Any = None) -> np.ndarray:
         """Decision values, about 1 for a class and -1 for the others.
@@ -107,3 +158,6 @@ class OscillatorRegressor(SequenceEstimator, RegressorMixin, OscillatorSettings,
     task = "regression"
 
     fit = OscillatorClassifier.fit
+    _bank = OscillatorClassifier._bank
+    partial_fit = OscillatorClassifier.partial_fit
+    forget = OscillatorClassifier.forget

@@ -13,6 +13,7 @@ from linoss.fitted._fit import (
     train_model,
 )
 from linoss.fitted._fitted import Fitted, Outputs
+from linoss.fitted._learning import Learner
 from linoss.fitted._models import NotANumberWarning, Trained, warn_of_nan
 from linoss.fitted._oscillators import Untrained
 
@@ -24,6 +25,7 @@ __all__ = [
     "Description",
     "FitStopped",
     "Fitted",
+    "Learner",
     "NotANumberWarning",
     "OscillatorSettings",
     "Outputs",

@@ -169,22 +169,15 @@ class FitStopped(KeyboardInterrupt):
 
 
 def fit_oscillators(
-    cases: Sequences,
-    outputs: Outputs,
-    *,
-    n_oscillators: Any,
-    causal: bool,
-    seed: int,
-    class_weight: Any = None,
+    cases: Sequences, outputs: Outputs, *, class_weight: Any = None, **bank: Any
 ) -> Fitted:
-    """Fit a readout of untrained oscillators to labelled cases."""
+    """Fit a readout of untrained oscillators to labelled cases; `bank` is as in `Untrained.fit`."""
     if len(cases) < 2:
         raise ValueError(f"X has {len(cases)} sample, expected at least 2 cases")
     weights, labels = cases.weights, cases.labels
     if class_weight is not None:
         balance = compute_sample_weight(class_weight, labels)
         weights = balance if weights is None else weights * balance
-    bank = {"n_oscillators": n_oscillators, "causal": causal, "seed": seed}
     member, part, predictions = Untrained.fit(cases, outputs.encode(labels), weights, **bank)
     score = outputs.score(predictions, np.asarray(labels)[part])
     held_out = HeldOut("leave-one-out", part, predictions, score)

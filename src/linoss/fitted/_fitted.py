@@ -39,20 +39,25 @@ class Outputs:
     """Outputs at every k-th step; None for one output for each case."""
 
     @classmethod
-    def of_classes(cls, labels: Any) -> "Outputs":
+    def of_classes(cls, labels: Any, known: np.ndarray | None = None) -> "Outputs":
         """The classes of some labels. Raises ValueError for labels that files cannot hold."""
         labels = np.asarray(labels)
-        known = labels.dtype.kind in "biufU" or (
+        is_plain = labels.dtype.kind in "biufU" or (
             labels.dtype.kind == "O"
             and all(isinstance(scalar(x), str | int | float) for x in labels.tolist())
         )
-        if not known:
+        if not is_plain:
             example = labels.reshape(-1)[0]
             raise ValueError(
                 f"y has labels such as {example!r}, expected text, numbers or booleans; convert "
                 "them, for example with y.astype(str)"
             )
         classes = np.unique(labels)
+        if known is not None:
+            if (classes.dtype.kind == "U") != (known.dtype.kind == "U"):
+                new, old = classes.tolist()[0], known.tolist()[0]
+                raise ValueError(f"y has {new!r}, expected a class such as {old!r}")
+            classes = np.union1d(classes, known)
         if len(classes) < 2:
             raise ValueError(f"y has one class, {classes.tolist()[0]!r}, expected at least two")
         return cls(classes, len(classes))

@@ -30,6 +30,9 @@ class Untrained:
     sharpness: float | None
     """The factor of decision values before a softmax; None for regression."""
 
+    importance: np.ndarray | None = None
+    """The importance of each feature; None if it is from a file."""
+
     @classmethod
     def fit(
         cls,
@@ -40,6 +43,7 @@ class Untrained:
         n_oscillators: Any,
         causal: bool,
         seed: int,
+        most_features: int = _FEATURES,
     ) -> tuple["Untrained", np.ndarray, np.ndarray]:
         """Fit to targets `(cases, outputs)`: numbers, or the index of each class `(cases,)`.
 
@@ -47,23 +51,28 @@ class Untrained:
         """
         features = OscillatorFeatures(n_oscillators=n_oscillators, causal=causal, random_state=seed)
         features.fit_cases(cases)
-        if targets.ndim == 1:
-            count = int(targets.max()) + 1
-            columns = np.arange(count) if count > 2 else np.array([1])
-            signs = np.where(targets[:, None] == columns, 1.0, -1.0)
-            readout, part, held_out = _fit_readout(features, cases, signs, weights)
-            decisions = two_sided(held_out)
-            sharpness = float(fit_pool([decisions], targets[part])[0])
-            member = cls(features, readout, sharpness)
-            return member, part, pool([decisions], np.array([sharpness]))
-        scaling = Scaling.from_sequences([targets], kind="target")
-        readout, part, held_out = _fit_readout(features, cases, scaling.apply(targets), weights)
+        columns, scaling = encoded(targets)
+        most = min(most_features, _FEATURES // len(cases)) // features.bank_.size
+        importance, crossed = _choose(features, cases, columns, weights, most)
+        table = features.transform_cases(cases)
+        readout, part, held_out = fit_ridge(table, columns, weights, importance)
+        held_out = held_out if crossed is None else crossed
+        return cls(features, readout, None, importance).decoding(targets, scaling, part, held_out)
+
+    def decoding(
+        self, targets: np.ndarray, scaling: Scaling | None, part: np.ndarray, held_out: np.ndarray
+    ) -> tuple["Untrained", np.ndarray, np.ndarray]:
+        """With a new readout for encoded targets: decode them, as in `fit`."""
+        if scaling is None:
+            sharpness = float(fit_pool([two_sided(held_out)], targets[part])[0])
+            member = replace(self, sharpness=sharpness)
+            return member, part, member.decode(held_out)
         readout = replace(
-            readout,
-            coefficients=readout.coefficients * scaling.deviation,
-            intercept=scaling.undo(readout.intercept),
+            self.readout,
+            coefficients=self.readout.coefficients * scaling.deviation,
+            intercept=scaling.undo(self.readout.intercept),
         )
-        return cls(features, readout, None), part, scaling.undo(held_out)
+        return replace(self, readout=readout), part, scaling.undo(held_out)
 
     @property
     def n_channels(self) -> int:
@@ -165,10 +174,25 @@ class OscillatorStream(AbstractPredictionStream):
         raise TypeError("a stream of oscillators cannot be copied; begin another with stream()")
 
 
-def _fit_readout(
-    features: OscillatorFeatures, cases: Sequences, targets: np.ndarray, weights: np.ndarray | None
-) -> tuple[Ridge, np.ndarray, np.ndarray]:
-    """The readout of the statistics that matter, and leave-one-out predictions of some cases.
+def encoded(targets: np.ndarray) -> tuple[np.ndarray, Scaling | None]:
+    """Targets of a ridge: 1 or -1 for each class, one column for two; or numbers and their
+    scale."""
+    if targets.ndim == 1:
+        count = int(targets.max()) + 1
+        columns = np.arange(count) if count > 2 else np.array([1])
+        return np.where(targets[:, None] == columns, 1.0, -1.0), None
+    scaling = Scaling.from_sequences([targets], kind="target")
+    return scaling.apply(targets), scaling
+
+
+def _choose(
+    features: OscillatorFeatures,
+    cases: Sequences,
+    targets: np.ndarray,
+    weights: np.ndarray | None,
+    most: int,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The statistics that matter, the importance of each feature, and leave-one-out predictions.
 
     A stream does not know where it ends, so that it has no windows. Cases that decided what matters
     would have too small errors: of few cases, each is predicted with what the other folds decided.
@@ -181,14 +205,11 @@ def _fit_readout(
     w = np.ones(len(some)) if weights is None else weights[some]
     decide = Deciding.of(table.reshape(len(some), rows, -1), targets[some], w)
     importance = decide.importance()
-    most = max(len(STATISTICS), _FEATURES // (count * size))
-    importance[np.argsort(-importance, kind="stable")[most:]] = 0
+    importance[np.argsort(-importance, kind="stable")[max(len(STATISTICS), most) :]] = 0
     features.rows_ = np.flatnonzero(importance).tolist()
-    table = features.transform_cases(cases)
     own = importance[features.rows_]
-    scale = np.sqrt(own / own.mean()).repeat(size)
-    readout, part, held_out = fit_ridge(table, targets, weights, scale)
-    return readout, part, decide.crossed() if count <= MOST_CASES else held_out
+    crossed = decide.crossed() if count <= MOST_CASES else None
+    return np.sqrt(own / own.mean()).repeat(size), crossed
 
 
 def two_sided(decisions: np.ndarray) -> np.ndarray:

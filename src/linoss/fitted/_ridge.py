@@ -39,9 +39,9 @@ class Ridge:
     """A fitted ridge regression."""
 
     mean: np.ndarray
-    """(features,), float32."""
+    """(features,)"""
     scale: np.ndarray
-    """(features,), float32: importance / deviation; 0 for a constant feature."""
+    """(features,): importance / deviation; 0 for a constant feature."""
     coefficients: np.ndarray
     """(features, outputs), of standardised features."""
     intercept: np.ndarray
@@ -101,6 +101,34 @@ def fit_ridge(
             best = _select(solve, targets[cases], w[cases], n, intercept, spread)
             coefficients, penalty, held_out = best[0].astype(np.float32), *best[1:]
     return Ridge(mean, scale, coefficients, w @ targets / n, penalty), cases, held_out
+
+
+def fit_sums(
+    products: np.ndarray,
+    squares: np.ndarray,
+    importance: np.ndarray,
+    sample: np.ndarray,
+    targets: np.ndarray,
+) -> tuple[Ridge, np.ndarray]:
+    """Fit to sums over cases of (1, features)' (1, features, targets), in double precision.
+
+    `squares` are means of squared targets. **Returns:** the regression, and leave-one-out
+    predictions of a sample of the cases.
+    """
+    count, p, w = int(products[0, 0]), len(importance), np.ones(len(sample))
+    mean = products[0, 1:] / count
+    covariance = products[1:, 1:] / count - np.outer(mean[:p], mean)
+    deviation = np.sqrt(np.maximum(covariance.diagonal(), 0))
+    changes = deviation > 1e-7 + 1e-5 * np.abs(mean[:p])
+    scale = np.where(changes, importance / np.where(changes, deviation, 1), 0)
+    covariance *= count / p * scale[:, None]
+    gram, moments, intercept = covariance[:, :p] * scale, covariance[:, p:], mean[p:]
+    spread = np.sqrt(np.maximum(squares - intercept**2, 0))
+    z, target = (sample - mean[:p]) * scale, targets - intercept
+    solve = partial(_primal, gram, moments, z, target, w, count)
+    spread = np.where(spread > 0, spread, 1)
+    solution, penalty, held_out = _select(solve, targets, w, count, intercept, spread)
+    return Ridge(mean[:p], scale, solution, intercept, penalty), held_out
 
 
 def fit_kernel(
