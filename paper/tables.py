@@ -60,11 +60,10 @@ def cell(results: Iterable[Result], scale: float = 1.0, digits: int = 1) -> str:
     tests = [scale * result.outcome["test"] for result in results]
     spread = Spread(statistics.fmean(tests), statistics.pstdev(tests) if len(tests) > 1 else None)
     steps = sorted({result.outcome["steps"] for result in results})
-    if steps == [0]:
-        return f"{printed(spread, digits)} ({len(results)} seeds, no training)"
     span = "–".join(f"{step:,}" for step in unique((steps[0], steps[-1])))
-    early = sum(bool(result.outcome["stopped_early"]) for result in results)
+    early = sum(bool(result.outcome.get("stopped_early")) for result in results)
     by = {0: "limit", len(results): "patience"}.get(early, f"patience {early}")
+    by = "no training" if steps == [0] else by
     return f"{printed(spread, digits)} ({len(results)}×{span}, {by})"
 
 

@@ -28,9 +28,9 @@ from linoss.training import Inputs, Regression, Scaling, predict
 from paper import numbers, runs
 from paper.data import data_directory, find
 from paper.models import title
-from paper.numbers import PublishedRun
+from paper.numbers import PublishedRun, Spread
 from paper.runs import Experiment, Options, Problem, Protocol, Result, Run, execute, make_run
-from paper.tables import groups, table
+from paper.tables import cell, groups, printed, table
 
 NAME = "TROIKA"
 RATE, EVERY = 125, 250
@@ -202,29 +202,15 @@ def spectral_rate(window: np.ndarray) -> float:
 
 
 def report(results: Sequence[Result], folder: Path, published: Sequence[PublishedRun]) -> str:
-    """For each model, the errors over all recordings that were tested."""
+    """For each model, the errors over all recordings that were tested, and over folds."""
     rows = []
     for (model, protocol), chosen in groups(results, "model", "protocol").items():
-        tested = [result for result in chosen if result.outcome["test"] is not None]
-        if not tested:
-            continue
-        beats = [error for result in tested for error in result.outcome["beats"]]
-        weights = [len(result.outcome["beats"]) for result in tested]
-        scaled = np.average([result.outcome["test"] for result in tested], weights=weights)
-        steps = sorted({result.outcome["steps"] for result in tested})
-        span = "–".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1])))
-        early = sum(bool(result.outcome.get("stopped_early")) for result in tested)
-        source = "no training" if steps == [0] else f"{span} steps, patience {early}"
-        rows.append(
-            [
-                BASELINES.get(model, title(model)),
-                f"{len(beats)} recordings, {protocol}, {source}",
-                f"{np.mean(beats):.1f} ± {np.std(beats):.1f}",
-                f"{100 * scaled:.2f}",
-            ]
-        )
-    head = ["model", "", "beats a minute, mean ± sd over recordings", "scaled squared error × 100"]
-    return table(head, rows)
+        beats = [error for result in chosen for error in result.outcome.get("beats", ())]
+        if beats:
+            spread = Spread(float(np.mean(beats)), float(np.std(beats)))
+            cells = [f"{printed(spread)} ({len(beats)} recordings)", cell(chosen, 100, 2)]
+            rows.append([BASELINES.get(model, title(model)), f"here, {protocol}", *cells])
+    return table(["model", "", "beats a minute", "squared error × 100, folds×steps"], rows)
 
 
 EXPERIMENT = Experiment(

@@ -33,10 +33,9 @@ TIMESTEPS = {
 SCALED, LOG_SOFTMAX, SMALL = "scaled", "log-softmax", "small"
 """Channels standardised by the training part; the loss without a floor; the grid's smallest
 model."""
-_FORMS_OF_SMALL = {
-    f"{SMALL}-own-masks": {"shared_dropout": False},
-}
-_CHANGES = {**FORMS, **TIMESTEPS, **_FORMS_OF_SMALL}
+_SMALL_FORMS = {f"{SMALL}-own-masks": {"shared_dropout": False}}
+"""Dropout drawn for each case, to compare."""
+_CHANGES = {**FORMS, **TIMESTEPS, **_SMALL_FORMS}
 
 
 def run(options: Options, known: tuple[str, ...] = tuple(numbers.UEA)) -> None:
@@ -213,6 +212,6 @@ EXPERIMENT = Experiment(
     data_sets=tuple(numbers.UEA),
     models=("im", "imex"),
     others=(*("damped", "verlet", "exact", "damped-im", "damped-exact"), *BASELINES, UNTRAINED),
-    on_request=(SCALED, LOG_SOFTMAX, SMALL, *_FORMS_OF_SMALL),
+    on_request=(SCALED, LOG_SOFTMAX, SMALL, *_SMALL_FORMS),
     seeds=numbers.SEEDS,
 )

@@ -174,7 +174,7 @@ def test_a_cell_says_how_many_seeds_and_steps_and_why_they_ended():
     mixed = [result(1, 0.5, 1000), result(2, 0.7, 650, True), result(3, None, 7)]
     assert cell(mixed, scale=100) == "60.0±10.0 (2×650–1,000, patience 1)"
     assert cell([result(1, 0.5, 1000)], digits=3) == "0.500 (1×1,000, limit)"
-    assert cell([result(1, 0.5, 0)]) == "0.5 (1 seeds, no training)"
+    assert cell([result(1, 0.5, 0)]) == "0.5 (1×0, no training)"
     assert cell([]) == ""
 
 

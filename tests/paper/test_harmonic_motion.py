@@ -2,10 +2,8 @@
 
 import jax
 import numpy as np
-import pytest
 from scipy.integrate import solve_ivp
 
-from linoss import LinOSS, LinOSSConfig
 from paper import harmonic_motion
 
 
@@ -19,18 +17,6 @@ def test_the_data_solve_the_equation():
             lambda t, x: (x[1], -x[0]), (0, 100), inputs[0], t_eval=times, rtol=1e-10, atol=1e-12
         )
         np.testing.assert_allclose(motion[:, 0], solution.y[0], atol=1e-6)
-
-
-@pytest.mark.usefixtures("single_precision")
-def test_errors_are_those_of_each_step(monkeypatch):
-    motion = harmonic_motion.simple_harmonic_motion(jax.random.key(0), cases=5, steps=30)
-    cases = harmonic_motion.sequences(motion)
-    answers = np.random.default_rng(0).normal(size=(5, 30, 1))
-    monkeypatch.setattr(harmonic_motion, "predict", lambda *arguments: answers)
-    sizes = LinOSSConfig(in_size=2, out_size=1, hidden_size=2, state_size=2, num_blocks=1)
-    error = harmonic_motion.error_over_time(LinOSS(sizes, key=jax.random.key(0)), cases)
-    expected = [np.mean((answers[:, t] - np.asarray(motion[1])[:, t]) ** 2) for t in range(30)]
-    np.testing.assert_allclose(error, expected, rtol=1e-6)
 
 
 def test_parts_are_the_first_the_middle_and_the_last_tenth():
