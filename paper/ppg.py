@@ -22,7 +22,8 @@ from paper.models import BASELINES, title
 from paper.numbers import PublishedRun
 from paper.pickles import array_at, read_pickle
 from paper.runs import Experiment, Options, Problem, Result, Run, execute, make_run
-from paper.tables import groups, learning_curves, model_table, table
+from paper.tables import groups, learning_curves, model_table, source_here, table
+from paper.wristband import MADE_UP
 
 REPEATS = {"ACC": 2, "BVP": 1, "EDA": 16, "TEMP": 16}
 """Repetitions of each signal to reach 64 Hz, in the order of the channels."""
@@ -39,8 +40,11 @@ Part = tuple[list[np.ndarray], list[np.ndarray]]
 def run(options: Options) -> None:
     """Train every model with every seed."""
     folder = find("PPG", data_directory(options.data_dir))
+    variant = MADE_UP if (folder / MADE_UP).exists() else None
     runs = [
-        make_run(options, "PPG", model, seed) for model in options.models for seed in options.seeds
+        make_run(options, "PPG", model, seed, variant=variant)
+        for model in options.models
+        for seed in options.seeds
     ]
     execute(runs, functools.partial(make_problem, folder), options)
 
@@ -144,10 +148,10 @@ def report(results: Sequence[Result], folder: Path, published: Sequence[Publishe
     Seeds cannot be compared one by one: the order of a subject's parts was drawn anew.
     """
     rows = [[title("im"), "published", *(f"{x:.4f}" for x in numbers.PER_SEED["PPG", "im"])]]
-    for (model, protocol), chosen in groups(results, "model", "protocol").items():
+    for (model, *kind), chosen in groups(results, "model", "protocol", "variant").items():
         tests = {r.seed: r.outcome["test"] for r in chosen if r.outcome["test"] is not None}
         cells = [f"{tests[s]:.4f}" if s in tests else "" for s in numbers.SEEDS]
-        rows.append([title(model), f"here, {protocol}", *cells])
+        rows.append([title(model), source_here(*kind), *cells])
     lines = [model_table(results, numbers.PPG_ERROR, scale=100, digits=2), ""]
     lines += [table(["model", "", *map(str, numbers.SEEDS)], rows)]
     return "\n".join([*lines, *learning_curves(results, folder, "ppg", published)])

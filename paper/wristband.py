@@ -18,6 +18,8 @@ MINUTES = 90
 """Length of a recording: 15 percent of it are a window of 13 minutes."""
 RATES = {"ACC": 32, "BVP": 64, "EDA": 4, "TEMP": 4}
 """Samples in a second."""
+MADE_UP = "made-up"
+"""A file beside the recordings, so that results say that they are made up."""
 _LABELLED = 8, 2  # seconds that a label describes, and from one to the next
 
 
@@ -66,6 +68,7 @@ def write(folder: Path, subjects: int = SUBJECTS, minutes: float = MINUTES) -> N
         place.mkdir(parents=True, exist_ok=True)
         content = pickle.dumps(recording(subject, minutes), protocol=4)
         (place / f"S{subject}.pkl").write_bytes(content)
+    (folder / "PPG_FieldStudy" / MADE_UP).touch()
 
 
 if __name__ == "__main__":

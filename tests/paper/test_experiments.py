@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from linoss.training import evaluate, load_model
-from paper import efficiency, numbers, page, uea
+from paper import efficiency, numbers, page, uea, wristband
 from paper.runs import Options, Result, folder_of, make_run, read_results, record
 from paper.tables import cell
 
@@ -87,6 +87,12 @@ def test_ppg(experiment, data):
     assert results[0].outcome["cases"] == [20, 3, 3]
     assert results[0].outcome["metric"] == "mse"
     assert figures(experiment.out / "ppg") == {"ppg-PPG-paper"}
+
+
+def test_made_up_recordings_are_said_to_be(experiment, tmp_path):
+    wristband.write(tmp_path, subjects=1, minutes=2)
+    table = experiment("ppg", "--model", "im", "--seeds", 2345, data_dir=tmp_path)
+    assert table.count("| LinOSS-IM | here, paper, made-up |") == 2
 
 
 def test_weather(experiment, data):
