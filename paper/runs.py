@@ -34,7 +34,6 @@ from linoss.training import (
 from paper.models import MODELS, Hyperparameters, best, own_settings, title
 from paper.numbers import DATA_SETS, PublishedRun
 
-_SAVE_EVERY = 120  # seconds between checkpoints
 RESULT = "result.json"
 
 
@@ -256,7 +255,6 @@ def execute_one(run: Run, problem: MakeProblem, options: Options, measure: Measu
             directory=folder,
             resume=True,
             on_progress=_show(run.name, parts.objective.metric),
-            save_every=_SAVE_EVERY,
         )
     except TrainingError as stopped:
         if stopped.result is None:
@@ -265,7 +263,7 @@ def execute_one(run: Run, problem: MakeProblem, options: Options, measure: Measu
     return record(
         options,
         folder,
-        trained.history[-1]["seconds"] if trained.history else 0.0,
+        trained.seconds,
         data_set=run.data_set,
         model=run.model,
         seed=run.seed,
@@ -334,14 +332,10 @@ def say(line: str) -> None:
 
 
 def is_finished(run: Run, options: Options) -> bool:
-    """Whether there is a result. Raises for one with other settings; with more steps, a run that
-    ended at its limit goes on."""
+    """Whether there is a result. Raises for one with other settings."""
     folder = folder_of(options.out, run)
     result = read_result(folder)
     if result is None:
-        return False
-    ended = result.outcome.get("stopped_early") or "error" in result.outcome
-    if not ended and run.training.goes_on(result.settings.get("training")):
         return False
     refuse_difference(folder, result.settings, run.settings)
     return True

@@ -1,14 +1,17 @@
 """Atomic writes: if the process dies, a file has either its old or its new content."""
 
 import ctypes
+import errno
 import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 try:
     import fcntl
@@ -38,6 +41,23 @@ def write_file(path: Path, content: bytes) -> None:
             raise
         raise _cannot_write(path, error) from error
     _sync_directory(path.parent)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading. An `OSError` refuses links, directories, pipes and devices."""
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+    for name in ("O_NOFOLLOW", "O_NONBLOCK"):  # a pipe would be waited for
+        flags |= getattr(os, name, 0)
+    try:
+        handle = os.open(path, flags)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise OSError(errno.ELOOP, "it is a link, which is not followed") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return open(handle, "rb")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 
-KINDS = ("files", "runs", "kernels", "kill-one", "kill-auto", "kill-mesh", "kill-search")
+KINDS = ("files", "runs", "kernels", "kill-one", "kill-auto", "kill-search")
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python tests/hostile", description=__doc__)

@@ -10,7 +10,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,6 @@ SMALL = (
     "--set batch_size=4 --set validation_fraction=0.25 --set norm=layer --seed 1"
 )
 ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "0"}
-_GRACE = 45  # seconds for the others of a mesh to end by themselves
 _KILLS = 3  # of one study: after four deaths in one trial, it counts as failed
 
 
@@ -90,10 +88,7 @@ def content(run):
     paths = sorted(path for path in run.rglob("*") if path.is_file())
     held = {}
     for path in paths:
-        if path.name == "history.jsonl":
-            lines = path.read_text().splitlines()
-            held[path] = [{**json.loads(line), "seconds": None} for line in lines]
-        elif path.name not in ("state.safetensors", "report.html"):  # which know the time
+        if path.name not in ("state.safetensors", "report.html"):  # which know the time
             held[path] = path.read_bytes()
     return {path.relative_to(run): held.get(path) for path in paths}
 
@@ -116,48 +111,28 @@ def auto():
     return _runs("--task classification --model auto --set n_oscillators=64 --minutes 30 --seed 1")
 
 
-def mesh():
-    """Two processes of one mesh, of which one is killed."""
-    return _runs(f"{SMALL} --steps 60 --set evaluate_every=5 --devices 2", processes=2)
-
-
 @contextlib.contextmanager
-def _runs(options, processes=1):
+def _runs(options):
     with _place() as place:
 
         def start(run):
-            lines = [f"fit waves.npz --out {run} {options} --resume"] * processes
-            if processes > 1:
-                with socket.socket() as probe:
-                    probe.bind(("localhost", 0))
-                    address = f"localhost:{probe.getsockname()[1]}"
-                joined = f"--coordinator {address} --num-processes {processes} --process-id"
-                lines = [f"{line} {joined} {i}" for i, line in enumerate(lines)]
-            return [place.linoss(line, f"{run}{i}") for i, line in enumerate(lines)]
+            return place.linoss(f"fit waves.npz --out {run} {options} --resume", run)
 
-        seconds = _timed(lambda: start("whole"))
+        seconds = _timed(lambda: [start("whole")])
         expected, run = content(place.folder / "whole"), place.folder / "run"
 
-        def end(started):
-            for process in started:
-                _must_end(process)
+        def end(process):
+            _must_end(process)
             if content(run) != expected:
                 raise Finding("the run differs from that which was not killed")
 
         def case(draw):
-            others = start("run")
-            victim = others.pop(draw.randrange(processes))
-            if not kill(victim, draw.uniform(0, seconds)):
-                end([victim, *others])
-                shutil.rmtree(run)
-                return "ended, the same"
-            for other in others:
-                if kill(other, _GRACE):
-                    return "killed, and the other, which still waited for it"
-                text = other.log.read_text()
-                if "Traceback" in text or text.count("Error: ") > 1:
-                    raise Finding(text[-2000:])
-            return "killed"
+            process = start("run")
+            if kill(process, draw.uniform(0, seconds)):
+                return "killed"
+            end(process)
+            shutil.rmtree(run)
+            return "ended, the same"
 
         yield case
         end(start("run"))

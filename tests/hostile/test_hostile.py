@@ -45,9 +45,7 @@ def test_nothing_is_found(drive, kind, cases):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "cases"), [("kill-one", 4), ("kill-auto", 4), ("kill-mesh", 2), ("kill-search", 3)]
-)
+@pytest.mark.parametrize(("kind", "cases"), [("kill-one", 4), ("kill-auto", 4), ("kill-search", 3)])
 def test_nothing_is_lost(drive, kind, cases):
     assert "killed" in drive(kind, cases)
 

@@ -1,12 +1,9 @@
 """`linoss fit`: fit a model to data, score, and write a report."""
 
-import os
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -90,9 +87,6 @@ def fit(
     id: options.Id = None,
     drop: options.Drop = None,
     devices: options.Devices = None,
-    coordinator: options.Coordinator = None,
-    num_processes: options.NumProcesses = None,
-    process_id: options.ProcessId = None,
 ) -> None:
     """Fit a model to data, and save it to a directory.
 
@@ -106,26 +100,18 @@ def fit(
     request = _Request(chosen, task, given_roles(label, id, drop), given)
     if start is not None:
         request = _from_run(start, request)
-    where = (devices, coordinator, num_processes, process_id)
-    is_shared = any(value is not None for value in where)
-    if coordinator is None:
-        check_there(data)
-    new = None if resume else _new_run(request, is_shared, watches=bool(watch))
-    machines = join_machines(*where)
-    from linoss.training import from_first, watched
-
+    shape = None if devices is None else options.device_shape(devices)
+    check_there(data)
+    new = None if resume else _new_run(request, shape is not None, watches=bool(watch))
+    if shape is not None:
+        _make_cpu_devices(shape[0] * shape[1])
     try:
-        with watched():
-            decided = _decided(out, request, new, is_shared) if machines.speaks else None
-            run = _Run(*from_first(decided))
-            if run.model == "linoss":
-                run.parameters["devices"] = machines.devices
-            if not machines.speaks:
-                run.parameters["verbose"] = 0
-            paths = watch if machines.speaks and watch else ()
-            with _callbacks(paths) as callback:
-                further = {"resume": resume, "on_progress": callback, "start_from": start}
-                _fit(data, out, run, further, speaks=machines.speaks, json=json)
+        run = _decided(out, request, new, shape is not None)
+        if run.model == "linoss":
+            run.parameters["devices"] = shape
+        with _callbacks(watch or ()) as callback:
+            further = {"resume": resume, "on_progress": callback, "start_from": start}
+            _fit(data, out, run, further, json=json)
     except KeyboardInterrupt:
         say(_interrupted(data, out))
         raise typer.Exit(INTERRUPTED) from None
@@ -211,15 +197,13 @@ def _decided(out: Path, request: _Request, new: _Run | None, is_shared: bool) ->
     return _Run(before.model, before.task, roles, parameters)
 
 
-def _fit(
-    data: Path, out: Path, run: _Run, further: dict[str, Any], *, speaks: bool, json: bool
-) -> None:
-    """Read, train, score and report; with several processes, only one scores and reports."""
+def _fit(data: Path, out: Path, run: _Run, further: dict[str, Any], *, json: bool) -> None:
+    """Read, train, score and report."""
     from linoss.cli._report import finish
 
     training, test = read_training_data(data, run.task, run.roles, run.parameters)
     estimator = options.estimator_class(run.model, run.task)(**run.parameters)
-    if run.task != "forecasting" and speaks and not holds_a_run(out):
+    if run.task != "forecasting" and not holds_a_run(out):
         write_roles(out, run.roles)
     begun = time.monotonic()
     if run.model == "oscillators":
@@ -227,9 +211,8 @@ def _fit(
     else:
         further = {name: value for name, value in further.items() if value is not None}
         estimator.fit(training, directory=out, **further)
-    if speaks:
-        seconds = time.monotonic() - begun
-        finish(estimator, out, training, test, data=data, seconds=seconds, json=json)
+    seconds = time.monotonic() - begun
+    finish(estimator, out, training, test, data=data, seconds=seconds, json=json)
 
 
 @contextmanager
@@ -250,46 +233,6 @@ def _interrupted(data: Path, out: Path) -> str:
     return f"Interrupted. The run is in {out}; continue it with:\n  {command}"
 
 
-# ---- Devices and processes ----
-
-
-@dataclass(frozen=True)
-class Machines:
-    """The devices, and the role of this process."""
-
-    devices: int | tuple[int, int] | None
-    speaks: bool
-    """Whether this process prints and writes."""
-
-
-def join_machines(
-    devices: str | None, coordinator: str | None, num_processes: int | None, process_id: int | None
-) -> Machines:
-    """Create devices and join the other processes, before JAX is used."""
-    import jax
-
-    from linoss.training import join_processes
-
-    shape = None if devices is None else options.device_shape(devices)
-    if coordinator is None:
-        for option, value in (("--num-processes", num_processes), ("--process-id", process_id)):
-            if value is not None:
-                raise typer.BadParameter(f"{option} is for several processes, with --coordinator")
-        if shape is not None:
-            _make_cpu_devices(shape[0] * shape[1])
-        return Machines(shape, speaks=True)
-    if shape is not None and num_processes:
-        total = shape[0] * shape[1]
-        if total % num_processes:
-            raise typer.BadParameter(
-                f"--devices is {devices}, expected a multiple of the {num_processes} processes"
-            )
-        _make_cpu_devices(total // num_processes)
-    _keep_stdout_clean()
-    join_processes(coordinator, num_processes, process_id)
-    return Machines(shape or (len(jax.devices()), 1), speaks=jax.process_index() == 0)
-
-
 def _make_cpu_devices(number: int) -> None:
     """Set the number of CPU devices, if JAX is not initialised. Accelerators are not changed."""
     import jax
@@ -298,15 +241,3 @@ def _make_cpu_devices(number: int) -> None:
         jax.config.update("jax_num_cpu_devices", number)
     except RuntimeError:
         return
-
-
-def _keep_stdout_clean() -> None:
-    """Redirect stdout of C++ libraries to stderr."""
-    sys.stdout.flush()
-    try:
-        stdout, stderr = sys.stdout.fileno(), sys.stderr.fileno()
-    except (OSError, ValueError):  # not real files, as in tests
-        return
-    copy = os.dup(stdout)
-    os.dup2(stderr, stdout)
-    sys.stdout = open(copy, "w", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115

@@ -63,12 +63,6 @@ Devices = Annotated[
     str | None,
     typer.Option(metavar="N", help="Devices, or parts of a batch x shards of time: 2x4."),
 ]
-Coordinator = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT", help="First of several processes, or auto."),
-]
-NumProcesses = Annotated[int | None, typer.Option(metavar="N", help="Number of processes.")]
-ProcessId = Annotated[int | None, typer.Option(metavar="N", help="Index of this process, from 0.")]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Random seed.", show_default=str(SEED))]
 Horizon = Annotated[
     int | None, typer.Option(metavar="N", help="Steps to forecast.", show_default="24")

@@ -37,9 +37,7 @@ from linoss.training import (
     TrainingResult,
     TrainingStopped,
     combine_callbacks,
-    holds_files,
     make_mesh,
-    read_training,
     train,
 )
 
@@ -265,8 +263,6 @@ def train_model(
             f"patience is {settings.patience}, but nothing is held out to measure improvement; "
             "set validation_fraction, such as 0.2"
         )
-    if run.resume and run.directory is not None and holds_files(run.directory):
-        training = _lengthened(settings, training, read_training(run.directory))
     with jax.enable_x64(False):
         model = LinOSS(config, key=jax.random.key(training.seed))
         if run.start_from is not None:
@@ -283,18 +279,7 @@ def train_model(
             on_progress=run.on_progress,
             mesh=make_mesh(settings.devices),
             memory=settings.memory,
-            quickly=True,
         )
-
-
-def _lengthened(
-    settings: TrainedSettings, now: TrainingConfig, before: TrainingConfig | None
-) -> TrainingConfig:
-    """Settings that extend a run, with the defaults that follow from the steps of the run."""
-    if before is None or now.schedule != "constant" or now.steps <= before.steps:
-        return now
-    names = [n for n in ("warmup", "evaluate_every") if getattr(settings, n) is None]
-    return changed(now, **{name: getattr(before, name) for name in names})
 
 
 def _started(

@@ -249,7 +249,8 @@ class FittedForecaster:
                 yield some, np.zeros((len(some), *shape))
                 continue
             with jax.enable_x64(False):
-                outputs = predict(self._trained.models[0], self._trained.inputs, windows.some(some))
+                part = replace(windows, chosen=some)
+                outputs = predict(self._trained.models[0], self._trained.inputs, part)
             yield some, self._objective.quantiles(np.asarray(outputs))
 
     def stream(self) -> "ForecastStream":

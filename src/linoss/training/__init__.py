@@ -9,7 +9,7 @@ from linoss.training._callbacks import (
     combine_callbacks,
 )
 from linoss.training._config import TrainingConfig
-from linoss.training._devices import from_first, join_processes, make_mesh, watched
+from linoss.training._devices import make_mesh
 from linoss.training._gradients import IntegratedGradients, integrated_gradients
 from linoss.training._inputs import Cases, Inputs, usual_interval
 from linoss.training._objectives import Classification, Forecasting, Objective, Regression
@@ -21,7 +21,6 @@ from linoss.training._saved import (
     load_arrays,
     load_model,
     read_extra,
-    read_training,
     save_arrays,
     save_model,
 )
@@ -54,19 +53,15 @@ __all__ = [
     "Windows",
     "combine_callbacks",
     "evaluate",
-    "from_first",
     "holds_files",
     "integrated_gradients",
-    "join_processes",
     "load_arrays",
     "load_model",
     "make_mesh",
     "predict",
     "read_extra",
-    "read_training",
     "save_arrays",
     "save_model",
     "train",
     "usual_interval",
-    "watched",
 ]

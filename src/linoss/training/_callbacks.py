@@ -54,6 +54,8 @@ class Progress:
     """The number of the current model."""
     models: int = 1
     """Number of models that are trained one after another."""
+    validation_loss: float | None = None
+    """The loss on held-out cases at the last evaluation."""
     learning_rate: float | None = None
     """The learning rate of the last update."""
     gradient_norm: float | None = None
@@ -68,6 +70,8 @@ class Progress:
         if self.epoch is not None and self.epochs is not None and self.epochs < self.steps:
             parts.append(f"epoch {self.epoch:.3g}/{self.epochs:.3g}")
         parts.append(f"loss {self.loss:.4g}")
+        if self.validation_loss is not None:
+            parts.append(f"validation loss {self.validation_loss:.4g}")
         if self.metric is not None:
             parts += [f"validation {metric} {self.metric:.4g}", f"best {self.best:.4g}"]
         if self.eta is not None and self.step < self.steps:

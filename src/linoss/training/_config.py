@@ -1,7 +1,7 @@
 """The settings of a training run as a plain dataclass."""
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from linoss._declare import (
@@ -147,29 +147,3 @@ class TrainingConfig:
         if unknown:
             raise ValueError(f"{min(unknown)!r} is not a setting of TrainingConfig")
         return cls(**record)
-
-    def goes_on(self, before: Any) -> bool:
-        """Whether these settings extend a run with the settings `before`, from `to_dict`.
-
-        They do at a constant learning rate, if the longer run also has an evaluation where the
-        shorter one ended: the runs are then equal up to that step.
-
-        ```python
-        >>> from linoss.training import TrainingConfig
-        >>> short = TrainingConfig(steps=500, schedule="constant", evaluate_every=50)
-        >>> longer = TrainingConfig(steps=800, schedule="constant", evaluate_every=50)
-        >>> longer.goes_on(short.to_dict()), short.goes_on(longer.to_dict())
-        (True, False)
-
-        ```
-        """
-        try:
-            shorter = self.from_dict(before)
-        except (TypeError, ValueError):
-            return False  # settings from a file of another origin
-        return (
-            self.schedule == "constant"
-            and shorter.steps < self.steps
-            and shorter.steps % self.evaluate_every == 0
-            and replace(shorter, steps=self.steps) == self
-        )

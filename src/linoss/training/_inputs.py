@@ -2,46 +2,21 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from linoss import _checks
 from linoss._plain import plain
-from linoss.data import Batch
-from linoss.training._devices import gather, share
+from linoss.data import Batch, Sequences
 from linoss.training._scaling import Scaling
-from linoss.training._windows import WindowBatch
+from linoss.training._windows import WindowBatch, Windows
 
+Cases = Sequences | Windows
+"""Training data: [`linoss.data.Sequences`][] or [`linoss.training.Windows`][]."""
 AnyBatch = Batch | WindowBatch
 _SHORTEST_RUNG = 16
 _EVEN = 0.01  # relative tolerance of evenly spaced times
-
-
-@runtime_checkable
-class Cases(Protocol):
-    """Training data: [`linoss.data.Sequences`][] or [`linoss.training.Windows`][]."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Number of steps of each case."""
-        ...
-
-    @property
-    def num_channels(self) -> int:
-        """Number of channels."""
-        ...
-
-    @property
-    def values(self) -> Any:
-        """The underlying arrays `(time, channels)`."""
-        ...
-
-    def batch(self, indices: Any, length: int | None = None) -> Any:
-        """The cases at `indices` as one array."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -125,8 +100,7 @@ class Inputs:
         if not len(cases):
             raise ValueError("cases is empty, expected at least one")
         if indicators is None:
-            seen = any(bool(np.isnan(array).any()) for _, array in share(cases.values))
-            indicators = bool(gather(np.array(float(seen))).any())
+            indicators = any(bool(np.isnan(array).any()) for array in cases.values)
         times, names = getattr(cases, "times", None), getattr(cases, "names", None)
         if irregular and times is None:
             raise ValueError("irregular is True, but the cases have no times")

@@ -1,10 +1,12 @@
 """Batches of cases padded to the same length: their order in training, and predictions of them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
+from jax import Array
 from jax.sharding import Mesh
 
 from linoss import _checks, _programs
@@ -12,85 +14,55 @@ from linoss.nn import LinOSS
 from linoss.scan import resolve_engine
 from linoss.training._devices import Devices
 from linoss.training._inputs import Cases, Inputs
-from linoss.training._objectives import Objective
-from linoss.training._step import predict_batch, predict_batch_quickly
+from linoss.training._objectives import Loss, Objective
+from linoss.training._step import compiled, predict_batch
 
 _STEPS_AT_ONCE = 65_536  # of an evaluation batch
 _CASES_AT_ONCE = 32
-
-
-@dataclass(frozen=True, eq=False)
-class Bucket:
-    """Cases that are padded to the same length."""
-
-    length: int
-    cases: np.ndarray
 
 
 Pad = Callable[[int], int]
 """The padded length of a case, from its length."""
 
 
-def make_buckets(lengths: np.ndarray, pad: Pad) -> list[Bucket]:
-    """Group cases by padded length, shortest first."""
+def make_buckets(lengths: np.ndarray, pad: Pad, least: int = 1) -> list[tuple[int, np.ndarray]]:
+    """Group cases by padded length, shortest first: (padded length, cases).
+
+    Groups with fewer than `least` cases are merged into the next longer one, and the last into the
+    previous one, because a batch of two cases would have the weight of one of thirty-two.
+    """
     unique, inverse = np.unique(lengths, return_inverse=True)
     padded = np.array([pad(int(n)) for n in unique])[inverse]
-    return [Bucket(int(n), np.flatnonzero(padded == n)) for n in np.unique(padded)]
-
-
-def merge_small(buckets: list[Bucket], least: int) -> list[Bucket]:
-    """Merge buckets with fewer than `least` cases into the next longer one, and the last into the
-    previous one, because a batch of two cases would have the weight of one of thirty-two."""
-    merged: list[Bucket] = []
-    for bucket in buckets:
-        if merged and len(merged[-1].cases) < least:
-            bucket = _join(merged.pop(), bucket)
-        merged.append(bucket)
-    if len(merged) > 1 and len(merged[-1].cases) < least:
-        last = merged.pop()
-        merged.append(_join(merged.pop(), last))
+    merged: list[tuple[int, np.ndarray]] = []
+    for length in np.unique(padded).tolist():
+        cases = np.flatnonzero(padded == length)
+        if merged and len(merged[-1][1]) < least:
+            cases = np.union1d(merged.pop()[1], cases)
+        merged.append((length, cases))
+    if len(merged) > 1 and len(merged[-1][1]) < least:
+        length, cases = merged.pop()
+        merged.append((length, np.union1d(merged.pop()[1], cases)))
     return merged
 
 
-def _join(shorter: Bucket, longer: Bucket) -> Bucket:
-    return Bucket(longer.length, np.sort(np.concatenate([shorter.cases, longer.cases])))
-
-
-@dataclass(frozen=True, eq=False)
 class Order:
     """The order of training batches: a function of the seed, the step and the lengths only."""
 
-    buckets: list[Bucket]
-    batch_size: int
-    seed: int
-
-    @classmethod
-    def of(cls, cases: Cases, pad: Pad, batch_size: int, seed: int) -> "Order":
-        """The order for some cases."""
-        buckets = merge_small(make_buckets(np.asarray(cases.lengths), pad), batch_size)
-        return cls(buckets, batch_size, seed)
-
-    @property
-    def sizes(self) -> set[int]:
-        """The sizes of the batches."""
-        return {self._size(bucket) for bucket in self.buckets}
-
-    @property
-    def batches_per_epoch(self) -> int:
-        """Number of batches in an epoch, in which every case is drawn at most once."""
-        return sum(len(b.cases) // self._size(b) for b in self.buckets)
-
-    def _size(self, bucket: Bucket) -> int:
-        return min(self.batch_size, len(bucket.cases))
+    def __init__(self, lengths: np.ndarray, pad: Pad, batch_size: int, seed: int):
+        buckets = make_buckets(np.asarray(lengths), pad, batch_size)
+        self._buckets = [(*bucket, min(batch_size, len(bucket[1]))) for bucket in buckets]
+        self._seed = seed
+        self.sizes = {size for *_, size in self._buckets}
+        self.batches_per_epoch = sum(len(cases) // size for _, cases, size in self._buckets)
 
     def epoch(self, number: int) -> list[tuple[np.ndarray, int]]:
-        """(cases, padded length) of each batch of an epoch. Incomplete batches are dropped."""
-        random = np.random.default_rng([self.seed, number])
+        """(cases, padded length) of each batch of an epoch, in which every case is drawn at most
+        once. Incomplete batches are dropped."""
+        random = np.random.default_rng([self._seed, number])
         batches = []
-        for bucket in self.buckets:
-            size = self._size(bucket)
-            drawn = random.permutation(bucket.cases)[: len(bucket.cases) // size * size]
-            batches += [(chosen, bucket.length) for chosen in drawn.reshape(-1, size)]
+        for length, cases, size in self._buckets:
+            drawn = random.permutation(cases)[: len(cases) // size * size]
+            batches += [(chosen, length) for chosen in drawn.reshape(-1, size)]
         return [batches[i] for i in random.permutation(len(batches))]
 
     def from_step(self, step: int) -> Iterator[tuple[np.ndarray, int]]:
@@ -108,15 +80,13 @@ def evaluation_batches(
 
     Copies of the first case fill a batch up to its size, a multiple of `multiple`.
     """
-    for bucket in make_buckets(np.asarray(cases.lengths), pad):
-        size = batch_size
-        if size is None:
-            size = min(max(_STEPS_AT_ONCE // bucket.length, 2), _CASES_AT_ONCE)
+    for length, members in make_buckets(np.asarray(cases.lengths), pad):
+        size = batch_size or min(max(_STEPS_AT_ONCE // length, 2), _CASES_AT_ONCE)
         size = -(-size // multiple) * multiple
-        for start in range(0, len(bucket.cases), size):
-            chosen = bucket.cases[start : start + size]
+        for start in range(0, len(members), size):
+            chosen = members[start : start + size]
             copies = np.full(size - len(chosen), chosen[0])
-            yield chosen, np.concatenate([chosen, copies]), bucket.length
+            yield chosen, np.concatenate([chosen, copies]), length
 
 
 # ---- Predictions ----
@@ -156,10 +126,10 @@ def predict(
     check_model(model, inputs)
     every, config = model.config.every, model.config
     predictions: list[Any] = [None] * len(cases)
-    for chosen, _, _, outputs in _batches(model, inputs, cases, batch_size, Devices()):
-        for place, case in enumerate(chosen):
+    for chosen, _, outputs in _batches(model, inputs, cases, batch_size, Devices()):
+        for case, output in zip(chosen, outputs, strict=False):  # outputs of copies follow
             count = None if every is None else int(cases.lengths[case]) // every
-            predictions[case] = outputs[place, :count] if every is not None else outputs[place]
+            predictions[case] = output[:count]
     if not predictions:
         inner = () if config.horizon is None else (config.horizon,)
         return np.zeros((0, *inner, config.out_size), model.encoder.weight.dtype)
@@ -192,17 +162,35 @@ def evaluate(
 
     ```
     """
+    return metric_and_loss(model, inputs, objective, cases, batch_size, mesh)[0]
+
+
+def metric_and_loss(
+    model: LinOSS,
+    inputs: Inputs,
+    objective: Objective,
+    cases: Cases,
+    batch_size: int | None = None,
+    mesh: Mesh | None = None,
+) -> tuple[float, float]:
+    """The objective's metric, and its loss without dropout; NaN if there are no targets."""
     check_model(model, inputs)
     objective.check(model.config, cases)
-    devices, total, count = Devices(mesh), 0.0, 0.0
-    for chosen, rows, batch, outputs in _batches(model, inputs, cases, batch_size, devices):
-        own = np.isin(rows, devices.rows(len(outputs), first_shard=True)) & (rows < len(chosen))
-        if own.any():
-            targets, weights = objective.targets(batch, outputs.dtype)
-            added, number = objective.score(outputs[rows[own]], targets[own], weights[own])
-            total, count = total + added, count + number
-    total, count = devices.total(total, count)
-    return total / count if count else float("nan")
+    metric, loss = np.zeros(2), np.zeros(2)  # sum, and number or weight
+    for chosen, batch, outputs in _batches(model, inputs, cases, batch_size, Devices(mesh)):
+        targets, weights = objective.targets(batch, outputs.dtype)
+        own = slice(len(chosen))
+        metric += objective.score(outputs[own], targets[own], weights[own])
+        weights[len(chosen) :] = 0  # of copies
+        total = np.sum(weights, dtype=np.float64)
+        loss += total * float(_loss(objective.loss, outputs, targets, weights)), total
+    with np.errstate(invalid="ignore"):
+        return float(metric[0] / metric[1]), float(loss[0] / loss[1])
+
+
+@partial(jax.jit, static_argnums=0)
+def _loss(loss: Loss, outputs: Array, targets: Array, weights: Array) -> Array:
+    return loss(outputs, targets, weights)
 
 
 def check_model(model: LinOSS, inputs: Inputs) -> None:
@@ -216,35 +204,23 @@ def check_model(model: LinOSS, inputs: Inputs) -> None:
 
 def _batches(
     model: LinOSS, inputs: Inputs, cases: Cases, batch_size: int | None, devices: Devices
-) -> Iterator[tuple[np.ndarray, np.ndarray, Any, np.ndarray]]:
-    """Yield (cases, rows of the batch in this process, batch of these rows, outputs of all rows).
-
-    The rows of a batch are the cases, followed by copies that fill it.
-    """
+) -> Iterator[tuple[np.ndarray, Any, np.ndarray]]:
+    """Yield (cases, batch, outputs); batch and outputs also have copies that fill the batch."""
     if batch_size is not None:
         _checks.positive_integer("batch_size", batch_size)
     engine, dtype = resolve_engine("auto"), model.encoder.weight.dtype
-    program = predict_batch_quickly() if engine == "native" else predict_batch
+    program = compiled(predict_batch, engine)
 
     def pad(length: int) -> int:
         return devices.padded(inputs.padded_length(length), model.config)
 
-    parts = evaluation_batches(cases, pad, batch_size, devices.along_batch)
-    for chosen, filled, length in parts:
-        count, rows = len(filled), devices.rows(len(filled))
-        batch = cases.batch(filled[rows], length)
-        wants_mask = inputs.masked(batch)
-        if devices.several_processes:  # all processes run the same program
-            wants_mask[:] = devices.any_of(bool(wants_mask.any()))
-        outputs: Any = None
-        for masked in (False, True):
-            if (wants_mask == masked).any():
-                arguments = inputs(batch, masked=masked, dtype=dtype)
-                arguments = devices.place_arguments(arguments, rows, count)
-                some = np.asarray(program(model, arguments, engine=engine, mesh=devices.mesh))
-                if outputs is None:
-                    outputs = some
-                else:
-                    shape = (-1, *[1] * (some.ndim - 1))
-                    outputs = np.where(wants_mask.reshape(shape), some, outputs)
-        yield chosen, rows, batch, outputs
+    for chosen, filled, length in evaluation_batches(cases, pad, batch_size, devices.along_batch):
+        batch = cases.batch(filled, length)
+        wants_mask, outputs = inputs.masked(batch), None
+        for masked in np.unique(wants_mask):
+            arguments = devices.place_arguments(inputs(batch, masked=bool(masked), dtype=dtype))
+            some = np.asarray(program(model, arguments, engine=engine, mesh=devices.mesh))
+            which = (wants_mask == masked).reshape(-1, *[1] * (some.ndim - 1))
+            outputs = some if outputs is None else np.where(which, some, outputs)
+        assert outputs is not None
+        yield chosen, batch, outputs

@@ -7,7 +7,7 @@ from linoss.nn import LinOSS
 
 Record = dict[str, Any]
 """One line of the history."""
-RECORD = ("step", "loss", "metric", "best", "learning_rate", "seconds")
+RECORD = ("step", "loss", "validation_loss", "metric", "best", "learning_rate")
 """The entries of a record."""
 
 
@@ -18,7 +18,7 @@ class TrainingResult:
     model: LinOSS
     """The model with the weights of the best evaluation; without evaluations, the last weights."""
     history: list[Record]
-    """For each evaluation: step, loss, metric, best, learning_rate, seconds."""
+    """For each evaluation: step, loss, validation_loss, metric, best, learning_rate."""
     best_step: int | None
     """The step of the best evaluation."""
     best_metric: float | None
@@ -27,6 +27,8 @@ class TrainingResult:
     """Number of updates."""
     stopped_early: bool
     """Whether the run ended by `patience` or `min_loss`."""
+    seconds: float
+    """The duration, of all its parts if it was resumed."""
 
 
 class TrainingError(RuntimeError):

@@ -1,35 +1,33 @@
 """The directory of a run: checkpoints, and resuming from them.
 
-`state.safetensors` is authoritative. `weights.safetensors`, for `load_model`, and `history.jsonl`,
-for people, are written before it; resuming resets them to it.
+`state.safetensors` is authoritative. `weights.safetensors`, for `load_model`, is written before it;
+resuming resets it to that of the state.
 """
 
-import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from linoss._files import remove_file, remove_remains, write_text
+from linoss._files import remove_file, remove_remains
 from linoss._plain import first_difference
 from linoss.nn import LinOSS
-from linoss.training._config import TrainingConfig
 from linoss.training._result import CheckpointError, Record
 from linoss.training._saved import (
     CONFIG,
     FILES,
     FORMAT,
-    HISTORY,
-    NOT_UNDERSTOOD,
     STATE,
+    WEIGHTS,
+    WEIGHTS_FORMAT,
+    Kinds,
     history_of,
-    named,
     read_json,
-    read_tensors,
+    read_tree,
     refuse_files,
-    restored,
+    understood,
     write_json,
-    write_tensors,
-    write_weights,
+    write_tree,
 )
 from linoss.training._step import Carry
 
@@ -93,47 +91,38 @@ class RunDirectory:
         remove_remains(self.folder)
         if not config.exists() and path.exists() and self._read_state(fresh).step == 0:
             remove_file(path)  # killed between the first state and config.json
-        if not any((self.folder / name).exists() for name in FILES):
+        if not any(os.path.lexists(self.folder / name) for name in FILES):
             self.create(description, fresh)
             return fresh
-        before = read_json(config, FORMAT)
-        training = description["training"]
-        longer = TrainingConfig.from_dict(training).goes_on(before.get("training"))
-        if longer:
-            before["training"] = training
-        _check_same(config, before, description)
+        _check_same(config, read_json(config, FORMAT), description)
         state = self._read_state(fresh)
         if state.step > 0:
-            self._write_for_readers(state)
-        if longer:
-            write_json(config, FORMAT, description)
+            self._write_weights(state)
         return state
 
     def save(self, state: RunState) -> None:
         """Write a checkpoint."""
-        self._write_for_readers(state)
+        self._write_weights(state)
         self._write_state(state)
 
-    def _write_for_readers(self, state: RunState) -> None:
-        """Write history and weights."""
-        if state.history:
-            lines = (json.dumps(record, allow_nan=False) + "\n" for record in state.history)
-            write_text(self.folder / HISTORY, "".join(lines))
-        write_weights(self.folder, state.model, step=state.best_step or state.step)
+    def _write_weights(self, state: RunState) -> None:
+        facts = {"step": state.best_step or state.step, "history": state.history}
+        write_tree(self.folder / WEIGHTS, WEIGHTS_FORMAT, state.model, facts)
 
     def _write_state(self, state: RunState) -> None:
-        tensors = named({"carry": state.carry, "best": state.best})
-        write_tensors(self.folder / STATE, _STATE_FORMAT, tensors, state.facts())
+        tree = {"carry": state.carry, "best": state.best}
+        write_tree(self.folder / STATE, _STATE_FORMAT, tree, state.facts())
 
     def _read_state(self, fresh: RunState) -> RunState:
-        path = self.folder / STATE
-        tensors, facts = read_tensors(path, _STATE_FORMAT)
-        best = fresh.carry.model if any(name.startswith("best.") for name in tensors) else None
-        trees = restored(path, {"carry": fresh.carry, "best": best}, tensors, exact=True)
-        try:
+        path, carry = self.folder / STATE, fresh.carry
+
+        def like(kinds: Kinds) -> dict[str, Any]:
+            has_best = any(name.startswith("best.") for name in kinds)
+            return {"carry": carry, "best": carry.model if has_best else None}
+
+        trees, facts = read_tree(path, _STATE_FORMAT, like, exact=True)
+        with understood(path):
             return RunState.from_facts(trees["carry"], trees["best"], facts)
-        except NOT_UNDERSTOOD as error:
-            raise CheckpointError(f"{path}: is invalid: {error!r}") from None
 
 
 def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -144,17 +133,6 @@ def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None
     if difference is None:
         return
     where, old, new = difference
-    if where == ("training", "steps"):
-        why = (
-            "its learning rate falls to 0 there; only a run at a constant learning rate "
-            "(schedule='constant') can be extended"
-            if before["training"].get("schedule") == "cosine"
-            else "it can only be extended, and only if it has an evaluation at its end"
-        )
-        raise CheckpointError(
-            f"{path}: the run has {old} updates, and {new} were asked for, but {why}. To continue "
-            "from its weights, begin another run with start_from"
-        )
     differs = f"{'.'.join(where)} is {old!r} in the run, but {new!r} now"
     if where[0] in ("inputs", "data"):
         differs = differs if isinstance(new, int) else f"{where[1]} differs"

@@ -4,13 +4,13 @@ weights.safetensors. All files have a format, a version and a checksum.
 
 import hashlib
 import json
+import math
 import os
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import equinox as eqx
 import jax
@@ -19,7 +19,7 @@ import safetensors
 import safetensors.numpy
 
 from linoss import __version__
-from linoss._files import make_directory, restore_directory, write_file
+from linoss._files import make_directory, open_regular, restore_directory, write_file
 from linoss._imports import ImportRefusedError, as_paths, check_writable, from_paths
 from linoss._plain import canonical, plain, with_checksum, without_checksum
 from linoss.nn import LinOSS, LinOSSConfig
@@ -29,10 +29,31 @@ from linoss.training._objectives import Objective, objective_from_dict
 from linoss.training._result import RECORD, CheckpointError, Record
 
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
-STATE, HISTORY = "state.safetensors", "history.jsonl"
-ARRAYS = "arrays.safetensors"
-FILES = (CONFIG, STATE, HISTORY, WEIGHTS)
-FORMAT, _WEIGHTS_FORMAT, _ARRAYS_FORMAT = "linoss", "linoss-weights", "linoss-arrays"
+STATE, ARRAYS = "state.safetensors", "arrays.safetensors"
+FILES = (CONFIG, STATE, WEIGHTS)
+FORMAT, WEIGHTS_FORMAT, _ARRAYS_FORMAT = "linoss", "linoss-weights", "linoss-arrays"
+
+VERSION = 1
+_SIZES = ("in_size", "out_size", "hidden_size", "state_size", "field_width", "expansion")
+_MOST = {"num_blocks": 1000, "field_depth": 100, "conv_size": 10_000}
+_USUAL = 2048
+_REPAIR = "restore it from a backup, or train again in another directory"
+_LARGEST_HEADER = 2**26
+_SPARSE = 64  # bytes of a file for each one on disk
+_DTYPES = {
+    "F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "|i1", "I16": "<i2", "I32": "<i4",
+    "I64": "<i8", "U8": "|u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "BOOL": "|b1",
+}  # fmt: skip
+_NOT_UNDERSTOOD = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+Kinds = dict[str, tuple[np.dtype, tuple[int, ...]]]
+"""The type and the shape of arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +69,7 @@ class Saved:
     training: TrainingConfig | None
     """The training settings; None if the model was saved by `save_model`."""
     history: list[Record]
-    """For each evaluation of its training: step, loss, metric, best, learning_rate, seconds."""
+    """The evaluations of its training: step, loss, validation_loss, metric, best, learning_rate."""
 
 
 def save_model(
@@ -87,7 +108,7 @@ def save_model(
     folder = Path(directory)
     make_directory(folder)
     refuse_files(folder)
-    write_weights(folder, model)
+    write_tree(folder / WEIGHTS, WEIGHTS_FORMAT, model, {"history": []})
     write_json(folder / CONFIG, FORMAT, describe(model, inputs, objective))
 
 
@@ -98,35 +119,41 @@ def load_model(directory: str | os.PathLike[str]) -> Saved:
     for files that are damaged, of a newer version, or inconsistent.
     """
     folder = Path(directory)
-    record = read_json(folder / CONFIG, FORMAT)
+    record, path = read_json(folder / CONFIG, FORMAT), folder / WEIGHTS
     if record.get("model") is None:
         raise CheckpointError(
             f"{folder / CONFIG}: belongs to an estimator; load it with linoss.load"
         )
-    path = folder / WEIGHTS
-    if not path.exists() and record.get("training") is not None:
+    if not os.path.lexists(path) and record.get("training") is not None:
         raise CheckpointError(
             f"{path}: does not exist: the run was stopped before its first evaluation; continue "
             "it with resume=True"
         )
-    tensors, _ = read_tensors(path, _WEIGHTS_FORMAT)
-    try:
-        config = LinOSSConfig(**from_paths(record["model"]))
-        training = record["training"]
-        saved = (
-            Inputs.from_dict(record["inputs"]),
-            objective_from_dict(record["objective"]),
-            None if training is None else TrainingConfig.from_dict(training),
-            _read_history(folder),
-        )
-        if config.num_blocks > len(tensors):
-            raise ValueError(f"num_blocks is {config.num_blocks}, more than {WEIGHTS} has")
-        hollow = eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
-    except ImportRefusedError as error:
-        raise CheckpointError(f"{folder / CONFIG}: {error}") from None
-    except NOT_UNDERSTOOD as error:
-        raise CheckpointError(f"{folder / CONFIG}: is invalid: {error!r}") from None
-    return Saved(restored(path, hollow, tensors, exact=False), *saved)
+    with understood(folder / CONFIG):
+        config, training = LinOSSConfig(**from_paths(record["model"])), record["training"]
+        inputs = Inputs.from_dict(record["inputs"])
+        objective = objective_from_dict(record["objective"])
+        training = None if training is None else TrainingConfig.from_dict(training)
+
+    def hollow(kinds: Kinds) -> Any:
+        with understood(folder / CONFIG):
+            _check_sizes(config, kinds)
+            return eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
+
+    model, facts = read_tree(path, WEIGHTS_FORMAT, hollow)
+    with understood(path):
+        return Saved(model, inputs, objective, training, history_of(facts))
+
+
+def _check_sizes(config: LinOSSConfig, kinds: Kinds) -> None:
+    """Raise for sizes that no model with weights of these shapes has, before one is built."""
+    numbers = sum(math.prod(shape) for _, shape in kinds.values())
+    most = dict.fromkeys(_SIZES, max(numbers, _USUAL)) | _MOST
+    if config.mixer == "s5":  # whose eigenvalues are computed
+        most["state_size"] = _USUAL * config.state_blocks
+    for name, limit in most.items():
+        if getattr(config, name) > limit:
+            raise ValueError(f"{name} is {getattr(config, name)}, expected at most {limit}")
 
 
 def save_arrays(
@@ -155,9 +182,9 @@ def save_arrays(
     if not replace:
         refuse_files(folder)
     if arrays:
-        write_tensors(folder / ARRAYS, _ARRAYS_FORMAT, arrays)
-    shapes = {name: list(array.shape) for name, array in arrays.items()}
-    record = {"linoss": __version__, "model": None, "extra": extra, "arrays": shapes}
+        write_tensors(folder / ARRAYS, _ARRAYS_FORMAT, arrays, {})
+    kinds = {name: [array.dtype.str, array.shape] for name, array in arrays.items()}
+    record = {"linoss": __version__, "model": None, "extra": extra, "arrays": kinds}
     write_json(folder / CONFIG, FORMAT, plain(record))
 
 
@@ -167,10 +194,10 @@ def load_arrays(
     """Load and verify the files of [`linoss.training.save_arrays`][]."""
     folder = Path(directory)
     record = read_json(folder / CONFIG, FORMAT)
-    try:
-        return dict(record["extra"]), _read_arrays(folder, dict(record["arrays"]))
-    except NOT_UNDERSTOOD as error:
-        raise CheckpointError(f"{folder / CONFIG}: is invalid: {error!r}") from None
+    with understood(folder / CONFIG):
+        extra = dict(record["extra"])
+        kinds = {n: (np.dtype(k), tuple(shape)) for n, (k, shape) in record["arrays"].items()}
+    return extra, _read(folder / ARRAYS, _ARRAYS_FORMAT, lambda _: kinds)[0] if kinds else {}
 
 
 def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
@@ -180,16 +207,6 @@ def read_extra(directory: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise CheckpointError(f"{path}: is not that of an estimator")
     return extra
-
-
-def read_training(directory: str | os.PathLike[str]) -> TrainingConfig | None:
-    """The training settings in a directory; None for a model of `save_model`."""
-    path = Path(directory) / CONFIG
-    training = read_json(path, FORMAT).get("training")
-    try:
-        return None if training is None else TrainingConfig.from_dict(training)
-    except NOT_UNDERSTOOD as error:
-        raise CheckpointError(f"{path}: is invalid: {error!r}") from None
 
 
 def holds_files(directory: str | os.PathLike[str]) -> bool:
@@ -211,22 +228,15 @@ def refuse_files(folder: Path) -> None:
     A directory with only arrays is not a run: a killed save leaves it, because config.json is
     written last.
     """
-    held = [name for name in (*FILES, ARRAYS) if (folder / name).exists()]
+    held = [name for name in (*FILES, ARRAYS) if os.path.lexists(folder / name)]
     with suppress(CheckpointError):
-        if held == [ARRAYS] and read_facts(folder / ARRAYS).get("format") == _ARRAYS_FORMAT:
+        if held == [ARRAYS] and _read(folder / ARRAYS, _ARRAYS_FORMAT, None):
             return
     for name in held:
         raise CheckpointError(
             f"{folder / name}: already exists and is not overwritten; choose another "
             "directory, save with overwrite=True, or continue a run with resume=True"
         )
-
-
-def write_weights(folder: Path, model: LinOSS, **facts: Any) -> None:
-    """Write the weights of a model, unless the file has them."""
-    content, path = tensor_bytes(_WEIGHTS_FORMAT, named(model), facts), folder / WEIGHTS
-    if not path.is_file() or path.read_bytes() != content:
-        write_file(path, content)
 
 
 def describe(
@@ -251,62 +261,41 @@ def describe(
     )
 
 
-def _read_arrays(folder: Path, shapes: dict[str, list[int]]) -> dict[str, np.ndarray]:
-    if not shapes:
-        return {}
-    arrays, _ = read_tensors(folder / ARRAYS, _ARRAYS_FORMAT)
-    if {name: list(array.shape) for name, array in arrays.items()} != shapes:
-        raise CheckpointError(f"{folder / ARRAYS}: does not match {CONFIG}")
-    return arrays
-
-
-def _read_history(folder: Path) -> list[Record]:
-    """The history of a run, from its state; empty for a model of `save_model`.
-
-    A model is usable without it: if the state is damaged, it is empty, with a warning.
-    """
-    path = folder / STATE
-    if not path.exists():
-        return []
-    try:
-        return history_of(read_facts(path))
-    except (CheckpointError, *NOT_UNDERSTOOD) as error:
-        warnings.warn(f"the history is lost, but the model is intact ({error})", stacklevel=4)
-        return []
-
-
 def history_of(facts: dict[str, Any]) -> list[Record]:
-    """The history in the facts of a state, with the entries of a record in their order."""
+    """The history in the facts of a file, with the entries of a record in their order."""
     return [{name: record[name] for name in RECORD} for record in facts["history"]]
 
 
 # ---- Files with a checksum ----
 
-VERSION = 1
-NOT_UNDERSTOOD = (
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)
-"""Exceptions that unexpected content of a file can raise."""
-_REPAIR = "restore it from a backup, or train again in another directory"
 
-
-def read_file(path: Path) -> bytes:
-    """The content of a file, which must exist."""
+@contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """Context manager: an error because of unexpected content becomes one that names the file."""
     try:
-        return path.read_bytes()
+        yield
+    except CheckpointError:
+        raise
+    except ImportRefusedError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    except _NOT_UNDERSTOOD as error:
+        raise CheckpointError(f"{path}: is invalid: {error!r}") from None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """A regular file and its size. Links, pipes and devices are refused."""
+    if not os.path.lexists(path):
+        restore_directory(path.parent.absolute())
+    try:
+        with open_regular(path) as file:
+            yield file, os.fstat(file.fileno()).st_size
     except FileNotFoundError:
-        if restore_directory(path.parent.absolute()):
-            return read_file(path)
         raise CheckpointError(
             f"{path}: does not exist, expected a directory of save_model or train"
         ) from None
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def write_json(path: Path, format: str, plain: dict[str, Any]) -> None:
@@ -317,7 +306,10 @@ def write_json(path: Path, format: str, plain: dict[str, Any]) -> None:
 
 def read_json(path: Path, format: str) -> dict[str, Any]:
     """Read and verify a dictionary written by `write_json`."""
-    content = read_file(path)
+    with _opened(path) as (file, size):
+        if size > _LARGEST_HEADER:
+            raise CheckpointError(f"{path}: has {size} bytes, expected at most {_LARGEST_HEADER}")
+        content = file.read(_LARGEST_HEADER)
     try:
         record = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -330,83 +322,107 @@ def read_json(path: Path, format: str) -> dict[str, Any]:
 
 
 def write_tensors(
-    path: Path, format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any] | None = None
+    path: Path, format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]
 ) -> None:
-    """Write arrays and metadata with format, version and checksum."""
-    write_file(path, tensor_bytes(format, tensors, facts or {}))
-
-
-def tensor_bytes(format: str, tensors: dict[str, np.ndarray], facts: dict[str, Any]) -> bytes:
-    """The content of such a file, a function of the arrays and metadata only."""
+    """Write arrays and facts with format, version and checksum, unless the file has them."""
     record = {"format": format, "version": VERSION, **facts}
     record["sha256"] = _checksum(tensors, record)
     tensors = {name: np.array(tensor, order="C") for name, tensor in tensors.items()}
-    return safetensors.numpy.save(tensors, metadata={"linoss": canonical(record).decode()})
+    write_file(path, safetensors.numpy.save(tensors, {"linoss": canonical(record).decode()}))
 
 
-def read_tensors(path: Path, format: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read and verify arrays and metadata written by `write_tensors`."""
-    if not path.is_file():
-        read_file(path)
-    with _opened(path) as (file, record):
+def write_tree(path: Path, format: str, tree: Any, facts: dict[str, Any]) -> None:
+    """Write the arrays of a tree by name, such as `blocks.0.mixer.input_weight`, and facts."""
+    leaves = jax.tree.leaves(tree)
+    write_tensors(path, format, dict(zip(_names(tree), jax.device_get(leaves), strict=True)), facts)
+
+
+def read_tree(
+    path: Path, format: str, like: Callable[[Kinds], Any], *, exact: bool = False
+) -> tuple[Any, dict[str, Any]]:
+    """The inverse of `write_tree`: a tree of the structure and shapes of `like`, and facts.
+
+    `like` gets the types and shapes in the file. With `exact`, the tree has the precision of
+    `like`, otherwise that of the file, as far as JAX allows.
+    """
+    trees: list[Any] = []
+
+    def expected(kinds: Kinds) -> Kinds:
+        trees.append(like(kinds))
+        each = zip(_names(trees[0]), jax.tree.leaves(trees[0]), strict=True)
+        return {name: (np.dtype(leaf.dtype), leaf.shape) for name, leaf in each}
+
+    tensors, facts = _read(path, format, expected, exact=exact)
+    arrays = [jax.numpy.asarray(tensors[name]) for name in _names(trees[0])]
+    return jax.tree.unflatten(jax.tree.structure(trees[0]), arrays), facts
+
+
+def _names(tree: Any) -> list[str]:
+    paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+    return [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
+
+
+def _read(
+    path: Path,
+    format: str,
+    expected: Callable[[Kinds], Kinds] | None,
+    *,
+    exact: bool = True,
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and facts of `write_tensors`, verified; without `expected`, no arrays.
+
+    Names, types, shapes and sizes are compared with those `expected` before any array is read.
+    """
+    with _opened(path) as (file, size):
+        blocks = getattr(os.fstat(file.fileno()), "st_blocks", size)
+        prefix = file.read(8)
+        length = int.from_bytes(prefix, "little")
+        if len(prefix) < 8 or length > min(size - 8, _LARGEST_HEADER):
+            raise CheckpointError(f"{path}: is damaged or truncated; {_REPAIR}")
+        text = file.read(length)
+        try:
+            header = json.loads(text)
+            record = json.loads(header.pop("__metadata__", {}).get("linoss", "null"))
+            kinds = {
+                name: (np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"]))
+                for name, entry in header.items()
+            }
+            end = sum(dtype.itemsize * math.prod(shape) for dtype, shape in kinds.values())
+        except _NOT_UNDERSTOOD as error:
+            raise CheckpointError(f"{path}: is damaged ({error!r}); {_REPAIR}") from None
         _check_version(path, record, format)
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    checksum = record.pop("sha256", None)
-    if checksum != _checksum(tensors, record):
+        if expected is None:
+            return {}, record
+        if size != 8 + length + end or 0 < 512 * _SPARSE * blocks < size:
+            raise CheckpointError(f"{path}: is damaged or truncated; {_REPAIR}")
+        _check_kinds(path, kinds, expected(kinds), exact=exact)
+        content = prefix + text + file.read(size)
+    try:
+        tensors = safetensors.numpy.load(content)
+    except (safetensors.SafetensorError, *_NOT_UNDERSTOOD) as error:
+        raise CheckpointError(f"{path}: is damaged or truncated ({error}); {_REPAIR}") from None
+    if record.pop("sha256", None) != _checksum(tensors, record):
         raise CheckpointError(f"{path}: its content does not match its checksum; {_REPAIR}")
     return tensors, record
 
 
-def read_facts(path: Path) -> dict[str, Any]:
-    """The metadata of such a file, without its arrays and without verification."""
-    with _opened(path) as (_, record):
-        return dict(record)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
-    """The open file, and its metadata."""
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            yield file, json.loads((file.metadata() or {}).get("linoss", "null"))
-    except CheckpointError:
-        raise
-    except (safetensors.SafetensorError, OSError, *NOT_UNDERSTOOD) as error:
-        raise CheckpointError(f"{path}: is damaged or truncated ({error}); {_REPAIR}") from None
-
-
-def named(tree: Any) -> dict[str, np.ndarray]:
-    """The arrays of a tree by name, such as `blocks.0.mixer.input_weight`."""
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
-    return dict(zip(names, jax.device_get([leaf for _, leaf in leaves]), strict=True))
-
-
-def restored(path: Path, like: Any, tensors: dict[str, np.ndarray], *, exact: bool) -> Any:
-    """The inverse of `named`: a tree with the structure and shapes of `like`.
-
-    With `exact`, in the same precision; otherwise in that of the file, as far as JAX allows.
-    """
-    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    names = [jax.tree_util.keystr(key, simple=True, separator=".") for key, _ in leaves]
-    for name in [*names, *tensors]:
-        if (name in tensors) != (name in names):
-            what = "is missing" if name in names else "is not part of the model"
+def _check_kinds(path: Path, kinds: Kinds, expected: Kinds, *, exact: bool) -> None:
+    for name in [*expected, *kinds]:
+        if (name in kinds) != (name in expected):
+            what = "is missing" if name in expected else "is not part of the model"
             raise CheckpointError(f"{path}: {name} {what}; {_REPAIR}")
-    for name, (_, leaf) in zip(names, leaves, strict=True):
-        tensor = tensors[name]
-        if tensor.shape != leaf.shape or tensor.dtype.kind != np.dtype(leaf.dtype).kind:
+    for name, (dtype, shape) in expected.items():
+        own, size = kinds[name]
+        if size != shape or own.kind != dtype.kind:
             raise CheckpointError(
-                f"{path}: {name} is {tensor.dtype} of shape {tensor.shape}, expected {leaf.dtype} "
-                f"of shape {leaf.shape}, as in config.json; {_REPAIR}"
+                f"{path}: {name} is {own} of shape {size}, expected {dtype} of shape {shape}, as "
+                f"in config.json; {_REPAIR}"
             )
-        if exact and tensor.dtype != leaf.dtype:
+        if exact and own != dtype:
             raise CheckpointError(
-                f"{path}: {name} is {tensor.dtype}, but this run would be {leaf.dtype}; set "
-                "jax_enable_x64 as it was when the run began"
+                f"{path}: {name} is {own}, but this run would be {dtype}; set jax_enable_x64 as it "
+                "was when the run began"
             )
-    arrays = [jax.numpy.asarray(tensors[name]) for name in names]
-    return jax.tree.unflatten(structure, arrays)
 
 
 def _check_version(path: Path, record: Any, format: str) -> None:

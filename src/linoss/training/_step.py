@@ -5,8 +5,9 @@ with equal shapes share a compiled program.
 """
 
 import inspect
+import math
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -22,9 +23,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from linoss import _programs
 from linoss.nn import LinOSS, trainable
 from linoss.training._config import TrainingConfig
-from linoss.training._loss import Loss
-
-_BLOCK = 1024
+from linoss.training._objectives import Loss
 
 
 class Carry(eqx.Module):
@@ -50,8 +49,6 @@ class StepSettings:
     engine: str
     mesh: Mesh | None = None
     memory: int = 0
-    quickly: bool = False
-    """Whether to compile with the options of `quickly`."""
 
 
 def decayed(model: Any) -> Any:
@@ -137,13 +134,6 @@ def update(
     return after, jnp.sqrt(jnp.sum(slopes**2))
 
 
-@cache
-def update_quickly() -> Any:
-    """`update`, compiled with the options of `quickly`."""
-    given: Any = {"compiler_options": _programs.quickly()}
-    return jax.jit(inspect.unwrap(update), static_argnames=("settings",), **given)
-
-
 def _one_vector(tree: Any) -> Float[Array, " numbers"]:
     """Concatenate all arrays to one vector, which compiles faster."""
     leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))
@@ -162,42 +152,25 @@ def predict_batch(
 
 
 @cache
-def predict_batch_quickly() -> Any:
-    """`predict_batch`, compiled in a third of the time; for native kernels."""
-    given: Any = {"compiler_options": {**_programs.quickly(), **_programs.ROUGHLY}}
-    return jax.jit(inspect.unwrap(predict_batch), static_argnames=("engine", "mesh"), **given)
+def compiled(program: Any, engine: str) -> Any:
+    """`update` or `predict_batch`; for native kernels, which do most of the work, compiled in half
+    or a third of the time."""
+    if engine != "native":
+        return program
+    options = _programs.quickly() | ({} if program is update else _programs.ROUGHLY)
+    names = [
+        n for n, p in inspect.signature(program).parameters.items() if p.kind == p.KEYWORD_ONLY
+    ]
+    given: Any = {"compiler_options": options}
+    return jax.jit(inspect.unwrap(program), static_argnames=names, **given)
 
 
-class LearningRates:
-    """The learning rate of each update: Optax's schedules, computed for a block of updates at a
-    time.
-
-    The rates of the first and the last update are not 0.
-    """
-
-    def __init__(self, config: TrainingConfig):
-        peak, warmup = float(config.learning_rate), int(config.warmup)
-        self._schedule = _schedule(peak, warmup, config.steps, config.schedule)
-        self._block, self._rates = -1, np.zeros(0)
-
-    def __call__(self, step: int) -> float:
-        """The rate of update `step`, counted from 0."""
-        block, place = divmod(step, _BLOCK)
-        if block != self._block:
-            steps = np.arange(block * _BLOCK, (block + 1) * _BLOCK)
-            self._rates = np.broadcast_to(np.asarray(self._schedule(steps)), _BLOCK)
-            self._block = block
-        return float(self._rates[place])
-
-
-@lru_cache(maxsize=16)  # several models share a schedule
-def _schedule(peak: float, warmup: int, steps: int, kind: str) -> Any:
-    """The learning rate as a function of updates, as one compiled program."""
-    if kind == "cosine":
-        schedule = optax.cosine_decay_schedule(peak, max(steps - warmup, 1))
-    else:
-        schedule = optax.constant_schedule(peak)
-    if warmup:
-        rise = optax.linear_schedule(peak / (warmup + 1), peak, warmup)
-        schedule = optax.join_schedules([rise, schedule], [warmup])
-    return jax.jit(schedule)
+def learning_rate(config: TrainingConfig, step: int) -> float:
+    """The learning rate of update `step`, from 0; that of the first and the last is not 0."""
+    peak, warmup = float(config.learning_rate), config.warmup
+    if step < warmup:
+        return peak * (step + 1) / (warmup + 1)
+    if config.schedule == "constant":
+        return peak
+    part = (step - warmup) / max(config.steps - warmup, 1)
+    return peak * (1 + math.cos(math.pi * part)) / 2

@@ -75,6 +75,8 @@ class Windows:
     with at least this many. By default it gives none."""
     only_last: bool = False
     """Use only the last window of each series."""
+    chosen: np.ndarray | None = None
+    """Indices of a subset of all these windows; None for all."""
     normalize: Normalization = "none"
     """The normalisation of the targets of each window: none; relative to their last value
     (`"level"`), also with differences as inputs (`"difference"`); or relative to their mean, in
@@ -171,22 +173,17 @@ class Windows:
         return np.concatenate([[0], np.cumsum(counts)]), first, counts
 
     def __len__(self) -> int:
-        return int(self._ends[0][-1])
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """(windows,), the number of input steps."""
-        return self._lengths
+        return int(self._ends[0][-1]) if self.chosen is None else len(self.chosen)
 
     @cached_property
-    def _lengths(self) -> np.ndarray:
-        _, first, counts = self._ends
-        return np.minimum(np.repeat(first, counts), self.past)
+    def lengths(self) -> np.ndarray:
+        """(windows,), the number of input steps."""
+        return np.minimum(self.locate(np.arange(len(self)))[1], self.past)
 
     def locate(self, indices: Any) -> tuple[np.ndarray, np.ndarray]:
         """The series of each window, and the step at which its future begins."""
         before, first, _ = self._ends
-        indices = np.asarray(indices)
+        indices = np.asarray(indices if self.chosen is None else self.chosen[indices])
         which = np.searchsorted(before, indices, side="right") - 1
         return which, first[which] + (indices - before[which]) * self.stride
 
@@ -201,10 +198,6 @@ class Windows:
             where = int(np.argmax(absent))
             raise ValueError(f"no window of series {series[where]} begins at step {ends[where]}")
         return before[series] + places
-
-    def some(self, chosen: np.ndarray) -> "SomeWindows":
-        """A subset of the windows, as cases."""
-        return SomeWindows(self, chosen)
 
     def batch(self, indices: Any, length: int | None = None) -> WindowBatch:
         """The windows at `indices`, their pasts padded at the end to `length`."""
@@ -266,36 +259,6 @@ class Windows:
         for row, steps in enumerate(lengths):
             aligned[row, self.past - steps :] = past[row, :steps]
         return offset + unit * self.first(aligned), unit
-
-
-@dataclass(frozen=True, eq=False)
-class SomeWindows:
-    """A subset of the windows, as cases to predict."""
-
-    windows: Windows
-    chosen: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.chosen)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """(windows,), the number of input steps."""
-        return self.windows.lengths[self.chosen]
-
-    @property
-    def num_channels(self) -> int:
-        """Number of columns."""
-        return self.windows.num_channels
-
-    @property
-    def values(self) -> Any:
-        """The series."""
-        return self.windows.values
-
-    def batch(self, indices: Any, length: int | None = None) -> WindowBatch:
-        """The windows at `indices` of this subset."""
-        return self.windows.batch(self.chosen[np.asarray(indices)], length)
 
 
 def _last_values(targets: np.ndarray) -> np.ndarray:
