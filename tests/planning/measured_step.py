@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from linoss.training._objectives import Loss
 
 import linoss
 from linoss.training import make_mesh
+from linoss.training._objectives import Loss
 from linoss.training._step import StepSettings, first_carry, update
 
 

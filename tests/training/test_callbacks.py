@@ -1,14 +1,12 @@
 """Callbacks: each progress in a file, read again by other programs."""
 
 import json
-import logging
 import struct
 
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from linoss._stderr import say
-from linoss.training import JsonLines, Progress, TensorBoard, combine_callbacks
+from linoss.training import JsonLines, Progress, TensorBoard
 
 NAN = float("nan")
 
@@ -28,7 +26,7 @@ def events(folder):
 def test_several_callbacks_of_a_training(make_problem, tmp_path):
     seen = []
     with JsonLines(tmp_path / "log" / "run.jsonl") as log, TensorBoard(tmp_path / "tb") as board:
-        make_problem().train(on_progress=combine_callbacks(log, board, seen.append))
+        make_problem().train(on_progress=lambda p: [call(p) for call in (log, board, seen.append)])
     lines = [json.loads(x) for x in (tmp_path / "log" / "run.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [progress.step for progress in seen]
     last, written = seen[-1], events(tmp_path / "tb")
@@ -58,20 +56,3 @@ def test_an_error_of_a_callback_ends_the_training(make_problem):
 
     with pytest.raises(OSError, match="no space left"):
         make_problem().train(on_progress=full)
-
-
-def test_messages_are_those_of_a_logger(capsys):
-    say("one line")
-    assert capsys.readouterr().err == "one line\n"
-    logger, kept = logging.getLogger("linoss"), []
-    own, handler = logger.handlers[:], logging.Handler()
-    handler.emit = lambda record: kept.append(record.getMessage())
-    logger.handlers[:] = [handler]
-    logger.setLevel(logging.INFO)
-    try:
-        say("another, 100 %")
-    finally:
-        logger.handlers[:] = own
-        logger.setLevel(logging.NOTSET)
-    assert kept == ["another, 100 %"]
-    assert capsys.readouterr().err == ""

@@ -3,7 +3,6 @@
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
@@ -24,10 +23,11 @@ def join(tmp_path, start):
             address = f"localhost:{probe.getsockname()[1]}"
         joined = []
         for number in range(processes):
-            log = tempfile.TemporaryFile("w+", dir=tmp_path)
             words = (address, processes, number, 2, directory, pause)
-            joined.append(start(PROGRAM, *words, stdout=log, stderr=subprocess.STDOUT, text=True))
-            joined[-1].log = log
+            path = tmp_path / f"{address}-{number}.log"
+            with path.open("w") as log:
+                joined.append(start(PROGRAM, *words, stdout=log, stderr=subprocess.STDOUT))
+            joined[-1].log = path
         return joined
 
     return join
@@ -38,9 +38,7 @@ def wait(joined):
 
 
 def said(joined):
-    for process in joined:
-        process.log.seek(0)
-    return "\n".join(process.log.read() for process in joined)
+    return "\n".join(process.log.read_text() for process in joined)
 
 
 @pytest.mark.integration

@@ -44,11 +44,6 @@ def test_a_bad_setting_is_named(name, value):
         TrainingConfig(**{name: value})
 
 
-def test_an_unknown_setting_is_named():
-    with pytest.raises(ValueError, match="'momentum' is not a setting"):
-        TrainingConfig.from_dict({"momentum": 0.9})
-
-
 RISE = 0.2 * np.arange(1, 5) / 5
 COSINE = 0.2 * (1 + np.cos(np.pi * np.arange(8) / 8)) / 2
 

@@ -24,7 +24,7 @@ from linoss.cli._runs import (
 )
 
 if TYPE_CHECKING:
-    from linoss.training import Callback
+    from linoss.training import Callback, Progress
 
 
 class _Request(NamedTuple):
@@ -216,14 +216,19 @@ def _fit(data: Path, out: Path, run: _Run, further: dict[str, Any], *, json: boo
 
 
 @contextmanager
-def _callbacks(paths: Sequence[Path]) -> "Iterator[Callback | None]":
-    """One callback that writes progress to all of these paths; None if there are none."""
-    from linoss.training import JsonLines, TensorBoard, combine_callbacks
+def _callbacks(paths: Sequence[Path]) -> "Iterator[Callback]":
+    """One callback that writes progress to all of these paths."""
+    from linoss.training import JsonLines, TensorBoard
 
     with ExitStack() as files:
         kinds = [JsonLines if path.suffix == ".jsonl" else TensorBoard for path in paths]
         made = [files.enter_context(kind(at)) for kind, at in zip(kinds, paths, strict=True)]
-        yield combine_callbacks(*made) if made else None
+
+        def tell(progress: "Progress") -> None:
+            for each in made:
+                each(progress)
+
+        yield tell
 
 
 def _interrupted(data: Path, out: Path) -> str:

@@ -7,7 +7,7 @@ same cases from all. A run directory holds the directory of each model, `model-1
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -19,7 +19,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from linoss._declare import COUNT, POSITIVE, SHARE, Number, changed, setting
 from linoss._settings import MEMORY, NormKind, PrecisionName, RandomStateLike
-from linoss._stderr import duration, say
+from linoss._stderr import ProgressBar, duration, say
 from linoss.data import Sequences
 from linoss.features import OscillatorSettings
 from linoss.fitted._fitted import Fitted, HeldOut, Outputs
@@ -32,11 +32,9 @@ from linoss.training import (
     Inputs,
     Objective,
     Progress,
-    ProgressLine,
     TrainingConfig,
     TrainingResult,
     TrainingStopped,
-    combine_callbacks,
     make_mesh,
     train,
 )
@@ -151,11 +149,16 @@ class RunOptions:
         if not verbose:
             yield self
             return
-        with ProgressLine(metric) as line:
-            report = self.on_progress
-            yield replace(
-                self, on_progress=line if report is None else combine_callbacks(line, report)
-            )
+        bar, report = ProgressBar(), self.on_progress
+
+        def tell(progress: Progress) -> None:
+            done = (progress.model - 1) * progress.steps + progress.step
+            bar.show(done, progress.models * progress.steps, progress.text(metric))
+            if report is not None:
+                report(progress)
+
+        with closing(bar):
+            yield replace(self, on_progress=tell)
 
 
 class FitStopped(KeyboardInterrupt):

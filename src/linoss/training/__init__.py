@@ -1,13 +1,6 @@
 """Training: loss, loop, checkpoints, history."""
 
-from linoss.training._callbacks import (
-    Callback,
-    JsonLines,
-    Progress,
-    ProgressLine,
-    TensorBoard,
-    combine_callbacks,
-)
+from linoss.training._callbacks import Callback, JsonLines, Progress, TensorBoard
 from linoss.training._config import TrainingConfig
 from linoss.training._devices import make_mesh
 from linoss.training._gradients import IntegratedGradients, integrated_gradients
@@ -40,7 +33,6 @@ __all__ = [
     "Normalization",
     "Objective",
     "Progress",
-    "ProgressLine",
     "Regression",
     "Saved",
     "Scaling",
@@ -51,7 +43,6 @@ __all__ = [
     "TrainingStopped",
     "WindowBatch",
     "Windows",
-    "combine_callbacks",
     "evaluate",
     "holds_files",
     "integrated_gradients",

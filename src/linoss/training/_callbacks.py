@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from linoss._extras import optional
 from linoss._files import make_directory
-from linoss._stderr import ProgressBar, duration
+from linoss._stderr import duration
 
 _NOT_DRAWN = {"step", "steps", "epochs", "model", "models"}  # constants, and the axis
 
@@ -87,52 +87,6 @@ class Progress:
 Callback = Callable[[Progress], None]
 """A function called with the progress of a training, at most a few times a second. An exception
 ends the training."""
-
-
-def combine_callbacks(*callbacks: Callback) -> Callback:
-    """One callback that calls several in their order.
-
-    ```python
-    >>> from linoss.training import Progress, combine_callbacks
-    >>> seen = []
-    >>> callback = combine_callbacks(lambda p: seen.append(p.step), lambda p: seen.append(p.loss))
-    >>> callback(Progress(step=1, steps=2, loss=0.5, metric=None, best=None, eta=None))
-    >>> seen
-    [1, 0.5]
-
-    ```
-    """
-
-    def combined(progress: Progress) -> None:
-        for callback in callbacks:
-            callback(progress)
-
-    return combined
-
-
-class ProgressLine(AbstractContextManager["ProgressLine"]):
-    """A progress bar on stderr, for `on_progress`; without a terminal, at most 20 lines.
-
-    ```python
-    >>> import sys
-    >>> from linoss.training import Progress, ProgressLine
-    >>> with ProgressLine("accuracy", stream=sys.stdout) as line:
-    ...     line(Progress(step=1, steps=100, loss=0.7, metric=None, best=None, eta=None))
-    step 1/100  loss 0.7
-
-    ```
-    """
-
-    def __init__(self, metric: str, stream: TextIO | None = None):
-        self._metric, self._bar = metric, ProgressBar(stream)
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-
-    def __call__(self, progress: Progress) -> None:
-        """Show the progress."""
-        done = (progress.model - 1) * progress.steps + progress.step
-        self._bar.show(done, progress.models * progress.steps, progress.text(self._metric))
 
 
 class JsonLines(AbstractContextManager["JsonLines"]):

@@ -124,12 +124,8 @@ class Devices:
 
     def key(self, seed: int) -> Any:
         """A random key, on every device."""
-        if self.mesh is None:
-            return jax.random.key(seed)
-        make = jax.jit(
-            jax.random.key, static_argnums=0, out_shardings=NamedSharding(self.mesh, P())
-        )
-        return make(seed)
+        numbers = jax.random.key_data(jax.random.key(seed))
+        return jax.random.wrap_key_data(self.everywhere(numbers))
 
     def at_home(self, model: LinOSS) -> LinOSS:
         """Copy a model from the mesh to this process's default device."""

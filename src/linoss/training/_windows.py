@@ -97,21 +97,11 @@ class Windows:
             raise ValueError("series is empty, expected at least one array (time, columns)")
         for i, array in enumerate(self.series):
             _checks.shape(f"series[{i}]", array, ("time", np.shape(self.series[0])[-1]))
-            if array.dtype.kind != "f":
-                raise ValueError(f"series[{i}] has dtype {array.dtype}, expected floating point")
-            if self.times is not None:
-                _checks.shape(f"times[{i}]", self.times[i], (len(array),))
-        for name in ("targets", "known"):
-            for column in getattr(self, name) or ():
-                if not 0 <= column < self.num_channels:
-                    raise ValueError(
-                        f"{name} has {column!r}, expected columns 0 to {self.num_channels - 1}"
-                    )
-        common = set(self.target_columns) & set(self.known)
-        if common:
-            raise ValueError(f"column {min(common)} is in targets and in known, expected in one")
-        if not self.target_columns:
-            raise ValueError("all columns are known in advance, expected some to forecast")
+        if not self.target_columns or set(self.target_columns) & set(self.known):
+            raise ValueError(
+                f"targets is {self.targets} and known {self.known}, expected some targets, and "
+                "none of them known in advance"
+            )
         if not len(self):
             longest = max(len(array) for array in self.series)
             raise ValueError(
