@@ -22,7 +22,7 @@ def test_help_fits_on_a_page(good):
 
 def test_a_run_holds_models_a_history_and_a_report(run):
     assert {path.name for path in run.iterdir()} == {"config.json", "model-1", "report.html"}
-    assert (run / "model-1" / "history.jsonl").exists()
+    assert (run / "model-1" / "state.safetensors").exists()
 
 
 def test_people_are_told_the_score_and_where_the_run_is(tmp_path, data, small, linoss_command):

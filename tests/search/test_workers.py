@@ -8,6 +8,8 @@ import time
 import pytest
 import sqlalchemy
 
+from linoss.training import load_model
+
 TRIALS, STEPS = 7, 200
 
 
@@ -57,7 +59,7 @@ def test_one_of_three_is_killed(tmp_path, data, small, worker, postgresql):
         f"--storage {postgresql} --study killed --json"
     )
     *survivors, victim = [worker("-m", "linoss", *shlex.split(line)) for _ in range(3)]
-    while not list(out.glob("trials/*/model-1/history.jsonl")):
+    while not list(out.glob("trials/*/model-1/weights.safetensors")):
         assert victim.poll() is None, victim.communicate()
         time.sleep(0.1)
     looking = Looking(postgresql, "killed")
@@ -75,10 +77,7 @@ def test_one_of_three_is_killed(tmp_path, data, small, worker, postgresql):
     for trial in json.loads((out / "study.json").read_text())["trials"]:
         run = out / trial["run"]
         assert trial["attempts"] == 1 + lost.count(trial["number"])
-        steps = [
-            json.loads(line)["step"]
-            for line in (run / "model-1" / "history.jsonl").read_text().splitlines()
-        ]
+        steps = [record["step"] for record in load_model(run / "model-1").history]
         assert steps == list(range(10, STEPS + 1, 10))
         assert (run / "report.html").exists()
 
