@@ -149,16 +149,42 @@ def test_rounding_does_not_tell_the_answer(cases):
 
 
 def test_streams():
+    """Decisions are those of the sequence so far; at the end probabilities are, too."""
     X, y, _ = waves()
     classifier = OscillatorClassifier(**SMALL, causal=True).fit(X, y)
     listen = classifier.stream()
     for n, sample in enumerate(X[4].T, 1):
         found = listen(sample)
         if n in (1, 30, 80):
-            expected = classifier.predict_proba([X[4][:, :n]])[0]
-            np.testing.assert_allclose(found, expected, atol=1e-6)
+            decisions = classifier.decision_function([X[4][:, :n]])[0]
+            assert found.argmax() == decisions.argmax()
+    np.testing.assert_allclose(found, classifier.predict_proba(X[4:5])[0], atol=1e-6)
     with pytest.raises(TypeError, match="a stream of oscillators cannot be copied"):
         copy.deepcopy(classifier.stream())
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_stream_is_as_sure_as_it_is_right(tmp_path, timed):
+    """It begins with the frequencies of the classes; the second half of each wave decides."""
+    X, y, _ = waves(120)
+    X[:, :, :40] = np.random.default_rng(0).normal(size=(120, 2, 40))
+    times = np.arange(80) * 0.1 if timed else None
+    kept = np.r_[:60, np.flatnonzero(y[60:] == "slow") + 60]  # as many as of the two others
+    classifier = OscillatorClassifier(**SMALL, causal=True).fit(X[kept], y[kept], times=times)
+    classifier.save(tmp_path / "run")
+    sure, right, (test, truth, _) = [], [], waves(60, seed=1)
+    test[:, :, :40] = np.random.default_rng(1).normal(size=(60, 2, 40))
+    for case, label in zip(test, truth, strict=True):
+        listen = load(tmp_path / "run").stream()
+        outputs = np.stack(
+            [listen(x, None if times is None else times[n]) for n, x in enumerate(case.T)]
+        )
+        np.testing.assert_allclose(outputs[0], [0.25, 0.25, 0.5], atol=0.15)
+        sure.append(outputs.max(axis=1))
+        right.append(classifier.classes_[outputs.argmax(axis=1)] == label)
+    for n in (0, 9, 39, 59, 79):
+        assert abs(np.mean(sure, axis=0)[n] - np.mean(right, axis=0)[n]) < 0.25
+    assert np.mean(right, axis=0)[79] > 0.8
 
 
 def test_unequal_lengths_missing_values_and_sequences():

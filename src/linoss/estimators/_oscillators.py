@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -39,6 +39,7 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
     """
 
     task = "classification"
+    _learner: ClassVar[Learner | None] = None
     class_weight: Literal["balanced"] | Mapping[Any, Any] | None = setting(
         None,
         "Weights of the classes in the loss; balanced gives all classes the same total weight.",
@@ -61,7 +62,8 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
         - `sample_weight`: a weight for each case; cases of weight 0 are ignored.
         """
         cases, outputs = self._validated(X, y, times, sample_weight)
-        run, self._learner = self._begin(outputs), None
+        run = self._begin(outputs)
+        vars(self).pop("_learner", None)
         weight = getattr(self, "class_weight", None)
         fitted = fit_oscillators(cases, outputs, class_weight=weight, **self._bank(run.seed))
         return self._end(fitted, run)
@@ -99,7 +101,7 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
 
         ```
         """
-        learner: Learner | None = getattr(self, "_learner", None)
+        learner = self._learner
         if learner is None and hasattr(self, "fitted_"):
             raise ValueError("fit or load came before, which keep no cases; begin with partial_fit")
         if getattr(self, "class_weight", None) is not None:
@@ -109,7 +111,7 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
         run = self._begin(outputs) if learner is None else self._description
         learner = learner or Learner(self._bank(run.seed))
         learner.add(cases, outputs, ids, solve=solve)
-        self._learner = learner
+        self._learner = learner  # pyright: ignore[reportAttributeAccessIssue]
         return self._end(learner.fitted, run)
 
     def forget(self: Kind, ids: Any, *, redraw: bool = False) -> Kind:
@@ -118,10 +120,10 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
         What the first call drew from its cases, thresholds, scaling of channels and choice of
         windows, stays, unless `redraw`: then the bank is drawn anew from the remaining cases.
         """
-        if (learner := getattr(self, "_learner", None)) is None:
+        if self._learner is None:
             raise ValueError("nothing was learned by partial_fit, expected a call before forget")
-        learner.forget(ids, redraw=redraw)
-        return self._end(learner.fitted, self._description)
+        self._learner.forget(ids, redraw=redraw)
+        return self._end(self._learner.fitted, self._description)
 
     def decision_function(self, X: Any, *, times: Any = None) -> np.ndarray:
         """Decision values, about 1 for a class and -1 for the others.
@@ -156,6 +158,7 @@ class OscillatorRegressor(SequenceEstimator, RegressorMixin, OscillatorSettings,
     """
 
     task = "regression"
+    _learner: ClassVar[Learner | None] = None
 
     fit = OscillatorClassifier.fit
     _bank = OscillatorClassifier._bank

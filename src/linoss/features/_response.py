@@ -17,7 +17,7 @@ counted. A missing channel keeps its last value; before its first value it has i
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -101,6 +101,7 @@ def trace(bank: Bank, cases: Cases, intervals: Intervals, every: int, samples: i
     return out
 
 
+@lru_cache(maxsize=4)
 def native(bank: Bank) -> Any:
     """The bank in the layout of the kernel."""
     groups = bank.size // LANES

@@ -114,7 +114,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         self.bank_ = draw(
             random,
             _enough(len(cases)) if self.n_oscillators == "auto" else self.n_oscillators,
-            longest=self._longest(cases),
+            longest=self.longest(cases),
             causal=self.causal,
             **_standardisation(cases),
         )
@@ -139,7 +139,8 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         """
         bank, values, intervals = self._samples(cases)
         rows = self.rows_ if rows is None else rows
-        table = respond(bank.part(slice(None, None, every)), values, intervals, rows)
+        bank = bank if every == 1 else bank.part(slice(None, None, every))
+        table = respond(bank, values, intervals, rows)
         return table.reshape(len(cases), -1)
 
     def fit_transform(self, X: Any, y: Any = None, *, times: Any = None) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -211,13 +212,22 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
             setattr(features, name, fitted[name])
         return features
 
-    # ---- Implementation ----
+    def beginning(self, cases: Sequences, length: float) -> Sequences:
+        """The samples of the first so many median intervals, at least one of each case."""
+        counts, times = [int(length)] * len(cases), cases.times
+        if times is not None and self.interval_ is not None:
+            counts = [int(np.sum(t - t[0] < length * self.interval_)) for t in times]
+            times = [t[:n] for t, n in zip(times, counts, strict=True)]
+        values = [case[:n] for case, n in zip(cases.values, counts, strict=True)]
+        return replace(cases, values=values, times=times)
 
-    def _longest(self, cases: Sequences) -> int:
+    def longest(self, cases: Sequences) -> int:
         """Length of the longest case, in median intervals."""
         if cases.times is None or self.interval_ is None:
             return int(cases.lengths.max())
         return int(max((t[-1] - t[0]) / self.interval_ for t in cases.times)) + 1
+
+    # ---- Implementation ----
 
     def _samples(self, cases: Sequences) -> tuple[Bank, list[np.ndarray], list[np.ndarray] | None]:
         """The bank, the values of the cases in its precision, and the intervals."""
@@ -275,16 +285,16 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
     def _thresholds(self, random: np.random.Generator, cases: Sequences) -> np.ndarray:
         """A random quantile of each oscillator's outputs for a subset of the cases."""
         some = cases.select(random.permutation(len(cases))[:_CASES])
-        every = -(-max(int(some.lengths.max()), self._longest(some)) // _SAMPLES)
+        every = -(-max(int(some.lengths.max()), self.longest(some)) // _SAMPLES)
         found = trace(*self._samples(some), every, _SAMPLES)
-        outputs = np.sort(found.reshape(-1, self.bank_.size), axis=0)  # NaN sorts last
-        known = len(outputs) - np.isnan(outputs).sum(axis=0)
         n = self.bank_.size
+        outputs = np.sort(found.reshape(-1, n).T.copy())  # NaN sorts last
+        known = outputs.shape[1] - np.isnan(outputs).sum(axis=1)
         low, high = _QUANTILES
         quantile = low + (high - low) * (random.permutation(n) + random.random(n)) / n
         place = (quantile * (known - 1)).astype(int)  # between an output and the next larger one
         beside = np.minimum(place + 1, known - 1)
-        return (outputs[place, np.arange(n)].astype(np.float64) + outputs[beside, np.arange(n)]) / 2
+        return (outputs[np.arange(n), place].astype(np.float64) + outputs[np.arange(n), beside]) / 2
 
 
 class FeatureStream:
@@ -300,6 +310,8 @@ class FeatureStream:
         self._interval, self._rows = features.interval_, features.rows_
         self._stream, self._size, self._channels = streamed(bank), bank.size, len(bank.mean)
         self._before = -np.inf
+        self.seen = 0.0
+        """Median intervals so far; the first sample counts as one."""
         self.ignored = 0
         """Number of values that were treated as missing, because they are far from those of fit."""
 
@@ -328,6 +340,7 @@ class FeatureStream:
                 interval = (time - self._before) / self._interval
             self._before = time
         self.ignored += ignored
+        self.seen += interval
         statistics = np.empty((len(STATISTICS), self._size), np.float32)
         self._stream(values[None], np.array([interval]), statistics)
         return statistics[self._rows].reshape(1, -1)

@@ -45,10 +45,11 @@ class Deciding:
     def of(cls, features: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> "Deciding":
         """From features `(cases, groups, n)`."""
         w, kernels = weights / weights.mean(), []
-        for group in range(features.shape[1]):
-            z = features[:, group]
-            standardise(z, w, 1.0)
-            kernels.append((z @ z.T / z.shape[1]).astype(float) * np.sqrt(np.outer(w, w)))
+        with one_thread():
+            for group in range(features.shape[1]):
+                z = np.ascontiguousarray(features[:, group])
+                standardise(z, w, 1.0)
+                kernels.append((z @ z.T / z.shape[1]).astype(float) * np.sqrt(np.outer(w, w)))
         return cls(np.stack(kernels), targets, w)
 
     def importance(self) -> np.ndarray:

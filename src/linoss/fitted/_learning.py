@@ -87,7 +87,8 @@ class Learner:
             counts, outputs = products[0, p:], self._outputs(self._labels)
             if scaling is None:
                 outputs = self._outputs([x for x, n in zip(self._labels, counts, strict=True) if n])
-                chosen = np.array([self._labels.index(x) for x in outputs.classes.tolist()])
+                known = [] if outputs.classes is None else outputs.classes.tolist()
+                chosen = np.array([self._labels.index(x) for x in known])
                 chosen = chosen[1:] if len(chosen) == 2 else chosen
                 signs = 2 * products[:p, p + chosen] - products[:p, :1]
                 squares, products = np.ones(len(chosen)), np.hstack([products[:p, :p], signs])
@@ -98,7 +99,8 @@ class Learner:
             some = self._kept.select(part)
             table = member.features.transform_cases(some).astype(np.float64)
             readout, held_out = fit_sums(products, squares, member.importance, table, columns[part])
-        member = replace(member, readout=readout)
+        is_paced = member.frequencies is not None and len(member.frequencies) == outputs.size
+        member = replace(member, readout=readout, pace=member.pace if is_paced else None)
         member, _, predictions = member.decoding(targets, scaling, part, held_out)
         score = outputs.score(predictions, np.asarray(self._kept.labels)[part])
         held_out = HeldOut("leave-one-out", part, predictions, score)

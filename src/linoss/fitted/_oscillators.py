@@ -1,5 +1,6 @@
 """Untrained oscillators: a bank, and the ridge readout of its features."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from linoss.training import Scaling
 
 _WINDOWS = 4  # the shortest windows are quarters
 _DECIDING = 2048  # oscillators that decide which windows are used
+_PREFIXES, _HELD_OUT, _FOLDS = 8, 64, 4  # of cases that calibrate streams
 _FEATURES = 2**28  # numbers for all cases: 1 GB
 _AT_ONCE = 512  # cases whose features are converted to double precision at a time
 _RIDGE = ("mean", "scale", "coefficients", "intercept")
@@ -32,6 +34,11 @@ class Untrained:
 
     importance: np.ndarray | None = None
     """The importance of each feature; None if it is from a file."""
+    pace: np.ndarray | None = None
+    """For streams of classes, rows of: median intervals seen, and the factors of decisions and of
+    the logarithms of frequencies; the last row is for the longest case."""
+    frequencies: np.ndarray | None = None
+    """Of the classes, for streams."""
 
     @classmethod
     def fit(
@@ -57,7 +64,45 @@ class Untrained:
         table = features.transform_cases(cases)
         readout, part, held_out = fit_ridge(table, columns, weights, importance)
         held_out = held_out if crossed is None else crossed
-        return cls(features, readout, None, importance).decoding(targets, scaling, part, held_out)
+        member = cls(features, readout, None, importance)
+        member, part, predictions = member.decoding(targets, scaling, part, held_out)
+        if causal and scaling is None:
+            with warnings.catch_warnings(action="ignore"):  # of beginnings without a value
+                member = member._paced(cases, targets, columns, weights, table)
+        return member, part, predictions
+
+    def _paced(
+        self,
+        cases: Sequences,
+        classes: np.ndarray,
+        columns: np.ndarray,
+        weights: Any,
+        z: np.ndarray,
+    ) -> "Untrained":
+        """With calibration of streams, by prefixes of cases that the readout is fitted without.
+
+        `z` are the standardised features of the cases.
+        """
+        counts, longest = np.bincount(classes, weights) + 1, self.features.longest(cases)
+        frequencies, seen = counts / counts.sum(), np.geomspace(1, longest, _PREFIXES)
+        folds = _FOLDS if len(cases) <= MOST_CASES else 1
+        size = min(_HELD_OUT // folds, len(cases) // _FOLDS)
+        order, decisions = np.random.default_rng(0).permutation(len(cases)), []
+        for held_out in np.split(order[: size * folds], folds):
+            others = np.setdiff1d(order, held_out)
+            own = None if weights is None else weights[others]
+            penalty = np.array([self.readout.penalty])
+            readout = fit_ridge(z[others], columns[others], own, self.importance, penalty)[0]
+            for length in seen[:-1]:
+                part = self.features.beginning(cases.select(held_out), length)
+                table = self.features.transform_cases(part)
+                decisions.append(readout((table - self.readout.mean) * self.readout.scale))
+        pace, truth = np.zeros((len(seen), 3)), classes[order[: size * folds]]
+        pace[:, 0], pace[:, 1] = seen, self.sharpness
+        for i, row in enumerate(pace[:-1] if size else ()):
+            each = two_sided(np.concatenate(decisions[i :: len(seen) - 1]))
+            row[1:] = fit_pool([each, np.broadcast_to(np.log(frequencies), each.shape)], truth)
+        return replace(self, pace=pace, frequencies=frequencies)
 
     def decoding(
         self, targets: np.ndarray, scaling: Scaling | None, part: np.ndarray, held_out: np.ndarray
@@ -107,6 +152,15 @@ class Untrained:
             return decisions
         return pool([two_sided(decisions)], np.array([self.sharpness]))
 
+    def decode_so_far(self, decisions: np.ndarray, seen: float) -> np.ndarray:
+        """As `decode`, of a sequence of which so many median intervals have been seen."""
+        if self.pace is None or self.frequencies is None or seen >= self.pace[-1, 0]:
+            return self.decode(decisions)
+        lengths = np.log(self.pace[:, 0])
+        weights = [np.interp(np.log(max(seen, 1)), lengths, each) for each in self.pace[:, 1:].T]
+        prior = np.broadcast_to(np.log(self.frequencies), (len(decisions), len(self.frequencies)))
+        return pool([two_sided(decisions), prior], np.array(weights))
+
     def readout_by_window(self) -> tuple[np.ndarray, np.ndarray]:
         """Weights `(windows, 4, n, outputs)` of the statistics, and their means."""
         return of_all_windows(self.readout, self.features.rows_, self.features.bank_.size)
@@ -128,7 +182,8 @@ class Untrained:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of bank and readout, for files."""
         bank = {f"bank.{name}": array for name, array in self.features.fitted()[0].items()}
-        return bank | {f"readout.{name}": getattr(self.readout, name) for name in _RIDGE}
+        stream = {} if self.pace is None else {"pace": self.pace, "frequencies": self.frequencies}
+        return bank | {f"readout.{name}": getattr(self.readout, name) for name in _RIDGE} | stream
 
     def to_dict(self) -> dict[str, Any]:
         """All else, as plain values."""
@@ -156,6 +211,8 @@ class Untrained:
             features,
             Ridge(**readout, penalty=float(facts["penalty"])),
             None if sharpness is None else float(sharpness),
+            pace=arrays.get("pace"),
+            frequencies=arrays.get("frequencies"),
         )
 
 
@@ -167,7 +224,8 @@ class OscillatorStream(AbstractPredictionStream):
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return the prediction after one more sample."""
-        return self._member.decode(self._member.readout(self._stream(sample, time)))[0]
+        decisions = self._member.readout(self._stream(sample, time))
+        return self._member.decode_so_far(decisions, self._stream.seen)[0]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "OscillatorStream":
         """Refuse: a native stream gives no access to its state."""

@@ -54,7 +54,10 @@ class Ridge:
         Summed in double precision, so that a prediction does not depend on the other cases.
         """
         weights, constant = self._line
-        predictions = features.astype(np.float64) @ weights + constant
+        features = features.astype(np.float64)
+        is_one = len(features) == 1  # threads wait for each other much longer than that
+        products = np.einsum("ij,jk", features, weights) if is_one else features @ weights
+        predictions = products + constant
         return np.where(np.isnan(predictions), self.intercept, predictions)
 
     @cached_property
@@ -72,7 +75,8 @@ def fit_ridge(
     features: np.ndarray,
     targets: np.ndarray,
     weights: np.ndarray | None = None,
-    importance: np.ndarray | float = 1.0,
+    importance: Any = 1.0,
+    penalties: np.ndarray = PENALTIES,
 ) -> tuple[Ridge, np.ndarray, np.ndarray]:
     """Fit to features `(cases, p)`, float32, which are overwritten, and targets `(cases, k)`.
 
@@ -91,14 +95,14 @@ def fit_ridge(
         z = features if weights is None else features * np.sqrt(w[:, None], dtype=np.float32)
         cases = np.arange(n)
         if n <= p:
-            c, penalty, held_out = fit_kernel(_in_precision(z @ z.T / p), targets, w)
+            c, penalty, held_out = fit_kernel(_in_precision(z @ z.T / p), targets, w, penalties)
             coefficients = z.T @ c.astype(np.float32) / np.float32(p)
         else:
             cases = np.linspace(0, n - 1, min(n, _EXACT)).astype(int)
             target, intercept, spread = centred(targets, w)
             gram, moments = _in_precision(z.T @ z / p), z.T @ target / p
             solve = partial(_primal, gram, moments, z[cases], target[cases], w[cases], n)
-            best = _select(solve, targets[cases], w[cases], n, intercept, spread)
+            best = _select(solve, targets[cases], w[cases], n, intercept, spread, penalties)
             coefficients, penalty, held_out = best[0].astype(np.float32), *best[1:]
     return Ridge(mean, scale, coefficients, w @ targets / n, penalty), cases, held_out
 
@@ -132,12 +136,12 @@ def fit_sums(
 
 
 def fit_kernel(
-    kernel: np.ndarray, targets: np.ndarray, w: np.ndarray
+    kernel: np.ndarray, targets: np.ndarray, w: np.ndarray, penalties: np.ndarray = PENALTIES
 ) -> tuple[np.ndarray, float, np.ndarray]:
     """c, the penalty, and leave-one-out predictions, from Z Z'/p, which is overwritten."""
     target, intercept, spread = centred(targets, w)
     solve = partial(leave_one_out_errors, with_constant(kernel, w), target, w)
-    return _select(solve, targets, w, len(w), intercept, spread)
+    return _select(solve, targets, w, len(w), intercept, spread, penalties)
 
 
 def centred(targets: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -155,25 +159,26 @@ def _select(
     count: int,
     intercept: np.ndarray,
     spread: np.ndarray,
+    penalties: np.ndarray = PENALTIES,
 ) -> tuple[np.ndarray, float, np.ndarray]:
     """The solution and the penalty with the smallest leave-one-out errors, and predictions."""
 
     @cache
     def tried(i: int) -> tuple[float, Any, Any]:
         try:
-            solution, errors = solve(PENALTIES[i])
+            solution, errors = solve(penalties[i])
         except LinAlgError:  # penalty below the rounding error of the matrix
             return np.inf, None, None
         return float(np.sum(w[:, None] * (errors / spread) ** 2)), solution, targets - errors
 
-    best = min(range(0, len(PENALTIES), _COARSE), key=lambda i: tried(i)[0])
-    beside = range(max(best - 1, 0), min(best + 2, len(PENALTIES)))
+    best = min(range(0, len(penalties), _COARSE), key=lambda i: tried(i)[0])
+    beside = range(max(best - 1, 0), min(best + 2, len(penalties)))
     best = min(beside, key=lambda i: tried(i)[0])
     _, solution, held_out = tried(best)
     w = w[:, None]
     held_out = held_out + w * (targets - intercept) / (count - w)
     is_rounding = np.abs(held_out - intercept) < 1e-6 * spread  # which depends on the target
-    return solution, float(PENALTIES[best]), np.where(is_rounding, intercept, held_out)
+    return solution, float(penalties[best]), np.where(is_rounding, intercept, held_out)
 
 
 @contextmanager
@@ -184,7 +189,7 @@ def one_thread() -> Iterator[None]:
 
 
 def standardise(
-    features: np.ndarray, w: np.ndarray, importance: np.ndarray | float
+    features: np.ndarray, w: np.ndarray, importance: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Standardise in place; return mean and importance / deviation of each feature.
 
