@@ -194,7 +194,9 @@ def test_each_series_has_a_step_of_its_own():
 
 def test_one_date_cannot_go_on():
     frame = pd.DataFrame({"unique_id": ["a"], "ds": ["2024-01-01"], "y": [1.0]})
-    with pytest.raises(DataError, match="series 'a': has one date, expected at least two"):
+    with pytest.raises(
+        DataError, match=r"series 'a': 1 steps after .*there is one date, expected at"
+    ):
         table(frame).continued(1)
 
 

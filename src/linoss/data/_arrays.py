@@ -49,7 +49,7 @@ def from_arrays(X: Any, y: Any = None, times: Any = None) -> Sequences:
     """As `sequences`, without warnings."""
     cases = Sequences(_cases(X))
     labels = None if y is None else as_labels("y", y, len(cases))
-    clocks = None if times is None else _times(times, cases.lengths.tolist())
+    clocks = None if times is None else as_times("times", times, cases.lengths)
     return replace(cases, labels=labels, times=clocks)
 
 
@@ -212,27 +212,25 @@ def check_labels(source: str, y: Any) -> None:
         )
 
 
-def _times(times: Any, lengths: list[int]) -> list[np.ndarray]:
+def as_times(source: str, times: Any, lengths: Any) -> list[np.ndarray]:
+    """The times of each case, of which there are so many."""
     times = times.to_numpy() if hasattr(times, "to_numpy") else times
     if not isinstance(times, list | tuple) or not any(np.ndim(t) for t in times):
-        times = np.asarray(times)
-        if times.ndim == 0:
-            raise DataError("times has shape (), expected (time,), (cases, time) or a list")
+        times = np.atleast_1d(times)
         if times.ndim == 1 and times.dtype != object:
-            shared = case_times("times", times, times.size)
             odd = next((i for i, length in enumerate(lengths) if length != times.size), None)
             if odd is not None:
                 raise DataError(
-                    f"times has shape {times.shape}, expected ({lengths[odd]},), the length of "
+                    f"{source} has shape {times.shape}, expected ({lengths[odd]},), the length of "
                     f"case {odd} of X, or a list with an array for each case"
                 )
+            shared = case_times(source, times, times.size)
             return [shared] * len(lengths)  # one array for all cases, which may be on disk
-    rows = [np.asarray(t) for t in times]
-    if len(rows) != len(lengths):
-        raise DataError(f"times has {len(rows)} cases, expected {len(lengths)}, as X")
+    if len(times) != len(lengths):
+        raise DataError(f"{source} has {len(times)} cases, expected {len(lengths)}, as X")
     return [
-        case_times(f"times, case {i}", row, length)
-        for i, (row, length) in enumerate(zip(rows, lengths, strict=True))
+        case_times(f"{source}, case {i}", np.asarray(row), int(length))
+        for i, (row, length) in enumerate(zip(times, lengths, strict=True))
     ]
 
 

@@ -104,11 +104,6 @@ def _validated(estimator: Any, X: Any, y: Any, reset: bool, checks: Any) -> tupl
         if y is None:
             return validate(estimator, X, reset=reset, **allowed), None
         return validate(estimator, X, y, reset=reset, **allowed, **checks)
-    except OverflowError:
-        raise DataError(
-            "X holds an integer above 1.8e308, which no float can be, expected numbers of a "
-            "float's range; scale the data, or put NaN for a missing value"
-        ) from None
     except ValueError as error:
         if "is expecting" not in str(error):
             raise

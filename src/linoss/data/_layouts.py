@@ -216,8 +216,8 @@ def _sorted(
         times, backward = np.arange(len(cases.codes)), np.flatnonzero(np.diff(cases.codes) < 0)
         for row in backward[:1] + 1:
             raise DataError(
-                f"{columns.where(row)}{cases.title(int(cases.codes[row]))}: continues after another "
-                "case began, expected its rows together; sort them, or pass time=NAME"
+                f"{columns.where(row)}{cases.title(int(cases.codes[row]))}: continues after "
+                "another case began, expected its rows together; sort them, or pass time=NAME"
             )
     return sorted_rows(columns, cases, times, name, "remove one")
 

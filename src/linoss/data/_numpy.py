@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from linoss.data._arrays import as_labels, case_times, from_array, warn_if_turned
+from linoss.data._arrays import as_labels, as_times, from_array, warn_if_turned
 from linoss.data._raw_files import DataError, check_expansion, listed, refusing, regular_file
 from linoss.data._sequences import Sequences
 
@@ -47,24 +47,25 @@ def read_npz(path: Path) -> Sequences:
     with refusing(str(path), "expected an .npz file, as numpy.savez writes it"):
         arrays = _read_members(path)
     values = from_array(*arrays["values"])
-    shape = (len(values), len(values[0]))
-    if "lengths" in arrays:
-        lengths = _checked_lengths(*arrays["lengths"], shape)
-        values = [case[:length] for case, length in zip(values, lengths, strict=True)]
-    labels = as_labels(*arrays["labels"], len(values)) if "labels" in arrays else None
+    count, longest = len(values), len(values[0])
+    where, lengths = arrays.get("lengths", ("", np.full(count, longest)))
+    integers = lengths.shape == (count,) and lengths.dtype.kind in "iu"
+    if not integers or not ((lengths >= 1) & (lengths <= longest)).all():
+        raise DataError(
+            f"{where}: has shape {lengths.shape} and dtype {lengths.dtype}, expected ({count},) "
+            f"integers from 1 to {longest}"
+        )
+    labels = as_labels(*arrays["labels"], count) if "labels" in arrays else None
     times = None
     if "times" in arrays:
         where, array = arrays["times"]
-        if array.shape not in (shape, shape[1:]):
+        if array.shape not in ((count, longest), (longest,)):
             raise DataError(
-                f"{where}: has shape {array.shape}, expected {shape} or {shape[1:]}, one for each "
-                "sample"
+                f"{where}: has shape {array.shape}, expected {(count, longest)} or {(longest,)}"
             )
-        rows = np.broadcast_to(array, shape)
-        times = [
-            case_times(f"{where}, case {i}", row[: len(case)], len(case))
-            for i, (row, case) in enumerate(zip(rows, values, strict=True))
-        ]
+        rows = np.broadcast_to(array, (count, longest))
+        times = as_times(where, [r[:n] for r, n in zip(rows, lengths, strict=True)], lengths)
+    values = [case[:length] for case, length in zip(values, lengths, strict=True)]
     return warn_if_turned(str(path), Sequences(values, labels, times))
 
 
@@ -75,11 +76,10 @@ def _read_members(path: Path) -> dict[str, tuple[str, np.ndarray]]:
     with zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         for role, names in _KEYS.items():
-            found = [name for name in names if name in members]
-            if len(found) > 1:
-                raise DataError(f"{path}: has both {found[0]!r} and {found[1]!r}, expected one")
-            for name in found:
+            for name in [name for name in names if name in members]:
                 where, info = f"{path}, array {name!r}", members[name]
+                if role in arrays:
+                    raise DataError(f"{where}: is the second one of {role}, expected one")
                 check_expansion(where, info.file_size, size)
                 with archive.open(info) as file:
                     arrays[role] = where, _read_array(where, file, info.file_size)
@@ -89,20 +89,6 @@ def _read_members(path: Path) -> dict[str, tuple[str, np.ndarray]]:
             "of shape (cases, channels, time)"
         )
     return arrays
-
-
-def _checked_lengths(where: str, lengths: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    cases, longest = shape
-    if lengths.shape != (cases,) or lengths.dtype.kind not in "iu":
-        raise DataError(
-            f"{where}: has shape {lengths.shape} and dtype {lengths.dtype}, expected ({cases},) "
-            "integers"
-        )
-    wrong = (lengths < 1) | (lengths > longest)
-    if wrong.any():
-        case = int(np.argmax(wrong))
-        raise DataError(f"{where}, case {case}: is {lengths[case]}, expected 1 to {longest}")
-    return lengths
 
 
 def _read_array(where: str, file: Any, size: int) -> np.ndarray:

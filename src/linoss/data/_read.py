@@ -18,7 +18,6 @@ from linoss.data._raw_files import DataError, listed, refusing, regular_file, su
 from linoss.data._sequences import Sequences, as_case, joined
 from linoss.data._table import Table
 
-_PARTS = ("train", "test")
 Part = TypeVar("Part", Sequences, Table)
 
 
@@ -201,24 +200,18 @@ def read_parts(
 
 def _find_parts(folder: Path) -> tuple[Path, Path | None]:
     """The training part and, if there is one, the test part of a directory; else itself."""
-    found: dict[str, dict[str, dict[str, Path]]] = {}  # by suffix, name and part
-    for file in _listed(folder):
-        stem, dot, suffix = file.name.lower().partition(".")
-        name, _, part = stem.rpartition("_")
-        if part in _PARTS:
-            found.setdefault(dot + suffix, {}).setdefault(name, {})[part] = file
+    files = {file.name.lower(): file for file in _listed(folder)}
     for suffix in (*ARRAYS, *TABLES, ""):
-        names = {n: parts for n, parts in found.get(suffix, {}).items() if "train" in parts}
-        if len(names) > 1:
-            own = folder.resolve().name.lower()
-            if own not in names:
-                raise DataError(
-                    f"{folder}: holds the training parts of several data sets, expected one; name "
-                    "a file in it"
-                )
-            names = {own: names[own]}
-        for parts in names.values():
-            return parts["train"], parts.get("test")
+        end = f"train{suffix}"
+        trains = [name for name in files if name == end or name.endswith("_" + end)]
+        own = f"{folder.resolve().name.lower()}_{end}"
+        if len(trains) > 1 and own not in trains:
+            raise DataError(
+                f"{folder}: holds the training parts of several data sets, expected one; name a "
+                "file in it"
+            )
+        for name in [own] if own in trains else trains:
+            return files[name], files.get(name.removesuffix(end) + f"test{suffix}")
     return folder, None
 
 

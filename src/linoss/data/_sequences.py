@@ -202,9 +202,13 @@ class Sequences:
             parts.append(f"left out: {_count(self.about['unlabelled'], 'case')} without a label")
         return "; ".join(parts)
 
-    @cached_property
+    @property
     def lengths(self) -> np.ndarray:
         """(cases,), the number of samples of each case."""
+        return self._lengths
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
         if isinstance(self.values, StoredCases):
             return self.values.lengths
         return np.array([len(case) for case in self.values], int)

@@ -166,17 +166,13 @@ class Table:
     ) -> np.ndarray:
         if frequency is None and index.dtype.kind != "M":
             frequency = Frequency("fixed", 1)
-        if frequency is None:
-            raise DataError(
-                f"{self.title(series)}: has one date, expected at least two to know the step "
-                "between"
-            )
         try:
+            if frequency is None:
+                raise ValueError("there is one date, expected at least two to know the step")
             return frequency.after(index, horizon)
         except (ValueError, OverflowError) as error:
             raise DataError(
-                f"{self.title(series)}: {horizon} steps after {shown_time(index[-1])} is no date: "
-                f"{error}"
+                f"{self.title(series)}: {horizon} steps after {shown_time(index[-1])}: {error}"
             ) from None
 
     def title(self, series: int) -> str:
@@ -294,19 +290,15 @@ def table(data: Any, *, static: Collection[Any] = ()) -> Table:
         array = np.asarray(data)
     except ValueError:
         array = np.array(None)
-    array = array[:, None] if array.ndim == 1 else array
-    if array.ndim != 2 or array.dtype.kind not in "biuf" or 0 in array.shape:
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or 0 in array.shape:
         raise DataError(
             f"data has shape {array.shape} and dtype {array.dtype}, expected numbers "
             "(time, variables), or a pandas frame"
         )
-    if len(static):
-        raise DataError(f"static has {next(iter(static))!r}, but data is an array: one series")
-    names = tuple(f"{i}" for i in range(array.shape[1]))
-    columns = Columns("data", names, array.astype(float), {})
-    columns.refuse_infinite()
-    index = np.arange(len(array))
-    return Table([columns.numbers], [index], names, frequencies=(Frequency("fixed", np.int64(1)),))
+    array = array[:, None] if array.ndim == 1 else array
+    names = tuple(map(str, range(array.shape[1])))
+    made = _build(Columns("data", names, array.astype(float), {}), static)
+    return replace(made, kind="array", in_index=False)
 
 
 def _other_names(names: tuple[str, ...], static: Collection[Any] = ()) -> list[str]:

@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from linoss._declare import Number, declared, documented, setting, shared_with
 from linoss._stderr import duration, say
 from linoss.estimators._estimator import SequenceEstimator
-from linoss.estimators._trained import LinOSSClassifier, LinOSSRegressor, train
-from linoss.fitted import Choice, OscillatorSettings, RunOptions, fit_oscillators
+from linoss.estimators._trained import LinOSSClassifier, LinOSSRegressor
+from linoss.fitted import Choice, OscillatorSettings, RunOptions, fit_models, fit_oscillators
 from linoss.training import Callback, TrainingError
 
 Kind = TypeVar("Kind", bound="AutoClassifier | AutoRegressor")
@@ -88,6 +88,7 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, OscillatorSettings, Bas
         *,
         times: Any = None,
         sample_weight: Any = None,
+        groups: Any = None,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
         on_progress: Callback | None = None,
@@ -97,17 +98,12 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, OscillatorSettings, Bas
         **Arguments:** as for [`linoss.LinOSSClassifier.fit`][], with one output for each case.
         Ctrl-C raises a KeyboardInterrupt and keeps the oscillators.
         """
-        cases, outputs = self._validated(X, y, times, sample_weight)
+        cases, outputs = self._validated(X, y, times, sample_weight, groups)
         settings = _trained_estimator(self)
         run, begun = self._begin(outputs, directory, resume=resume), time.monotonic()
-        oscillators = fit_oscillators(
-            cases,
-            outputs,
-            n_oscillators=self.n_oscillators,
-            causal=self.causal,
-            seed=run.seed,
-            class_weight=getattr(self, "class_weight", None),
-        )
+        bank = {"n_oscillators": self.n_oscillators, "causal": self.causal, "seed": run.seed}
+        weight = getattr(self, "class_weight", None)
+        oscillators = fit_oscillators(cases, outputs, class_weight=weight, **bank)
         if self.verbose:
             assert oscillators.held_out is not None
             say(
@@ -124,7 +120,7 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, OscillatorSettings, Bas
         keep("the training has not ended")  # what a run has if it is killed
         options = RunOptions(directory, resume, on_progress)
         try:
-            trained = train(settings, cases, outputs, run.seed, options)
+            trained = fit_models(settings, cases, outputs, run.seed, options)
         except TrainingError as error:
             return keep(f"the training failed: {error}")
         except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from linoss._declare import check_settings
 from linoss._imports import imports_allowed
-from linoss.data import DataError, Sequences, as_sequences
+from linoss.data import Sequences, as_sequences
 from linoss.fitted import (
     AbstractPredictionStream,
     Attribution,
@@ -25,6 +25,8 @@ from linoss.fitted import (
 
 Kind = TypeVar("Kind", bound="SequenceEstimator")
 
+_FEATURES = ("n_features_in_", "feature_names_in_")
+
 
 class SequenceEstimator:
     """The base of classifiers and regressors, before scikit-learn's; `fitted_` does the work."""
@@ -36,6 +38,7 @@ class SequenceEstimator:
     classes_: np.ndarray
     """The classes, in the order of the probabilities."""
     n_features_in_: int
+    feature_names_in_: np.ndarray
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
@@ -55,29 +58,44 @@ class SequenceEstimator:
     # ---- Fits ----
 
     def _validated(
-        self, X: Any, y: Any, times: Any, sample_weight: Any, known: Any = None
+        self,
+        X: Any,
+        y: Any,
+        times: Any,
+        sample_weight: Any,
+        groups: Any = None,
+        known: Any = None,
     ) -> tuple[Sequences, Outputs]:
         """Labelled cases without those of weight 0, and how outputs are decoded.
 
         Settings and data are validated here, once. `known` classes are added to those of the cases.
         """
         check_settings(self)
-        every = getattr(self, "every", None)
-        if self.task == "classification":
-            cases, y = as_sequences(self, X, y, times, reset=True)
-            labels: Any = _class_labels(_labels(self, cases, y))
-        else:
+        every, is_classifier = getattr(self, "every", None), self.task == "classification"
+        if not is_classifier:
             _refuse_texts(y)
-            checks = {"multi_output": True, "y_numeric": True} if every is None else {}
-            targets = None if every is not None or isinstance(X, Sequences) else y
-            cases, checked = as_sequences(self, X, targets, times, reset=True, **checks)
-            labels = _labels(self, cases, y if checked is None else checked)
+        checks = {} if is_classifier else {"multi_output": True, "y_numeric": True}
+        targets = y if every is None else None
+        cases, checked = as_sequences(self, X, targets, times, reset=True, **checks)
+        labels = y if every is not None else checked
+        labels = cases.labels if labels is None else labels
+        if labels is None:
+            name = type(self).__name__
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        if len(labels) != len(cases):
+            raise ValueError(f"y has {len(labels)} labels, expected {len(cases)}, one a case")
+        if is_classifier:
+            labels = _class_labels(labels)
+        else:
             labels = np.asarray(labels, np.float64) if every is None else list(labels)
-        weights = None if sample_weight is None else _case_weights(X, sample_weight)
-        cases = replace(cases, labels=labels, weights=weights)
+        weights = None if sample_weight is None else _case_weights(cases, sample_weight)
+        groups = cases.groups if groups is None else np.asarray(groups)
+        if groups is not None and len(set(groups.tolist())) < 2:
+            raise ValueError(f"groups has one group, {groups[0]!r}, expected at least two")
+        cases = replace(cases, labels=labels, weights=weights, groups=groups)
         if weights is not None:
             cases = cases.select(weights > 0)
-        if self.task == "classification":
+        if is_classifier:
             return cases, Outputs.of_classes(cases.labels, known)
         first = np.asarray(labels[0])
         is_scalar = first.ndim == (0 if every is None else 1)
@@ -91,11 +109,9 @@ class SequenceEstimator:
         resume: bool = False,
     ) -> Description:
         """Begin or resume a run. Returns the description of this estimator, with its seed."""
-        facts = {
-            "outputs": outputs.to_dict(),
-            "n_features_in": getattr(self, "n_features_in_", None),
-        }
-        return Description.of(self, **facts).begin(directory, resume=resume)  # pyright: ignore[reportArgumentType]
+        facts = {name: getattr(self, name, None) for name in _FEATURES}
+        outputs_ = outputs.to_dict()
+        return Description.of(self, outputs=outputs_, **facts).begin(directory, resume=resume)  # pyright: ignore[reportArgumentType]
 
     def _end(
         self: Kind,
@@ -229,20 +245,12 @@ class SequenceEstimator:
             fitted, description = load(directory)
             estimator = description.create(cls, directory)  # pyright: ignore[reportArgumentType]
         with reading(directory):
-            if description.facts["n_features_in"] is not None:
-                estimator.n_features_in_ = int(description.facts["n_features_in"])
+            count, names = (description.facts[name] for name in _FEATURES)
+            if count is not None:
+                estimator.n_features_in_ = int(count)
+            if names is not None:
+                estimator.feature_names_in_ = np.array(names, object)
         return estimator._end(fitted, description)
-
-
-def _labels(estimator: SequenceEstimator, cases: Sequences, y: Any) -> Any:
-    """The labels `y`, or else those of the cases."""
-    y = cases.labels if y is None else y
-    if y is None:
-        name = type(estimator).__name__
-        raise ValueError(f"{name} requires y to be passed, but the target y is None")
-    if len(y) != len(cases):
-        raise DataError(f"y has {len(y)} labels, expected {len(cases)}, one for each case")
-    return y
 
 
 def _class_labels(y: Any) -> np.ndarray:
@@ -260,19 +268,14 @@ def _class_labels(y: Any) -> np.ndarray:
 
 def _refuse_texts(y: Any) -> None:
     """Raise a ValueError for targets that are text."""
-    if y is None or not np.iterable(y):
-        return
-    for case, target in enumerate(y):
-        if isinstance(target, str):
-            raise ValueError(
-                f"y is {str(target)!r} for case {case}, expected numbers; for classes use a "
-                "classifier"
-            )
+    text = next((each for each in y if isinstance(each, str)), None) if np.iterable(y) else None
+    if text is not None:
+        raise ValueError(f"y has {str(text)!r}, expected numbers; for classes use a classifier")
 
 
-def _case_weights(X: Any, sample_weight: Any) -> np.ndarray:
+def _case_weights(cases: Sequences, sample_weight: Any) -> np.ndarray:
     """A weight for each case, at least one of them above 0."""
-    weights = check_sample_weight(sample_weight, X, dtype=np.float64)
+    weights = check_sample_weight(sample_weight, cases, dtype=np.float64)
     if not ((weights >= 0).all() and (weights < 1e150).all() and weights.any()):
         raise ValueError(
             "sample_weight has entries that are not finite, >= 0 and < 1e150, or all are 0"

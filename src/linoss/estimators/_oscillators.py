@@ -47,21 +47,30 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
     )
 
     def fit(
-        self: Kind, X: Any, y: Any = None, *, times: Any = None, sample_weight: Any = None
+        self: Kind,
+        X: Any,
+        y: Any = None,
+        *,
+        times: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
     ) -> Kind:
         """Fit to labelled sequences.
 
         **Arguments:**
 
         - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
-          unequal length, or [`linoss.data.Sequences`][]. NaN marks a missing value.
+          unequal length, [`linoss.data.Sequences`][], or a long pandas frame, with a row for each
+          sample and columns as in [`linoss.data.read`][]. NaN marks a missing value.
         - `y`: a class for each case, or, for a regressor, `(cases,)` or `(cases, n)` numbers; None
-          for the labels of [`linoss.data.Sequences`][].
+          for the labels of X.
         - `times`: sampling times, for irregular sampling: `(time,)`, `(cases, time)` or a list of
           `(length,)` arrays.
         - `sample_weight`: a weight for each case; cases of weight 0 are ignored.
+        - `groups`: the group of each case, such as its subject: cases of a group are held out
+          together. By default those of [`linoss.data.Sequences`][].
         """
-        cases, outputs = self._validated(X, y, times, sample_weight)
+        cases, outputs = self._validated(X, y, times, sample_weight, groups)
         run = self._begin(outputs)
         vars(self).pop("_learner", None)
         weight = getattr(self, "class_weight", None)
@@ -107,7 +116,7 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
         if getattr(self, "class_weight", None) is not None:
             raise ValueError(f"class_weight is {self.class_weight!r}, expected None in partial_fit")  # pyright: ignore[reportAttributeAccessIssue]
         known = None if learner is None else learner.fitted.classes
-        cases, outputs = self._validated(X, y, times, None, known)
+        cases, outputs = self._validated(X, y, times, None, known=known)
         run = self._begin(outputs) if learner is None else self._description
         learner = learner or Learner(self._bank(run.seed))
         learner.add(cases, outputs, ids, solve=solve)

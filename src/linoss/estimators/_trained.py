@@ -3,28 +3,23 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
-import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_class_weight
 
 from linoss._declare import COUNT, SHARE, Number, documented, setting
 from linoss._settings import PoolingName
-from linoss.data import Sequences
 from linoss.estimators._estimator import SequenceEstimator
 from linoss.estimators._oscillators import OscillatorClassifier
 from linoss.fitted import (
     FitStopped,
     Fitted,
-    Outputs,
     RunOptions,
     TrainedSettings,
     fit_models,
     load,
 )
-from linoss.training import Callback, Classification, Objective, Regression
+from linoss.training import Callback
 
 Kind = TypeVar("Kind", bound="LinOSSClassifier | LinOSSRegressor")
 
@@ -95,6 +90,7 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, TrainedSettings, Base
         *,
         times: Any = None,
         sample_weight: Any = None,
+        groups: Any = None,
         directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
         on_progress: Callback | None = None,
@@ -105,15 +101,18 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, TrainedSettings, Base
         **Arguments:**
 
         - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
-          unequal length, or [`linoss.data.Sequences`][]. NaN marks a missing value, which is
+          unequal length, [`linoss.data.Sequences`][], or a long pandas frame, with a row for each
+          sample and columns as in [`linoss.data.read`][]. NaN marks a missing value, which is
           masked.
-        - `y`: a class for each case; None for the labels of [`linoss.data.Sequences`][]. For a
+        - `y`: a class for each case; None for the labels of X. For a
           regressor, `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, steps)`, `(cases,
           steps, n)`, or a list of `(steps,)` or `(steps, n)` arrays, where NaN marks an unknown
           target.
         - `times`: sampling times, for irregular sampling: `(time,)`, `(cases, time)` or a list of
           `(length,)` arrays.
         - `sample_weight`: a weight for each case; cases of weight 0 are ignored.
+        - `groups`: the group of each case, such as its subject: cases of a group are held out
+          together. By default those of [`linoss.data.Sequences`][].
         - `directory`: directory of the run and its checkpoints; None for none.
         - `resume`: resume the run in `directory`.
         - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.
@@ -126,11 +125,11 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, TrainedSettings, Base
 
         Raises `ValueError`, which names the invalid setting or argument.
         """
-        cases, outputs = self._validated(X, y, times, sample_weight)
+        cases, outputs = self._validated(X, y, times, sample_weight, groups)
         options = RunOptions(directory, resume, on_progress, source_of(start_from))
         run = self._begin(outputs, directory, resume=resume)
         try:
-            fitted = train(self, cases, outputs, run.seed, options)
+            fitted = fit_models(self, cases, outputs, run.seed, options)
         except FitStopped as stop:
             self._end(stop.fitted, run)
             raise
@@ -166,34 +165,3 @@ class LinOSSRegressor(SequenceEstimator, RegressorMixin, TrainedSettings, BaseEs
     every: int | None = None
 
     fit = LinOSSClassifier.fit
-
-
-def train(
-    settings: LinOSSClassifier | LinOSSRegressor,
-    cases: Sequences,
-    outputs: Outputs,
-    seed: int,
-    options: RunOptions,
-) -> Fitted:
-    """Train the models of an estimator on validated cases."""
-    objective = partial(_objective, settings, outputs)
-    sizes = {"n_models": settings.n_models, "patch": settings.patch}
-    return fit_models(settings, cases, outputs, objective, seed, options, **sizes)
-
-
-def _objective(
-    settings: LinOSSClassifier | LinOSSRegressor, outputs: Outputs, cases: Sequences
-) -> Objective:
-    """The objective of a training on these cases."""
-    if isinstance(settings, LinOSSRegressor):
-        return Regression.from_labels(cases.labels, every=settings.every)
-    assert outputs.classes is not None
-    weights = None
-    if settings.class_weight is not None:
-        labels = np.asarray(cases.labels)
-        weights = compute_class_weight(settings.class_weight, classes=outputs.classes, y=labels)
-    return Classification(
-        classes=tuple(outputs.classes.tolist()),
-        class_weights=None if weights is None else tuple(weights.tolist()),
-        smoothing=settings.label_smoothing,
-    )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -40,23 +40,6 @@ Estimator = TypeVar("Estimator", bound=BaseEstimator)
 _MACHINE = ("devices", "memory")  # parameters of a machine, which are not stored
 _MAY_DIFFER = ("verbose", "steps", "epochs")  # when a run is resumed
 _PAIRS = "pairs"
-
-
-class Storable(Protocol):
-    """What a directory stores: trained models, and everything else as plain values and arrays."""
-
-    @property
-    def trained(self) -> Trained | None:
-        """The trained models."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """Everything but arrays, as plain values."""
-        ...
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Arrays by name."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -98,13 +81,14 @@ class Description:
     def begin(
         self,
         directory: str | os.PathLike[str] | None,
-        fitted: Storable | None = None,
+        fitted: Any = None,
         *,
         resume: bool = False,
     ) -> "Description":
         """Begin a run in a directory, or resume it; returns the description with its seed.
 
-        `fitted` is what a new run already has before its models are trained.
+        `fitted` is what a new run already has before its models are trained: a `Fitted`, or what
+        else has `trained` models, `facts()` as plain values and `arrays()`.
         """
         if directory is None:
             if resume:
@@ -116,7 +100,10 @@ class Description:
             save_arrays(directory, *self._content(fitted))
             return self
         before = Stored.read(directory).description
-        old, new = (_comparable(each.parameters) for each in (before, self))
+        old, new = (
+            {name: value for name, value in each.parameters.items() if name not in _MAY_DIFFER}
+            for each in (before, self)
+        )
         difference = first_difference(old, new)
         if before.estimator != self.estimator or difference is not None:
             what, old, new = "the estimator", before.estimator, self.estimator
@@ -128,21 +115,20 @@ class Description:
             )
         return replace(self, seed=before.seed)
 
-    def finish(self, directory: str | os.PathLike[str], fitted: Storable) -> None:
+    def finish(self, directory: str | os.PathLike[str], fitted: Any) -> None:
         """Write what was fitted to the directory of a run, which has its trained models."""
         save_arrays(directory, *self._content(fitted), replace=True)
 
-    def save(self, directory: str | os.PathLike[str], fitted: Storable, *, overwrite: bool) -> None:
+    def save(self, directory: str | os.PathLike[str], fitted: Any, *, overwrite: bool) -> None:
         """Write a fitted thing to a directory, which appears complete or not at all."""
         with _new_directory(directory, overwrite) as folder:
             self.begin(folder)
-            trained = fitted.trained
-            for k, model in enumerate(() if trained is None else trained.models, 1):
-                assert trained is not None
-                save_model(folder / f"model-{k}", model, trained.inputs, trained.objective)
+            if (trained := fitted.trained) is not None:
+                for k, model in enumerate(trained.models, 1):
+                    save_model(folder / f"model-{k}", model, trained.inputs, trained.objective)
             self.finish(folder, fitted)
 
-    def _content(self, fitted: Storable | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def _content(self, fitted: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The content of both files of a directory."""
         check_writable(self.parameters)
         if fitted is None:
@@ -160,7 +146,7 @@ class Stored:
     folder: Path
     description: Description
     facts: dict[str, Any] | None
-    """What a `Storable` gave as plain values; None if a run has no result yet."""
+    """What was fitted as plain values; None if a run has no result yet."""
     arrays: dict[str, np.ndarray]
 
     @classmethod
@@ -180,7 +166,8 @@ class Stored:
         assert self.facts is not None
         with reading(self.folder):
             count, steps = int(self.facts["models"]), int(self.facts["n_steps"])
-        models = [_load_model(self.folder / f"model-{k}") for k in range(1, count + 1)]
+        with jax.enable_x64(False):
+            models = [load_model(self.folder / f"model-{k}") for k in range(1, count + 1)]
         return _trained(self.folder, models, steps) if models else None
 
 
@@ -202,13 +189,14 @@ def load(directory: str | os.PathLike[str]) -> tuple[Fitted, Description]:
             outputs,
             stored.trained(),
             None if oscillators is None else Untrained.from_files(oscillators, stored.arrays),
-            _checked_weights(facts["weights"]),
+            None if facts["weights"] is None else np.array(facts["weights"], np.float64),
             None if held_out is None else HeldOut.scored(*held_out),
             None if choice is None else Choice(**choice),
             None if channels is None else tuple(channels),
         )
-        if not fitted.members:
-            raise ValueError("it has no member")
+        w = np.zeros(1) if fitted.weights is None else fitted.weights
+        if not fitted.members or w.ndim != 1 or not (np.isfinite(w) & (w >= 0)).all():
+            raise ValueError(f"weights are {w.tolist()} of members {list(fitted.members)}")
     if len({member.n_channels for member in fitted.members.values()}) > 1:
         raise CheckpointError(f"{folder}: its members are of different data")
     return fitted, stored.description
@@ -219,7 +207,8 @@ def _unfinished(folder: Path, outputs: Outputs) -> Fitted:
     models: list[Saved] = []
     while holds_files(place := folder / f"model-{len(models) + 1}"):
         try:
-            models.append(_load_model(place))
+            with jax.enable_x64(False):
+                models.append(load_model(place))
         except CheckpointError:
             if not models:
                 raise
@@ -238,11 +227,6 @@ def _unfinished(folder: Path, outputs: Outputs) -> Fitted:
     return Fitted(outputs, _trained(folder, models, steps))
 
 
-def _load_model(folder: Path) -> Saved:
-    with jax.enable_x64(False):
-        return load_model(folder)
-
-
 def _trained(folder: Path, models: list[Saved], n_steps: int) -> Trained:
     """The models of a directory, which must have equal settings, inputs and targets."""
     first, *others = [
@@ -257,27 +241,17 @@ def _trained(folder: Path, models: list[Saved], n_steps: int) -> Trained:
     return Trained(each, saved.inputs, saved.objective, history, n_steps, best)
 
 
-def _checked_weights(weights: Any) -> np.ndarray | None:
-    if weights is None:
-        return None
-    numbers = np.array(weights, np.float64)
-    if numbers.ndim != 1 or not (np.isfinite(numbers) & (numbers >= 0)).all():
-        raise ValueError(f"weights are {weights}, expected numbers >= 0")
-    return numbers
-
-
 @contextmanager
 def _new_directory(directory: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
     """Yield the directory to save into.
 
     A new directory appears complete at the end; with `overwrite` it replaces an existing one.
     """
-    folder = Path(directory)
+    folder = fresh = Path(directory)
     restore_directory(folder.absolute())
     if os.path.lexists(folder) and not (overwrite and holds_files(folder)):
         yield folder
         return
-    fresh = folder
     try:
         make_directory(folder.absolute().parent)
         with replaced_directory(folder.absolute()) as fresh:
@@ -297,10 +271,6 @@ def reading(directory: str | os.PathLike[str]) -> Iterator[None]:
         raise CheckpointError(
             f"{os.fspath(directory)}: the estimator in it is invalid: {error!r}"
         ) from None
-
-
-def _comparable(parameters: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in parameters.items() if name not in _MAY_DIFFER}
 
 
 def _named(value: Any) -> Any:

@@ -6,7 +6,7 @@ same cases from all. A run directory holds the directory of each model, `model-1
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import jax
 import numpy as np
 from sklearn.model_selection import train_test_split
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
 from linoss._declare import COUNT, POSITIVE, SHARE, Number, changed, setting
 from linoss._settings import MEMORY, NormKind, PrecisionName, RandomStateLike
@@ -29,9 +29,11 @@ from linoss.nn import MIXERS, LinOSS, LinOSSConfig, MixerKind, MixerLike, Scheme
 from linoss.training import (
     Callback,
     Cases,
+    Classification,
     Inputs,
     Objective,
     Progress,
+    Regression,
     TrainingConfig,
     TrainingResult,
     TrainingStopped,
@@ -186,25 +188,22 @@ def fit_oscillators(
 
 
 def fit_models(
-    settings: TrainedSettings,
-    cases: Sequences,
-    outputs: Outputs,
-    objective_of: Callable[[Sequences], Objective],
-    seed: int,
-    run: RunOptions,
-    *,
-    n_models: int | None,
-    patch: int | None,
+    settings: Any, cases: Sequences, outputs: Outputs, seed: int, run: RunOptions
 ) -> Fitted:
-    """Train models on labelled cases. Raises `FitStopped` on Ctrl-C if there is a model already."""
-    parts, is_crossed = _held_out_parts(
-        n_models, settings.validation_fraction, cases, outputs, seed
-    )
+    """Train models on labelled cases. Raises `FitStopped` on Ctrl-C if there is a model already.
+
+    `settings` are `TrainedSettings` with `n_models` and `patch`, and for classes `class_weight` and
+    `label_smoothing`.
+    """
+    source, fraction = run.start_from, settings.validation_fraction
+    if source is not None and source.n_channels == cases.num_channels:
+        cases = cases.ordered(source.channels)
+    parts, is_crossed = _held_out_parts(settings.n_models, fraction, cases, outputs, seed)
     others = [np.setdiff1d(np.arange(len(cases)), part) for part in parts]
     seen = cases if is_crossed else cases.select(others[0])
     inputs = Inputs.from_sequences(seen, time_channel=bool(settings.time_channel))
-    inputs = replace(inputs, patch=_patch(patch, settings.devices, inputs, outputs))
-    objective, count = objective_of(seen), len(parts)
+    inputs = replace(inputs, patch=_patch(settings, inputs, outputs))
+    objective, count = _objective(settings, outputs, seen.labels), len(parts)
     config = TrainingConfig.from_settings(settings, seed, min(map(len, others)))
     if config.minutes is not None:
         config = changed(config, minutes=config.minutes / count)
@@ -305,44 +304,71 @@ def _started(
     return started
 
 
-def _patch(patch: int | None, devices: Any, inputs: Inputs, outputs: Outputs) -> int:
+def _objective(settings: Any, outputs: Outputs, labels: Any) -> Objective:
+    if outputs.classes is None:
+        return Regression.from_labels(labels, every=outputs.every)
+    weights = None
+    if settings.class_weight is not None:
+        weights = compute_class_weight(
+            settings.class_weight, classes=outputs.classes, y=np.asarray(labels)
+        )
+    return Classification(
+        classes=tuple(outputs.classes.tolist()),
+        class_weights=None if weights is None else tuple(weights.tolist()),
+        smoothing=settings.label_smoothing,
+    )
+
+
+def _patch(settings: Any, inputs: Inputs, outputs: Outputs) -> int:
     """Number of samples that form one input step of the models."""
-    if patch is None:
-        plain = outputs.every is None and inputs.interval is None and devices is None
-        longest = inputs.lengths[1]
-        return max(longest // 100, 1) if plain and longest > 128 else 1
-    for name, other in (("every", outputs.every), ("devices", devices)):
-        if patch > 1 and other is not None:
-            raise ValueError(f"patch is {patch}, expected 1 if there is {name}")
-    return patch
+    others = {"every": outputs.every, "devices": settings.devices}
+    given = [name for name, value in others.items() if value is not None]
+    if settings.patch is None:
+        longest = 0 if given or inputs.interval is not None else inputs.lengths[1]
+        return max(longest // 100, 1) if longest > 128 else 1
+    if settings.patch > 1 and given:
+        raise ValueError(f"patch is {settings.patch}, expected 1 if there is {given[0]}")
+    return settings.patch
 
 
 def _held_out_parts(
     count: int | None, fraction: float | None, cases: Sequences, outputs: Outputs, seed: int
 ) -> tuple[list[np.ndarray], bool]:
-    """The held-out cases of each of `count` models, and whether they differ between models."""
-    n = len(cases)
-    count = count or (_MODELS if n < _FEW else 1)
-    groups = None if outputs.classes is None else outputs.encode(cases.labels)
-    if fraction is None and count > 1 and n < _FEW:
+    """The held-out cases of each of `count` models, and whether they differ between models.
+
+    What is dealt to them are groups, or single cases without groups.
+    """
+    groups = np.arange(len(cases)) if cases.groups is None else cases.groups
+    _, firsts, group_of = np.unique(groups, return_index=True, return_inverse=True)
+    n = len(firsts)
+    kinds = None if outputs.classes is None else outputs.encode(cases.labels)[firsts]
+    is_few = len(cases) < _FEW
+    count = count or (min(_MODELS, n) if is_few else 1)
+
+    def cases_of(some: np.ndarray) -> np.ndarray:
+        return np.flatnonzero(np.isin(group_of, some))
+
+    if fraction is None and count > 1 and is_few:
+        if count > n:
+            raise ValueError(f"groups are {n}, expected one for each of {count} models")
         order = np.random.default_rng(seed).permutation(n)
-        if groups is not None:
-            order = order[np.argsort(groups[order], kind="stable")]
-        return [np.sort(order[k::count]) for k in range(count)], True
+        if kinds is not None:
+            order = order[np.argsort(kinds[order], kind="stable")]
+        return [cases_of(order[k::count]) for k in range(count)], True
     if fraction is None:
-        fraction = 0.0 if n < _FEW_TO_HOLD_OUT else 0.1
+        fraction = 0.0 if len(cases) < _FEW_TO_HOLD_OUT else 0.1
     held_out, stratify = min(round(fraction * n), n - 1), None
-    if groups is not None and held_out:
-        counts = np.bincount(groups)
+    if kinds is not None and held_out:
+        counts = np.unique(kinds, return_counts=True)[1]
         held_out = max(held_out, len(counts))
         held_out = held_out if held_out <= n - len(counts) else 0
-        stratify = groups if counts.min() > 1 else None
+        stratify = kinds if counts.min() > 1 else None
     if not held_out:
         return [np.zeros(0, int)] * count, False
     _, part = train_test_split(
         np.arange(n), test_size=held_out, random_state=seed, stratify=stratify
     )
-    return [np.sort(part)] * count, False
+    return [cases_of(np.asarray(part))] * count, False
 
 
 def _held_out(
@@ -371,14 +397,10 @@ def _held_out(
 def _start_line(n: int, parts: list[np.ndarray], is_crossed: bool, config: TrainingConfig) -> str:
     """A line about the models, the cases and the budget of the training."""
     count, held_out = len(parts), max(map(len, parts))
-    models = "a model" if count == 1 else f"{count} models"
-    without = "none held out" if not held_out else f"{held_out} held out"
-    if is_crossed:
-        without = f"each without another {held_out} of them"
-    epochs = config.steps / max((n - held_out) // config.batch_size, 1)
+    without = f"{held_out or 'none'} held out{' from each' if is_crossed else ''}"
     time = "" if config.minutes is None else f", {duration(60 * config.minutes)}"
-    each = "" if count == 1 else " each"
     return (
-        f"Training {models} on {n} cases, {without}: at most {config.steps} updates of "
-        f"{config.batch_size} cases{each}, {epochs:.3g} epochs{time}"
+        f"Training {count} model{'s' if count > 1 else ''} on {n} cases, {without}: at most "
+        f"{config.steps} updates of {config.batch_size} cases each, "
+        f"{config.steps / max((n - held_out) // config.batch_size, 1):.3g} epochs{time}"
     )

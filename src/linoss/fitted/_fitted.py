@@ -1,10 +1,11 @@
 """What every fit ends with: members, how they are combined, and how outputs are decoded."""
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import r2_score
 
 from linoss._plain import scalar
 from linoss.data import DataError, Sequences
@@ -101,17 +102,8 @@ class Outputs:
         """Accuracy, for which NaN is never right, or R² over all known targets."""
         if self.classes is not None:
             known = ~np.isnan(predictions).any(axis=1)
-            if not known.all():
-                predictions = np.where(known[:, None], predictions, 0)
-                weights = np.ones(len(known)) if weights is None else np.asarray(weights, float)
-                share = np.sum(weights * known) / np.sum(weights)
-                weights = weights * known
-            else:
-                share = 1.0
-            if not share:
-                return 0.0
-            decoded = self.decode(predictions)
-            return float(share * accuracy_score(labels, decoded, sample_weight=weights))
+            decoded = self.classes[np.argmax(predictions, axis=1)]
+            return float(np.average(known & (decoded == np.asarray(labels)), weights=weights))
         if self.every is None:
             truth, numbers = np.asarray(labels, float), np.asarray(self.decode(predictions))
         else:
@@ -122,6 +114,15 @@ class Outputs:
         known = np.isfinite(truth.reshape(len(truth), -1)).all(axis=1)
         weights = None if weights is None else np.asarray(weights)[known]
         return float(r2_score(truth[known], numbers[known], sample_weight=weights))
+
+    def combine(self, predictions: list[Any], weights: np.ndarray | None) -> Any:
+        """The prediction of an ensemble, from those of its members."""
+        if weights is None:
+            (only,) = predictions
+            return only
+        if self.classes is not None:
+            return pool([logarithms(each) for each in predictions], weights)
+        return np.tensordot(weights, np.asarray(predictions), 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, for JSON."""
@@ -157,6 +158,12 @@ class HeldOut:
     """Probabilities or numbers, `(cases, outputs)`; with `every` a list."""
     score: float
     """Accuracy or R²."""
+
+    def of(self, cases: np.ndarray) -> np.ndarray:
+        """The predictions for some of the cases."""
+        order = np.argsort(self.cases)
+        places = order[np.searchsorted(self.cases, cases, sorter=order)]
+        return np.asarray(self.predictions)[places]
 
     @classmethod
     def scored(cls, kind: str, score: float) -> "HeldOut":
@@ -249,7 +256,9 @@ class Fitted:
         cases = self.aligned(cases)
         if self.trained is not None:
             self.trained.check(cases)
-        predictions = self._combine([member.predict(cases) for member in self.members.values()])
+        predictions = self.outputs.combine(
+            [member.predict(cases) for member in self.members.values()], self.weights
+        )
         warn_of_nan("case", predictions)
         return predictions
 
@@ -262,9 +271,6 @@ class Fitted:
             )
         return cases
 
-    def _combine(self, predictions: list[Any]) -> Any:
-        return combine(self.outputs, predictions, self.weights)
-
     def stream(self) -> AbstractPredictionStream:
         """A function that processes one sample at a time, in constant memory.
 
@@ -276,7 +282,7 @@ class Fitted:
                 "which a stream cannot do; fit with causal=True"
             )
         streams = [member.stream() for member in self.members.values()]
-        return EnsembleStream(streams, self._combine)
+        return EnsembleStream(streams, partial(self.outputs.combine, weights=self.weights))
 
     def explain(
         self, cases: Sequences, *, member: str | None = None, periods: int = 24, parts: int = 48
@@ -323,9 +329,7 @@ class Fitted:
         if first is None or not len(common := np.intersect1d(first.cases, second.cases)):
             choice = Choice.because("no cases were held out for a comparison", "ensemble")
             return replace(self, trained=trained.trained, weights=np.full(2, 0.5), choice=choice)
-        predictions = [
-            np.asarray(each.predictions)[_places(each.cases, common)] for each in (first, second)
-        ]
+        predictions = [each.of(common) for each in (first, second)]
         if not np.isfinite(predictions[0]).all():
             reason = "predictions of the trained models are not finite"
             return replace(self, choice=Choice.because(reason, "oscillators"))
@@ -339,7 +343,7 @@ class Fitted:
         else:
             weights = fit_mean(predictions, truth, chosen.weights)
             losses = [mean_losses(predictions, truth, w) for w in (weights, np.array([0, 1.0]))]
-        ensemble = combine(outputs, predictions, weights)
+        ensemble = outputs.combine(predictions, weights)
         named = {"oscillators": predictions[1], "linoss": predictions[0], "ensemble": ensemble}
         scores = {name: outputs.score(each, chosen.labels) for name, each in named.items()}
         helps = is_better(*losses)
@@ -368,19 +372,3 @@ class Fitted:
     def arrays(self) -> dict[str, np.ndarray]:
         """The oscillators and their readout."""
         return {} if self.oscillators is None else self.oscillators.arrays()
-
-
-def combine(outputs: Outputs, predictions: list[Any], weights: np.ndarray | None) -> Any:
-    """The prediction of an ensemble, from those of its members."""
-    if weights is None:
-        (only,) = predictions
-        return only
-    if outputs.classes is not None:
-        return pool([logarithms(each) for each in predictions], weights)
-    return np.tensordot(weights, np.asarray(predictions), 1)
-
-
-def _places(cases: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Where the wanted cases are among others."""
-    order = np.argsort(cases)
-    return order[np.searchsorted(cases, wanted, sorter=order)]

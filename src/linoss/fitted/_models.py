@@ -169,23 +169,15 @@ class ModelStream(AbstractPredictionStream):
             return self._steps + np.arange(float(len(present))), [None] * len(present)
         since, intervals = [], []
         for time, is_present in zip(times, present, strict=True):
-            now, interval = self._interval(time)
-            self._before = now if is_present else self._before
-            since.append(now)
-            intervals.append(interval)
+            if time is None:
+                raise ValueError("time is None, expected a number: the training had times")
+            self._first = time if self._first is None else self._first
+            since.append((time - self._first) / self._inputs.interval)
+            intervals.append(1.0 if self._before is None else since[-1] - self._before)
+            if not intervals[-1] > 0:
+                raise ValueError(f"time is {time}, expected a later one than that before")
+            self._before = since[-1] if is_present else self._before
         return np.array(since), intervals
-
-    def _interval(self, time: float | None) -> tuple[float, float]:
-        """Time since the first sample and since the last one, in median intervals."""
-        assert self._inputs.interval is not None
-        if time is None:
-            raise ValueError("time is None, expected a number: the training had times")
-        self._first = time if self._first is None else self._first
-        since = (time - self._first) / self._inputs.interval
-        interval = 1.0 if self._before is None else since - self._before
-        if not interval > 0:
-            raise ValueError(f"time is {time}, expected a later one than that of the sample before")
-        return since, interval
 
 
 def mean_of(several: Sequence[Any]) -> Any:
