@@ -29,11 +29,6 @@ def test_what_exists_is_not_overwritten_and_not_mixed_with_something_else(again,
     assert [result.seed for result in read_results(experiment.out)] == [2345, 3456]
     said = again("--resume", "--max-steps", 3, code=1)
     assert "steps is 4 in its result, but 3 now; continue with" in said
-    before, _ = read_results(experiment.out)
-    again("--resume", "--max-steps", 8)
-    after, _ = read_results(experiment.out)
-    assert after.history[: len(before.history)] == before.history
-    assert (before.outcome["steps"], after.outcome["steps"]) == (4, 8)
     for path in experiment.out.rglob("result.json"):
         path.write_text("{")
     assert "result.json: is no result of an experiment" in again("--resume", code=1)
