@@ -1,8 +1,7 @@
 """A training step as the trainer compiles it, and, run as a program, the memory that it takes.
 
-`python measured_step.py SETTINGS`, JSON with `config`, `length`, `batch`, `devices` and
-`keep`, prints the
-peak of memory during a step, in bytes above what the process held before it.
+`python measured_step.py SETTINGS`, JSON with `config`, `length`, `batch`, `devices` and `keep`,
+prints the peak of memory during a step, in bytes above what the process held before it.
 """
 
 import ctypes

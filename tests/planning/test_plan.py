@@ -21,11 +21,7 @@ def test_cost_by_sizes(make_config, changes):
     one, _ = planned()
     assert one.parameters == parameters
     assert one.bytes_communicated.total == 0
-    for other, times in (
-        planned(2, length=2**27),
-        planned(2, batch=32),
-        planned(1 / 8, devices=8),
-    ):
+    for other, times in (planned(2, length=2**27), planned(2, batch=32), planned(1 / 8, devices=8)):
         for name in ("memory", "flops"):
             total = getattr(one, name).total
             assert getattr(other, name).total == pytest.approx(times * total, rel=0.01)
@@ -44,9 +40,6 @@ def test_the_smallest_mesh(make_config, memory):
     smaller = (parts, shards // 2) if shards > 1 else (parts // 2, 1)
     if min(smaller) > 0:
         assert plan(make_config(), **HUGE, devices=smaller).memory.total > memory
-
-
-def test_no_mesh_makes_a_model_smaller(make_config):
     assert smallest_mesh(make_config(), **HUGE, memory=1e5) is None
 
 

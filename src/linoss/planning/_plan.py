@@ -107,17 +107,9 @@ def plan(
     _checks.positive_integer("devices", shards)
     if batch % parts:
         raise ValueError(f"batch is {batch}, expected a multiple of {parts}, the devices along it")
-    sizes = _Sizes(config, length + (config.horizon or 0), batch, (parts, shards), engine, keep)
-    return Plan(
-        devices=(parts, shards),
-        parameters=sizes.parameters,
-        sequences=sizes.sequences,
-        steps=sizes.steps,
-        memory=_memory(sizes),
-        flops=_flops(sizes),
-        bytes_communicated=_communication(sizes),
-        outside_kernels=sizes.outside_kernels,
-    )
+    s = _Sizes(config, length + (config.horizon or 0), batch, (parts, shards), engine, keep)
+    amounts = (_memory(s), _flops(s), _communication(s))
+    return Plan((parts, shards), s.parameters, s.sequences, s.steps, *amounts, s.outside_kernels)
 
 
 def smallest_mesh(
