@@ -1,41 +1,17 @@
 """Oscillatory state-space models for very long sequences."""
 
+# ruff: noqa: F403, F405, which cannot look into packages
+
 import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from linoss.dynamics import (
-        Oscillators,
-        Transition,
-        VaryingTransition,
-        discretize,
-        eigenvalues,
-        expected_eigenvalue_power,
-        hamiltonian,
-        oscillating_stiffness,
-        spectral_radius,
-        stable_stiffness,
-    )
-    from linoss.estimators import (
-        AutoClassifier,
-        AutoRegressor,
-        LinOSSClassifier,
-        LinOSSRegressor,
-        OscillatorClassifier,
-        OscillatorRegressor,
-    )
+    from linoss.dynamics import *
+    from linoss.estimators import *
     from linoss.features import OscillatorFeatures
     from linoss.forecasting import LinOSSForecaster
-    from linoss.nn import (
-        Block,
-        LinOSS,
-        LinOSSConfig,
-        LinOSSLayer,
-        Stream,
-        count_parameters,
-        trainable,
-    )
+    from linoss.nn import *
     from linoss.scan import engines, oscillator_scan
 
 __version__ = "0.1.0"

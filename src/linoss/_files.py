@@ -1,13 +1,11 @@
 """Atomic writes: if the process dies, a file has either its old or its new content."""
 
-import ctypes
 import errno
 import os
 import re
 import secrets
 import shutil
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -78,24 +76,22 @@ def replaced_directory(target: Path) -> Iterator[Path]:
     """Yield a temporary directory to write, which then replaces `target`.
 
     `target` never has partial content, and is unchanged if writing fails. For one process at a
-    time. On Linux the two are exchanged atomically if the file system supports it. Otherwise the
-    old directory is renamed first; if the process dies before the new one is in place,
+    time. The old directory is renamed first; if the process dies before the new one is in place,
     `restore_directory` renames it back.
     """
     temporary = _temporary(target)
     restore_directory(target)
     try:
         yield temporary
-        if not (target.exists() or target.is_symlink()):
-            os.replace(temporary, target)
-        elif not _exchange(temporary, target):
-            old = temporary.with_suffix(".old")
+        old = temporary.with_suffix(".old")
+        if target.exists() or target.is_symlink():
             os.replace(target, old)
-            try:
-                os.replace(temporary, target)
-            except BaseException:
+        try:
+            os.replace(temporary, target)
+        except BaseException:
+            with suppress(FileNotFoundError):
                 os.replace(old, target)
-                raise
+            raise
         _sync_directory(target.parent)
     except (OSError, shutil.Error) as error:
         raise _cannot_write(target, error) from error
@@ -181,17 +177,6 @@ def _remove(folder: Path, names: re.Pattern[str]) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             remove_file(path)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two names atomically; False if the system or file system does not support it."""
-    if sys.platform != "linux":
-        return False
-    rename = getattr(ctypes.CDLL(None), "renameat2", None)  # missing in some C libraries
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return rename is not None and not rename(
-        here, os.fsencode(one), here, os.fsencode(other), exchange
-    )
 
 
 def _cannot_write(path: Path, error: OSError | shutil.Error) -> OSError:

@@ -4,8 +4,9 @@ Loading a file must not run code of whoever wrote it. So a file has the import p
 object only if `save` has `allow_import=True`, and `load` imports it only with the same.
 """
 
+import operator
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -31,55 +32,56 @@ def imports_allowed(allow: bool) -> Iterator[None]:
 
 def as_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with import paths in place of a user's objects."""
-    values = dict(settings)
-    for name in _NAMES & values.keys():
-        if not isinstance(values[name], str):
-            values[name] = {_KEY: _path(values[name])}
-    if values.get(_NESTED):
-        values[_NESTED] = as_paths(values[_NESTED])
-    return values
+    return _converted(
+        settings,
+        lambda _, value: value if isinstance(value, str | dict) else {_KEY: _path(value)},
+    )
 
 
 def check_writable(settings: Mapping[str, Any]) -> None:
     """Raise for import paths in settings to be written, unless they are allowed."""
-    if settings.get(_NESTED):
-        check_writable(settings[_NESTED])
-    for name, path in _paths(settings):
-        if "<locals>" in path:
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, dict):
+            return
+        if "<locals>" in value[_KEY]:
             raise ImportRefusedError(
-                f"{name} is {path}, which cannot be imported; define it in a module"
+                f"{name} is {value[_KEY]}, which cannot be imported; define it in a module"
             )
         if not _ALLOWED.get():
             raise ImportRefusedError(
-                f"{name} is {path}, of which a file can hold only the import path; fit without "
-                "directory, and save with allow_import=True"
+                f"{name} is {value[_KEY]}, of which a file can hold only the import path; fit "
+                "without directory, and save with allow_import=True"
             )
+
+    _converted(settings, check)
 
 
 def from_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `as_paths`. Raises for import paths, unless they are allowed."""
-    values = dict(settings)
-    for name, path in _paths(settings):
+
+    def read(name: str, value: Any) -> Any:
+        if not (isinstance(value, dict) and set(value) == {_KEY}):
+            return value
+        path = str(value[_KEY])
         if not _ALLOWED.get():
             raise ImportRefusedError(
                 f"{name} is {path}, and loading would import it; if you trust it, load with "
                 "allow_import=True"
             )
         module, _, attributes = path.partition(":")
-        value = import_module(module)
-        for attribute in attributes.split("."):
-            value = getattr(value, attribute)
-        values[name] = value
+        return operator.attrgetter(attributes)(import_module(module))
+
+    return _converted(settings, read)
+
+
+def _converted(settings: Mapping[str, Any], convert: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """Settings with other mixers and schemes, also in nested options."""
+    values = dict(settings)
+    values |= {name: convert(name, values[name]) for name in sorted(_NAMES & values.keys())}
     if values.get(_NESTED):
-        values[_NESTED] = from_paths(values[_NESTED])
+        values[_NESTED] = _converted(values[_NESTED], convert)
     return values
-
-
-def _paths(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in sorted(_NAMES):
-        value = settings.get(name)
-        if isinstance(value, dict) and set(value) == {_KEY}:
-            yield name, str(value[_KEY])
 
 
 def _path(value: Any) -> str:
