@@ -11,8 +11,9 @@ import pytest
 
 from linoss import _programs
 from linoss._programs import VARIABLE, keep_programs
-from linoss.cli._app import _COMMANDS
+from linoss.cli import app
 
+COMMANDS = [command.callback.__name__ for command in app.registered_commands]
 HEAVY = ("numpy", "jax", "sklearn", "optax", "matplotlib", "scipy", "pandas")
 LOADED = f"""
 import json, sys
@@ -49,7 +50,7 @@ def test_help_and_wrong_arguments_import_nothing_heavy(tmp_path):
     wrong = [
         ["--help"],
         ["fit", "--help"],
-        *([command, "--colour", "blue"] for command in _COMMANDS),
+        *([command, "--colour", "blue"] for command in COMMANDS),
         ["fit", "data.csv", "--out", "run", "--task", "painting"],
         ["fit", "data.csv", "--out", "run"],
         ["fit", "data.csv", "--out", "run", "--task", "forecasting", "--label", "y"],

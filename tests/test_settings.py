@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import linoss
 from linoss import LinOSS, LinOSSConfig
@@ -23,7 +24,7 @@ from linoss._declare import (
     setting,
     unchecked,
 )
-from linoss.cli._options import settings_page
+from linoss.cli import app
 from linoss.training import TrainingConfig
 
 ROOT = Path(__file__).parent.parent
@@ -206,7 +207,8 @@ def test_names_are_those_of_the_registries():
 
 
 def test_the_page_is_made_of_the_declarations():
-    assert settings_page() == (ROOT / "docs" / "settings.md").read_text()
+    page = CliRunner().invoke(app, ["settings"]).stdout
+    assert page == (ROOT / "docs" / "settings.md").read_text()
 
 
 def test_the_presets_are_models():

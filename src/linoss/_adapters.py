@@ -3,6 +3,7 @@
 import abc
 import functools
 import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from linoss._declare import documented
@@ -28,29 +29,38 @@ class Adapter:
 class PredictingAdapter(Adapter):
     """An adapter of a classifier, a regressor or a transformer."""
 
+    def _arrays(self, X: Any) -> Any:
+        """The cases as arrays `(channels, time)`."""
+        return X
+
     def _fit(self, X: Any, y: Any = None) -> Any:
-        self.estimator_ = self.wrapped(**self.get_params(deep=False)).fit(X, y)
+        self.estimator_ = self.wrapped(**self.get_params(deep=False)).fit(self._arrays(X), y)
         return self
 
     def _predict(self, X: Any) -> Any:
-        return self.estimator_.predict(X)
+        return self.estimator_.predict(self._arrays(X))
 
     def _predict_proba(self, X: Any) -> Any:
-        return self.estimator_.predict_proba(X)
+        return self.estimator_.predict_proba(self._arrays(X))
 
 
-def adapter(kind: _Class) -> _Class:
+def adapter(wrapped: type[Any], **tags: Any) -> Callable[[_Class], _Class]:
     """Class decorator: give an adapter the parameters of the wrapped estimator, documented.
 
     Its `__init__` calls that of the estimator, then that of the last of its base classes.
     """
-    settings = kind.wrapped.__init__
 
-    @functools.wraps(settings)
-    def initialise(self: Any, **values: Any) -> None:
-        settings(self, **values)
-        kind.__bases__[-1].__init__(self)
+    def decorated(kind: _Class) -> _Class:
+        @functools.wraps(wrapped.__init__)
+        def initialise(self: Any, **values: Any) -> None:
+            wrapped.__init__(self, **values)
+            kind.__bases__[-1].__init__(self)
 
-    setattr(initialise, "__signature__", inspect.signature(settings))  # noqa: B010
-    setattr(kind, "__init__", initialise)  # noqa: B010
-    return abc.update_abstractmethods(documented(kind, kind.wrapped))
+        settings: Any = {"__signature__": inspect.signature(wrapped.__init__)}
+        initialise.__dict__.update(settings)
+        own = {"_tags": tags} if tags else {}
+        for name, value in {"wrapped": wrapped, "__init__": initialise, **own}.items():
+            setattr(kind, name, value)
+        return abc.update_abstractmethods(documented(kind, wrapped))
+
+    return decorated

@@ -183,7 +183,7 @@ def data(once):
 @pytest.fixture(scope="session")
 def run(once, data, good):
     """A classifier of one trained model."""
-    options = f"{SMALL} {ALONE} --steps 40 --learning-rate 0.02 --set validation_fraction=0.25"
+    options = f"{SMALL} {ALONE} --steps 40 --set learning_rate=0.02 --set validation_fraction=0.25"
     line = f"fit {data} --task classification {options} --out"
     return once("classifier", lambda out: good(f"{line} {out}"))
 
@@ -211,7 +211,7 @@ def numbers(once):
 @pytest.fixture(scope="session")
 def regressor(once, numbers, good):
     """A regressor, with a scheme without decay."""
-    options = f"{SMALL} {ALONE} --set scheme=imex --steps 30 --learning-rate 0.02"
+    options = f"{SMALL} {ALONE} --set scheme=imex --steps 30 --set learning_rate=0.02"
     line = f"fit {numbers} --task regression {options} --out"
     return once("regressor", lambda out: good(f"{line} {out}"))
 
@@ -235,6 +235,6 @@ def load(once):
 @pytest.fixture(scope="session")
 def forecaster(once, load, good):
     """A forecaster of short series, which are not trained on."""
-    options = f"--horizon 6 --set past=24 --known hour {SMALL} --steps 20"
+    options = f"--horizon 6 --set past=24 --known-in-advance hour {SMALL} --steps 20"
     line = f"fit {load} --task forecasting {options} --out"
     return once("forecaster", lambda out: good(f"{line} {out}"))

@@ -63,7 +63,7 @@ def test_a_picture(tmp_path, run, good, failing, suffix, start):
 @pytest.mark.parametrize("kind", ["run", "oscillators"])
 def test_figures_and_sums(kind, data, tmp_path, request, good_json, good):
     directory, out = request.getfixturevalue(kind), tmp_path / "why"
-    (record,) = good_json(f"explain {directory} {data} --case 3 --out {out}")["cases"]
+    (record,) = good_json(f"explain {directory} {data} --only 3 --out {out}")["cases"]
     assert [record] == json.loads((out / "attribution.json").read_text())
     name = "linoss" if kind == "run" else "oscillators"
     kinds = {"run": linoss.LinOSSClassifier, "oscillators": linoss.OscillatorClassifier}
@@ -85,8 +85,9 @@ def test_figures_and_sums(kind, data, tmp_path, request, good_json, good):
 
 
 def test_what_cannot_be_explained(run, data, forecaster, load, tmp_path, failing):
-    assert "--case is 99" in failing(f"explain {run} {data} --case 99 --out {tmp_path}/why")
-    assert "holds a forecaster" in failing(f"explain {forecaster} {load} --out {tmp_path}/why")
+    assert "--only is 99" in failing(f"explain {run} {data} --only 99 --out {tmp_path}/why")
+    message = failing(f"explain {forecaster} {load} --out {tmp_path}/why")
+    assert "holds a LinOSSForecaster" in message
 
 
 # ---- export ----

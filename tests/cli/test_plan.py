@@ -11,7 +11,8 @@ from linoss.planning import plan
 def test_the_numbers_are_those_of_the_library(good_json):
     found = good_json(
         "plan --length 5000 --batch-size 16 --devices 2x4 --in-size 3 --out-size 5 "
-        "--hidden-size 32 --state-size 16 --num-blocks 3 --set scheme=im --set damped=no"
+        "--set hidden_size=32 --set state_size=16 --set num_blocks=3 --set scheme=im "
+        "--set damped=no"
     )
     config = LinOSSConfig(
         in_size=3, out_size=5, hidden_size=32, state_size=16, num_blocks=3, norm="batch"
@@ -33,17 +34,14 @@ def test_a_table_for_people(good):
 @pytest.mark.parametrize(
     ("memory", "answer"),
     [
-        (16, "It fits in 16 GB."),
-        (
-            1,
-            "It fits in 1 GB with fewer stored products: 647 MB with --keep 0, which is",
-        ),
-        (0.5, "It does not fit in 0.5 GB. The fewest devices on which it does: --devices 2, "),
-        (1e-4, "It does not fit in 0.0001 GB on any number of devices: the model"),
+        (16e9, "It fits in 16 GB."),
+        (1e9, "It fits in 1 GB with fewer stored products: 647 MB with --set memory=0."),
+        (5e8, "It does not fit in 500 MB. The fewest devices on which it does: --devices 2, "),
+        (1e5, "It does not fit in 100 kB on any number of devices: the model"),
     ],
 )
 def test_whether_it_fits(good, memory, answer):
-    text = good(f"plan --length 100000 --batch-size 8 --memory {memory}")
+    text = good(f"plan --length 100000 --batch-size 8 --device-memory {memory}")
     assert text.splitlines()[-1].startswith(answer)
 
 
@@ -66,7 +64,7 @@ def test_what_kernels_do_not_cover_and_how_much_slower_it_is(good, good_json, op
 
 
 def test_the_smallest_mesh_as_json(good_json):
-    found = good_json("plan --length 100000 --batch-size 8 --memory 0.5")
+    found = good_json("plan --length 100000 --batch-size 8 --device-memory 5e8")
     assert found["fits"] is False
     assert found["smallest_mesh"] == [2, 1]
 
@@ -83,7 +81,7 @@ def test_tasks(good_json):
     [
         ("--devices x", "expected a number, or such as 2x4"),
         ("--set every=2", "every is 2, but task is 'classification', not 'regression'"),
-        ("--memory 0", "--memory is 0.0, expected a finite number > 0"),
+        ("--device-memory 0", "--device-memory is 0, expected a number > 0"),
         ("--engine fast", "'--engine'"),
         ("--batch-size 0", "batch_size is 0, expected an integer >= 1"),
     ],

@@ -239,7 +239,7 @@ def test_many_series_without_dates(tmp_path, small_forecaster, good, good_json):
         f"{name},{i},{np.sin(i / 2 + k)},{i % 7}" for k, name in enumerate("ab") for i in range(50)
     ]
     path.write_text("unique_id,ds,y,day\n" + "\n".join(rows) + "\n")
-    options = f"--horizon 3 --known day {small_forecaster} --steps 2"
+    options = f"--horizon 3 --known-in-advance day {small_forecaster} --steps 2"
     good(f"fit {path} --task forecasting --out {out} {options}")
     ahead = [f"{name},{i},{i % 7}" for name in "ba" for i in range(48, 53)]
     future.write_text("unique_id,ds,day\n" + "\n".join(ahead) + "\n")

@@ -108,9 +108,9 @@ def test_forecasts(tmp_path, load, small_forecaster, good_json):
 
 def test_the_report_shows_trials_and_pictures(found, place):
     text = (place / "report.html").read_text()
-    for title in ("Best", "Parameters", "Trials", "Environment"):
+    for title in ("Best", "Trials", "Environment"):
         assert f"<h2>{title}</h2>" in text
-    assert text.count("<svg") == 1
+    assert "importance" in text
     assert "test accuracy" in text
     assert not re.search(r"<(script|link|iframe|object|img)", text)
     assert "url(" not in text.replace("url(#", "")

@@ -21,7 +21,7 @@ from drivers import Finding, load
 
 SMALL = (
     "--task classification --set hidden_size=4 --set state_size=4 --set num_blocks=1 "
-    "--set batch_size=4 --set validation_fraction=0.25 --set norm=layer --seed 1"
+    "--set batch_size=4 --set validation_fraction=0.25 --set norm=layer --random-state 1"
 )
 ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "0"}
 _KILLS = 3  # of one study: after four deaths in one trial, it counts as failed
@@ -108,7 +108,8 @@ def one():
 
 def auto():
     """`linoss fit --model auto`: oscillators, a training, and the choice."""
-    return _runs("--task classification --model auto --set n_oscillators=64 --minutes 30 --seed 1")
+    settings = "--set n_oscillators=64 --minutes 30 --random-state 1"
+    return _runs(f"--task classification --model auto {settings}")
 
 
 @contextlib.contextmanager

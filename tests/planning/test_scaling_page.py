@@ -29,7 +29,7 @@ def test_commands_run():
 @pytest.mark.parametrize(("length", "batch", "devices", "amounts"), ROWS)
 def test_rows_of_the_table(length, batch, devices, amounts):
     length, batch = length.replace(",", ""), batch.replace(",", "")
-    text = linoss(f"plan --length {length} --batch-size {batch} --devices {devices} --keep 0")
+    text = linoss(f"plan --length {length} --batch-size {batch} --devices {devices} --set memory=0")
     rows = ("memory", "operations", "sent to others")
     shown = dict(re.findall(rf"({'|'.join(rows)})[ │|]+(.*?)[ │|]*$", text, re.MULTILINE))
     assert amounts.split(" | ") == [shown[name] for name in rows]

@@ -40,26 +40,22 @@ class AeonAdapter(PredictingAdapter):
         return cls.small()
 
 
-@adapter
+@adapter(estimators.LinOSSClassifier, algorithm_type="deeplearning")
 class LinOSSClassifier(AeonAdapter, BaseClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
     ```python
     >>> from aeon.datasets import load_unit_test
     >>> from linoss.aeon import LinOSSClassifier
-    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1}
-    >>> classifier = LinOSSClassifier(steps=100, **small, random_state=0)
+    >>> classifier = LinOSSClassifier(steps=100, hidden_size=16, n_models=1, random_state=0)
     >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.7
     True
 
     ```
     """
 
-    wrapped = estimators.LinOSSClassifier
-    _tags: ClassVar = {"algorithm_type": "deeplearning"}
 
-
-@adapter
+@adapter(estimators.LinOSSRegressor, algorithm_type="deeplearning")
 class LinOSSRegressor(AeonAdapter, BaseRegressor):
     """[`linoss.LinOSSRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
@@ -68,19 +64,15 @@ class LinOSSRegressor(AeonAdapter, BaseRegressor):
     >>> from linoss.aeon import LinOSSRegressor
     >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
     >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
-    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1}
-    >>> regressor = LinOSSRegressor(steps=100, **small, random_state=0)
+    >>> regressor = LinOSSRegressor(steps=100, hidden_size=16, n_models=1, random_state=0)
     >>> bool(regressor.fit(waves[:40], speed[:40]).score(waves[40:], speed[40:]) > 0.9)
     True
 
     ```
     """
 
-    wrapped = estimators.LinOSSRegressor
-    _tags: ClassVar = {"algorithm_type": "deeplearning"}
 
-
-@adapter
+@adapter(estimators.OscillatorClassifier, algorithm_type="convolution")
 class OscillatorClassifier(AeonAdapter, BaseClassifier):
     """[`linoss.OscillatorClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
@@ -94,11 +86,8 @@ class OscillatorClassifier(AeonAdapter, BaseClassifier):
     ```
     """
 
-    wrapped = estimators.OscillatorClassifier
-    _tags: ClassVar = {"algorithm_type": "convolution"}
 
-
-@adapter
+@adapter(estimators.OscillatorRegressor, algorithm_type="convolution")
 class OscillatorRegressor(AeonAdapter, BaseRegressor):
     """[`linoss.OscillatorRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
@@ -114,11 +103,8 @@ class OscillatorRegressor(AeonAdapter, BaseRegressor):
     ```
     """
 
-    wrapped = estimators.OscillatorRegressor
-    _tags: ClassVar = {"algorithm_type": "convolution"}
 
-
-@adapter
+@adapter(features.OscillatorFeatures, output_data_type="Tabular", algorithm_type="convolution")
 class OscillatorFeatures(AeonAdapter, BaseCollectionTransformer):
     """[`linoss.OscillatorFeatures`][] as a transformer of aeon, from collections to a table.
 
@@ -131,9 +117,6 @@ class OscillatorFeatures(AeonAdapter, BaseCollectionTransformer):
 
     ```
     """
-
-    wrapped = features.OscillatorFeatures
-    _tags: ClassVar = {"output_data_type": "Tabular", "algorithm_type": "convolution"}
 
     def _transform(self, X: Any, y: Any = None) -> Any:
         return self.estimator_.transform(X)

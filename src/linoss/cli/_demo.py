@@ -4,15 +4,15 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from linoss.cli._options import Json
 
 
 def demo(
-    out: Annotated[Path | None, typer.Option(metavar="RUN", help="Directory of the run.")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Number of updates.")] = 600,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    out: Annotated[Path | None, Option(metavar="RUN", help="Directory of the run.")] = None,
+    steps: Annotated[int, Option(min=1, help="Number of updates.")] = 600,
+    random_state: Annotated[int, Option(min=0, help="Seed.")] = 0,
     json: Json = False,
 ) -> None:
     """Learn to classify the sounds of three bells in noise; takes about half a minute.
@@ -25,48 +25,38 @@ def demo(
     from linoss._stderr import duration, say
     from linoss.cli._output import show_json
     from linoss.cli._report import finish
-    from linoss.cli._runs import Run, holds_a_run
-    from linoss.cli._scores import score_on, show_score
+    from linoss.cli._runs import holds_a_run
+    from linoss.cli._scores import score_of
     from linoss.estimators import LinOSSClassifier, OscillatorClassifier
 
     if out is not None and holds_a_run(out):
         raise ValueError(f"{out}: already holds a run, which is not overwritten; choose another")
-    training = linoss.data.sequences(*bells(seed, 480))
-    test = linoss.data.sequences(*bells(seed + 1, 240))
-    classifier = LinOSSClassifier(
-        hidden_size=16,
-        state_size=32,
-        num_blocks=2,
-        steps=steps,
-        batch_size=16,
-        learning_rate=3e-3,
-        dropout=0.1,
-        validation_fraction=0.2,
-        random_state=seed,
-        verbose=1,
-    )
+    training = linoss.data.sequences(*bells(random_state, 480))
+    test = linoss.data.sequences(*bells(random_state + 1, 240))
+    sizes = {"hidden_size": 16, "state_size": 32, "num_blocks": 2, "batch_size": 16}
+    how = {"learning_rate": 3e-3, "dropout": 0.1, "validation_fraction": 0.2, "verbose": 1}
+    classifier = LinOSSClassifier(**sizes, **how, steps=steps, random_state=random_state)
     say("480 recordings of three bells, 1500 samples each, in noise.")
     begun = time.monotonic()
-    untrained = OscillatorClassifier(random_state=seed).fit(training)
+    untrained = OscillatorClassifier(random_state=random_state).fit(training)
     took = duration(time.monotonic() - begun)
-    scores = {"leave_one_out_accuracy": untrained.held_out_score_}
-    scores["test_accuracy"] = score_on(Run.of(untrained), test).headline[1]
-    if not json:
-        say(
-            f"Untrained oscillators, after {took}: accuracy "
-            f"{scores['leave_one_out_accuracy']:.4f} by leave-one-out, "
-            f"{scores['test_accuracy']:.4f} on 240 test recordings."
-        )
+    record = {"leave_one_out_accuracy": untrained.held_out_score_}
+    record["test_accuracy"] = score_of(untrained.fitted_, None, test).headline[1]
+    one, other = (f"{value:.4f}" for value in record.values())
+    say(
+        f"Untrained oscillators, after {took}: accuracy {one} by leave-one-out, {other} on 240 "
+        "test recordings."
+    )
     say("Training a model ...")
     classifier.fit(training, directory=out)
     if out is not None:
         finish(classifier, out, training, test, json=json)
         return
-    score = score_on(Run.of(classifier), test)
+    score = score_of(classifier.fitted_, None, test)
     if json:
-        show_json({"untrained": scores, "test": score.record()})
+        show_json({"untrained": record, "test": score.record()})
     else:
-        show_score(score)
+        score.show()
 
 
 def bells(seed: int, cases: int, length: int = 1500) -> tuple[Any, Any]:

@@ -46,15 +46,12 @@ def doctor(json: Json = False) -> None:
     machine: dict[str, Any] = {
         "devices": [f"{device.platform}:{device.id}" for device in jax.devices()],
         "cores": len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count(),
-        "engines": engines(),
+        "engines": list(engines()),
         "instruction_set": kernels.instruction_set(),
         "compiled_programs": "not kept" if keep_programs() is None else "kept",
     }
-    variables = {
-        name: "(set)" if name == _SECRET else value
-        for name, value in sorted(os.environ.items())
-        if name.startswith(_VARIABLES)
-    }
+    names = sorted(name for name in os.environ if name.startswith(_VARIABLES))
+    variables = {name: "(set)" if name == _SECRET else os.environ[name] for name in names}
     if json:
         facts = {"versions": versions, "optional": optional, **machine}
         show_json({**facts, "environment": variables})
@@ -65,11 +62,8 @@ def doctor(json: Json = False) -> None:
         for name, each in optional.items()
     ]
     show_table("Optional", ("", "", "what it is for"), rows)
-    rows = [
-        (name.replace("_", " "), ", ".join(value) if isinstance(value, list | tuple) else value)
-        for name, value in machine.items()
-    ]
-    show_table("Machine", ("", ""), rows)
+    words = {n: ", ".join(v) if isinstance(v, list) else v for n, v in machine.items()}
+    show_table("Machine", ("", ""), [(n.replace("_", " "), v) for n, v in words.items()])
     if variables:
         show_table("Environment", ("", ""), variables.items())
     if machine["instruction_set"] is None:

@@ -3,21 +3,21 @@
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from linoss._settings import MixerName, ModelName, TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
 from linoss.cli._output import INTERRUPTED
 from linoss.cli._runs import (
+    RunSettings,
     check_there,
-    given_roles,
     holds_a_run,
-    read_roles,
     read_settings,
     read_training_data,
     write_roles,
@@ -27,125 +27,101 @@ if TYPE_CHECKING:
     from linoss.training import Callback, Progress
 
 
-class _Request(NamedTuple):
-    """What a command line asks for; on resuming, the rest is that of the run."""
-
-    model: ModelName | None
-    task: TaskName | None
-    roles: dict[str, Any]
-    given: dict[str, Any]
-
-
+@options.with_columns
 def fit(
     data: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="DATA",
             help="A file (.ts, .npz, .npy, .csv, .parquet, .wav), or a directory with a "
             "training and a test part.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="RUN", help="Directory of the run.")],
-    task: Annotated[
-        TaskName | None, typer.Option(help=" | ".join(options.TASKS), metavar="TASK")
-    ] = None,
+    out: Annotated[Path, Option(metavar="RUN", help="Directory of the run.")],
+    task: Annotated[TaskName | None, Option(help=" | ".join(options.TASKS), metavar="TASK")] = None,
     model: Annotated[
         Literal[ModelName, MixerName] | None,
-        typer.Option(
+        Option(
             metavar="MODEL",
             help="auto (default), oscillators (untrained), linoss (trained) or a baseline: lru.",
         ),
     ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(metavar="N", help="Most minutes of training.")
-    ] = None,
-    steps: Annotated[int | None, typer.Option(metavar="N", help="Most updates.")] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(metavar="N", help="Peak learning rate.")
-    ] = None,
-    hidden_size: Annotated[
-        int | None, typer.Option(metavar="N", help="Channels between blocks.")
-    ] = None,
+    minutes: Annotated[float | None, Option(metavar="N", help="Most minutes of training.")] = None,
+    steps: Annotated[int | None, Option(metavar="N", help="Most updates.")] = None,
     horizon: options.Horizon = None,
-    known: options.Known = None,
-    seed: options.Seed = None,
+    known_in_advance: options.Known = None,
+    random_state: options.Seed = None,
     assign: options.Set = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in RUN.")] = False,
-    start: Annotated[
+    resume: Annotated[bool, Option("--resume", help="Continue the run in RUN.")] = False,
+    start_from: Annotated[
         Path | None,
-        typer.Option("--from", metavar="RUN", help="Start from the weights of another run."),
+        Option(metavar="RUN", help="Start from the weights of another run.", hidden=True),
     ] = None,
     watch: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             metavar="PATH",
             help="Write progress: FILE.jsonl or a TensorBoard folder.",
+            hidden=True,
         ),
     ] = None,
     json: options.Json = False,
-    label: options.Label = None,
-    id: options.Id = None,
-    drop: options.Drop = None,
-    devices: options.Devices = None,
+    devices: Annotated[
+        str | None,
+        Option(
+            metavar="N", help="Devices, or parts of a batch x shards of time: 2x4.", hidden=True
+        ),
+    ] = None,
+    *,
+    roles: dict[str, Any],
 ) -> None:
     """Fit a model to data, and save it to a directory.
 
     RUN holds the model and report.html. Ctrl-C stops a training; --resume continues it.
     """
-    named = {
-        "minutes": minutes, "steps": steps, "learning_rate": learning_rate,
-        "hidden_size": hidden_size, "horizon": horizon, "known": known, "seed": seed,
-    }  # fmt: skip
+    named = {"minutes": minutes, "steps": steps, "horizon": horizon}
+    named |= {"known_in_advance": known_in_advance, "random_state": random_state}
     chosen, given = options.with_mixer(model, options.given_settings(named, assign))
-    request = _Request(chosen, task, given_roles(label, id, drop), given)
-    if start is not None:
-        request = _from_run(start, request)
+    asked = RunSettings(chosen, task, given, roles)
+    if start_from is not None:
+        asked = _from_run(start_from, asked)
     shape = None if devices is None else options.device_shape(devices)
+    needs = {"--devices": shape is not None, "--watch": bool(watch)}
     check_there(data)
-    new = None if resume else _new_run(request, shape is not None, watches=bool(watch))
+    new = None if resume else _new_run(asked, needs)
     if shape is not None:
         _make_cpu_devices(shape[0] * shape[1])
     try:
-        run = _decided(out, request, new, shape is not None)
+        run = _decided(out, asked, new, needs)
         if run.model == "linoss":
             run.parameters["devices"] = shape
         with _callbacks(watch or ()) as callback:
-            further = {"resume": resume, "on_progress": callback, "start_from": start}
+            further = {"resume": resume, "on_progress": callback, "start_from": start_from}
             _fit(data, out, run, further, json=json)
     except KeyboardInterrupt:
         say(_interrupted(data, out))
         raise typer.Exit(INTERRUPTED) from None
 
 
-class _Run(NamedTuple):
-    """All that determines a run."""
-
-    model: ModelName
-    task: TaskName
-    roles: dict[str, Any]
-    parameters: dict[str, Any]
-
-
-def _new_run(request: _Request, is_shared: bool, *, watches: bool = False) -> _Run:
+def _new_run(asked: RunSettings, needs: dict[str, bool]) -> RunSettings:
     """A run that begins. Raises a usage error for options that do not go together."""
-    model, task, roles, given = request
-    if task is None:
+    if asked.task is None:
         names = ", ".join(options.TASKS)
         raise typer.BadParameter(f"expected one of {names}", param_hint="--task")
-    shared = ["devices"] if is_shared else []
-    model = model or options.chosen_model(task, [*given, *shared])
-    options.check_columns(task, roles)
-    parameters = options.parameters_of(model, task, given)
-    for option, is_given in (("--devices", is_shared), ("--watch", watches)):
+    shared = ["devices"] if needs["--devices"] else []
+    model = asked.model or options.chosen_model(asked.task, [*asked.parameters, *shared])
+    options.check_columns(asked.task, asked.roles)
+    parameters = options.parameters_of(model, asked.task, asked.parameters)
+    for option, is_given in needs.items():
         if is_given and (model == "oscillators" or (option, model) == ("--devices", "auto")):
             raise typer.BadParameter(f"{option} is for --model linoss, not for --model {model}")
     usual: dict[str, Any] = {} if model == "oscillators" else {"verbose": 1}
     parameters = {"random_state": options.SEED, **usual, **parameters}
-    options.check(model, task, parameters)
-    return _Run(model, task, roles, parameters)
+    options.check(model, asked.task, parameters)
+    return RunSettings(model, asked.task, parameters, asked.roles)
 
 
-def _from_run(start: Path, request: _Request) -> _Request:
+def _from_run(start: Path, asked: RunSettings) -> RunSettings:
     """A training that starts from another run, with its model."""
     from linoss._declare import declared
     from linoss.nn import LinOSSConfig
@@ -153,17 +129,19 @@ def _from_run(start: Path, request: _Request) -> _Request:
     before = read_settings(start)
     if before.model != "linoss" or before.task == "forecasting":
         raise typer.BadParameter(
-            f"--from {start}: holds {before.model} for {before.task}, expected a run of --model "
-            "linoss for classification or regression"
+            f"--start-from {start}: holds {before.model} for {before.task}, expected a run of "
+            "--model linoss for classification or regression"
         )
-    if request.model not in (None, "linoss") or request.task not in (None, before.task):
-        raise typer.BadParameter(f"--from {start}: holds a run of linoss for {before.task}")
+    if asked.model not in (None, "linoss") or asked.task not in (None, before.task):
+        raise typer.BadParameter(f"--start-from {start}: holds a run of linoss for {before.task}")
     names = {*declared(LinOSSConfig), "model_options", "time_channel", "patch"}
     kept = {name: value for name, value in before.parameters.items() if name in names}
-    return request._replace(model="linoss", task=before.task, given={**kept, **request.given})
+    return RunSettings("linoss", before.task, {**kept, **asked.parameters}, asked.roles)
 
 
-def _decided(out: Path, request: _Request, new: _Run | None, is_shared: bool) -> _Run:
+def _decided(
+    out: Path, asked: RunSettings, new: RunSettings | None, needs: dict[str, bool]
+) -> RunSettings:
     """The new run, or that of the directory, with the settings that are given now."""
     if new is not None:
         if not holds_a_run(out):
@@ -173,37 +151,34 @@ def _decided(out: Path, request: _Request, new: _Run | None, is_shared: bool) ->
             "or choose another directory"
         )
     if not holds_a_run(out):
-        if request.task is None:
+        if asked.task is None:
             raise ValueError(
                 f"{out}: holds no run to resume; omit --resume and pass --task to begin one, or "
                 "pass the directory of the run with --out"
             )
-        return _new_run(request, is_shared)
-    before = read_settings(out)
-    if request.task not in (None, before.task):
-        raise ValueError(f"{out}: holds a run of {before.task}, but --task is {request.task}")
-    if request.model not in (None, before.model):
-        raise ValueError(f"{out}: holds a run of {before.model}, but --model is {request.model}")
-    if before.model == "oscillators":
+        return _new_run(asked, needs)
+    model, task, before, roles = read_settings(out)
+    for option, now, then in (("task", asked.task, task), ("model", asked.model, model)):
+        if now not in (None, then):
+            raise ValueError(f"{out}: holds a run of {then}, but --{option} is {now}")
+    if model == "oscillators":
         raise ValueError(
             f"{out}: holds untrained oscillators: there is nothing to resume; choose another "
             "directory"
         )
-    options.check_columns(before.task, request.roles)
-    parameters = options.parameters_of(before.model, before.task, request.given)
-    parameters = {**before.parameters, **parameters}
-    options.check(before.model, before.task, parameters)
-    roles = {**read_roles(out), **request.roles}
-    return _Run(before.model, before.task, roles, parameters)
+    options.check_columns(task, asked.roles)
+    parameters = {**before, **options.parameters_of(model, task, asked.parameters)}
+    options.check(model, task, parameters)
+    return RunSettings(model, task, parameters, {**roles, **asked.roles})
 
 
-def _fit(data: Path, out: Path, run: _Run, further: dict[str, Any], *, json: bool) -> None:
+def _fit(data: Path, out: Path, run: RunSettings, further: dict[str, Any], *, json: bool) -> None:
     """Read, train, score and report."""
     from linoss.cli._report import finish
 
-    training, test = read_training_data(data, run.task, run.roles, run.parameters)
+    training, test = read_training_data(data, run)
     estimator = options.estimator_class(run.model, run.task)(**run.parameters)
-    if run.task != "forecasting" and not holds_a_run(out):
+    if not holds_a_run(out):
         write_roles(out, run.roles)
     begun = time.monotonic()
     if run.model == "oscillators":
@@ -242,7 +217,5 @@ def _make_cpu_devices(number: int) -> None:
     """Set the number of CPU devices, if JAX is not initialised. Accelerators are not changed."""
     import jax
 
-    try:
+    with suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", number)
-    except RuntimeError:
-        return

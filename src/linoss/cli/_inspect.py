@@ -1,20 +1,22 @@
-"""`linoss inspect` and `linoss export`: the model of a run and its spectrum; other formats."""
+"""`linoss inspect`, `explain` and `export`: the model of a run, its reasons, other formats."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from linoss.cli._options import Json
-from linoss.cli._output import number, show_json, show_line, show_table
-from linoss.cli._runs import RunArgument, load_run
+from linoss._files import make_directory, write_text
+from linoss._stderr import ProgressBar
+from linoss.cli._options import Json, with_columns
+from linoss.cli._output import json_line, number, show_json, show_line, show_table, word
+from linoss.cli._runs import Data, RunArgument, load_run, models_of, read_cases
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from linoss.fitted import Untrained
+    from linoss.data import Sequences
+    from linoss.fitted import Attribution, Fitted, Untrained
     from linoss.nn import LinOSS
 
 SPECTRUM_COLUMNS = ("", "oscillators", "period", "decay time", "no decay", "free")
@@ -22,12 +24,16 @@ _LASTING = 1e-9  # a radius this close to 1 equals 1 up to rounding
 _SHOWN = (
     "mixer", "scheme", "damped", "in_size", "hidden_size", "state_size", "num_blocks", "out_size",
 )  # fmt: skip
+_MOST = 6  # cases that are explained by default
+
+
+# ---- inspect ----
 
 
 def inspect(
     run: RunArgument,
     plot: Annotated[
-        Path | None, typer.Option(help="File for a figure of the spectrum (.png, .svg, .pdf).")
+        Path | None, Option(help="File for a figure of the spectrum (.png, .svg, .pdf).")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -37,30 +43,28 @@ def inspect(
     and of undamped oscillators. With --json, those of every oscillator. For untrained oscillators:
     their number, periods and quality factors.
     """
-    loaded = load_run(run)
-    spectra = spectra_of(loaded.trained[0]) if loaded.trained else []
+    estimator = load_run(run)
+    fitted, models = estimator.fitted_, models_of(estimator.fitted_)
+    spectra = spectra_of(models[0]) if models else []
     if plot is not None:
         from linoss.cli._figures import save, spectrum
 
         if not spectra:
             raise ValueError(f"{run}: holds no trained oscillators, which --plot needs")
         save(spectrum(spectra), plot)
-    facts: dict[str, Any] = {"estimator": loaded.estimator, "task": loaded.model.task}
-    if not loaded.is_forecaster:
-        fitted = loaded.model
-        facts |= {} if fitted.choice is None else {"kept": fitted.choice.kept}
-        facts |= {} if fitted.oscillators is None else bank_facts(fitted.oscillators)
-    if loaded.trained:
-        facts |= _model_facts(loaded.trained)
-    facts |= loaded.model.scores
+    facts: dict[str, Any] = {"estimator": type(estimator).__name__, "task": fitted.task}
+    if getattr(fitted, "choice", None) is not None:
+        facts["kept"] = fitted.choice.kept
+    if getattr(fitted, "oscillators", None) is not None:
+        facts |= bank_facts(fitted.oscillators)
+    if models:
+        facts |= _model_facts(models)
+    facts |= fitted.scores
     if json:
-        blocks = [{**each.summary(), **asdict(each)} for each in spectra]
-        for block in blocks:
-            del block["eigenvalues"]
-        plotted = {} if plot is None else {"plot": str(plot)}
-        show_json({**facts, **({"blocks": blocks} if loaded.trained else {}), **plotted})
+        blocks = {"blocks": [each.record() for each in spectra]} if models else {}
+        show_json({**facts, **blocks, **({} if plot is None else {"plot": str(plot)})})
         return
-    show_table("Model", ("", ""), [(name.replace("_", " "), word(v)) for name, v in facts.items()])
+    show_table("Model", ("", ""), [(name.replace("_", " "), span(v)) for name, v in facts.items()])
     if spectra:
         title = "Oscillators: minimum / median / maximum, in samples"
         show_table(title, SPECTRUM_COLUMNS, [each.row() for each in spectra])
@@ -68,16 +72,16 @@ def inspect(
         show_line(f"The spectrum is in {plot}")
 
 
-def word(value: Any) -> str:
+def span(value: Any) -> str:
     """A fact as text: a number, or minimum, median and maximum."""
     if value is None:
         return "–"
-    if isinstance(value, dict):
-        return " / ".join(number(value[name], 3) for name in ("min", "median", "max"))
-    return number(value) if isinstance(value, float) else str(value)
+    return (
+        " / ".join(number(n, 3) for n in value.values()) if isinstance(value, dict) else word(value)
+    )
 
 
-def _model_facts(models: "Sequence[LinOSS]") -> dict[str, Any]:
+def _model_facts(models: "list[LinOSS]") -> dict[str, Any]:
     from linoss.nn import MixerKind, count_parameters
 
     config = models[0].config
@@ -122,18 +126,21 @@ class Spectrum:
         return {
             "name": self.name,
             "oscillators": len(self.stiffness),
-            "oscillating": int(is_oscillating.sum()),
-            "free_particles": int((self.stiffness == 0).sum()),
-            "without_decay": int((~is_decaying).sum()),
             "period": _quantiles(self.periods[is_oscillating]),
             "decay_time": _quantiles(self.decay_times[is_decaying]),
+            "without_decay": int((~is_decaying).sum()),
+            "free_particles": int((self.stiffness == 0).sum()),
         }
 
     def row(self) -> tuple[str, ...]:
         """The row of a table."""
-        facts = self.summary()
-        shown = ("oscillators", "period", "decay_time", "without_decay", "free_particles")
-        return (self.name, *(word(facts[name]) for name in shown))
+        return tuple(span(value) for value in self.summary().values())
+
+    def record(self) -> dict[str, Any]:
+        """The values of every oscillator, for JSON."""
+        return {
+            n: value for n, value in asdict(self).items() if n != "eigenvalues"
+        } | self.summary()
 
 
 def spectra_of(model: "LinOSS") -> list[Spectrum]:
@@ -171,22 +178,138 @@ def _quantiles(values: "np.ndarray") -> dict[str, float] | None:
 
     if not len(values):
         return None
-    low, middle, high = np.quantile(values, [0, 0.5, 1]).tolist()
-    return {"min": low, "median": middle, "max": high}
+    return dict(
+        zip(("min", "median", "max"), np.quantile(values, [0, 0.5, 1]).tolist(), strict=True)
+    )
+
+
+# ---- explain ----
+
+
+@with_columns
+def explain(
+    run: RunArgument,
+    data: Data,
+    out: Annotated[Path, Option(help="Directory for the figures.")],
+    only: Annotated[
+        list[str] | None,
+        Option(metavar="CASE", help="Name or number of a case; repeatable.", show_default="some"),
+    ] = None,
+    json: Json = False,
+    *,
+    roles: dict[str, Any],
+) -> None:
+    """Show which parts of a sequence support a run's predictions.
+
+    For each case, by default one for each prediction, draws the attribution of the output of
+    trained models to each value (integrated gradients), and that of untrained oscillators to
+    periods and times. Blue supports the prediction, orange opposes it. attribution.json has the
+    sums by channel and their error.
+    """
+    estimator, cases = read_cases(run, data, roles, may_lack=True)
+    fitted = estimator.fitted_
+    make_directory(out)
+    chosen = _some(fitted, cases) if only is None else [_index_of(cases, name) for name in only]
+    records, bar = [], ProgressBar()
+    for done, i in enumerate(chosen):
+        bar.show(done, len(chosen), f"case {done + 1}/{len(chosen)}")
+        records.append(_explain_one(fitted, cases, i, out))
+    bar.close()
+    write_text(out / "attribution.json", json_line(records))
+    if json:
+        show_json({"out": str(out), "cases": records})
+        return
+    for record in records:
+        files = " and ".join(record["figures"])
+        show_line(f"Case {record['case']}, prediction {record['prediction']}: {files}")
+    show_line(f"The figures are in {out}")
+
+
+def _some(fitted: "Fitted", cases: "Sequences") -> list[int]:
+    """Cases of different predictions, for regression from the lowest to the highest."""
+    import numpy as np
+
+    predictions = np.asarray(fitted.outputs.decode(fitted.predict(cases)))
+    first = np.unique(predictions.reshape(len(cases), -1)[:, 0], return_index=True)[1]
+    places = np.linspace(0, len(first) - 1, min(len(first), _MOST)).astype(int)
+    return first[places].tolist()
+
+
+def _index_of(cases: "Sequences", name: str) -> int:
+    """The index of a case by its name or number."""
+    ids = [] if cases.ids is None else [str(i) for i in cases.ids]
+    if name in ids:
+        return ids.index(name)
+    if name.isdigit() and int(name) < len(cases):
+        return int(name)
+    raise ValueError(f"--only is {name}, expected the name of a case, or 0 to {len(cases) - 1}")
+
+
+def _explain_one(fitted: "Fitted", cases: "Sequences", i: int, out: Path) -> dict[str, Any]:
+    """Draw one case, and return its record."""
+    from linoss.cli import _figures as figures
+
+    one, case = cases.select([i]), str(i if cases.ids is None else cases.ids[i])
+    prediction = fitted.outputs.decode(fitted.predict(one))[0]
+    record: dict[str, Any] = {"case": case, "prediction": prediction, "figures": []}
+    for member in fitted.members:
+        explained = Explained.of(fitted, member, one, f"case {case}")
+        file = f"case-{i}-{member}.png"
+        figures.save(figures.attribution(explained), out / file)
+        record["figures"].append(file)
+        sums = explained.attribution.channels.tolist()
+        record[f"channels_{member}"] = dict(zip(explained.names, sums, strict=True))
+        record |= {"error": explained.attribution.error} if member == "linoss" else {}
+    return record
+
+
+def channel_names(fitted: "Fitted") -> list[str]:
+    """The names of the channels, or their numbers."""
+    numbered = [f"channel {i}" for i in range(fitted.n_channels)]
+    return numbered if fitted.channels is None else [str(name) for name in fitted.channels]
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """The attribution of the prediction for a case."""
+
+    title: str
+    names: list[str]
+    """The channels."""
+    samples: "np.ndarray"
+    """(channels, samples): the case."""
+    attribution: "Attribution"
+    """Of the predicted output alone: `values` are (periods or channels, times)."""
+
+    @classmethod
+    def of(cls, fitted: "Fitted", member: str, case: "Sequences", name: str) -> "Explained":
+        """That of the prediction by a member."""
+        import numpy as np
+
+        case = fitted.aligned(case)
+        classes, prediction = fitted.classes, np.ravel(fitted.predict(case)[0])
+        output = 0 if classes is None else int(np.argmax(prediction))
+        title = f"{name}: {f'{prediction[0]:.4g}' if classes is None else classes[output]}"
+        whole = fitted.explain(case, member=member)
+        is_single = classes is not None and len(whole.values) == 1  # that of the second class
+        sign, row = (-1.0 if output == 0 else 1.0, 0) if is_single else (1.0, output)
+        own = replace(whole, values=sign * whole.values[row], channels=sign * whole.channels[row])
+        return cls(title, channel_names(fitted), np.asarray(case.values[0], float).T, own)
+
+
+# ---- export ----
 
 
 def export(
     run: RunArgument,
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", help="Output file, with the suffix .onnx, .h or .stablehlo."
-        ),
+        Argument(metavar="FILE", help="Output file, with the suffix .onnx, .h or .stablehlo."),
     ],
-    int8: Annotated[bool, typer.Option("--int8", help="C: quantise matrices to 8 bits.")] = False,
+    int8: Annotated[bool, Option("--int8", help="C: quantise matrices to 8 bits.")] = False,
     series: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="ID",
             help="Forecasting: with several series, the one whose trend and seasons are exported.",
         ),
@@ -202,8 +325,7 @@ def export(
     """
     from linoss.export import write
 
-    loaded = load_run(run)
-    written = write(loaded.model, file, int8=int8, series=series)
+    written = write(load_run(run).fitted_, file, int8=int8, series=series)
     sizes = {path: path.stat().st_size for path in written.files}
     if json:
         record: dict[str, Any] = {"files": {str(path): size for path, size in sizes.items()}}

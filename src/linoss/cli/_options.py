@@ -1,37 +1,32 @@
 """Options of several commands, settings given as `--set NAME=VALUE`, and `linoss settings`.
 
-Options are spelled here and in the commands only; other rooms name arguments as in Python.
-`python -m linoss.cli._options > docs/settings.md` writes the page of settings.
+An option has the name of its argument in Python. docs/settings.md is what `linoss settings` writes.
 """
 
+import functools
+import inspect
 import re
-import sys
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
+from typer import Argument, Option
 
 from linoss._declare import Declared, check_name, declared
 from linoss._settings import ESTIMATORS, MixerName, ModelName, TaskName
-from linoss.cli._output import show_table
-
-if TYPE_CHECKING:
-    from linoss.nn import LinOSSConfig
+from linoss.cli._output import show_markdown
 
 TASKS: tuple[TaskName, ...] = get_args(TaskName)
 MODELS: tuple[ModelName, ...] = get_args(ModelName)
 SEED = 0
 """The default seed of commands."""
-NAMES = {"seed": "random_state", "known": "known_in_advance"}
-"""Options with another name than their setting."""
 _MANY = 10**6  # number of cases for checking whether settings are consistent
 _SPELLED = {
     r"\bresume=True": "--resume",
-    r"\b(label|drop|series)=": r"--\1 ",
-    r"\bcase=": "--id ",
-    r"\bstart_from\b": "--from",
+    r"\b(label|case|time|channels|groups|drop|series)=": r"--\1 ",
+    r"\bstart_from\b": "--start-from",
     r"\b(fit|and) with (\w+)=(\w+)": r"\1 with --set \2=\3",
 }
 """Arguments in messages of the library, as patterns, and the options in their place."""
@@ -40,7 +35,7 @@ _PAGE = """# Settings
 `linoss settings` prints this page, which is generated from the declarations in the source.
 
 A setting is a parameter of estimators and, as `--set NAME=VALUE`, of `linoss fit`, `search` and
-`plan`; the commonest have options of their own, such as `--hidden-size`. Lists are written
+`plan`; the commonest have options of their own, such as `--steps`. Lists are written
 `levels=50,80`, None is `none`. Values are checked once, at the beginning of a fit; a wrong one is
 an error that names the setting and what is expected.
 
@@ -48,44 +43,75 @@ Defaults are chosen for small data. `LinOSSConfig` and `TrainingConfig` have the
 published models. A setting of `LinOSSConfig` that an estimator does not have is passed in
 `model_options`, such as `model_options={"feedthrough": "dense"}`, or as `--set feedthrough=dense`.
 """
-_OF_MODEL = ("time_channel", "model_options", "patch")
+_OF_MODEL = {"time_channel", "model_options", "patch"}
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Label = Annotated[
-    str | None,
-    typer.Option(help="Label column: name, or position (-1 last).", metavar="COLUMN"),
-]
-Id = Annotated[str | None, typer.Option(help="Column with the names of cases.", metavar="COLUMN")]
-Drop = Annotated[
-    list[str] | None, typer.Option(help="Column to ignore; repeatable.", metavar="COLUMN")
-]
-Devices = Annotated[
-    str | None,
-    typer.Option(metavar="N", help="Devices, or parts of a batch x shards of time: 2x4."),
-]
-Seed = Annotated[int | None, typer.Option(metavar="N", help="Random seed.", show_default=str(SEED))]
-Horizon = Annotated[
-    int | None, typer.Option(metavar="N", help="Steps to forecast.", show_default="24")
-]
-Known = Annotated[
-    str | None, typer.Option(help="Variables known in advance: hour,day.", metavar="NAMES")
-]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
+Seed = Annotated[int | None, Option(metavar="N", help="Seed.", show_default=str(SEED))]
+Horizon = Annotated[int | None, Option(metavar="N", help="Steps to forecast.", show_default="24")]
+Known = Annotated[str | None, Option(help="Variables known in advance: hour,day.", metavar="NAMES")]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         metavar="NAME=VALUE",
         help="Another setting; repeatable. linoss settings lists all.",
     ),
 ]
+COLUMNS: dict[str, tuple[Any, str]] = {
+    "label": (str | None, "Label column: name, or position (-1 last)."),
+    "time": (str | None, "Column of times."),
+    "channels": (str | None, "Columns of channels: a,b,c; by default all others."),
+    "groups": (str | None, "Column of groups, such as subjects, that are held out as a whole."),
+    "case": (str | None, "Column with the names of cases."),
+    "drop": (list[str] | None, "Column to ignore; repeatable."),
+}
+"""Options of columns that are not channels, with their types and help."""
 
 
-def check_columns(task: TaskName, roles: dict[str, Any]) -> None:
+def _help_all(context: typer.Context, asked: bool) -> None:
+    if asked:
+        for each in context.command.params:
+            setattr(each, "hidden", False)  # noqa: B010
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+_HelpAll = Annotated[
+    bool, Option("--help-all", is_eager=True, callback=_help_all, help="Show all options.")
+]
+
+
+def with_columns(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorator: add the options of columns to a command, which gets those given as `roles`.
+
+    Hidden options are in the help of `--help-all`.
+    """
+
+    @functools.wraps(command)
+    def call(help_all: bool, **given: Any) -> None:
+        roles = {name: given.pop(name) for name in COLUMNS}
+        if roles["channels"]:
+            roles["channels"] = roles["channels"].split(",")
+        command(**given, roles={name: columns for name, columns in roles.items() if columns})
+
+    own = inspect.signature(command).parameters
+    options: dict[str, Any] = {name: each for name, each in own.items() if name != "roles"}
+    keyword: Any = inspect.Parameter.KEYWORD_ONLY
+    for name, (kind, words) in COLUMNS.items():
+        is_rare = name in ("case", "drop")
+        hint = Annotated[kind, Option(help=words, metavar="COLUMN", hidden=is_rare)]
+        options[name] = inspect.Parameter(name, keyword, default=None, annotation=hint)
+    options["all"] = inspect.Parameter("help_all", keyword, default=False, annotation=_HelpAll)
+    ordered = sorted(options.values(), key=lambda each: each.kind)
+    setattr(call, "__signature__", inspect.Signature(ordered))  # noqa: B010
+    return call
+
+
+def check_columns(task: TaskName, roles: Iterable[str]) -> None:
     """Raise for columns of sequences if the task is forecasting."""
     for role in roles if task == "forecasting" else ():
-        option = {"case": "id"}.get(role, role)
         raise typer.BadParameter(
-            f"--{option} is for classification and regression, not for forecasting"
+            f"--{role} is for classification and regression, not for forecasting"
         )
 
 
@@ -103,10 +129,10 @@ def estimator_class(model: ModelName, task: TaskName) -> Any:
 def settings_of(model: ModelName, task: TaskName) -> dict[str, Declared]:
     """The settings of an estimator by name, and those that only models have."""
     own = declared(estimator_class(model, task))
-    return {**further_settings(), **own} if model == "linoss" else own
+    return {**_further(), **own} if model == "linoss" else own
 
 
-def further_settings() -> dict[str, Declared]:
+def _further() -> dict[str, Declared]:
     """The settings of a model but those that follow from data."""
     from linoss.nn import FROM_DATA, LinOSSConfig
 
@@ -116,23 +142,13 @@ def further_settings() -> dict[str, Declared]:
 
 def given_settings(options: dict[str, Any], assignments: Iterable[str] | None) -> dict[str, Any]:
     """The settings given on a command line: values of options, and texts of `--set`."""
-    given = {
-        NAMES.get(name, name): _Text(value) if isinstance(value, str) else value
-        for name, value in options.items()
-        if value is not None
-    }
+    given = {name: value for name, value in options.items() if value is not None}
     for text in assignments or ():
         name, equals, value = text.partition("=")
-        name = name.strip().replace("-", "_")
-        name = NAMES.get(name, name)
         if not equals:
             raise typer.BadParameter(f"--set {text}: expected NAME=VALUE, such as dropout=0.1")
-        given[name] = _Text(value.strip())
+        given[name.strip().replace("-", "_")] = value.strip()
     return given
-
-
-class _Text(str):
-    """A value as text, which is read as the setting wants it."""
 
 
 def chosen_model(task: TaskName, names: Iterable[str]) -> ModelName:
@@ -140,8 +156,7 @@ def chosen_model(task: TaskName, names: Iterable[str]) -> ModelName:
     if task == "forecasting":
         return "linoss"
     for model in MODELS:
-        known = settings_of(model, task)
-        if all(name in known for name in names):
+        if settings_of(model, task).keys() >= set(names):
             return model
     return "linoss"
 
@@ -154,23 +169,21 @@ def parameters_of(model: ModelName, task: TaskName, given: dict[str, Any]) -> di
         for name, value in given.items():
             if name not in known:
                 _refuse_name(name, known, model, task)
-            if isinstance(value, _Text):
+            if isinstance(value, str):
                 value = known[name].read(value)
             else:
                 known[name].check(value)
-            if name in own:
-                parameters[name] = value
-            else:
-                parameters.setdefault("model_options", {})[name] = value
+            place = parameters if name in own else parameters.setdefault("model_options", {})
+            place[name] = value
     return parameters
 
 
 def _refuse_name(name: str, known: Iterable[str], model: ModelName, task: TaskName) -> None:
     """Raise for a setting of another model or task, or an unknown name."""
     others = [key for key in ESTIMATORS if name in settings_of(*key)]
-    if any(of == task for _, of in others):
-        models = " and ".join(f"--model {other}" for other, of in others if of == task)
-        raise ValueError(f"{name} is for {models}, not for --model {model}")
+    models = [f"--model {other}" for other, of in others if of == task]
+    if models:
+        raise ValueError(f"{name} is for {' and '.join(models)}, not for --model {model}")
     if others:
         tasks = " and ".join(dict.fromkeys(of for _, of in others))
         raise ValueError(f"{name} is for {tasks}, not for {task}")
@@ -189,7 +202,7 @@ def check(model: ModelName, task: TaskName, parameters: dict[str, Any]) -> Any:
     return estimator
 
 
-def model_of(task: TaskName, estimator: Any, in_size: int = 1, out_size: int = 1) -> "LinOSSConfig":
+def model_of(task: TaskName, estimator: Any, in_size: int = 1, out_size: int = 1) -> Any:
     """The model of an estimator. Raises a usage error for settings that exclude each other."""
     from linoss.nn import LinOSSConfig
 
@@ -213,7 +226,7 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise typer.BadParameter(spelled(str(error))) from None
+        raise typer.BadParameter(str(error)) from error
 
 
 def device_shape(text: str) -> tuple[int, int]:
@@ -235,59 +248,42 @@ def spelled(message: str) -> str:
 
 
 def settings(
-    model: Annotated[
-        ModelName | None, typer.Argument(help="Only the settings of this model.")
-    ] = None,
+    model: Annotated[ModelName | None, Argument(help="Only the settings of this model.")] = None,
 ) -> None:
     """Show all settings: their meaning, values and defaults."""
-    for title, of, known in _groups(model):
-        rows = [(each.name, _default(each), _meaning(each)) for each in known.values()]
-        show_table(f"{title} ({of})", ("setting", "default", "meaning"), rows, left=True)
-
-
-def settings_page() -> str:
-    """The text of docs/settings.md."""
     parts = [_PAGE]
-    for title, of, known in _groups(None):
-        rows = [(f"`{n}`", _meaning(each), _default(each)) for n, each in known.items()]
-        table = [("setting", "meaning", "default"), ("---",) * 3, *rows]
-        lines = "\n".join(f"| {' | '.join(row)} |" for row in table)
-        parts.append(f"\n## {title}: {of}\n\n{lines}\n")
-    return "".join(parts)
+    for title, of, known in _groups():
+        if model is None or f"`{model}`" in of:
+            rows = [(f"`{each.name}`", _meaning(each), _default(each)) for each in known]
+            table = [("setting", "meaning", "default"), ("---",) * 3, *rows]
+            lines = "\n".join(f"| {' | '.join(row)} |" for row in table)
+            parts.append(f"\n## {title}: {of}\n\n{lines}\n")
+    show_markdown("".join(parts))
 
 
-def _groups(model: ModelName | None) -> list[tuple[str, str, dict[str, Declared]]]:
-    """The settings of a model, or of all, in groups: title, whose they are, and the settings."""
-    bank, auto = (
-        declared(estimator_class(each, "classification")) for each in ("oscillators", "auto")
-    )
-    if model == "oscillators":
-        return [("Untrained oscillators", "`oscillators` and `auto`", bank)]
+def _groups() -> Iterator[tuple[str, str, list[Declared]]]:
+    """All settings in groups: title, whose they are, and those that no group before has."""
+    untrained, auto = (settings_of(model, "classification") for model in ("oscillators", "auto"))
+    classifier, regressor, forecaster = (declared(estimator_class("linoss", t)) for t in TASKS)
+    further = _further()
+    both = {name: each for name, each in regressor.items() if name in classifier}
+    common = {name: each for name, each in both.items() if name in forecaster}
     groups = [
-        ("Untrained oscillators", "`oscillators` and `auto`", bank),
-        ("Auto", "`auto`", _without(auto, bank)),
-    ]
-    if model == "auto":
-        return groups
-    trained = {task: declared(estimator_class("linoss", task)) for task in TASKS}
-    classifier, regressor, forecaster = trained.values()
-    further = further_settings()
-    common = {name: each for name, each in regressor.items() if name in forecaster}
-    of_model = {n: e for n, e in common.items() if n in further or n in _OF_MODEL}
-    labelled = {n: each for n, each in _without(regressor, common).items() if n in classifier}
-    own = {task: _without(known, {**common, **labelled}) for task, known in trained.items()}
-    of_trained = [
-        ("Model", "`linoss`", of_model),
-        ("Training", "`linoss`", _without(common, of_model)),
-        ("Classification and regression", "`linoss`", labelled),
-        *((task.capitalize(), "`linoss`", known) for task, known in own.items()),
-        ("Model, rarely", "`LinOSSConfig`", _without(further, {**regressor, **forecaster})),
-    ]
-    return of_trained if model == "linoss" else groups + of_trained
-
-
-def _without(known: dict[str, Declared], others: Container[str]) -> dict[str, Declared]:
-    return {name: each for name, each in known.items() if name not in others}
+        ("Untrained oscillators", "`oscillators` and `auto`", untrained),
+        ("Auto", "`auto`", auto),
+        ("Model", "`linoss`", {n: common[n] for n in common if n in further or n in _OF_MODEL}),
+        ("Training", "`linoss`", common),
+        ("Classification and regression", "`linoss`", both),
+        ("Classification", "`linoss`", classifier),
+        ("Regression", "`linoss`", regressor),
+        ("Forecasting", "`linoss`", forecaster),
+        ("Model, rarely", "`LinOSSConfig`", further),
+    ]  # fmt: skip
+    seen: set[str] = set()
+    for title, of, known in groups:
+        seen = set() if title == "Model" else seen
+        yield title, of, [each for name, each in known.items() if name not in seen]
+        seen |= known.keys()
 
 
 def _meaning(each: Declared) -> str:
@@ -307,7 +303,3 @@ def _default(each: Declared) -> str:
         return each.default_text()
     others = [f"{text} for {task}" for task, text in texts.items() if text != common]
     return "; ".join([common, *others])
-
-
-if __name__ == "__main__":
-    sys.stdout.write(settings_page())

@@ -45,6 +45,15 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.0f}" if 10**digits <= abs(value) < 10**6 else f"{value:.{digits}g}"
 
 
+def word(value: Any) -> str:
+    """Format a setting or a fact."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value) if isinstance(value, float) else str(value)
+
+
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     """Format rows as CSV. None and NaN become empty cells.
 
@@ -74,14 +83,8 @@ def is_number(text: str) -> bool:
     return True
 
 
-def show_table(
-    title: str | None,
-    header: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    *,
-    left: bool = False,
-) -> None:
-    """Print a table on stdout, numbers at the right unless `left`; markup is text."""
+def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table on stdout, numbers at the right; markup is text."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -91,10 +94,21 @@ def show_table(
 
     table = Table(title=None if title is None else text(title, "bold"), title_justify="left")
     for i, name in enumerate(header):
-        table.add_column(text(name), justify="right" if i and not left else "left")
+        table.add_column(text(name), justify="right" if i else "left")
     for row in rows:
         table.add_row(*map(text, row))
     Console(highlight=False).print(table)
+
+
+def show_markdown(text: str) -> None:
+    """Print Markdown on stdout, formatted on a terminal."""
+    if not sys.stdout.isatty():
+        sys.stdout.write(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
 
 
 def show_line(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Reading samples from a stream of text: lines of CSV or JSON, as they arrive."""
+"""Samples of a stream of text, as they arrive."""
 
 import csv
 import json
@@ -17,8 +17,6 @@ _MISSING = ("", "nan", "na", "?")
 _LONGEST = 2**20  # most bytes of a line
 _BLOCK = 2**14  # most bytes read at once
 _LARGEST = float(np.finfo(np.float32).max)
-Sample = tuple[list[float], float | None]
-"""The values of the channels, and the time."""
 
 
 class SampleReader:
@@ -38,28 +36,27 @@ class SampleReader:
         *,
         needs_times: bool,
     ):
-        self._channels, self._names, self._needs_times = channels, names, needs_times
+        self._stream, self._names, self._needs_times = stream, names, needs_times
         self.is_json = self.has_header = False
-        self._stream = stream
-        self._number = 0
         self._keys: list[str] = []
         self._width = channels + needs_times
         self._columns = list(range(needs_times, self._width))  # positions of the channels
-        self._time_column: int | None = 0 if needs_times else None
+        self._time_column = 0  # if it needs times
         self._last_time = -math.inf
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, list[float | None]]]:
+        number = 0
         for lines in self._lines():
-            samples: list[Sample] = []
+            samples: list[tuple[list[float], float | None]] = []
             wrong = None
             for line in lines:
-                self._number += 1
+                number += 1
                 try:
-                    sample = self._read(line)
+                    cells = self._cells(line, is_first=number == 1)
+                    samples += [] if cells is None else [self._sample(cells)]
                 except DataError as error:
-                    wrong = DataError(f"line {self._number}: {error}")
+                    wrong = DataError(f"line {number}: {error}")
                     break
-                samples += [] if sample is None else [sample]
             if samples:
                 values, times = zip(*samples, strict=True)
                 yield np.array(values, np.float64), list(times)
@@ -78,9 +75,8 @@ class SampleReader:
         if incomplete:
             yield [incomplete]
 
-    def _read(self, line: bytes) -> Sample | None:
-        """The sample of a line; None for a header."""
-        is_first = self._number == 1
+    def _cells(self, line: bytes, *, is_first: bool) -> list[Any] | None:
+        """The cells of a line; None for a header."""
         if len(line) > _LONGEST:
             raise DataError(f"is longer than {_LONGEST} bytes, expected one sample")
         try:
@@ -90,20 +86,20 @@ class SampleReader:
         if not text.strip() and self._width > 1:
             raise DataError(f"is empty, expected {self._expected()}")
         self.is_json = self.is_json or (is_first and text.lstrip()[:1] in ("[", "{"))
-        cells = self._json_cells(text) if self.is_json else _csv_cells(text)
-        if is_first and not self.is_json and self._is_header(cells):
-            self._read_names([cell.strip() for cell in cells])
+        if self.is_json:
+            return self._json_cells(text)
+        try:
+            cells = next(csv.reader([text], strict=True)) or [""]
+        except csv.Error as error:
+            raise DataError(str(error)) from None
+        words = [cell.strip() for cell in cells]
+        # Without names, the first cell may be a date.
+        others = words[self._needs_times and len(words) == self._width :]
+        is_missing = all(each.lower() in _MISSING for each in others)
+        if is_first and not is_missing and not any(map(is_number, others)):
+            self._read_names(words)
             return None
-        if len(cells) != self._width:
-            raise DataError(f"has {len(cells)} values, expected {self._expected()}")
-        time = None
-        if self._needs_times and self._time_column is not None:
-            time = self._time(cells[self._time_column])
-        return [_number(cells[i]) for i in self._columns], time
-
-    def _expected(self) -> str:
-        numbers = "1 number" if self._channels == 1 else f"{self._channels} numbers"
-        return f"a time and {numbers}" if self._time_column is not None else numbers
+        return cells
 
     def _json_cells(self, text: str) -> list[Any]:
         try:
@@ -118,15 +114,6 @@ class SampleReader:
             raise DataError(f"has the keys {_listed(record)}, expected {_listed(self._keys)}")
         return [record[key] for key in self._keys]
 
-    # ---- Names ----
-
-    def _is_header(self, cells: list[str]) -> bool:
-        """Whether no cell is a number and not all are missing; a date may be the time of a
-        sample."""
-        has_time = self._needs_times and len(cells) == self._width
-        texts = [cell.strip().lower() for cell in cells[has_time:]]
-        return not set(texts) <= set(_MISSING) and not any(map(is_number, texts))
-
     def _read_names(self, keys: list[str]) -> None:
         lower = [key.strip().lower() for key in keys]
         twice = {name for name in lower if lower.count(name) > 1}
@@ -138,9 +125,9 @@ class SampleReader:
         time = next((n for n in TIME_NAMES if n in lower and n not in (self._names or ())), None)
         if time is None and self._needs_times:
             raise DataError("names no column time, expected one as in training")
-        self._time_column = None if time is None else lower.index(time)
-        columns = [i for i in range(len(keys)) if i != self._time_column]
-        names = [keys[i] for i in columns]
+        self._time_column = 0 if time is None else lower.index(time)
+        columns = [i for i, name in enumerate(lower) if name != time]
+        names, count = [keys[i] for i in columns], len(self._columns)
         if self._names is not None:
             if sorted(names) != sorted(self._names):
                 raise DataError(
@@ -148,27 +135,29 @@ class SampleReader:
                     f"{_listed(self._names)}"
                 )
             columns = [keys.index(name) for name in self._names]
-        if len(columns) != self._channels:
-            raise DataError(f"names {len(columns)} channels, expected {self._channels}")
+        if len(columns) != count:
+            raise DataError(f"names {len(columns)} channels, expected {count}")
         self._columns, self._keys, self._width, self.has_header = columns, keys, len(keys), True
 
-    def _time(self, cell: Any) -> float:
-        time = _seconds(cell)
-        if not math.isfinite(time):
-            raise DataError(f"the time is {_shown(cell)}, expected a number or date")
-        if not time > self._last_time:
-            raise DataError(f"the time is {_shown(cell)}, expected a later one than before")
-        self._last_time = time
-        return time
+    def _sample(self, cells: list[Any]) -> tuple[list[float], float | None]:
+        """The values of the channels, and the time."""
+        if len(cells) != self._width:
+            raise DataError(f"has {len(cells)} values, expected {self._expected()}")
+        time = None
+        if self._needs_times:
+            cell = cells[self._time_column]
+            time = _seconds(cell)
+            if not math.isfinite(time):
+                raise DataError(f"the time is {_shown(cell)}, expected a number or date")
+            if not time > self._last_time:
+                raise DataError(f"the time is {_shown(cell)}, expected a later one than before")
+            self._last_time = time
+        return [_number(cells[i]) for i in self._columns], time
 
-
-def _csv_cells(text: str) -> list[str]:
-    if '"' not in text:
-        return text.split(",")
-    try:
-        return next(csv.reader([text], strict=True))
-    except csv.Error as error:
-        raise DataError(str(error)) from None
+    def _expected(self) -> str:
+        count = len(self._columns)
+        numbers = "1 number" if count == 1 else f"{count} numbers"
+        return f"a time and {numbers}" if self._width > count else numbers
 
 
 def _number(cell: Any) -> float:
@@ -189,13 +178,10 @@ def _number(cell: Any) -> float:
 
 def _seconds(cell: Any) -> float:
     """Convert a time to a number; dates to seconds; NaN for others."""
-    if isinstance(cell, str) and not is_number(cell):
-        try:
-            date = datetime.fromisoformat(cell.strip())
-        except ValueError:
-            return math.nan
-        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     try:
+        if isinstance(cell, str) and not is_number(cell):
+            date = datetime.fromisoformat(cell.strip())
+            return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
         return math.nan if isinstance(cell, bool) else float(cell)
     except (TypeError, ValueError, OverflowError):
         return math.nan

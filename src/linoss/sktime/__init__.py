@@ -49,40 +49,26 @@ class SktimeClassifier(SktimeAdapter, PredictingAdapter):
         "capability:predict_proba": True,
     }
 
-    def _fit(self, X: Any, y: Any = None) -> Any:
-        return super()._fit(_arrays(X), y)
-
-    def _predict(self, X: Any) -> Any:
-        return super()._predict(_arrays(X))
-
-    def _predict_proba(self, X: Any) -> Any:
-        return super()._predict_proba(_arrays(X))
+    def _arrays(self, X: Any) -> list[Any]:
+        return [frame.to_numpy(float).T for frame in X]
 
 
-def _arrays(frames: Any) -> list[Any]:
-    """Convert frames `(time, channels)` to arrays `(channels, time)`."""
-    return [frame.to_numpy(float).T for frame in frames]
-
-
-@adapter
+@adapter(estimators.LinOSSClassifier)
 class LinOSSClassifier(SktimeClassifier, BaseClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
     ```python
     >>> from sktime.datasets import load_unit_test
     >>> from linoss.sktime import LinOSSClassifier
-    >>> small = {"hidden_size": 16, "state_size": 16, "n_models": 1}
-    >>> classifier = LinOSSClassifier(steps=100, **small, random_state=0)
+    >>> classifier = LinOSSClassifier(steps=100, hidden_size=16, n_models=1, random_state=0)
     >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.7
     True
 
     ```
     """
 
-    wrapped = estimators.LinOSSClassifier
 
-
-@adapter
+@adapter(estimators.OscillatorClassifier)
 class OscillatorClassifier(SktimeClassifier, BaseClassifier):
     """[`linoss.OscillatorClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
@@ -96,10 +82,8 @@ class OscillatorClassifier(SktimeClassifier, BaseClassifier):
     ```
     """
 
-    wrapped = estimators.OscillatorClassifier
 
-
-@adapter
+@adapter(forecasting.LinOSSForecaster)
 class LinOSSForecaster(SktimeAdapter, BaseForecaster):
     """[`linoss.LinOSSForecaster`][] as a forecaster of sktime; `estimator_` is the wrapped one.
 
@@ -117,7 +101,6 @@ class LinOSSForecaster(SktimeAdapter, BaseForecaster):
     ```
     """
 
-    wrapped = forecasting.LinOSSForecaster
     _tags: ClassVar[dict[str, Any]] = {
         "y_inner_mtype": "pd.DataFrame",
         "X_inner_mtype": "pd.DataFrame",
@@ -131,6 +114,8 @@ class LinOSSForecaster(SktimeAdapter, BaseForecaster):
 
     _config: ClassVar = {"remember_data": False}  # the required data are stored below
     _y = _X = None
+    _cur_y: Any
+    _cur_X: Any
 
     def _fit(self, y: Any, X: Any = None, fh: Any = None) -> Any:
         self._cur_y, self._cur_X = y, X
@@ -141,21 +126,19 @@ class LinOSSForecaster(SktimeAdapter, BaseForecaster):
         return self
 
     def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
-        y, X = update_data(self._cur_y, y), update_data(self._cur_X, X)
-        if update_params:
-            return self._fit(y, X)
-        self._cur_y, self._cur_X = y, X
-        return self
+        self._cur_y, self._cur_X = update_data(self._cur_y, y), update_data(self._cur_X, X)
+        return self._fit(self._cur_y, self._cur_X) if update_params else self
 
     def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
-        return self._frame(fh, self._ahead(fh, X), self._get_columns())
+        index = fh.to_absolute_index(self.cutoff)
+        return pd.DataFrame(self._ahead(fh, X), index, self._get_columns())
 
     def _predict_quantiles(self, fh: Any, X: Any, alpha: Any) -> pd.DataFrame:  # pyright: ignore[reportIncompatibleMethodOverride]
         shares = np.array(alpha)  # quantile levels: ends of central intervals
         intervals = self._ahead(fh, X, level=100 * np.maximum(np.abs(2 * shares - 1), 1e-9))
         ends = intervals[..., 1 + 2 * np.arange(len(shares)) + (shares >= 0.5)]
         columns = self._get_columns(method="predict_quantiles", alpha=alpha)
-        return self._frame(fh, ends.reshape(len(ends), -1), columns)
+        return pd.DataFrame(ends.reshape(len(ends), -1), fh.to_absolute_index(self.cutoff), columns)
 
     def _ahead(self, fh: Any, X: Any, level: Any = None) -> np.ndarray:
         """The forecast at the steps of fh, `(steps, variables)`, optionally with the ends of
@@ -166,10 +149,7 @@ class LinOSSForecaster(SktimeAdapter, BaseForecaster):
         options = {"data": self._data(), "future": future, "level": level}
         return self.estimator_.predict(int(steps.max()), **options)[steps - 1]
 
-    def _frame(self, fh: Any, values: np.ndarray, columns: Any) -> pd.DataFrame:
-        return pd.DataFrame(values, index=fh.to_absolute_index(self.cutoff), columns=columns)
-
     def _data(self) -> np.ndarray:
         """The forecast variables and those known in advance, `(time, variables)`."""
-        parts = [self._cur_y] if self._cur_X is None else [self._cur_y, self._cur_X]
+        parts = (part for part in (self._cur_y, self._cur_X) if part is not None)
         return np.hstack([part.to_numpy(float) for part in parts])
