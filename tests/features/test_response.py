@@ -37,7 +37,8 @@ def intervals_of(features, times):
 
 def outputs_of(features, case, times=None):
     """Outputs `(steps, n)`, each in the order of reading."""
-    response = features.response([case], times=None if times is None else [times])
+    cases = linoss.data.sequences([case], times=None if times is None else [times])
+    response = features.response(cases)
     outputs = np.full((len(response.steps), features.bank_.size), np.nan)
     for lanes, backwards, some in response.outputs(40 * LANES):
         ways = features.bank_.backwards[features.bank_.drive[lanes // LANES]]

@@ -64,19 +64,20 @@ class SequenceEstimator:
         times: Any,
         sample_weight: Any,
         groups: Any = None,
-        known: Any = None,
+        learned: Fitted | None = None,
     ) -> tuple[Sequences, Outputs]:
         """Labelled cases without those of weight 0, and how outputs are decoded.
 
-        Settings and data are validated here, once. `known` classes are added to those of the cases.
+        Settings and data are validated here, once; further cases are like those that were learned.
         """
+        reset = learned is None
         check_settings(self)
         every, is_classifier = getattr(self, "every", None), self.task == "classification"
         if not is_classifier:
             _refuse_texts(y)
         checks = {} if is_classifier else {"multi_output": True, "y_numeric": True}
         targets = y if every is None else None
-        cases, checked = as_sequences(self, X, targets, times, reset=True, **checks)
+        cases, checked = as_sequences(self, X, targets, times, reset=reset, **checks)
         labels = y if every is not None else checked
         labels = cases.labels if labels is None else labels
         if labels is None:
@@ -96,7 +97,7 @@ class SequenceEstimator:
         if weights is not None:
             cases = cases.select(weights > 0)
         if is_classifier:
-            return cases, Outputs.of_classes(cases.labels, known)
+            return cases, Outputs.of_classes(cases.labels, None if reset else learned.classes)
         first = np.asarray(labels[0])
         is_scalar = first.ndim == (0 if every is None else 1)
         return cases, Outputs(None, 1 if is_scalar else first.shape[-1], is_scalar, every)

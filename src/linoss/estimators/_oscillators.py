@@ -1,5 +1,6 @@
 """Classifier and regressor of untrained oscillators: a random bank, and a ridge readout."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
@@ -81,7 +82,14 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
         return {"n_oscillators": self.n_oscillators, "causal": self.causal, "seed": seed}
 
     def partial_fit(
-        self: Kind, X: Any, y: Any = None, *, times: Any = None, ids: Any = None, solve: bool = True
+        self: Kind,
+        X: Any,
+        y: Any = None,
+        classes: Any = None,
+        *,
+        times: Any = None,
+        ids: Any = None,
+        solve: bool = True,
     ) -> Kind:
         """Learn further cases. The readout and `held_out_score_` are those of a fit to all cases.
 
@@ -93,6 +101,7 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
         **Arguments:**
 
         - `X`, `y`, `times`: as in `fit`.
+        - `classes`: not needed, since new ones may come in any call.
         - `ids`: a name for each case, for `forget`; by default 0, 1, 2, ... in the order of calls.
         - `solve`: False to leave predictions as they are until a later call, which is faster.
 
@@ -112,11 +121,13 @@ class OscillatorClassifier(SequenceEstimator, ClassifierMixin, OscillatorSetting
         """
         learner = self._learner
         if learner is None and hasattr(self, "fitted_"):
-            raise ValueError("fit or load came before, which keep no cases; begin with partial_fit")
+            warnings.warn(
+                "fit or load keep no cases, so that partial_fit begins anew", stacklevel=2
+            )
         if getattr(self, "class_weight", None) is not None:
             raise ValueError(f"class_weight is {self.class_weight!r}, expected None in partial_fit")  # pyright: ignore[reportAttributeAccessIssue]
-        known = None if learner is None else learner.fitted.classes
-        cases, outputs = self._validated(X, y, times, None, known=known)
+        learned = None if learner is None else learner.fitted
+        cases, outputs = self._validated(X, y, times, None, learned=learned)
         run = self._begin(outputs) if learner is None else self._description
         learner = learner or Learner(self._bank(run.seed))
         learner.add(cases, outputs, ids, solve=solve)

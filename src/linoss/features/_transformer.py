@@ -27,7 +27,6 @@ from linoss.training import Scaling, usual_interval
 
 _CASES, _SAMPLES = 32, 32  # most cases, and most outputs of each, that determine the thresholds
 _QUANTILES = (0.05, 0.95)
-_ATTRIBUTES = ("interval_", "even_", "wide_", "rows_")
 _FEWEST, _MOST = 1024, 8192  # oscillators
 _FEATURES = 2**28  # numbers for all cases: 1 GB
 
@@ -110,10 +109,13 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         self.wide_ = any(case.dtype == np.float64 for case in cases.values)
         if cases.times is not None:
             self.interval_, self.even_ = usual_interval(cases.times)
-        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        random, size = check_random_state(self.random_state), self.n_oscillators
+        random = np.random.default_rng(random.randint(2**31))
+        if size == "auto":
+            size = int(np.clip(_FEATURES // (len(STATISTICS) * len(cases)), _FEWEST, _MOST))
         self.bank_ = draw(
             random,
-            _enough(len(cases)) if self.n_oscillators == "auto" else self.n_oscillators,
+            size,
             longest=self.longest(cases),
             causal=self.causal,
             **_standardisation(cases),
@@ -186,31 +188,14 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         check_is_fitted(self)
         return FeatureStream(self)
 
-    def response(self, X: Any, *, times: Any = None) -> Response:
-        """Return the outputs of the oscillators for the only case of X."""
-        check_is_fitted(self)
-        cases, _ = as_sequences(self, X, None, times, reset=False)
+    def response(self, cases: Sequences) -> Response:
+        """Return the outputs of the oscillators for the only case, which is validated already."""
         if len(cases) != 1:
             raise ValueError(f"X has {len(cases)} cases, expected one, such as X[:1]")
         if np.isnan(cases.values[0]).all():
             raise DataError("the case of X has no value at all, expected some")
         bank, values, intervals = self._samples(cases)
         return Response(bank, values[0], None if intervals is None else intervals[0])
-
-    def fitted(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return arrays and attributes, for `restored`."""
-        return self.bank_.arrays(), {name: getattr(self, name) for name in _ATTRIBUTES}
-
-    @classmethod
-    def restored(
-        cls, settings: dict[str, Any], arrays: dict[str, np.ndarray], fitted: dict[str, Any]
-    ) -> "OscillatorFeatures":
-        """Return a fitted transformer, from its settings and what `fitted` returned."""
-        features = cls(**settings)
-        features.bank_ = Bank(**arrays)
-        for name in _ATTRIBUTES:
-            setattr(features, name, fitted[name])
-        return features
 
     def beginning(self, cases: Sequences, length: float) -> Sequences:
         """The samples of the first so many median intervals, at least one of each case."""
@@ -246,13 +231,11 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
             warnings.warn(
                 f"case {empty[0]} of X has no value, and its features are NaN", stacklevel=4
             )
-        if self.interval_ is None:
-            if cases.times is not None:
-                raise DataError(
-                    "times are given, but fit had none, so their unit is unknown; fit with times"
-                )
-            return bank, list(values), None
-        if cases.times is None:
+        if cases.times is not None and self.interval_ is None:
+            raise DataError(
+                "times are given, but fit had none, so their unit is unknown; fit with times"
+            )
+        if cases.times is None or self.interval_ is None:
             if not self.even_:
                 raise DataError("times are not given, but those of fit were uneven, expected times")
             return bank, list(values), None
@@ -354,23 +337,17 @@ def _far(count: int, place: str) -> str:
     )
 
 
-def _enough(cases: int) -> int:
-    """The automatic number of oscillators for that many cases."""
-    return int(np.clip(_FEATURES // (len(STATISTICS) * cases), _FEWEST, _MOST))
-
-
 def _standardisation(cases: Sequences) -> dict[str, np.ndarray]:
     """Mean of each channel, and the factor that gives it a standard deviation of 1.
 
     The factor of a constant or empty channel is 0.
     """
     scaling = Scaling.from_sequences(cases.values)
-    low = np.full(cases.num_channels, np.inf)
-    high = -low
-    for case in cases.values:
-        with np.errstate(all="ignore"):
-            low = np.fmin(low, np.fmin.reduce(case, axis=0))
-            high = np.fmax(high, np.fmax.reduce(case, axis=0))
+    with np.errstate(invalid="ignore"):
+        low, high = (
+            extreme.reduce([extreme.reduce(case, axis=0) for case in cases.values])
+            for extreme in (np.fmin, np.fmax)
+        )
     if not (high > low).any():
         warnings.warn(
             f"no channel of X ever changes (channel 0 is always {low[0]:.6g}), so that nothing can "
@@ -385,8 +362,7 @@ def _drive_names(bank: Bank) -> list[str]:
     names = []
     for order, backwards, mixture in zip(bank.order, bank.backwards, bank.mixture, strict=True):
         kind = ("differences" if order else "series") + (" backwards" if backwards else "")
-        channels = np.flatnonzero(mixture)
-        signs = ["-" if mixture[channel] < 0 else "+" for channel in channels]
-        text = "".join(f"{sign}{channel}" for sign, channel in zip(signs, channels, strict=True))
+        used = np.flatnonzero(mixture)
+        text = "".join(f"{'-' if mixture[channel] < 0 else '+'}{channel}" for channel in used)
         names.append(f"{kind} of {text.removeprefix('+')}")
     return names

@@ -128,6 +128,9 @@ class Learner:
             raise DataError(f"y has {outputs.size} targets, expected {own.size}, as before")
         if (cases.times is None) != (kept.times is None):
             raise DataError("times must be given for all cases, or for none")
+        for i, case in enumerate(cases.values):
+            if np.isnan(case).all():
+                raise DataError(f"case {i} of X has no value at all; leave it out")
         return self.fitted.aligned(cases)
 
     def _extend(self, cases: Sequences, solve: bool) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from linoss import _checks
 from linoss.data import Sequences
-from linoss.features import STATISTICS, OscillatorFeatures
+from linoss.features import STATISTICS, Bank, OscillatorFeatures
 from linoss.fitted._attribution import Attribution, attribute_to_periods, of_all_windows
 from linoss.fitted._ensemble import AbstractPredictionStream, fit_pool, pool
 from linoss.fitted._importance import MOST_CASES, Deciding
@@ -20,6 +20,7 @@ _DECIDING = 2048  # oscillators that decide which windows are used
 _PREFIXES, _HELD_OUT, _FOLDS = 8, 64, 4  # of cases that calibrate streams
 _FEATURES = 2**28  # numbers for all cases: 1 GB
 _AT_ONCE = 512  # cases whose features are converted to double precision at a time
+_FEATURES_OF = ("interval_", "even_", "wide_", "rows_")
 _RIDGE = ("mean", "scale", "coefficients", "intercept")
 
 
@@ -181,18 +182,17 @@ class Untrained:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of bank and readout, for files."""
-        bank = {f"bank.{name}": array for name, array in self.features.fitted()[0].items()}
-        stream = {} if self.pace is None else {"pace": self.pace, "frequencies": self.frequencies}
-        return bank | {f"readout.{name}": getattr(self.readout, name) for name in _RIDGE} | stream
+        bank = {f"bank.{name}": array for name, array in self.features.bank_.arrays().items()}
+        readout = {f"readout.{name}": getattr(self.readout, name) for name in _RIDGE}
+        stream = {name: getattr(self, name) for name in ("pace", "frequencies")}
+        return bank | readout | {name: x for name, x in stream.items() if x is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """All else, as plain values."""
-        settings, fitted = self.features.get_params(), self.features.fitted()[1]
-        penalty = self.readout.penalty
         return {
-            "settings": settings,
-            "features": fitted,
-            "penalty": penalty,
+            "settings": self.features.get_params(),
+            "features": {name: getattr(self.features, name) for name in _FEATURES_OF},
+            "penalty": self.readout.penalty,
             "sharpness": self.sharpness,
         }
 
@@ -203,17 +203,15 @@ class Untrained:
             {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
             for prefix in ("bank.", "readout.")
         )
-        features = OscillatorFeatures.restored(facts["settings"], bank, facts["features"])
+        features = OscillatorFeatures(**facts["settings"])
+        features.bank_ = Bank(**bank)
+        vars(features).update({name: facts["features"][name] for name in _FEATURES_OF})
         size = len(features.rows_) * features.bank_.size
         _checks.shape("readout.coefficients", readout["coefficients"], (size, "outputs"))
-        sharpness = facts["sharpness"]
-        return cls(
-            features,
-            Ridge(**readout, penalty=float(facts["penalty"])),
-            None if sharpness is None else float(sharpness),
-            pace=arrays.get("pace"),
-            frequencies=arrays.get("frequencies"),
-        )
+        ridge, sharpness = Ridge(**readout, penalty=float(facts["penalty"])), facts["sharpness"]
+        sharpness = None if sharpness is None else float(sharpness)
+        stream = {name: arrays.get(name) for name in ("pace", "frequencies")}
+        return cls(features, ridge, sharpness, **stream)
 
 
 class OscillatorStream(AbstractPredictionStream):

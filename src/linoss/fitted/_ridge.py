@@ -18,7 +18,7 @@ With more cases than features the same follows from the p x p matrix (Z'Z/p + pe
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from threading import RLock
 from typing import Any
@@ -65,10 +65,6 @@ class Ridge:
         """Weights and constant for unscaled features."""
         weights = self.scale[:, None].astype(np.float64) * self.coefficients
         return weights, self.intercept - self.mean.astype(np.float64) @ weights
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Only the fields, so that predicting does not change the pickle."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def fit_ridge(
