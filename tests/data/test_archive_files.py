@@ -48,11 +48,6 @@ def test_missing_values_and_capitals(write, corpus):
     assert np.isnan(cases.values[1]).tolist() == [[False, False], [True, False]]
 
 
-def test_comment_in_another_encoding(write, corpus):
-    text = corpus["unequal.ts"].replace(b"#comment", "# Gröbner".encode("latin-1"))
-    assert len(read(write("a.ts", text))) == 3
-
-
 def test_cases_without_labels(write):
     text = "@univariate true\n@equalLength true\n@classLabel false\n@data\n1,2\n3,4\n"
     cases = read(write("a.ts", text))

@@ -11,22 +11,7 @@ def made(dates):
     return table(pd.DataFrame({"y": np.arange(1.0, len(dates) + 1)}, index=dates))
 
 
-CALENDARS = [
-    "B",
-    "MS",
-    "ME",
-    "BME",
-    "BMS",
-    "QE",
-    "QS",
-    "YS",
-    "YE",
-    "D",
-    "W-SUN",
-    "2W-MON",
-    "h",
-    "7s",
-]
+CALENDARS = ["B", "MS", "ME", "BME", "BMS", "QE", "YS", "YE", "D", "W-SUN", "2W-MON", "h", "7s"]
 
 
 @pytest.mark.parametrize("freq", CALENDARS)

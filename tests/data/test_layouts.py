@@ -112,11 +112,6 @@ def test_npy_is_checked_case_by_case(tmp_path):
         cases.select([2, 1]).batch([1])
 
 
-def test_npy_of_two_axes_has_one_channel(tmp_path):
-    np.save(tmp_path / "a.npy", np.arange(6, dtype=np.int16).reshape(2, 3))
-    assert read(tmp_path / "a.npy").values[1].tolist() == [[3.0], [4.0], [5.0]]
-
-
 @pytest.mark.parametrize("times", [[0, 1, 3], [[0, 1, 3], [0, 2, 2]]])
 def test_npz_times_are_cut_to_lengths(tmp_path, times):
     np.savez(tmp_path / "a.npz", X=np.ones((2, 1, 3)), lengths=[3, 2], times=np.array(times, float))
@@ -147,11 +142,6 @@ def test_columns_by_name_and_by_position(write, roles):
     assert cases.ids == ("p1", "p2")
     assert cases.labels.tolist() == ["a", "b"]
     np.testing.assert_array_equal(np.stack(cases.values)[..., 0], [[1, 2], [3, 4]])
-
-
-def test_a_name_comes_before_a_position(write):
-    cases = read(write("a.csv", "1,0,2\n5,7,9\n6,8,9\n"), label="0")
-    assert cases.labels.tolist() == [7, 8]
 
 
 def test_a_column_without_a_role_is_asked_about(write):

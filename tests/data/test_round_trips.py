@@ -31,16 +31,6 @@ def long_frame(lengths):
     return pd.concat(pieces, ignore_index=True)
 
 
-def write_ts(path, lengths, classes):
-    head = "@univariate false\n@equalLength false\n@classLabel true " + " ".join(set(classes))
-    rows = [
-        ":".join([*(",".join("?" if np.isnan(v) else repr(float(v)) for v in c[:n]) for c in case)])
-        for case, n in zip(VALUES, lengths, strict=True)
-    ]
-    lines = [f"{row}:{name}\n" for row, name in zip(rows, classes, strict=True)]
-    path.write_text(head + "\n@data\n" + "".join(lines), encoding="utf-8")
-
-
 def check(cases, lengths, labels):
     assert cases.labels.tolist() == labels
     assert cases.lengths.tolist() == list(lengths)
@@ -49,13 +39,6 @@ def check(cases, lengths, labels):
 
 
 FULL, RAGGED = [7] * 5, [7, 5, 1, 6, 7]
-
-
-@pytest.mark.parametrize("lengths", [FULL, RAGGED], ids=["equal", "unequal"])
-def test_ts(tmp_path, lengths):
-    classes = [name.replace(" ", "_") for name in CLASSES]
-    write_ts(tmp_path / "a.ts", lengths, classes)
-    check(read(tmp_path / "a.ts"), lengths, classes)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

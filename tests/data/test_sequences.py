@@ -53,12 +53,6 @@ def test_a_signal_on_an_offset_is_kept(offset):
     assert [case.dtype == np.float64 for case in cases.values] == [False, wide, False]
 
 
-def test_array_of_objects_is_a_list():
-    X = np.empty(3, object)
-    X[:] = CASES
-    assert sequences(X).lengths.tolist() == sequences(CASES).lengths.tolist() == [5, 2, 7]
-
-
 def test_missing_value_of_a_nullable_frame_is_nan():
     frame = pd.DataFrame({"a": pd.array([1, None], "Int64"), "b": [3, 4]})
     assert np.isnan(sequences(frame).values[1][0, 0])
@@ -67,14 +61,6 @@ def test_missing_value_of_a_nullable_frame_is_nan():
 def test_masked_value_is_nan():
     X = np.ma.masked_equal(np.arange(8).reshape(2, 4), 5)
     assert np.argwhere(np.isnan(np.stack(sequences(X).values))).tolist() == [[1, 1, 0]]
-
-
-def test_nan_at_the_end_is_missing_and_not_the_end():
-    X = np.ones((2, 1, 4))
-    X[0, :, 2:] = np.nan
-    cases = sequences(X)
-    assert cases.lengths.tolist() == [4, 4]
-    assert cases.has_missing
 
 
 @pytest.mark.parametrize(
@@ -174,9 +160,3 @@ def test_select_keeps_everything_in_order(indices):
     assert some.lengths.tolist() == [7, 5]
     assert [len(t) for t in some.times] == [7, 5]
     assert named.select([True, False, True]).ids == ("p", "r")
-
-
-def test_batch_stacks_answers_of_equal_number():
-    cases = sequences(CASES, [np.zeros((2, 1)), np.ones((1, 1)), np.ones((2, 1))])
-    assert cases.batch([0, 2]).labels.shape == (2, 2, 1)
-    assert isinstance(cases.batch([0, 1]).labels, list)

@@ -18,7 +18,6 @@ def test_array():
     made = table(array)
     np.testing.assert_array_equal(made.series[0], array)
     assert made.series[0].dtype == np.float64
-    assert not made.long
     forecast = np.ones((3, 2))
     np.testing.assert_array_equal(made.restore([forecast]), forecast)
     assert made.continued(2)[0].tolist() == [6, 7]
@@ -58,7 +57,6 @@ def test_wide_frame_comes_back_as_it_was(make):
 def test_long_frame_comes_back_as_it_was():
     frame = long_frame()
     made = table(frame.sample(frac=1, random_state=0))
-    assert made.long
     assert made.names == ("y", "temp")
     assert set(made.ids) == {"a", "b"}
     position = made.ids.index("b")
@@ -95,18 +93,6 @@ def test_file_is_read_as_the_frame_that_it_holds(tmp_path, suffix, frame):
     for series in range(len(expected.series)):
         np.testing.assert_array_equal(found.series[series], expected.series[series])
         np.testing.assert_array_equal(found.index[series], expected.index[series])
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_dates_in_an_index_without_a_name(tmp_path, suffix):
-    frame = pd.DataFrame({"load": np.arange(5.0)}, index=pd.date_range("2024", periods=5))
-    path = tmp_path / f"a{suffix}"
-    if suffix == ".csv":
-        frame.to_csv(path)
-    else:
-        frame.to_parquet(path)
-    restored = read_table(path).restore([np.zeros((1, 1))])
-    assert restored.index[0] == pd.Timestamp("2024-01-06")
 
 
 @pytest.mark.parametrize(
@@ -183,15 +169,6 @@ def test_irregular_times_are_kept(times, step, after):
     assert made.continued(2)[1].tolist() == after
 
 
-def test_each_series_has_a_step_of_its_own():
-    hours = pd.date_range("2024-01-01", periods=4, freq="h")
-    days = pd.to_datetime(["2024-01-01 00", "2024-01-02 00", "2024-01-04 12", "2024-01-05 00"])
-    made = table(long_frame().assign(ds=[*hours, *days]))
-    assert [str(each) for each in made.frequencies] == ["steps of 3600 seconds", "irregular steps"]
-    found = [index.astype("datetime64[h]").astype(str).tolist() for index in made.continued(1)]
-    assert found == [["2024-01-01T04"], ["2024-01-06T00"]]
-
-
 def test_one_date_cannot_go_on():
     frame = pd.DataFrame({"unique_id": ["a"], "ds": ["2024-01-01"], "y": [1.0]})
     with pytest.raises(
@@ -256,11 +233,3 @@ def test_times_in_errors(tmp_path, times, message):
     path.write_text("time,load\n" + "".join(f"{time},1\n" for time in times))
     with pytest.raises(DataError, match=message):
         read_table(path)
-
-
-def test_summer_time_is_no_mixture_of_zones(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text(
-        "time,load\n2024-03-31T01:00+01:00,1\n2024-03-31T03:00+02:00,2\n2024-03-31T04:00+02:00,3\n"
-    )
-    assert (np.diff(read_table(path).index[0]) == np.timedelta64(1, "h")).all()

@@ -4,7 +4,6 @@ A frequency is found from an index that may have gaps (holidays, missing months)
 to a series: forecasts continue it, and other data are laid on its grid.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -201,25 +200,23 @@ def _in_utc(local: np.ndarray, zone: str | None) -> np.ndarray:
 
 
 def fill_gaps(
-    where: Callable[[int], str], index: np.ndarray, values: np.ndarray, zone: str | None
+    where: str, index: np.ndarray, values: np.ndarray, zone: str | None
 ) -> tuple[np.ndarray, np.ndarray, Frequency | None]:
     """Fill the gaps of a sorted index, and find its frequency.
 
-    Samples that are not on a grid, or fill less than half of it, keep their times. `where` gives
-    the location of a sample, for errors.
+    Samples that are not on a grid, or fill less than half of it, keep their times. `where` is the
+    series, for errors.
     """
     distances, steps = index - index[0], np.diff(index)
     overflown = (steps <= distances[0]) | (distances[1:] <= distances[0])
-    if overflown.any():
-        sample = int(np.argmax(overflown)) + 1
+    for sample in np.flatnonzero(overflown)[:1]:
         raise DataError(
-            f"{where(sample)}: {shown_time(index[sample])} comes after "
-            f"{shown_time(index[sample - 1])}, expected times that are less far apart"
+            f"{where}: {shown_time(index[sample + 1])} comes after {shown_time(index[sample])}, "
+            "expected times that are less far apart"
         )
     frequency = Frequency.of(index, zone)
-    return (
-        (index, values, None) if frequency is None else (*frequency.fill(index, values), frequency)
-    )
+    index, values = (index, values) if frequency is None else frequency.fill(index, values)
+    return index, values, frequency
 
 
 def lay(

@@ -60,9 +60,8 @@ class Columns:
         """The location of a row without the file."""
         if self.text is None:
             return f"row {row}"
-        with open_text(self.text) as file:
-            lines = (number for number, line in enumerate(file, 1) if line.strip())
-            return f"line {next(islice(lines, int(row) + 1, None))}"
+        filled = (number for number, line in enumerate(text_lines(self.text), 1) if line.strip())
+        return f"line {next(islice(filled, int(row) + 1, None))}"
 
     def refuse(self, name: str, wrong: np.ndarray, expected: str, found: Any = None) -> None:
         """Raise for the first of the rows of a column that are wrong."""
@@ -255,21 +254,19 @@ def _columns(
     names = tuple(name for name in table.column_names if name not in kept)
     columns = Columns(source, names, np.empty((table.num_rows, len(names))), {}, text)
     for place, name in enumerate(names):
-        column, kind = table[name], str(table[name].type)
+        kind = str(table[name].type)
         if kind in ("bool", "float", "double", "halffloat", "null") or "int" in kind[:5]:
-            numbers = column.cast("float64", safe=False).to_numpy()
+            numbers = table[name].cast("float64", safe=False).to_numpy()
         elif text is not None and kind in ("string", "binary"):
-            numbers = _parsed(columns, name, column.to_pylist(), hint, **csv)
+            numbers = _parsed(columns, name, table[name].to_pylist(), hint, **csv)
         else:
-            kind = "text" if "string" in kind else kind
             raise DataError(
-                f"{source}, column {shown(name)}: holds {kind}, expected numbers; convert it; "
-                f"{hint.format(name)}",
+                f"{source}, column {shown(name)}: holds {'text' if 'string' in kind else kind}, "
+                f"expected numbers; convert it; {hint.format(name)}"
             )
         columns.numbers[:, place] = numbers
-    columns.others.update(
-        {name: _as_other(f"{source}, column {shown(name)}", table[name]) for name in kept}
-    )
+    for name in kept:
+        columns.others[name] = _as_other(f"{source}, column {shown(name)}", table[name])
     return columns
 
 
@@ -297,9 +294,7 @@ def _as_other(where: str, column: Any) -> np.ndarray:
         column = column.unify_dictionaries().combine_chunks()
         values = np.array([*column.dictionary.to_pylist(), None], object)
         return values[column.indices.fill_null(len(values) - 1).to_numpy()]
-    if not kind.startswith(
-        ("string", "large_string", "int", "uint", "float", "double", "bool", "time", "date", "null")
-    ):
+    if kind.startswith(("list", "struct", "map", "binary", "fixed", "large_list")):
         raise DataError(f"{where}: holds {kind}, expected text, numbers or dates; convert it")
     return column.to_numpy()
 

@@ -151,12 +151,11 @@ def positions(source: str, names: Sequence[Any], expected: Sequence[Any], remedy
     """Where the `expected` names are among `names`; raises unless both have the same names."""
     missing = [name for name in expected if name not in names]
     unknown = [name for name in names if name not in expected]
-    if missing or unknown or len(names) != len(expected):
+    if missing or len(names) != len(expected):
         wrong = [f"lacks {listed(missing)}"] * bool(missing)
         wrong += [f"has {listed(unknown or names)}"] * (bool(unknown) or not missing)
         raise DataError(
             f"{source} {' and '.join(wrong)}, expected {listed(expected)}, in any order; {remedy}",
-            ("drop",),
         )
     return [names.index(name) for name in expected]
 

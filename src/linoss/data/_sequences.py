@@ -176,31 +176,29 @@ class Sequences:
 
     def __repr__(self) -> str:
         first, *others = self.summary.split("; ")
-        lines = [first, "; ".join(others[:2]), "; ".join(others[2:])]
-        return "\n    ".join([f"Sequences: {lines[0]}", *filter(None, lines[1:])])
+        lines = ["; ".join(others[:2]), "; ".join(others[2:])]
+        return "\n    ".join([f"Sequences: {first}", *filter(None, lines)])
 
     @property
     def summary(self) -> str:
         """A line on cases, channels, times, labels, groups, and what was left out."""
-        shortest, longest = self.lengths.min(), self.lengths.max()
-        names = f" ({listed(self.names)})" if self.names else ""
-        parts = [
-            f"{_count(len(self), 'case')} of {_count(self.num_channels, 'channel')}{names}, "
-            + (f"{shortest} to " if shortest < longest else "")
-            + _count(longest, "sample")
-        ]
-        if self.times is not None:
-            parts.append(f"time: {self.about.get('time') or 'as given'}")
-        if self.labels is not None:
-            parts.append(f"label: {self.about.get('label') or 'as given'}, {_kinds(self.labels)}")
-        if self.groups is not None:
-            count = len(set(self.groups.tolist()))
-            parts.append(f"groups: {self.about.get('groups') or 'as given'}, {count}")
-        if self.about.get("dropped"):
-            parts.append(f"dropped: {listed(self.about['dropped'])}")
-        if self.about.get("unlabelled"):
-            parts.append(f"left out: {_count(self.about['unlabelled'], 'case')} without a label")
-        return "; ".join(parts)
+        about, shortest, longest = self.about, self.lengths.min(), self.lengths.max()
+        given = {name: about.get(name) or "as given" for name in ("time", "label", "groups")}
+        parts = {
+            _count(len(self), "case")
+            + f" of {_count(self.num_channels, 'channel')}"
+            + (f" ({listed(self.names)})" if self.names else "")
+            + (f", {shortest} to " if shortest < longest else ", ")
+            + _count(longest, "sample"): True,
+            f"time: {given['time']}": self.times is not None,
+            f"label: {given['label']}, {_kinds(self.labels)}": self.labels is not None,
+            f"groups: {given['groups']}, {len(_set(self.groups))}": self.groups is not None,
+            f"dropped: {listed(about.get('dropped', ()))}": about.get("dropped"),
+            f"left out: {_count(about.get('unlabelled', 0), 'case')} without a label": about.get(
+                "unlabelled"
+            ),
+        }
+        return "; ".join(text for text, is_known in parts.items() if is_known)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -350,11 +348,14 @@ def _count(number: Any, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _kinds(labels: np.ndarray | list) -> str:
+def _set(labels: Any) -> set[Any]:
+    return set() if labels is None else set(labels.tolist())
+
+
+def _kinds(labels: Any) -> str:
     """What labels are: the number of classes, or a range."""
-    if isinstance(labels, list) or labels.ndim > 1:
+    if labels is None or isinstance(labels, list) or labels.ndim > 1:
         return "several numbers"
     if labels.dtype.kind == "f":
         return f"{labels.min():.6g} to {labels.max():.6g}"
-    count = len(set(labels.tolist()))
-    return f"{count} class{'es' if count > 1 else ''}"
+    return f"{(count := len(_set(labels)))} class{'es' * (count > 1)}"

@@ -97,11 +97,6 @@ class Table:
         """Whether any series has an irregular step."""
         return not all(each is None or each.is_regular for each in self.frequencies)
 
-    @property
-    def long(self) -> bool:
-        """Whether the table has a column of series."""
-        return self.kind == "long"
-
     def pick(self, places: Iterable[int]) -> "Table":
         """Some of the series.
 
@@ -158,22 +153,17 @@ class Table:
         """
         if horizon < 1:
             raise DataError(f"horizon is {horizon}, expected an integer >= 1")
-        several = enumerate(zip(self.index, self.frequencies, strict=True))
-        return [self._after(i, index, frequency, horizon) for i, (index, frequency) in several]
-
-    def _after(
-        self, series: int, index: np.ndarray, frequency: Frequency | None, horizon: int
-    ) -> np.ndarray:
-        if frequency is None and index.dtype.kind != "M":
-            frequency = Frequency("fixed", 1)
-        try:
-            if frequency is None:
-                raise ValueError("there is one date, expected at least two to know the step")
-            return frequency.after(index, horizon)
-        except (ValueError, OverflowError) as error:
-            raise DataError(
-                f"{self.title(series)}: {horizon} steps after {shown_time(index[-1])}: {error}"
-            ) from None
+        found = []
+        for i, (index, frequency) in enumerate(zip(self.index, self.frequencies, strict=True)):
+            try:
+                if frequency is None and index.dtype.kind == "M":
+                    raise ValueError("there is one date, expected at least two to know the step")
+                found.append((frequency or Frequency("fixed", 1)).after(index, horizon))
+            except (ValueError, OverflowError) as error:
+                raise DataError(
+                    f"{self.title(i)}: {horizon} steps after {shown_time(index[-1])}: {error}"
+                ) from None
+        return found
 
     def title(self, series: int) -> str:
         """The name of a series, for errors."""
@@ -206,13 +196,12 @@ class Table:
         - `times`: the times of the forecasts, by default those of the steps after the end.
         """
         names = self.names if names is None else tuple(names)
-        horizon = len(forecasts[0]) if len(forecasts) else 0
-        expected = (len(self.series), horizon, len(names))
         shapes = {np.shape(forecast) for forecast in forecasts}
-        if len(forecasts) != len(self.series) or shapes != {expected[1:]}:
+        horizon = max((shape[0] for shape in shapes), default=0)
+        if len(forecasts) != len(self.series) or shapes != {(horizon, len(names))}:
             raise DataError(
                 f"forecasts has {len(forecasts)} series of shapes {sorted(shapes)}, expected "
-                f"{expected[0]} of shape (horizon, {expected[2]})"
+                f"{len(self.series)} of shape (horizon, {len(names)})"
             )
         if self.kind == "array":
             return np.asarray(forecasts[0])
@@ -220,10 +209,10 @@ class Table:
         frames = []
         after = self.continued(horizon) if times is None else [times] * len(self.series)
         for i, index in enumerate(after):
-            frame = pandas.DataFrame(np.asarray(forecasts[i]), columns=list(names))
             when = pandas.Index(index, name=self.time_name)
             if self.timezone is not None:
                 when = when.tz_localize("UTC").tz_convert(self.timezone)
+            frame = pandas.DataFrame(np.asarray(forecasts[i]), columns=list(names))
             if self.in_index:
                 frame.index = when
             else:
@@ -362,8 +351,7 @@ def _build(columns: Columns, static: Collection[Any], timezone: Any = None) -> T
         )
     columns.refuse_infinite()
     times = np.arange(len(columns.numbers))
-    if time_name is not None:
-        times = time_column(columns, time_name)
+    times = times if time_name is None else time_column(columns, time_name)
     if times.dtype.kind == "f" and not (times % 1 != 0).any():
         expected = "dates or smaller numbers; number the samples, or leave the column out"
         columns.refuse(str(time_name), np.abs(times) > _LARGEST, expected, times)
@@ -373,17 +361,11 @@ def _build(columns: Columns, static: Collection[Any], timezone: Any = None) -> T
     places = np.argsort([name != target for name in columns.number_names], kind="stable")
     zone = None if timezone is None or str(timezone) == "UTC" else str(timezone)
     remedy = "remove one" + ", or name series in a column unique_id" * (id_name is None)
-    series, index, frequencies = [], [], []
+    parts = []
     for code, rows in enumerate(sorted_rows(columns, groups, times, time_name, remedy)):
-        title, values = groups.title(code), columns.numbers[rows][:, places]
-
-        def where(sample: int, rows: np.ndarray = rows, title: str = title) -> str:
-            return columns.where(int(rows[sample])) + title
-
-        entries, filled, frequency = fill_gaps(where, times[rows], values, zone)
-        index.append(entries)
-        series.append(filled)
-        frequencies.append(frequency)
+        where = columns.source + groups.title(code)
+        parts.append(fill_gaps(where, times[rows], columns.numbers[rows][:, places], zone))
+    index, series, frequencies = (list(each) for each in zip(*parts, strict=True))
     return Table(
         series,
         index,
