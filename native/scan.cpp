@@ -1,8 +1,21 @@
 // The scan alone: positions of oscillators over whole sequences, on unpadded arrays.
 
-#include "sequences.h"
+#include "kernel.h"
 
 namespace linoss::scan {
+
+// Maximum number of oscillators of one sequence that are computed together.
+constexpr int64_t kMostLanes = 64;
+
+// `lanes` oscillators of one sequence, in rows of `width`. Pointers are to the first of them.
+template <typename T>
+struct Part {
+  int64_t time, width, lanes;
+  const T* step;                // rows, `step_row` apart, of `width` or of time x width
+  int64_t step_row, step_time;  // `step_time`: distance between samples, 0 if constant
+  const T* input;               // time x width
+  const uint8_t* mask;          // time, or null
+};
 
 // For constant and for varying steps, of kStepRows rows.
 template <typename T>
@@ -14,7 +27,12 @@ struct Kernels {
   void (*backward[2])(const Part<T>&, const T* kept, const T* d_positions, const T* d_final,
                       T* d_force, T* d_step, T* d_start);
 };
-using Table = Precisions<Kernels>;
+struct Table {
+  Kernels<float> single;
+  Kernels<double> twice;
+  const Kernels<float>& of(float) const { return single; }
+  const Kernels<double>& of(double) const { return twice; }
+};
 
 }  // namespace linoss::scan
 
@@ -152,44 +170,90 @@ extern const Table kernels = {functions<float>, functions<double>};
 
 #else
 
+#include "runtime.h"
+
 namespace linoss::scan {
 
 LINOSS_CHOOSE(Table, kernels)
 
-// force, step, mask: see Sequences. start, final (batch, oscillators, 2); kept (batch, tiles, 2,
-// oscillators).
+// force (batch, time, oscillators); step (rows, oscillators) or (rows, batch, time, oscillators); mask (batch,
+// time) or empty; start, final (batch, oscillators, 2); kept (batch, tiles, 2, oscillators).
+template <typename T>
+struct Problem {
+  int64_t batch, time, width;
+  bool varying;
+  const T *force, *step;
+  const uint8_t* mask;
+
+  explicit Problem(Arrays& a) {
+    std::tie(batch, time, width) = a.sizes<3>("force");
+    force = a.in<T>("force", {batch, time, width});
+    varying = a.rank() == 4;
+    step = varying ? a.in<T>("step", {kStepRows, batch, time, width})
+                   : a.in<T>("step", {kStepRows, width});
+    mask = a.in_or_null<uint8_t>("mask", {batch, time});
+  }
+  // Offsets in arrays like the force, in kept states, and in states.
+  int64_t at(int64_t i, int64_t first) const { return i * time * width + first; }
+  int64_t tile(int64_t i, int64_t first) const { return i * tiles(time) * 2 * width + first; }
+  int64_t ends(int64_t i, int64_t first) const { return (i * width + first) * 2; }
+
+  // Calls work(part, i, first) for the groups of oscillators, from `first` on, of each sequence i.
+  template <typename Work>
+  ffi::Error run(Threads& threads, Work work) const {
+    const int64_t group = batch < 16 ? 16 : kMostLanes;  // few sequences: threads share oscillators
+    const int64_t groups = (width + group - 1) / group;
+    return parallel(threads, batch * groups, 0, [&](int64_t number, float*) {
+      const int64_t i = number / groups, first = number % groups * group;
+      const Part<T> part = {time, width, std::min(group, width - first),
+                            step + (varying ? at(i, first) : first),
+                            varying ? batch * time * width : width, varying ? width : 0,
+                            force + at(i, first), mask ? mask + i * time : nullptr};
+      work(part, i, first);
+    });
+  }
+};
+
 template <typename T>
 ffi::Error forward(Threads& threads, Arrays& a) {
-  const Sequences<T> s(a, kStepRows, 1);
-  const T* start = a.in<T>("start", {s.batch, s.width, 2});
-  T* positions = a.out<T>("positions", {s.batch, s.time, s.width});
-  T* final = a.out<T>("final", {s.batch, s.width, 2});
-  T* kept = a.out<T>("kept", {s.batch, tiles(s.time), 2, s.width});
+  const Problem<T> p(a);
+  const T* start = a.in<T>("start", {p.batch, p.width, 2});
+  T* positions = a.out<T>("positions", {p.batch, p.time, p.width});
+  T* final = a.out<T>("final", {p.batch, p.width, 2});
+  T* kept = a.out<T>("kept", {p.batch, tiles(p.time), 2, p.width});
   if (a.wrong()) return a.error();
-  return s.run(threads, [&](const Part<T>& part, int64_t i, int64_t first) {
-    const int64_t ends = (i * s.width + first) * 2;
-    kernels().of(T()).forward[s.varying](part, start + ends, positions + s.at(i, first),
-                                         final + ends,
-                                         kept + i * tiles(s.time) * 2 * s.width + first);
+  return p.run(threads, [&](const Part<T>& part, int64_t i, int64_t first) {
+    const int64_t ends = p.ends(i, first);
+    kernels().of(T()).forward[p.varying](part, start + ends, positions + p.at(i, first),
+                                         final + ends, kept + p.tile(i, first));
   });
 }
 
+// The gradient of a constant step is summed over sequences.
 template <typename T>
 ffi::Error backward(Threads& threads, Arrays& a) {
-  const Sequences<T> s(a, kStepRows, 1);
-  const T* kept = a.in<T>("kept", {s.batch, tiles(s.time), 2, s.width});
-  const T* d_positions = a.in<T>("d_positions", {s.batch, s.time, s.width});
-  const T* d_final = a.in<T>("d_final", {s.batch, s.width, 2});
-  T* d_force = a.out<T>("d_force", {s.batch, s.time, s.width});
-  T* d_step = s.d_step(a);
-  T* d_start = a.out<T>("d_start", {s.batch, s.width, 2});
+  const Problem<T> p(a);
+  const T* kept = a.in<T>("kept", {p.batch, tiles(p.time), 2, p.width});
+  const T* d_positions = a.in<T>("d_positions", {p.batch, p.time, p.width});
+  const T* d_final = a.in<T>("d_final", {p.batch, p.width, 2});
+  T* d_force = a.out<T>("d_force", {p.batch, p.time, p.width});
+  T* d_step = p.varying ? a.out<T>("d_step", {kStepRows, p.batch, p.time, p.width})
+                        : a.out<T>("d_step", {kStepRows, p.width});
+  T* d_start = a.out<T>("d_start", {p.batch, p.width, 2});
   if (a.wrong()) return a.error();
-  return s.run_back(threads, d_step, [&](const Part<T>& part, int64_t i, int64_t first, T* d) {
-    const int64_t at = s.at(i, first), ends = (i * s.width + first) * 2;
-    kernels().of(T()).backward[s.varying](part, kept + i * tiles(s.time) * 2 * s.width + first,
-                                          d_positions + at, d_final + ends, d_force + at, d,
-                                          d_start + ends);
+  const int64_t size = p.varying ? 0 : kStepRows * p.width;
+  Memory<T> sums(p.batch * size);
+  if (!sums.at) return out_of_memory();
+  ffi::Error error = p.run(threads, [&](const Part<T>& part, int64_t i, int64_t first) {
+    const int64_t at = p.at(i, first), ends = p.ends(i, first);
+    T* d = p.varying ? d_step + at : sums.at + i * size + first;
+    kernels().of(T()).backward[p.varying](part, kept + p.tile(i, first), d_positions + at,
+                                          d_final + ends, d_force + at, d, d_start + ends);
   });
+  std::fill_n(d_step, size, T(0));
+  for (int64_t i = 0; i < p.batch; ++i)
+    for (int64_t k = 0; k < size; ++k) d_step[k] += sums.at[i * size + k];
+  return error;
 }
 
 LINOSS_HANDLER(linoss_scan_forward_float32, forward<float>);

@@ -23,13 +23,11 @@ from linoss.kernels._block import encode, run_backwards, run_block
 from linoss.kernels._library import (
     TILE,
     call,
-    diagonal,
     instruction_set,
     native,
     oscillators,
     oscillators_back,
     padded,
-    selective,
     tiles,
     usable,
 )
@@ -50,7 +48,6 @@ __all__ = [
     "call",
     "can_run",
     "can_stream",
-    "diagonal",
     "encode",
     "includes_mixers",
     "instruction_set",
@@ -62,7 +59,6 @@ __all__ = [
     "refusal",
     "run_backwards",
     "run_block",
-    "selective",
     "tiles",
     "usable",
 ]

@@ -130,16 +130,15 @@ def stack_leaves(step: Any) -> Float[Array, "6 m"]:
 # ---- What the kernels cover ----
 
 _FORMLESS = "irregular times with a scheme that has no native form"
-_SPLIT = "time split over devices with irregular times, both directions, layer norm or Verlet"
+_SPLIT = "time split over devices"
 OUTSIDE_KERNELS = {"double precision": 4.2, _FORMLESS: 5.2, _SPLIT: 2.1}
 """Cases that the native kernels do not cover, in words, and the slowdown of an update by the plain
 block, measured by `benchmarks/corners.py outside`."""
 
 
-def includes_mixers(block: BlockArrays, *, irregular: bool, time_split: bool) -> bool:
+def includes_mixers(block: BlockArrays, *, irregular: bool) -> bool:
     """Whether a native pass includes the mixers; otherwise it begins after them, with GELU."""
-    varying = irregular or time_split
-    return bool(block.mixers) and not any(varying and mixer.is_paired for mixer in block.mixers)
+    return bool(block.mixers) and not (irregular and any(x.is_paired for x in block.mixers))
 
 
 def refusal(block: BlockArrays, *, irregular: bool, time_split: bool) -> str | None:
@@ -147,22 +146,14 @@ def refusal(block: BlockArrays, *, irregular: bool, time_split: bool) -> str | N
 
     `irregular` is whether samples have intervals, `time_split` whether time is split over devices.
     """
-    if not includes_mixers(block, irregular=irregular, time_split=time_split):
-        return "time split over devices, with a mixer without a native form" if time_split else None
-    steps = [mixer.step for mixer in block.mixers]
-    if irregular and not all(map(native_scheme, steps)):
-        return f"{_FORMLESS}: {OUTSIDE_KERNELS[_FORMLESS]:g} times slower"
+    included = includes_mixers(block, irregular=irregular)
     if time_split:
-        for name, applies in (
-            ("irregular times", irregular),
-            ("both directions", len(steps) == 2),
-            ("a norm over channels", block.norm.epsilon > 0),
-            ("a scheme that weighs forces", steps[0].weigh is not None),
-        ):
-            if applies:
-                factor = OUTSIDE_KERNELS[_SPLIT]
-                return f"time split over devices, with {name}: {factor:g} times slower"
-    return None
+        reason = _SPLIT
+    elif included and irregular and not all(native_scheme(x.step) for x in block.mixers):
+        reason = _FORMLESS
+    else:
+        return None
+    return f"{reason}: {OUTSIDE_KERNELS[reason]:g} times slower"
 
 
 def can_run(block: BlockArrays, u: Array, *, irregular: bool, time_split: bool) -> bool:

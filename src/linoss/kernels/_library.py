@@ -1,6 +1,6 @@
-"""The native kernels, if they were built, registered with XLA, and the recurrences of `scan`.
+"""The native kernels, if they were built, registered with XLA, and the recurrence of `scan`.
 
-Of a recurrence, arrays have one batch axis. A mask `(batch, time)` is False where a sample is
+Its arrays have one batch axis. A mask `(batch, time)` is False where a sample is
 missing, None if there are none. The kernels store the state at the start of each tile and recompute
 the others.
 """
@@ -51,7 +51,7 @@ def tiles(time: int) -> int:
     return -(-time // TILE)
 
 
-# ---- Recurrences, each with its adjoint ----
+# ---- The recurrence and its adjoint ----
 
 Mask = Bool[Array, "batch time"] | None
 
@@ -79,64 +79,6 @@ def oscillators_back(
     arguments = (force, steps, _bytes(mask), kept, d_positions, d_final)
     name = f"linoss_scan_backward_{force.dtype}"
     return call(name, _like(force, steps, d_final), *arguments)
-
-
-@jax.custom_vjp
-def diagonal(
-    factor: Float[Array, "1 pairs"] | Float[Array, "1 batch time pairs"],
-    force: Float[Array, "batch time pairs"],
-    mask: Mask,
-    start: Float[Array, "batch pairs"],
-) -> Float[Array, "batch time pairs"]:
-    """All states of x_n = a_n x_{n-1} + f_n; rows hold real parts, then imaginary parts."""
-    return _diagonal_forward(factor, force, mask, start)[0]
-
-
-def _diagonal_forward(factor: Array, force: Array, mask: Mask, start: Array) -> tuple[Array, Any]:
-    arguments, (shape,) = (force, factor, _bytes(mask), start), _like(force)
-    states = call(f"linoss_diagonal_forward_{force.dtype}", shape, *arguments)
-    return states, (states, *arguments[1:])
-
-
-def _diagonal_back(residuals: Any, d_states: Array) -> tuple[Any, ...]:
-    states, factor, _, start = residuals
-    name, results = f"linoss_diagonal_backward_{states.dtype}", _like(states, factor, start)
-    d_force, d_factor, d_start = call(name, results, *residuals, d_states)
-    return d_factor, d_force, None, d_start
-
-
-diagonal.defvjp(_diagonal_forward, _diagonal_back)
-
-
-@jax.custom_vjp
-def selective(
-    u: Float[Array, "batch time channels"],
-    delta: Float[Array, "batch time channels"],
-    A: Float[Array, "states channels"],
-    B: Float[Array, "batch time states"],
-    C: Float[Array, "batch time states"],
-    start: Float[Array, "batch states channels"],
-) -> tuple[Array, Array]:
-    """The selective scan in single precision: outputs, and the final state."""
-    return _selective_forward(u, delta, A, B, C, start)[0]
-
-
-def _selective_forward(*arguments: Array) -> tuple[Any, Any]:
-    u, *_, start = arguments
-    batch, states, channels = start.shape
-    kept_shape = (batch, tiles(u.shape[1]), states, channels)
-    results = (*_like(u, start), jax.ShapeDtypeStruct(kept_shape, u.dtype))
-    y, final, kept = call("linoss_selective_forward", results, *arguments)
-    return (y, final), (arguments, kept)
-
-
-def _selective_back(residuals: Any, cotangents: Any) -> tuple[Array, ...]:
-    arguments, kept = residuals
-    name = "linoss_selective_backward"
-    return call(name, _like(*arguments), *arguments, kept, *cotangents)
-
-
-selective.defvjp(_selective_forward, _selective_back)
 
 
 def _bytes(mask: Mask) -> Array:

@@ -12,7 +12,7 @@ from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
 from linoss.nn.mixers._mixer import AbstractDiagonal, AbstractMixer
 from linoss.nn.mixers._recurrent import GRULayer, LSTMLayer
-from linoss.nn.mixers._s4d import S4DLayer
+from linoss.nn.mixers._s4 import S4DLayer, S4Layer
 from linoss.nn.mixers._s5 import S5Layer
 from linoss.nn.mixers._selective import MambaLayer, S6Layer
 
@@ -35,6 +35,7 @@ __all__ = [
     "MixerLike",
     "ModelState",
     "S4DLayer",
+    "S4Layer",
     "S5Layer",
     "S6Layer",
     "Samples",

@@ -11,25 +11,16 @@ from jax import Array
 from jaxtyping import Float, UInt32
 
 from linoss import kernels
-from linoss._arrays import align
-from linoss._settings import PrecisionName
 from linoss.nn._operations import (
     AbstractNorm,
     affine,
     as_arrays,
     channel_moments,
     normalize,
-    product,
     words_of_block,
 )
 from linoss.nn._samples import Samples
-from linoss.scan import (
-    OscillatorState,
-    end_of_segments,
-    scan_forces,
-    state_before_shard,
-    weights_of_forces,
-)
+from linoss.scan import weights_of_forces
 
 if TYPE_CHECKING:
     from linoss.nn._block import Block
@@ -59,14 +50,11 @@ def run_blocks(
 
     With `words`, the random bits of dropout, the model is in training mode and returns no states.
     """
-    case = {
-        "irregular": samples.intervals is not None,
-        "time_split": samples.split.time is not None,
-    }
     if samples.engine == "native":
-        described = [block.native() for block in blocks]
-        if kernels.can_run(described[0], u, **case):
-            included = kernels.includes_mixers(described[0], **case)
+        described, irregular = [b.native() for b in blocks], samples.intervals is not None
+        time_split = samples.split.time is not None
+        if kernels.can_run(described[0], u, irregular=irregular, time_split=time_split):
+            included = kernels.includes_mixers(described[0], irregular=irregular)
             return _by_kernels(blocks, described, u, samples, states, words, encoder, included)
     hidden = u if encoder is None else affine(encoder, u)
     if len(blocks) == 1 and words is None:  # a loop would be compiled for each call
@@ -164,12 +152,7 @@ def _whole_block(
         added = kernels.run_backwards(arrays, u, timing, precision=samples.precision)
     state = block.mixer.init_state(batch) if state is None else state
     timing, after = _timing(arrays.mixers[0], samples, state, reverse=False)
-    start = jax.tree.leaves(state)[0]
-    if samples.split.time is not None:  # states before a shard are computed with this step
-        mixer = arrays.mixers[0]
-        arrays = arrays._replace(mixers=(mixer._replace(step=mixer.regular_step),))
-        start = _start_of_shard(arrays, u, start, samples)
-    outputs = run(arrays, u, timing, start, added=added)
+    outputs = run(arrays, u, timing, jax.tree.leaves(state)[0], added=added)
     _, *others = jax.tree.leaves(after)
     return outputs, jax.tree.unflatten(jax.tree.structure(after), [outputs.state, *others])
 
@@ -186,39 +169,3 @@ def _timing(
         weigh, state, timing.intervals, moving, time=time, reverse=reverse
     )
     return timing._replace(weights=weights), state
-
-
-def _start_of_shard(
-    block: kernels.BlockArrays,
-    u: Float[Array, "batch time hidden"],
-    start: Float[Array, "batch m 2"],
-    samples: Samples,
-) -> Float[Array, "batch m 2"]:
-    """The state before this device's shard of time; `start` is the state before the sequence."""
-    assert samples.split.time is not None
-    mixer, hidden = block.mixers[0], u.shape[-1]
-    mean, scale = (jnp.broadcast_to(jnp.asarray(x, u.dtype), (hidden,)) for x in block.norm[:2])
-    weights = (mixer.step, mixer.input_weight, mixer.bias, mean, scale)
-    mask = None if samples.mask is None else samples.timing().bytes
-    advance = partial(_advance, samples.precision)
-    end: Any = end_of_segments(advance, weights, u, mask, jnp.zeros_like(start))
-    return state_before_shard(
-        mixer.regular_step,
-        end,
-        time=u.shape[1],
-        initial_state=start,
-        mask=None if mask is None else mask > 0,
-        time_axis=samples.split.time,
-    )
-
-
-def _advance(
-    precision: PrecisionName, weights: Any, u: Array, mask: Array | None, state: Array
-) -> Array:
-    """The state after a segment; `mask` is 1 for present and 2 for silent samples."""
-    step, B, bias, mean, scale = weights
-    force = product(normalize(kernels.Normalization(mean, scale), u), B, precision)
-    force, before, moving = force + align(bias, force), OscillatorState(state, None), None
-    if mask is not None:
-        force, moving = jnp.where(mask[..., None] == 1, force, 0), mask > 0
-    return scan_forces(step, force, before, mask=moving, engine="native")[1].oscillators

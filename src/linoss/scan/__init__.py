@@ -5,34 +5,29 @@ parallel with others, a *segment* is recomputed in the backward pass, a *shard* 
 and a *piece* is one part of a stream.
 """
 
-from linoss.scan._adjoint import SEGMENT, end_of_segments
-from linoss.scan._diagonal import as_complex, as_pairs, diagonal_scan, selective_scan
+from linoss.scan._diagonal import as_complex, as_pairs, diagonal_scan, loop_over_time
 from linoss.scan._engines import engines, resolve_engine
 from linoss.scan._scan import (
     OscillatorState,
     at_rest,
     oscillator_scan,
     scan_forces,
-    state_before_shard,
     weights_of_forces,
 )
 from linoss.scan._shards import last_nonzero, nearest_before
 
 __all__ = [
-    "SEGMENT",
     "OscillatorState",
     "as_complex",
     "as_pairs",
     "at_rest",
     "diagonal_scan",
-    "end_of_segments",
     "engines",
     "last_nonzero",
+    "loop_over_time",
     "nearest_before",
     "oscillator_scan",
     "resolve_engine",
     "scan_forces",
-    "selective_scan",
-    "state_before_shard",
     "weights_of_forces",
 ]

@@ -3,30 +3,21 @@
 All engines share this custom derivative; each provides a `Solver` for one segment. The forward pass
 stores the residuals of the solver (a state per segment or tile); the backward pass visits the
 segments in reverse order and recomputes their states.
-
-`end_of_segments` does the same where the operations before the forces (a norm, a projection) are
-part of a segment. Its derivative is custom because that of `jax.lax.scan` would copy the sequences
-and their gradient into segments.
 """
 
 import abc
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, Shaped
 
 from linoss.dynamics import Step
 from linoss.scan._recurrence import Recurrence, Sampling, State
 
 SEGMENT = 1024
 """Number of steps of a segment."""
-
-Advance = Callable[[Any, Array, Array | None, Array], Array]
-"""(weights, a segment of the sequences, its mask, state before it) -> state after it."""
 
 
 class Gradients(NamedTuple):
@@ -138,52 +129,6 @@ def steps_with_pull_back(
         return jax.tree.map(lambda x: jnp.broadcast_to(x, shape), step)
 
     return jax.vjp(steps, recurrence, sampling.intervals)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def end_of_segments(
-    advance: Advance,
-    weights: Any,
-    u: Float[Array, "batch time channel"],
-    mask: Shaped[Array, "batch time"] | None,
-    start: Array,
-) -> Array:
-    """The state after the last segment, with forces computed one segment at a time."""
-    return _end_forward(advance, weights, u, mask, start)[0]
-
-
-def _end_forward(
-    advance: Advance, weights: Any, u: Array, mask: Array | None, start: Array
-) -> tuple[Array, Any]:
-    def run(size: int, state: Array, segment: Any) -> tuple[Array, Array]:
-        part, mask_here = jax.tree.map(partial(_cut, at=segment[0], size=size), (u, mask))
-        return advance(weights, part, mask_here, state), state
-
-    end, starts = _visit(run, start, u.shape[1], SEGMENT)
-    return end, (weights, u, mask, starts)
-
-
-def _end_backward(advance: Advance, residuals: Any, d_end: Array) -> tuple[Any, ...]:
-    weights, u, mask, starts = residuals
-
-    def pull_back(size: int, carry: Any, segment: Any) -> Any:
-        (d_state, d_weights, d_u), (at, state) = carry, segment
-        part, mask_here = jax.tree.map(partial(_cut, at=at, size=size), (u, mask))
-
-        def run(weights: Any, u: Array, state: Array) -> Array:
-            return advance(weights, u, mask_here, state)
-
-        _, pull = jax.vjp(run, weights, part, state)
-        d_here, d_part, d_state = pull(d_state)
-        return (d_state, jax.tree.map(jnp.add, d_weights, d_here), _paste(d_u, d_part, at)), None
-
-    carry = (d_end, *jax.tree.map(jnp.zeros_like, (weights, u)))
-    carry, _ = _visit(pull_back, carry, u.shape[1], SEGMENT, starts, reverse=True)
-    d_start, d_weights, d_u = carry
-    return d_weights, d_u, None, d_start
-
-
-end_of_segments.defvjp(_end_forward, _end_backward)
 
 
 def _visit(

@@ -1,21 +1,11 @@
-"""Diagonal recurrences over a whole sequence: that of complex numbers, and the selective scan.
+"""Diagonal recurrences over a whole sequence, and loops over time of any other layer.
 
 The recurrence of complex numbers, x_n = a_n x_{n-1} + f_n, is that of the oscillators with the
 rotation and scaling M = [[Re a, -Im a], [Im a, Re a]], where both components have a force and an
-output. Arrays are real: rows hold the real parts of all m modes, then their imaginary parts. The
-gradient of x_n over all paths, l_n = conj(a_{n+1}) l_{n+1} + dL/dx_n, is that of f_n, and
-conj(x_{n-1}) l_n is that of a_n: the backward pass needs only the states that the scan returns.
-
-The selective scan has a step, input and output that depend on the sample. For each channel and each
-of its states, with A < 0 and steps d_n > 0:
-
-    x_n = exp(d_n A) x_{n-1} + d_n u_n B_n,    y_n = sum over states of C_n x_n.
-
-The factors of all samples would be an array (time, channels, states). They are computed where they
-are used instead, and the backward pass recomputes states from those stored at the start of each
-tile or segment.
+output. Arrays are real: rows hold the real parts of all m modes, then their imaginary parts.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,8 +13,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Complex, Float
-
-from linoss import kernels
 
 _SEGMENT = 64
 
@@ -54,7 +42,7 @@ def diagonal_scan(
 
     `factor` is a, for all samples or for each; `force` is f, and `start` the state before the first
     sample. A masked sample leaves the state unchanged. Engines and `time_axis` are those of
-    [`linoss.oscillator_scan`][]; engines other than `"native"` are a loop or the parallel scan.
+    [`linoss.oscillator_scan`][]; there are a loop and the parallel scan.
     """
     *leading, time, row = force.shape
     f = force.reshape(-1, time, row)
@@ -68,24 +56,18 @@ def diagonal_scan(
     if present is not None:  # a missing force may be NaN
         f = jnp.where(present[..., None], f, 0)
 
-    def solve(x: Array) -> Array:
-        if engine == "native":
-            return kernels.diagonal(a[None], f, present, x)
-        return _in_jax(a, f, present, x, engine)
-
-    last = None
+    factors, last = _factors(a, present, f.shape), None
     if time_axis is not None:
-        end = solve(jnp.zeros_like(x))[:, -1]
-        product = jnp.prod(_factors(a, present, f.shape), axis=1)
-        x, last = _join_shards(time_axis, product, end, x, reverse=reverse)
-    states = solve(x)
+        end = _solve(factors, f, jnp.zeros_like(x), engine)[:, -1]
+        x, last = _join_shards(time_axis, jnp.prod(factors, axis=1), end, x, reverse=reverse)
+    states = _solve(factors, f, x, engine)
     last = states[:, -1] if last is None else last
     states = jnp.flip(states, axis=1) if reverse else states
     return states.reshape(force.shape), last.reshape(*leading, row)
 
 
-def _in_jax(a: Array, f: Array, present: Array | None, start: Array, engine: str) -> Array:
-    factor, forces, x = _factors(a, present, f.shape), as_complex(f), as_complex(start)
+def _solve(factor: Array, f: Array, start: Array, engine: str) -> Array:
+    forces, x = as_complex(f), as_complex(start)
     if engine in ("associative", "toeplitz") or (
         engine == "auto" and jax.default_backend() != "cpu"
     ):
@@ -127,42 +109,50 @@ def _join_shards(
     return as_pairs(starts[jax.lax.axis_index(axis)]), as_pairs(last)
 
 
-def selective_scan(
-    u: Float[Array, "batch time channels"],
-    delta: Float[Array, "batch time channels"],
-    A: Float[Array, "states channels"],
-    B: Float[Array, "batch time states"],
-    C: Float[Array, "batch time states"],
-    start: Float[Array, "batch states channels"],
+# ---- Other recurrences ----
+
+
+def loop_over_time(
+    advance: Callable[[Any, Any], tuple[Any, Array]],
+    start: Any,
+    inputs: Any,
+    mask: Bool[Array, "*batch time"] | None,
     *,
-    engine: str,
-) -> tuple[Float[Array, "batch time channels"], Float[Array, "batch states channels"]]:
-    """y, and the state after the last sample. A step of 0 leaves the state unchanged."""
-    is_single = all(x.dtype == jnp.float32 for x in (u, delta, A, B, C, start))
-    if engine == "native" and is_single:
-        return kernels.selective(u, delta, A, B, C, start)
-    return _selective_in_segments(u, delta, A, B, C, start)
+    reverse: bool = False,
+) -> tuple[Float[Array, "*batch time out"], Any]:
+    """The outputs of a loop over time, and the state after the last sample.
 
+    `advance` returns the state after a sample and its output, from the state before and the
+    sample's `inputs`, arrays `(*batch, time, ...)` with one axis after that of time. A masked
+    sample leaves the state unchanged. The backward pass recomputes segments of 64 steps.
+    """
+    time = jax.tree.leaves(inputs)[0].shape[-2]
 
-def _selective_in_segments(
-    u: Array, delta: Array, A: Array, B: Array, C: Array, start: Array
-) -> Any:
-    time = u.shape[1]
-    number = -(-time // _SEGMENT)
+    def cut(x: Array, first: int, last: int) -> Array:
+        """Some samples, with their segments as the first axis and steps as the second."""
+        x = jnp.moveaxis(x[..., first:last, :], -2, 0)
+        return x.reshape(-1, min(_SEGMENT, last - first), *x.shape[1:])
 
-    def cut(x: Array) -> Array:
-        """Divide time into segments, padded with zeros, with the segments as the first axis."""
-        x = jnp.pad(x, ((0, 0), (0, number * _SEGMENT - time), (0, 0)))
-        return jnp.moveaxis(x, 1, 0).reshape(number, _SEGMENT, x.shape[0], x.shape[2])
+    def step(state: Any, sample: Any) -> tuple[Any, Array]:
+        inputs, present = sample
+        after, output = advance(state, inputs)
 
-    def advance(x: Array, sample: tuple[Array, ...]) -> tuple[Array, Array]:
-        u, delta, B, C = sample
-        x = jnp.exp(delta[:, None] * A[None]) * x + (delta * u)[:, None] * B[..., None]
-        return x, jnp.einsum("bk,bkc->bc", C, x)
+        def chosen(new: Array, old: Array) -> Array:
+            axes = range(present.ndim - 1, new.ndim)
+            return jnp.where(jnp.expand_dims(present[..., 0], tuple(axes)), new, old)
+
+        return (after if mask is None else jax.tree.map(chosen, after, state)), output
 
     @jax.checkpoint
-    def segment(x: Array, samples: tuple[Array, ...]) -> tuple[Array, Array]:
-        return jax.lax.scan(advance, x, samples)
+    def segment(state: Any, samples: Any) -> tuple[Any, Array]:
+        return jax.lax.scan(step, state, samples, reverse=reverse)
 
-    final, y = jax.lax.scan(segment, start, tuple(map(cut, (u, delta, B, C))))
-    return jnp.moveaxis(y.reshape(-1, *y.shape[2:])[:time], 0, 1), final
+    samples = (inputs, None if mask is None else mask[..., None])
+    whole, state, outputs = time // _SEGMENT * _SEGMENT, start, []
+    for first, last in ((0, whole), (whole, time))[:: -1 if reverse else 1]:
+        if first < last:
+            part = jax.tree.map(partial(cut, first=first, last=last), samples)
+            state, y = jax.lax.scan(segment, state, part, reverse=reverse)
+            outputs.append(y.reshape(-1, *y.shape[2:]))
+    y = jnp.concatenate(outputs[:: -1 if reverse else 1])
+    return jnp.moveaxis(y, 0, -2), state

@@ -22,7 +22,6 @@ from linoss.scan._shards import (
     join_shards,
     last_nonzero,
     nearest_before,
-    power_of_step,
     product_of_steps,
 )
 
@@ -164,27 +163,6 @@ def scan_forces(
         state, final = join_shards(time_axis, product, end_from_rest, state, reverse=reverse)
     positions, end = solve(b, state)
     return _finish(positions, end if final is None else final, interval, force, reverse)
-
-
-def state_before_shard(
-    transition: Transition,
-    end: Float[Array, "batch m 2"],
-    *,
-    time: int,
-    initial_state: Float[Array, "batch m 2"],
-    mask: Bool[Array, "batch time"] | None,
-    time_axis: str,
-) -> Float[Array, "batch m 2"]:
-    """The state before this device's shard of `time` regular steps, whose final state from rest is
-    `end`.
-
-    `initial_state` is the state before the whole sequence.
-    """
-    mask = None if mask is None else mask[..., None]
-    product = power_of_step(transition.step.matrix, mask, time)
-    ends, starts = (end[..., 0], end[..., 1]), (initial_state[..., 0], initial_state[..., 1])
-    start, _ = join_shards(time_axis, product, ends, starts)
-    return jnp.stack(start, axis=-1)
 
 
 def weights_of_forces(

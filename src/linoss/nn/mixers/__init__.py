@@ -3,18 +3,18 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from jaxtyping import PRNGKeyArray
 
 from linoss._declare import Declared
 from linoss._settings import MixerName
-from linoss.nn.mixers._cde import LogNeuralCDE, NeuralCDE, NeuralRDE
+from linoss.nn.mixers._cde import NeuralCDE, NeuralRDE
 from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
 from linoss.nn.mixers._recurrent import GRULayer, LSTMLayer
-from linoss.nn.mixers._s4d import S4DLayer
+from linoss.nn.mixers._s4 import S4DLayer, S4Layer
 from linoss.nn.mixers._s5 import S5Layer, check_pairs
 from linoss.nn.mixers._selective import MambaLayer, S6Layer
 
@@ -45,7 +45,7 @@ class MixerKind:
     @cached_property
     def settings(self) -> Mapping[str, str]:
         """Its settings in `LinOSSConfig`, with the corresponding arguments of `layer`."""
-        shared = ("hidden_size", "in_size", "key", "oscillator_options")
+        shared = ("hidden_size", "in_size", "key", "brackets", "oscillator_options")
         names = inspect.signature(self.layer).parameters
         return {**{name: name for name in names if name not in shared}, **self.renamed}
 
@@ -101,13 +101,14 @@ MIXERS: dict[MixerName, MixerKind] = {
         S5Layer, check=lambda config: check_pairs("s5", config.state_size, config.state_blocks)
     ),
     "s4d": MixerKind(S4DLayer, check=lambda config: check_pairs("s4d", config.state_size)),
+    "s4": MixerKind(S4Layer, check=lambda config: check_pairs("s4", config.state_size)),
     "s6": MixerKind(S6Layer),
     "mamba": MixerKind(MambaLayer, irregular=False),
     "lstm": MixerKind(LSTMLayer, irregular=False),
     "gru": MixerKind(GRULayer, irregular=False),
     "ncde": MixerKind(NeuralCDE, follows=True),
     "nrde": MixerKind(NeuralRDE, irregular=False, follows=True),
-    "log-ncde": MixerKind(LogNeuralCDE, irregular=False, follows=True),
+    "log-ncde": MixerKind(partial(NeuralRDE, brackets=True), irregular=False, follows=True),
 }
 """All mixers, by name."""
 

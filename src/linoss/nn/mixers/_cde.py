@@ -36,7 +36,7 @@ from linoss._arrays import steps
 from linoss.nn._heads import Features
 from linoss.nn._operations import NoNorm
 from linoss.nn._samples import Samples
-from linoss.nn.mixers._mixer import refuse_intervals, refuse_split_time
+from linoss.nn.mixers._mixer import move_to_front, refuse_intervals, refuse_split_time
 
 _package = partial(_extras.optional, purpose="a mixer ncde, nrde or log-ncde", extra="baselines")
 
@@ -94,18 +94,17 @@ class AbstractCDE(eqx.Module):
         intervals = jnp.ones(values.shape[:2], values.dtype)
         if samples.intervals is not None:
             intervals = samples.intervals.reshape(-1, time)
-        present = None if samples.mask is None else samples.mask.reshape(-1, time)
-        if present is not None:  # move present samples to the front; the last one is repeated
-            last = jnp.maximum(jnp.sum(present, axis=1, keepdims=True) - 1, 0)
-            order = jnp.argsort(~present, axis=1, stable=True)
-            order = jnp.take_along_axis(order, jnp.minimum(steps(*order.shape), last), axis=1)
+        place = None
+        if samples.mask is not None:  # present samples come first; the last one is repeated
+            order, place = move_to_front(samples.mask.reshape(-1, time))
+            index = jnp.minimum(steps(*order.shape), place[:, -1:])
+            order = jnp.take_along_axis(order, index, axis=1)
             values = jnp.take_along_axis(values, order[..., None], axis=1)
             intervals = jnp.take_along_axis(intervals, order, axis=1)
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
             start = jax.vmap(encoder)(values[:, 0])
             y = jax.vmap(self.follow)(values, jnp.cumsum(intervals, axis=1), start)
-        if present is not None:  # undo the move
-            place = jnp.maximum(jnp.cumsum(present, axis=1) - 1, 0)
+        if place is not None:
             y = jnp.take_along_axis(y, place[..., None], axis=1)
         return Features(y.reshape(*batch, time, -1))
 
@@ -147,12 +146,15 @@ class NeuralCDE(AbstractCDE):
         return _solve(term, times, start, self.solver_steps)
 
 
-class AbstractWindowed(AbstractCDE):
-    """A differential equation over windows of the sequence, driven by log-signatures."""
+class NeuralRDE(AbstractCDE):
+    """An NRDE; or, with `brackets`, a Log-NCDE."""
 
-    signature_depth: eqx.AbstractVar[int]
-    signature_steps: eqx.AbstractVar[int]
-    solver_steps: eqx.AbstractVar[int]
+    field: Perceptron
+    last: eqx.nn.Linear | None
+    norm: NoNorm
+    signature_depth: int = eqx.field(static=True)
+    signature_steps: int = eqx.field(static=True)
+    solver_steps: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -165,21 +167,22 @@ class AbstractWindowed(AbstractCDE):
         solver_steps: int = 1,
         signature_depth: int = 2,
         signature_steps: int = 8,
+        brackets: bool = False,
         key: PRNGKeyArray,
     ):
         _checks.one_of("signature_depth", signature_depth, (1, 2))
         _checks.positive_integer("signature_steps", signature_steps)
-        self.norm, self.solver_steps = NoNorm(), solver_steps
+        self.norm, self.solver_steps, self.last = NoNorm(), solver_steps, None
         self.signature_depth, self.signature_steps = signature_depth, signature_steps
-        self.draw(hidden_size, in_size, (field_width, field_depth, field_scale), key)
-
-    @abc.abstractmethod
-    def draw(self, hidden_size: int, in_size: int, sizes: Any, key: PRNGKeyArray) -> None:
-        """Set the weights of f: an MLP with a width, a depth and a scale."""
-
-    @abc.abstractmethod
-    def matrix(self, y: Float[Array, " hidden"]) -> Float[Array, "hidden entries"]:
-        """The matrix that multiplies the log-signature of a window."""
+        if brackets:  # f with a column for each channel
+            shape = (hidden_size, hidden_size * in_size, field_width, field_depth, field_scale)
+            self.field = Perceptron(*shape, jax.nn.silu, key)
+            return
+        field_key, last_key = jax.random.split(key)
+        entries = in_size + (in_size * (in_size - 1) // 2 if signature_depth == 2 else 0)
+        shape = (hidden_size, field_width, field_width, field_depth - 1, field_scale)
+        self.field = Perceptron(*shape, jax.nn.relu, field_key)
+        self.last = eqx.nn.Linear(field_width, hidden_size * entries, key=last_key)
 
     def follow(self, values: Array, times: Array, start: Array) -> Array:
         """For each sample, y at the end of its window."""
@@ -206,48 +209,10 @@ class AbstractWindowed(AbstractCDE):
         window = -(-jnp.arange(time) // self.signature_steps)
         return y[window]
 
-
-class NeuralRDE(AbstractWindowed):
-    """An NRDE."""
-
-    field: Perceptron
-    last: eqx.nn.Linear
-    norm: NoNorm
-    signature_depth: int = eqx.field(static=True)
-    signature_steps: int = eqx.field(static=True)
-    solver_steps: int = eqx.field(static=True)
-
-    def draw(self, hidden_size: int, in_size: int, sizes: Any, key: PRNGKeyArray) -> None:
-        """f with a hidden layer less, and a linear map to a column for each entry."""
-        field_key, last_key = jax.random.split(key)
-        entries = in_size + (in_size * (in_size - 1) // 2 if self.signature_depth == 2 else 0)
-        width, depth, scale = sizes
-        shape = (hidden_size, width, width, depth - 1, scale)
-        self.field = Perceptron(*shape, jax.nn.relu, field_key)
-        self.last = eqx.nn.Linear(width, hidden_size * entries, key=last_key)
-
-    def matrix(self, y: Array) -> Array:
-        """f(y)."""
-        return self.last(self.field(y)).reshape(len(y), -1)
-
-
-class LogNeuralCDE(AbstractWindowed):
-    """A Log-NCDE."""
-
-    field: Perceptron
-    norm: NoNorm
-    signature_depth: int = eqx.field(static=True)
-    signature_steps: int = eqx.field(static=True)
-    solver_steps: int = eqx.field(static=True)
-
-    def draw(self, hidden_size: int, in_size: int, sizes: Any, key: PRNGKeyArray) -> None:
-        """f with a column for each channel."""
-        width, depth, scale = sizes
-        shape = (hidden_size, hidden_size * in_size, width, depth, scale)
-        self.field = Perceptron(*shape, jax.nn.silu, key)
-
-    def matrix(self, y: Array) -> Array:
-        """The columns f_i, and their brackets."""
+    def matrix(self, y: Float[Array, " hidden"]) -> Float[Array, "hidden entries"]:
+        """The matrix that multiplies the log-signature of a window."""
+        if self.last is not None:
+            return self.last(self.field(y)).reshape(len(y), -1)
         columns = self.field(y).reshape(-1, len(y))
         if self.signature_depth == 1:
             return columns.T

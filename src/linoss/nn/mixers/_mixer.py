@@ -156,7 +156,7 @@ def refuse_intervals(samples: Samples, name: str) -> None:
     if samples.intervals is not None:
         raise ValueError(
             f"intervals were given, but mixer {name!r} does not support irregular times; use one "
-            "of 'linoss', 's5', 's4d', 's6', or pass the time as a channel"
+            "of 'linoss', 's4', 's4d', 's5', 's6', or pass the time as a channel"
         )
 
 
@@ -167,6 +167,13 @@ def refuse_split_time(samples: Samples, name: str) -> None:
             f"time is split over devices, which mixer {name!r} does not support; split only the "
             "batch"
         )
+
+
+def move_to_front(mask: Bool[Array, "*batch time"]) -> tuple[Array, Array]:
+    """The order in which present samples come first, and for each sample the place of the last
+    present one up to it in this order."""
+    order = jnp.argsort(~mask, axis=-1, stable=True)
+    return order, jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
 
 
 def uniform(key: PRNGKeyArray, shape: tuple[int, ...], fan: int) -> Array:

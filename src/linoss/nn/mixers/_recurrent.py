@@ -26,6 +26,7 @@ from linoss import _checks
 from linoss._arrays import align
 from linoss.nn._samples import Samples
 from linoss.nn.mixers._mixer import AbstractMixer, Hidden, refuse_intervals, refuse_split_time
+from linoss.scan import loop_over_time
 
 
 class AbstractRecurrent(AbstractMixer):
@@ -38,30 +39,21 @@ class AbstractRecurrent(AbstractMixer):
 
     @abc.abstractmethod
     def advance(self, gates: Float[Array, "*batch gates"], state: Any) -> Any:
-        """The state after a sample, from W u_n + b and the state before it."""
-
-    @abc.abstractmethod
-    def output(self, state: Any) -> Float[Array, "*batch hidden"]:
-        """h."""
+        """The state after a sample, h first, from W u_n + b and the state before it."""
 
     def mix(self, u: Hidden, samples: Samples, state: Any, *, reverse: bool) -> tuple[Hidden, Any]:
         """h of every sample, and the state after the last one."""
         refuse_split_time(samples, self.name)
         refuse_intervals(samples, self.name)
         gates = u @ self.cell.weight_ih.T
-        gates = jnp.moveaxis(gates + align(self.cell.bias, gates), -2, 0)
-        mask = None if samples.mask is None else jnp.moveaxis(samples.mask[..., None], -2, 0)
 
-        def run(state: Any, sample: Any) -> tuple[Any, Array]:
-            gates, present = sample
+        def advance(state: Any, gates: Array) -> tuple[Any, Array]:
             after = self.advance(gates, state)
-            if present is not None:
-                after = jax.tree.map(lambda new, old: jnp.where(present, new, old), after, state)
-            return after, self.output(after)
+            return after, jax.tree.leaves(after)[0]
 
-        state = self.init_state(u.shape[:-2]) if state is None else state
-        state, h = jax.lax.scan(run, state, (gates, mask), reverse=reverse)
-        return jnp.moveaxis(h, 0, -2), state
+        start = self.init_state(u.shape[:-2]) if state is None else state
+        gates = gates + align(self.cell.bias, gates)
+        return loop_over_time(advance, start, gates, samples.mask, reverse=reverse)
 
 
 class LSTMLayer(AbstractRecurrent):
@@ -88,10 +80,6 @@ class LSTMLayer(AbstractRecurrent):
         c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
         return jax.nn.sigmoid(o) * jnp.tanh(c), c
 
-    def output(self, state: tuple[Array, Array]) -> Float[Array, "*batch hidden"]:
-        """h."""
-        return state[0]
-
 
 class GRULayer(AbstractRecurrent):
     """Gated recurrent units."""
@@ -117,7 +105,3 @@ class GRULayer(AbstractRecurrent):
         from_g = from_g + align(self.cell.bias_n, from_g)
         new = jnp.tanh(g + jax.nn.sigmoid(r + from_r) * from_g)
         return new + jax.nn.sigmoid(z + from_z) * (state - new)
-
-    def output(self, state: Array) -> Float[Array, "*batch hidden"]:
-        """h."""
-        return state

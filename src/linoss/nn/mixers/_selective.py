@@ -23,7 +23,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from linoss import _checks
 from linoss._arrays import align, steps
@@ -31,12 +31,13 @@ from linoss.nn._samples import Samples
 from linoss.nn.mixers._mixer import (
     AbstractMixer,
     Hidden,
+    move_to_front,
     refuse_intervals,
     refuse_split_time,
     uniform,
 )
 from linoss.nn.mixers._s5 import log_timesteps
-from linoss.scan import selective_scan
+from linoss.scan import loop_over_time
 
 
 class SelectiveModes(eqx.Module):
@@ -76,26 +77,25 @@ class SelectiveSystem(eqx.Module):
         u: Float[Array, "*batch time channels"],
         state: Float[Array, "*batch states channels"],
         intervals: Float[Array, "*batch time"] | None,
-        mask: Any,
-        engine: str,
+        mask: Bool[Array, "*batch time"] | None,
     ) -> tuple[Array, Array]:
         """y, and the state after the last sample."""
-        time, channels = u.shape[-2:]
         states, rank = self.modes.log_decay.shape[1], self.modes.step_weight.shape[1]
-        selected = u @ self.selection.T
-        parts, B, C = jnp.split(selected, [rank, rank + states], axis=-1)
+        parts, B, C = jnp.split(u @ self.selection.T, [rank, rank + states], axis=-1)
         raw = parts @ self.modes.step_weight.T
         delta = jax.nn.softplus(raw + align(self.modes.step_bias, raw))
         if intervals is not None:
             delta = delta * intervals[..., None]
-        if mask is not None:
-            delta = jnp.where(mask[..., None], delta, 0)
         A = -jnp.exp(self.modes.log_decay).T
-        u_flat, delta, B, C = (x.reshape(-1, time, x.shape[-1]) for x in (u, delta, B, C))
-        start = state.reshape(-1, states, channels)
-        y, final = selective_scan(u_flat, delta, A, B, C, start, engine=engine)
-        y = y.reshape(u.shape) + u * align(self.feedthrough, u)
-        return y, final.reshape(state.shape)
+
+        def advance(x: Array, sample: Any) -> tuple[Array, Array]:
+            u, delta, B, C = sample
+            delta, push = delta[..., None, :], (delta * u)[..., None, :]
+            x = jnp.exp(delta * align(A, x)) * x + push * B[..., None]
+            return x, jnp.einsum("...k,...kc->...c", C, x)
+
+        y, final = loop_over_time(advance, state, (u, delta, B, C), mask)
+        return y + u * align(self.feedthrough, u), final
 
 
 class AbstractSelective(AbstractMixer):
@@ -106,9 +106,7 @@ class AbstractSelective(AbstractMixer):
     supports_irregular_times: eqx.AbstractClassVar[bool]
 
     @abc.abstractmethod
-    def run(
-        self, u: Array, mask: Array | None, intervals: Any, state: Any, engine: str
-    ) -> tuple[Hidden, Any]:
+    def run(self, u: Array, mask: Array | None, intervals: Any, state: Any) -> tuple[Hidden, Any]:
         """`mix`, from the first sample to the last."""
 
     def mix(self, u: Hidden, samples: Samples, state: Any, *, reverse: bool) -> tuple[Hidden, Any]:
@@ -121,7 +119,7 @@ class AbstractSelective(AbstractMixer):
         if reverse:
             u = jnp.flip(u, axis=-2)
             mask, intervals = jax.tree.map(lambda x: jnp.flip(x, axis=-1), (mask, intervals))
-        y, state = self.run(u, mask, intervals, state, samples.engine)
+        y, state = self.run(u, mask, intervals, state)
         return (jnp.flip(y, axis=-2) if reverse else y), state
 
 
@@ -160,10 +158,10 @@ class S6Layer(AbstractSelective):
         return self.system.init_state(batch_shape)
 
     def run(
-        self, u: Array, mask: Array | None, intervals: Array | None, state: Array, engine: str
+        self, u: Array, mask: Array | None, intervals: Array | None, state: Array
     ) -> tuple[Hidden, Float[Array, "*batch states hidden"]]:
         """The system alone."""
-        return self.system(u, state, intervals, mask, engine)
+        return self.system(u, state, intervals, mask)
 
 
 class MambaState(eqx.Module):
@@ -233,13 +231,13 @@ class MambaLayer(AbstractSelective):
         return MambaState(recent, self.system.init_state(batch_shape))
 
     def run(
-        self, u: Array, mask: Array | None, intervals: None, state: MambaState, engine: str
+        self, u: Array, mask: Array | None, intervals: None, state: MambaState
     ) -> tuple[Hidden, MambaState]:
         """The layer without missing samples in the window of the convolution: present samples are
         moved to the front first, and the outputs back to their positions."""
-        count = order = None
+        count, place = None, None
         if mask is not None:
-            order, count = jnp.argsort(~mask, axis=-1, stable=True), jnp.sum(mask, axis=-1)
+            (order, place), count = move_to_front(mask), jnp.sum(mask, axis=-1)
             u = jnp.take_along_axis(u, order[..., None], axis=-2)
             mask = steps(*mask.shape) < count[..., None]
         time = u.shape[-2]
@@ -250,10 +248,10 @@ class MambaLayer(AbstractSelective):
             known[..., k : k + time, :] * align(self.conv_weight[k], known) for k in range(size)
         )
         x = jax.nn.silu(sum(terms, align(self.bias, known)))
-        y, system = self.system(x, state.system, None, mask, engine)
+        y, system = self.system(x, state.system, None, mask)
         y = (y * jax.nn.silu(gate)) @ self.output_weight.T
-        if order is not None:
-            y = jnp.take_along_axis(y, jnp.argsort(order, axis=-1)[..., None], axis=-2)
+        if place is not None:
+            y = jnp.take_along_axis(y, place[..., None], axis=-2)
         return y, MambaState(_last(known, size - 1, count), system)
 
 
