@@ -20,7 +20,7 @@ LINOSS_CHOOSE_HALF(Table, kernels)
 
 using Array = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Changing = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
-using Counts = nb::ndarray<int32_t, nb::c_contig, nb::device::cpu>;
+using Sums = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
 
 [[noreturn]] void refuse(const char* name) {
   throw nb::value_error((std::string("linoss: wrong ") + name).c_str());
@@ -66,13 +66,13 @@ class Stream {
  public:
   // layers: weight and bias of encoder and decoder. blocks: for each block the arrays of MixerArrays in
   // kernels/_block.py, with the rows of the scheme, and weight and bias of the GLU. states: blocks x streams
-  // x 2 x oscillators, updated by each sample. pooled: streams x hidden, and counts: streams, likewise, if
-  // the head pools; else empty. form: pooling, squash, epsilon, scheme, half, and `moves`, whether states
+  // x 2 x oscillators, updated by each sample. pooled: streams x (hidden + 1), likewise, sums or the last
+  // features and the number of samples, if the head pools; else empty. form: pooling, squash, epsilon, scheme, half, and `moves`, whether states
   // advance without forcing when a regular sample is missing.
   Stream(const std::vector<Array>& layers, const std::vector<std::vector<Array>>& blocks,
-         Changing states, Changing pooled, Counts counts, nb::kwargs form)
+         Changing states, Sums pooled, nb::kwargs form)
       : encoder_(at(layers, 0), at(layers, 1)), decoder_(at(layers, 2), at(layers, 3)),
-        states_(states), pooled_(pooled), counts_(counts),
+        states_(states), pooled_(pooled),
         means_(nb::cast<std::string>(form["pooling"]) == "mean"), pools_(!nb::cast<std::string>(form["pooling"]).empty()),
         squash_(nb::cast<bool>(form["squash"])), moves_(nb::cast<bool>(form["moves"])) {
     if (blocks.empty() || states.ndim() != 4) refuse("states");
@@ -82,8 +82,7 @@ class Stream {
     const int64_t streams = states.shape(1), H = sizes_.hidden;
     if (!varies(sizes_.rule) || sizes_.rule == Scheme::unknown) refuse("scheme");
     check("states", states, {int64_t(blocks.size()), streams, 2, sizes_.state});
-    check("pooled", pooled, {pools_ ? streams : 0, pools_ ? H : 0});
-    check("counts", counts, {pools_ ? streams : 0});
+    check("pooled", pooled, {pools_ ? streams : 0, pools_ ? H + 1 : 0});
     check("decoder", layers[2], {decoder_.out, H});
     varying_ = sizes_;
     std::swap(varying_.scheme, varying_.rule);
@@ -119,12 +118,11 @@ class Stream {
       kernels().finish(s, Dropout{0, 1.f, {}, 0, 0}, q, features);
     }
     if (pools_) {
-      float* pooled = pooled_.data() + i * s.hidden;
-      int32_t& count = counts_.data()[i];
-      count += present;
+      double* pooled = pooled_.data() + i * (s.hidden + 1);
+      pooled[s.hidden] += present;
       for (int64_t h = 0; h < s.hidden; ++h) {
         if (present) pooled[h] = means_ ? pooled[h] + features[h] : features[h];
-        features[h] = means_ ? pooled[h] / std::max(count, 1) : pooled[h];
+        features[h] = static_cast<float>(means_ ? pooled[h] / std::max(pooled[s.hidden], 1.0) : pooled[h]);
       }
     }
     decoder_(features, answer_->at);
@@ -150,8 +148,8 @@ class Stream {
   }
 
   Affine encoder_, decoder_;
-  Changing states_, pooled_;
-  Counts counts_;
+  Changing states_;
+  Sums pooled_;
   bool means_, pools_, squash_, moves_;
   Sizes sizes_, varying_;
   std::optional<Memory<float>> features_, answer_, workspace_;
@@ -161,7 +159,7 @@ class Stream {
 LINOSS_MODULE([](nb::module_& m) {
   nb::class_<Stream>(m, "Stream")
       .def(nb::init<const std::vector<Array>&, const std::vector<std::vector<Array>>&, Changing,
-                    Changing, Counts, nb::kwargs>())
+                    Sums, nb::kwargs>())
       .def("step", &Stream::step);
 });
 

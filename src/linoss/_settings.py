@@ -30,11 +30,7 @@ StiffnessInit = Literal["uniform", "uniform-root", "normal"]
 Feedthrough = Literal["vector", "dense", "none"]
 PrecisionName = Literal["float32", "bfloat16"]
 GapsName = Literal["move", "stand"]
-PoolingName = Literal[
-    "mean", "last", "max", "attention", "mean+last", "mean+max", "mean+attention", "last+max",
-    "last+attention", "max+attention", "mean+last+max", "mean+last+attention",
-    "mean+max+attention", "last+max+attention", "mean+last+max+attention",
-]  # fmt: skip
+PoolingName = Literal["mean", "last", "max", "mean+last", "mean+max", "last+max", "mean+last+max"]
 
 Timestep = Annotated[int | float | Literal["learned"], "(0, inf)"]
 Dropout = Annotated[int | float, "[0, 1)"]

@@ -29,8 +29,8 @@ def can_stream(model: ModelArrays) -> bool:
 
 class NativeStream:
     """A stream of a model, with a tree of its state, whose arrays are oscillators `(blocks, *batch,
-    m, 2)`, and, if the head pools, pooled features `(*batch, hidden)` and counts of samples
-    `(*batch,)`."""
+    m, 2)`, and, if the head pools, parts of a sum `(*batch, hidden + 1)`: pooled features and the
+    number of samples."""
 
     def __init__(self, model: ModelArrays, state: Any):
         arrays, self._structure = jax.tree.flatten(state)
@@ -38,9 +38,7 @@ class NativeStream:
         blocks, *batch, m, _ = self._shapes[0]
         streams, hidden = int(np.prod(batch)), model.encoder.bias.size
         self._states = np.empty((blocks, streams, 2, m), np.float32)
-        pools = model.head.pooling != ""
-        self._pooled = np.zeros((streams, hidden) if pools else (0, 0), np.float32)
-        self._counts = np.zeros(streams if pools else 0, np.int32)
+        self._pooled = np.zeros((streams, hidden + 1) if len(arrays) > 1 else (0, 0))
         self._output_shape = (*batch, model.head.decoder.bias.size)
         self.state = state
         layouts = [mixer_arrays(block.mixers[0], block.norm) for block in model.blocks]
@@ -49,7 +47,6 @@ class NativeStream:
             [_plain(*x, *b.glu) for (_, x), b in zip(layouts, model.blocks, strict=True)],
             self._states,
             self._pooled,
-            self._counts,
             pooling=model.head.pooling,
             squash=model.head.squash,
             epsilon=model.blocks[0].norm.epsilon,
@@ -71,16 +68,18 @@ class NativeStream:
     @property
     def state(self) -> Any:
         """The tree, of copies of the arrays."""
-        arrays = (np.moveaxis(self._states, -2, -1), self._pooled, self._counts)
-        pairs = zip(arrays, self._shapes, strict=False)
+        arrays, left = [np.moveaxis(self._states, -2, -1)], self._pooled.copy()
+        for _ in self._shapes[1:]:
+            arrays.append(left.astype(np.float32))
+            left -= arrays[-1]
+        pairs = zip(arrays, self._shapes, strict=True)
         return jax.tree.unflatten(self._structure, [jnp.array(x.reshape(s)) for x, s in pairs])
 
     @state.setter
     def state(self, state: Any) -> None:
         oscillators, *pooled = map(np.asarray, jax.tree.leaves(state))
         self._states[:] = np.moveaxis(oscillators, -1, -2).reshape(self._states.shape)
-        for own, new in zip((self._pooled, self._counts), pooled, strict=False):
-            own[:] = new.reshape(own.shape)
+        self._pooled[:] = sum(x.astype(np.float64).reshape(self._pooled.shape) for x in pooled)
 
 
 def _plain(*arrays: Any) -> list[np.ndarray]:

@@ -132,8 +132,8 @@ class LinOSSConfig:
 
     pooling: PoolingName = setting(
         "mean",
-        "Pooling of the features over time: mean, last step, maximum, mean with learned weights "
-        "(attention), or several of these concatenated.",
+        "Pooling of the features over time: mean, last step, maximum, or several of these "
+        "concatenated.",
     )
     every: int | None = setting(
         None, "Give an output at every k-th step.", COUNT, none="one output a sequence"

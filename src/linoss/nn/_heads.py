@@ -18,7 +18,7 @@ from linoss._settings import PoolingName
 from linoss.kernels import HeadArrays
 from linoss.nn._operations import affine, as_arrays
 from linoss.nn._passes import Features
-from linoss.nn._pooling import AbstractPooling, make_poolings
+from linoss.nn._pooling import POOLINGS, Pooling
 from linoss.nn._samples import WHOLE, Samples
 
 
@@ -78,12 +78,15 @@ class PooledHead(AbstractHead):
     outputs_along_time = False
     horizon = None
     decoder: eqx.nn.Linear
-    poolings: tuple[AbstractPooling, ...]
     pooling: PoolingName = eqx.field(static=True)
 
     def __init__(self, hidden_size: int, out_size: int, pooling: PoolingName, *, key: PRNGKeyArray):
-        self.poolings, self.pooling = make_poolings(pooling, hidden_size), pooling
-        self.decoder = eqx.nn.Linear(len(self.poolings) * hidden_size, out_size, key=key)
+        self.pooling = pooling
+        self.decoder = eqx.nn.Linear(len(self._poolings) * hidden_size, out_size, key=key)
+
+    @property
+    def _poolings(self) -> list[Pooling]:
+        return [POOLINGS[name] for name in self.pooling.split("+")]
 
     def native(self) -> HeadArrays:
         """The pooling of all samples so far."""
@@ -91,25 +94,25 @@ class PooledHead(AbstractHead):
 
     def __call__(self, features: Features, samples: Samples) -> Float[Array, "*batch out"]:
         """The output for each sequence."""
-        pooled = [pool.whole(features.values, features.means, samples) for pool in self.poolings]
+        if self.pooling == "mean" and features.means is not None:
+            return affine(self.decoder, features.means)
+        present, split = samples.present, samples.split
+        pooled = [pool.whole(features.values, present, split) for pool in self._poolings]
         return affine(self.decoder, jnp.concatenate(pooled, axis=-1))
 
     def init_state(self, batch_shape: tuple[int, ...]) -> tuple[Any, ...]:
         """No samples seen."""
-        hidden_size = self.decoder.weight.shape[1] // len(self.poolings)
-        dtype = self.decoder.weight.dtype
-        return tuple(pool.init_state(batch_shape, hidden_size, dtype) for pool in self.poolings)
+        weight = self.decoder.weight
+        hidden_size = weight.shape[1] // len(self._poolings)
+        return tuple(p.init_state(batch_shape, hidden_size, weight.dtype) for p in self._poolings)
 
     def run(
         self, features: Features, samples: Samples, state: tuple[Any, ...]
     ) -> tuple[Float[Array, "*batch time out"], tuple[Any, ...]]:
         """The output after each step."""
-        values = features.values
-        present = jnp.ones(values.shape[:-1], bool) if samples.mask is None else samples.mask
-        pairs = zip(self.poolings, state, strict=True)
-        pooled, state = zip(
-            *(pool.run(values, present, before) for pool, before in pairs), strict=True
-        )
+        pairs, present = zip(self._poolings, state, strict=True), samples.present
+        ran = [pool.run(features.values, present, before) for pool, before in pairs]
+        pooled, state = zip(*ran, strict=True)
         return affine(self.decoder, jnp.concatenate(pooled, axis=-1)), state
 
 

@@ -70,15 +70,6 @@ class Split(NamedTuple):
         """Sum over the shards of the same sequences."""
         return x if self.time is None else jax.lax.psum(x, self.time)
 
-    def max_over_time(self, x: Array) -> Array:
-        """Maximum over the shards of the same sequences."""
-        if self.time is None:
-            return x
-        largest = jax.lax.pmax(jax.lax.stop_gradient(x), self.time)
-        here = (x == largest) & jnp.isfinite(x)  # the device that receives the gradient
-        zero = self.sum_over_time(jnp.where(here, x - jax.lax.stop_gradient(x), 0))
-        return largest + zero / jnp.maximum(self.sum_over_time(here.astype(x.dtype)), 1)
-
     def cut(self, tree: Any) -> Any:
         """This device's shard of arrays `(batch, time, ...)` that are whole along time."""
         if self.time is None:
@@ -118,23 +109,6 @@ class Split(NamedTuple):
         share = count / jnp.maximum(self.sum(count), 1)
         center = self.sum(share * mean)
         return jnp.stack([center, self.sum(share * (variance + (mean - center) ** 2))])
-
-    def time_means(
-        self, means: Float[Array, "*batch hidden"], count: Int[Array, "*batch"] | int
-    ) -> Float[Array, "*batch hidden"]:
-        """Means over whole sequences, from those of this shard's `count` samples."""
-        if self.time is None:
-            return means
-        count = jnp.asarray(count, means.dtype)
-        share = count / jnp.maximum(self.sum_over_time(count), 1)
-        return self.sum_over_time(jnp.expand_dims(share, -1) * means)
-
-    def is_last(self, present: Bool[Array, "..."]) -> Bool[Array, "..."]:
-        """Where `present` on this shard and on no later one."""
-        if self.time is None:
-            return present
-        later = nearest_before(self.time, present.astype(jnp.int32), reverse=True)
-        return present & (later == 0)
 
     def first_after(self, value: Array, otherwise: Array) -> Array:
         """The first nonzero value on a later shard, else on any shard, else `otherwise`."""
@@ -271,11 +245,10 @@ class Samples(eqx.Module):
             return int(np.prod(self.values.shape[:-1]))
         return jnp.sum(self.mask)
 
-    def count_along_time(self) -> Int[Array, "*batch"]:
-        """The number of present samples of each sequence of this device."""
-        if self.mask is None:
-            return jnp.full(self.values.shape[:-2], self.values.shape[-2])
-        return jnp.sum(self.mask, axis=-1)
+    @property
+    def present(self) -> Bool[Array, "*batch time"]:
+        """True where a sample is present."""
+        return jnp.ones(self.values.shape[:-1], bool) if self.mask is None else self.mask
 
     def timing(self, *, reverse: bool = False) -> Timing:
         """Mask and intervals for kernels."""
@@ -291,8 +264,7 @@ class Samples(eqx.Module):
         if self.intervals is None:
             return None
         intervals, time = self.intervals, self.intervals.shape[-1]
-        mask = jnp.ones(intervals.shape, bool) if self.mask is None else self.mask
-        index = jnp.where(mask, steps(*mask.shape), time)
+        index = jnp.where(self.present, steps(*intervals.shape), time)
         following = jax.lax.cummin(index, axis=index.ndim - 1, reverse=True)
         following = jnp.concatenate(
             [following[..., 1:], jnp.full_like(index[..., :1], time)], axis=-1
