@@ -62,7 +62,7 @@ CLASSIFIERS = {
             "feedthrough": "dense", "bias": True, "complex_projections": False, "glu_bias": False,
         },
     },
-    "patches": {"missing": 0.2, "time_channel": True, "patch": 5, "pooling": "mean+attention"},
+    "patches": {"missing": 0.2, "time_channel": True, "patch": 5, "pooling": "mean+max"},
     "both directions": {
         "missing": 0.2, "bidirectional": True, "num_blocks": 2, "scheme": "verlet", "damped": False,
     },

@@ -119,24 +119,16 @@ def _model_loop(model, u, intervals=None, future=None, there=True):
         hidden = hidden[counted % config.every == 0]
     else:
         hidden = np.concatenate(
-            [_POOLINGS[way](hidden[there], model) for way in config.pooling.split("+")]
+            [_POOLINGS[way](hidden[there]) for way in config.pooling.split("+")]
         )
     answers = hidden @ np.asarray(decoder.weight).T + np.asarray(decoder.bias)
     return np.tanh(answers) if config.squash else answers
 
 
-def _attended(hidden, model):
-    """A mean by exp(w x), written out."""
-    (query,) = (pool.query for pool in model.head.poolings if hasattr(pool, "query"))
-    shares = np.exp(hidden @ np.asarray(query))
-    return sum(share * x for share, x in zip(shares, hidden, strict=True)) / shares.sum()
-
-
 _POOLINGS = {
-    "mean": lambda hidden, model: hidden.mean(0),
-    "last": lambda hidden, model: hidden[-1],
-    "max": lambda hidden, model: hidden.max(0),
-    "attention": _attended,
+    "mean": lambda hidden: hidden.mean(0),
+    "last": lambda hidden: hidden[-1],
+    "max": lambda hidden: hidden.max(0),
 }
 
 
@@ -176,16 +168,13 @@ def _make_model(preset=LinOSSConfig, *, seed=0, **changes):
 def _build_model(preset, seed, _precision, changes):
     sizes = {"in_size": 2, "out_size": 3, "hidden_size": 4, "state_size": 3, "num_blocks": 1}
     model = LinOSS(preset(**{**sizes, **dict(changes)}), key=jax.random.key(seed))
-    if "attention" in model.config.pooling:  # whose weights are 0 at first
-        query = jax.random.normal(jax.random.key(1), (model.config.hidden_size,))
-        model = eqx.tree_at(lambda m: m.head.poolings[-1].query, model, query)
     return model.with_norms(tuple(_stirred(b.norm, i) for i, b in enumerate(model.blocks)))
 
 
 _HEADS = {
     "mean": {"pooling": "mean"},
     "last": {"pooling": "last"},
-    "several": {"pooling": "mean+max+attention"},
+    "several": {"pooling": "mean+last+max"},
     "one number": {"task": "regression"},
     "every third": {"task": "regression", "every": 3},
     "squashed": {"task": "regression", "every": 3, "squash": True},

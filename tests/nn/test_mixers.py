@@ -136,7 +136,8 @@ def recurrent(layer, u, h):
 
 
 LOOPS = {
-    "lru": lru, "s5": s5, "s4d": s4d, "s4": s4, "s6": s6, "mamba": mamba, "lstm": recurrent, "gru": recurrent,
+    "lru": lru, "s5": s5, "s4d": s4d, "s4": s4, "s6": s6, "mamba": mamba,
+    "lstm": recurrent, "gru": recurrent,
 }  # fmt: skip
 
 

@@ -98,8 +98,7 @@ def add_trained(
         walk, hidden = _block(walk, block, hidden, f"block{i}")
     decoder, pooling, squash = arrays.head
     if pooling:
-        pools = zip(pooling.split("+"), head.poolings, strict=True)
-        pooled = jnp.concatenate([_POOLINGS[way](walk, pool, hidden) for way, pool in pools])
+        pooled = jnp.concatenate([_POOLINGS[way](walk, hidden) for way in pooling.split("+")])
     else:
         walk.keep("features", hidden)
         pooled = record.final(f"{label}features", hidden.size)
@@ -249,40 +248,26 @@ def _mixed(walk: _Walk, recurrence: LinearRecurrence, u: Array, label: str) -> A
 # ---- Pooling: advances states, and reads them in the answer ----
 
 
-def _mean(walk: _Walk, pool: Any, x: Array) -> Array:
+def _mean(walk: _Walk, x: Array) -> Array:
     total = walk.show("sum", walk.state("sum", x.size) + x)
     count = walk.show("samples", walk.state("samples", 1) + 1)
     return total / jnp.maximum(count, 1.0)
 
 
-def _last(walk: _Walk, pool: Any, x: Array) -> Array:
+def _last(walk: _Walk, x: Array) -> Array:
     return walk.show("last", x)
 
 
-def _max(walk: _Walk, pool: Any, x: Array) -> Array:
+def _max(walk: _Walk, x: Array) -> Array:
     begun = walk.state("begun", 1) > 0
     walk.move("begun", jnp.ones(1))
     before = jnp.where(begun, walk.state("largest", x.size), x)
     return walk.show("largest", jnp.maximum(x, before))
 
 
-def _attention(walk: _Walk, pool: Any, x: Array) -> Array:
-    """Sums of exp(w.x - t) and exp(w.x - t) x, where t is the largest w.x so far."""
-    total, top = walk.state("total", 1), walk.state("top", 1)
-    score = pool.query[None] @ x
-    highest = jnp.where(total > 0, jnp.maximum(top, score), score)
-    less = jnp.where(total > 0, jnp.exp(top - highest), 0.0)
-    share = jnp.exp(score - highest)
-    walk.move("top", highest)
-    shares = walk.show("total", total * less + share)
-    attended = walk.show("attended", walk.state("attended", x.size) * less + x * share)
-    return attended / jnp.where(shares > 0, shares, 1.0)
-
-
-_POOLINGS: dict[str, Callable[[_Walk, Any, Array], Array]] = {
+_POOLINGS: dict[str, Callable[[_Walk, Array], Array]] = {
     "mean": _mean,
     "last": _last,
     "max": _max,
-    "attention": _attention,
 }
 """The poolings by name."""
