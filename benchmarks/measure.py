@@ -429,9 +429,8 @@ def report_models(sizes: list[str], repeats: int, chosen: list[str] | None = Non
         data_set = DATA_SETS[name]
         named = {model: efficiency.size_of(data_set, model) for model in ("lru", "s5", "im", "s6")}
         named["mamba"] = efficiency.size_of(data_set, "mamba")
-        for mixer in ("s4d", "lstm", "gru"):
-            states = {} if mixer == "s4d" else {"state_size": 64}  # not theirs: the default
-            named[mixer] = dataclasses.replace(named["lru"], own={"mixer": mixer}, **states)
+        for mixer in ("s4", "s4d"):
+            named[mixer] = dataclasses.replace(named["lru"], own={"mixer": mixer})
         if name != "worms":  # 18,000 steps of a solver, one after the other
             for model in ("ncde", "nrde", "log-ncde"):
                 named[model] = efficiency.size_of(data_set, model)
@@ -446,9 +445,7 @@ def report_models(sizes: list[str], repeats: int, chosen: list[str] | None = Non
             plain, own = found.get("textbook"), found["linoss"] or float("nan")
             ratio = "" if plain is None else f"{plain / own:.1f}"
             shown = "" if plain is None else f"{1e3 * plain:.0f} ms"
-            states = (
-                "–" if model in ("lstm", "gru", "ncde", "nrde", "log-ncde") else size.state_size
-            )
+            states = "–" if model in ("ncde", "nrde", "log-ncde") else size.state_size
             widths = f"{size.hidden_size}, {states}, {size.num_blocks}"
             step = f"{1e3 * own:.0f} ms"
             print(f"| {name} | {model} | {widths} | {step} | {shown} | {ratio} |", flush=True)

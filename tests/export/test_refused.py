@@ -17,13 +17,10 @@ from linoss.export import write
     ("options", "message"),
     [
         ({"mixer": "mamba"}, "mixer is 'mamba', which is not a linear recurrence"),
-        ({"mixer": "gru"}, "mixer is 'gru', which is not a linear recurrence"),
         ({"mixer": "lru", "interval": 0.5}, "irregular, and mixer 'lru' of irregular times"),
     ],
 )
 def test_models_of_another_form(estimators, tmp_path, options, message):
-    if options.get("mixer") == "gru":
-        options = {**options, "state_size": 64}
     with pytest.raises(ValueError, match=message):
         write(estimators.classifier(**options), tmp_path / "model.onnx")
     assert not [*tmp_path.iterdir()]

@@ -4,11 +4,11 @@ import contextlib
 
 import jax
 from models import features, models, streams
-from recurrences import diagonals, scans, selectives
+from recurrences import scans
 
 import linoss
 
-PARTS = (scans, diagonals, selectives, models, streams, features)
+PARTS = (scans, models, streams, features)
 
 
 @contextlib.contextmanager

@@ -126,18 +126,8 @@ def mamba(layer, u, h):
     return (y * z * expit(z)) @ layer.output_weight.T
 
 
-def recurrent(layer, u, h):
-    """By the cells as Equinox calls them."""
-    state, out = layer.init_state(), []
-    for sample in u:
-        state = layer.cell(jnp.asarray(sample), state)
-        out.append(state[0] if isinstance(state, tuple) else state)
-    return np.array(out)
-
-
 LOOPS = {
     "lru": lru, "s5": s5, "s4d": s4d, "s4": s4, "s6": s6, "mamba": mamba,
-    "lstm": recurrent, "gru": recurrent,
 }  # fmt: skip
 
 
@@ -162,7 +152,7 @@ def test_a_layer_is_its_equations(name, draw, draw_intervals):
     for i in range(2):
         there = np.flatnonzero(mask[i])
         steps = np.ones(len(there)) if h is None else h[i, there]
-        weights = jax.tree.map(np.asarray, layer) if name not in ("lstm", "gru") else layer
+        weights = jax.tree.map(np.asarray, layer)
         close(whole[i, there], LOOPS[name](weights, u[i, there], steps))
         backwards = LOOPS[name](weights, u[i, there[::-1]], np.roll(steps[::-1], 1))
         close(back[i, there[::-1]], backwards)
@@ -176,7 +166,7 @@ def test_time_passes_at_missing_samples_where_a_layer_has_a_step_without_input(n
     samples = Samples(u, mask, None, lengths, gaps="move").joined()
     whole, _ = layer.mix(u, samples, None, reverse=False)
     back, _ = layer.mix(u, samples, None, reverse=True)
-    weights = jax.tree.map(np.asarray, layer) if name not in ("lstm", "gru") else layer
+    weights = jax.tree.map(np.asarray, layer)
     for i, length in enumerate(lengths):
         there = np.flatnonzero(samples.mask[i])
         visited = np.arange(length) if name in ("lru", "s5", "s4d", "s4") else there
@@ -262,8 +252,7 @@ def test_gradients_of_a_convolution_are_those_of_its_recurrence(name, draw):
 @pytest.mark.usefixtures("single_precision")
 def test_a_native_pass_after_the_mixer_is_the_plain_block(make_model, draw):
     """Norm, mixers in both directions, GELU, GLU and dropout, with samples missing."""
-    sizes = {"bidirectional": True, "state_size": 64}
-    model = make_model(mixer="gru", norm="batch", dropout=0.3, **sizes)
+    model = make_model(mixer="s6", norm="batch", dropout=0.3, bidirectional=True)
     model = jax.tree.map(lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x, model)
     u = draw(3, T, 2).astype(np.float32)
     lengths = np.array([T, 3, 66])
@@ -345,7 +334,6 @@ def test_a_mixer_of_two_methods_runs_everywhere(draw):
             {"mixer": "lru", "scheme": "imex"},
             "scheme is 'imex', but mixer 'lru' has no such setting; its own: state_size",
         ),
-        ({"mixer": "lstm", "state_size": 8}, "mixer 'lstm' has no such setting; its own: none"),
         ({"mixer": "s5", "state_size": 7}, "state_size is 7, expected a multiple of 2"),
         (
             {"mixer": "s5", "state_size": 6, "state_blocks": 2},
@@ -364,7 +352,6 @@ def test_settings_of_other_mixers_are_refused(settings, words):
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", [name for name in OTHERS if not MIXERS[name].irregular])
 def test_models_without_time_refuse_irregular_times(make_model, draw, name):
-    sizes = {"state_size": 4} if MIXERS[name].settings else {"state_size": 64}
-    model = make_model(mixer=name, **sizes)
+    model = make_model(mixer=name, state_size=4)
     with pytest.raises(ValueError, match=f"mixer '{name}' does not support irregular times"):
         model(draw(2, 5, 2), intervals=np.ones((2, 5)))

@@ -1,7 +1,6 @@
 """Wrong arguments are refused with their name, what came and what was expected."""
 
 import re
-from functools import partial
 
 import jax
 import numpy as np
@@ -80,12 +79,9 @@ def test_arrays_that_can_be_seen_while_the_data_is_traced(model, options):
         (np.zeros((2, 3, 2), int), "future has dtype int64, expected a floating-point array"),
     ],
 )
-@pytest.mark.parametrize("after", ["series", "state"])
-def test_future(forecaster, after, future, message):
-    state = forecaster.init_state((2,))
-    ask = partial(forecaster, GOOD) if after == "series" else partial(forecaster.forecast, state)
+def test_future(forecaster, future, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        ask(future=future)
+        forecaster(GOOD, future=future)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +97,6 @@ def test_intervals_of_the_future(forecaster, given, message):
         forecaster(GOOD, **given)
 
 
-def test_forecast_without_forecasting(model):
-    with pytest.raises(ValueError, match="task is 'classification', expected 'forecasting'"):
-        model.forecast(model.init_state((2,)))
-
-
 @pytest.mark.parametrize("batch", [(2, 2), ()])
 def test_state_of_another_batch(model, batch):
     message = f"state is for a batch of shape {batch}, expected (2,)"
@@ -115,26 +106,9 @@ def test_state_of_another_batch(model, batch):
 
 @pytest.mark.parametrize("state", [None, np.zeros((2, 3, 2))])
 def test_state_of_something_else(model, state):
-    message = f"state is a {type(state).__name__}, expected what init_state, step or run returned"
+    message = f"state is a {type(state).__name__}, expected what init_state or run returned"
     with pytest.raises(ValueError, match=message):
         model.run(state, GOOD)
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"u": np.zeros((2, 3))}, "u has shape (2, 3), expected (..., 2)"),
-        ({"u": np.zeros((2, 2), int)}, "u has dtype int64, expected a floating-point array"),
-        ({"interval": -1.0}, "interval"),
-        ({"interval": np.array([1.0, np.nan])}, "interval"),
-        ({"interval": np.ones(3)}, "interval has shape (3,)"),
-        ({"interval": "1"}, "interval has str, expected a floating-point array"),
-    ],
-)
-def test_steps(model, bad, message):
-    options = {"u": np.zeros((2, 2)), **bad}
-    with pytest.raises(ValueError, match=re.escape(message)):
-        model.step(model.init_state((2,)), options.pop("u"), **options)
 
 
 @pytest.mark.parametrize("key", [None, 0])

@@ -1,4 +1,4 @@
-"""`Stream` is `step` with the weights compiled in."""
+"""`Stream` is `run` for single samples."""
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,13 @@ def make_model(**changes):
 
 @pytest.mark.several
 @pytest.mark.parametrize("scheme", ["im", "verlet"])
-def test_gives_what_step_gives(scheme):
+def test_gives_what_run_gives(scheme):
     model = make_model(scheme=scheme)
     samples = jax.random.normal(jax.random.key(1), (12, 5, 2))
     listen, state = linoss.Stream(model, (5,)), model.init_state((5,))
     for sample in samples:
-        expected, state = model.step(state, sample)
+        expected, state = model.run(state, sample[..., None, :])
+        expected = expected[..., 0, :]
         np.testing.assert_allclose(listen(np.asarray(sample)), expected, rtol=1e-10, atol=1e-12)
     for found, wanted in zip(jax.tree.leaves(listen.state), jax.tree.leaves(state), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
@@ -103,12 +104,12 @@ def test_missing_samples_and_intervals_without_kernels():
     for gaps in ("move", "stand"):
         model = make_model(scheme="verlet", gaps=gaps)
         listen, state = linoss.Stream(model), model.init_state()
-        _, state = model.step(state, sample, interval=0.5)
+        _, state = model.run(state, sample[None], intervals=np.full(1, 0.5, np.float32))
         listen(sample, interval=0.5)
         listen(sample, present=False)
         if gaps == "move":
             _, state = model.run(state, sample[None], mask=np.zeros(1, bool))
-        expected, _ = model.step(state, sample)
+        expected = model.run(state, sample[None])[0][0]
         np.testing.assert_allclose(listen(sample), expected, rtol=1e-10)
 
 

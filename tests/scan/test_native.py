@@ -20,23 +20,12 @@ pytestmark = pytest.mark.skipif(
 
 
 # For each handler its arguments and results, with 2 sequences of 5 samples.
-STATE, ROWS, BYTES = (2, 3, 2), (2, 5, 4), (2, 5)
-SELECTIVE = [(2, 5, 3), (2, 5, 3), (4, 3), ROWS, ROWS, (2, 4, 3)]
+STATE, BYTES = (2, 3, 2), (2, 5)
 HANDLERS = {
     "scan_forward_float32": ([(2, 5, 3), (6, 3), BYTES, STATE], [(2, 5, 3), STATE, (2, 1, 2, 3)]),
     "scan_backward_float32": (
         [(2, 5, 3), (6, 2, 5, 3), BYTES, (2, 1, 2, 3), (2, 5, 3), STATE],
         [(2, 5, 3), (6, 2, 5, 3), STATE],
-    ),
-    "diagonal_forward_float32": ([ROWS, (1, 2, 5, 4), BYTES, (2, 4)], [ROWS]),
-    "diagonal_backward_float32": (
-        [ROWS, (1, 4), BYTES, (2, 4), ROWS],
-        [ROWS, (1, 4), (2, 4)],
-    ),
-    "selective_forward": (SELECTIVE, [(2, 5, 3), (2, 4, 3), (2, 1, 4, 3)]),
-    "selective_backward": (
-        [*SELECTIVE, (2, 1, 4, 3), (2, 5, 3), (2, 4, 3)],
-        SELECTIVE,
     ),
 }
 

@@ -11,7 +11,6 @@ from linoss.nn.mixers import MIXERS, MixerKind
 from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
 from linoss.nn.mixers._mixer import AbstractDiagonal, AbstractMixer
-from linoss.nn.mixers._recurrent import GRULayer, LSTMLayer
 from linoss.nn.mixers._s4 import S4DLayer, S4Layer
 from linoss.nn.mixers._s5 import S5Layer
 from linoss.nn.mixers._selective import MambaLayer, S6Layer
@@ -24,9 +23,7 @@ __all__ = [
     "AbstractMixer",
     "Block",
     "Features",
-    "GRULayer",
     "LRULayer",
-    "LSTMLayer",
     "LinOSS",
     "LinOSSConfig",
     "LinOSSLayer",

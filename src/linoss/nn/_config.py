@@ -66,7 +66,7 @@ class LinOSSConfig:
     state_size: int = setting(
         64,
         "Number of oscillators in each block; a complex pair counts once. For other mixers the "
-        "number of states; s4d, s6 and mamba have as many for each channel.",
+        "number of states; s4, s4d, s6 and mamba have as many for each channel.",
         COUNT,
         search=[16, 32, 64, 128],
     )
@@ -127,7 +127,7 @@ class LinOSSConfig:
         "move",
         "States at a missing sample on regular times: advance without forcing (move) or keep their "
         "value (stand). With irregular times, the next interval covers the gap. States of s6, "
-        "mamba, lstm, gru and the CDEs, which have no step without input, always keep their value.",
+        "mamba and the CDEs, which have no step without input, always keep their value.",
     )
 
     pooling: PoolingName = setting(

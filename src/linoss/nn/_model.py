@@ -4,7 +4,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
@@ -17,7 +16,7 @@ from linoss._settings import Memory
 from linoss.kernels import ModelArrays
 from linoss.nn._block import Block
 from linoss.nn._config import LinOSSConfig
-from linoss.nn._heads import AbstractHead, Ahead
+from linoss.nn._heads import Ahead, Head
 from linoss.nn._operations import AbstractNorm, as_arrays, key_words
 from linoss.nn._parameters import draw_parts
 from linoss.nn._passes import Norms, run_blocks, stack
@@ -50,7 +49,7 @@ class LinOSS(eqx.Module):
 
     encoder: eqx.nn.Linear
     blocks: tuple[Block, ...]
-    head: AbstractHead
+    head: Head
     config: LinOSSConfig = eqx.field(static=True)
 
     def __init__(self, config: LinOSSConfig, *, key: PRNGKeyArray):
@@ -97,8 +96,9 @@ class LinOSS(eqx.Module):
         **Returns:** `(..., out_size)`, or `(..., outputs, out_size)` for outputs at every k-th step
         and for forecasts. Classification gives logits.
         """
-        known = (future, future_intervals)
-        samples, ahead = self._checked(u, lengths, mask, intervals, known, engine, mesh)
+        options = {"lengths": lengths, "mask": mask, "intervals": intervals, "engine": engine}
+        known = {"future": future, "future_intervals": future_intervals}
+        samples, ahead = self._checked(u, mesh=mesh, **known, **options)
         return _run(self, samples, ahead, None, mesh)[0]
 
     def training_pass(
@@ -106,26 +106,20 @@ class LinOSS(eqx.Module):
         u: Float[AnyArray, "*batch time in"],
         *,
         key: PRNGKeyArray,
-        lengths: Int[AnyArray, "*batch"] | None = None,
-        mask: Bool[AnyArray, "*batch time"] | None = None,
-        intervals: Float[AnyArray, "*batch time"] | None = None,
-        future: Float[AnyArray, "*batch horizon in"] | None = None,
-        future_intervals: Float[AnyArray, "*batch horizon"] | None = None,
-        engine: str = "auto",
-        mesh: Mesh | None = None,
         memory: int = 0,
+        mesh: Mesh | None = None,
+        **options: Any,
     ) -> tuple[Float[Array, "..."], Norms]:
         """The outputs in training mode, and the norms with updated statistics.
 
-        `key` draws dropout; the other arguments are those of a call. Pass the norms to
+        `key` draws dropout; the options are the other arguments of a call. Pass the norms to
         [`with_norms`][] after the update. The backward pass recomputes each block from its input,
         so that only the inputs of blocks are stored; native passes store at most `memory` bytes
         more, of the most expensive products.
         """
         _checks.random_key("key", key)
         check_value("memory", memory, Memory)
-        known = (future, future_intervals)
-        samples, ahead = self._checked(u, lengths, mask, intervals, known, engine, mesh, memory)
+        samples, ahead = self._checked(u, mesh=mesh, memory=memory, **options)
         return _run(self, samples, ahead, key, mesh)
 
     def with_norms(self, norms: Norms) -> "LinOSS":
@@ -138,7 +132,7 @@ class LinOSS(eqx.Module):
         )
 
     def init_state(self, batch_shape: tuple[int, ...] = ()) -> ModelState:
-        """The state before the first sample, for [`step`][] and [`run`][]."""
+        """The state before the first sample, for [`run`][]."""
         if MixerKind.of(self.config.mixer).follows:
             raise ValueError(
                 f"mixer is {self.config.mixer!r}, expected another one: a differential equation is "
@@ -183,7 +177,7 @@ class LinOSS(eqx.Module):
         samples = Samples.checked(u, self.config.in_size, **options)
         if not isinstance(state, ModelState):
             raise ValueError(
-                f"state is a {type(state).__name__}, expected what init_state, step or run returned"
+                f"state is a {type(state).__name__}, expected what init_state or run returned"
             )
         shape, expected = self._batch_shape(state), samples.values.shape[:-2]
         if shape != expected:
@@ -192,54 +186,6 @@ class LinOSS(eqx.Module):
                 f"with init_state({expected})"
             )
         return _run_piece(self, state, samples)
-
-    def step(
-        self,
-        state: ModelState,
-        u: Float[AnyArray, "*batch in"],
-        *,
-        interval: Float[AnyArray, "*batch"] | float | None = None,
-    ) -> tuple[Float[Array, "*batch out"], ModelState]:
-        """The output after one more sample, and the state after it.
-
-        For a stream of single samples, [`linoss.Stream`][] is faster.
-
-        ```python
-        >>> import jax, jax.numpy as jnp, linoss
-        >>> config = linoss.LinOSSConfig(in_size=3, out_size=5, hidden_size=16, state_size=8)
-        >>> model = linoss.LinOSS(config, key=jax.random.key(0))
-        >>> output, state = model.step(model.init_state(), jnp.zeros(3))
-        >>> output.shape
-        (5,)
-
-        ```
-        """
-        u = _checks.floating("u", u)
-        _checks.shape("u", u, ("...", self.config.in_size))
-        if interval is not None:
-            interval = _checks.floating("interval", interval)
-            if interval.ndim > 0:
-                _checks.shape("interval", interval, u.shape[:-1])
-            interval = jnp.broadcast_to(interval, u.shape[:-1])[..., None]
-        outputs, state = self.run(state, u[..., None, :], intervals=interval, engine="sequential")
-        return outputs[..., 0, :], state
-
-    def forecast(
-        self,
-        state: ModelState,
-        future: Float[AnyArray, "*batch horizon in"] | None = None,
-        *,
-        engine: str = "auto",
-    ) -> Float[Array, "*batch horizon out"]:
-        """The forecast of a forecasting model after the samples that led to `state`."""
-        if self.head.horizon is None:
-            raise ValueError(f"task is {self.config.task!r}, expected 'forecasting' to forecast")
-        shape = (*self._batch_shape(state), self.head.horizon, self.config.in_size)
-        if future is None:
-            future = jnp.zeros(shape, self.encoder.weight.dtype)
-        future = _checks.floating("future", future)
-        _checks.shape("future", future, shape)
-        return self.run(state, future, engine=engine)[0]
 
     def native(self) -> ModelArrays:
         """The model as arrays, for streams and exports."""
@@ -256,36 +202,34 @@ class LinOSS(eqx.Module):
     def _checked(
         self,
         u: Any,
-        lengths: Any,
-        mask: Any,
-        intervals: Any,
-        known: tuple[Any, Any],
-        engine: str,
+        *,
         mesh: Mesh | None,
-        memory: int = 0,
+        future: Any = None,
+        future_intervals: Any = None,
+        **options: Any,
     ) -> tuple[Samples, Ahead]:
         """Validate the arguments of a call."""
-        options = {"lengths": lengths, "mask": mask, "intervals": intervals, "engine": engine}
-        options |= {"precision": self.config.precision, "gaps": self.config.gaps}
-        options |= {"mesh": mesh, "memory": memory}
-        samples = Samples.checked(u, self.config.in_size, **options)
-        batch, horizon, future = samples.values.shape[:-2], self.head.horizon, {}
-        for name, given, inner in (
-            ("future", known[0], (self.config.in_size,)),
-            ("future_intervals", known[1], ()),
-        ):
+        settings = {"precision": self.config.precision, "gaps": self.config.gaps}
+        samples = Samples.checked(u, self.config.in_size, mesh=mesh, **settings, **options)
+        batch, horizon = samples.values.shape[:-2], self.config.horizon
+        known = {
+            "future": (future, (self.config.in_size,)),
+            "future_intervals": (future_intervals, ()),
+        }
+        ahead = {}
+        for name, (given, inner) in known.items():
             if given is not None:
                 if horizon is None:
                     raise ValueError(f"{name} was given, but task is {self.config.task!r}")
-                future[name] = _checks.floating(name, given)
-                _checks.shape(name, future[name], (*batch, horizon, *inner))
-        if "future_intervals" in future:
-            if intervals is None:
+                ahead[name] = _checks.floating(name, given)
+                _checks.shape(name, ahead[name], (*batch, horizon, *inner))
+        if future_intervals is not None:
+            if samples.intervals is None:
                 raise ValueError("future_intervals was given, but intervals is None")
-            _checks.nonnegative("future_intervals", future["future_intervals"], allow_zero=False)
+            _checks.nonnegative("future_intervals", ahead["future_intervals"], allow_zero=False)
         if mesh is not None:
             samples.check_mesh(mesh, every=self.config.every or 1, horizon=horizon or 0)
-        return samples, Ahead(future.get("future"), future.get("future_intervals"))
+        return samples, Ahead(ahead.get("future"), ahead.get("future_intervals"))
 
 
 @eqx.filter_jit
@@ -317,9 +261,9 @@ def _run(
     arguments, split = (arrays, words, samples, ahead), samples.split
     if mesh is None:
         return run(*arguments)
-    along_time = split.samples if model.head.horizon is None else split.sequences
+    along_time = split.samples if model.config.horizon is None else split.sequences
     shards = jax.tree.map(lambda x: along_time if x.ndim > 1 else split.sequences, samples)
-    outputs = split.samples if model.head.outputs_along_time else split.sequences
+    outputs = split.samples if model.config.every else split.sequences
     return jax.shard_map(
         run,
         mesh=mesh,

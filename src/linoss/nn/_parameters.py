@@ -11,17 +11,17 @@ from jaxtyping import PRNGKeyArray
 from linoss import _checks, _programs
 from linoss.nn._block import Block
 from linoss.nn._config import LinOSSConfig
-from linoss.nn._heads import AbstractHead, ForecastHead, PooledHead, StepHead
+from linoss.nn._heads import Head
 from linoss.nn._operations import AbstractNorm
 from linoss.nn.mixers import MixerKind
 
 
-def draw_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, AbstractHead]:
+def draw_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, Head]:
     """Encoder, blocks and head with initial weights."""
     return (_make_at_once() if _checks.is_concrete(key) else _make_parts)(config, key)
 
 
-def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, AbstractHead]:
+def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, Head]:
     """Encoder, blocks and head."""
     encoder_key, blocks_key, head_key = jax.random.split(key, 3)
     encoder = eqx.nn.Linear(config.in_size, config.hidden_size, key=encoder_key)
@@ -34,7 +34,7 @@ def _make_parts(config: LinOSSConfig, key: PRNGKeyArray) -> tuple[Any, Any, Abst
             jax.tree.map(lambda x, i=i: x[i] if eqx.is_array(x) else x, alike)
             for i in range(config.num_blocks)
         )
-    return encoder, blocks, _make_head(config, head_key)
+    return encoder, blocks, Head(config, key=head_key)
 
 
 @cache
@@ -58,15 +58,6 @@ def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
         glu_bias=config.glu_bias,
         key=glu_key,
     )
-
-
-def _make_head(config: LinOSSConfig, key: PRNGKeyArray) -> AbstractHead:
-    sizes = (config.hidden_size, config.out_size)
-    if config.horizon is not None:
-        return ForecastHead(*sizes, config.horizon, key=key)
-    if config.every is not None:
-        return StepHead(*sizes, config.every, config.squash, key=key)
-    return PooledHead(*sizes, config.pooling, key=key)
 
 
 def trainable(model: Any) -> Any:

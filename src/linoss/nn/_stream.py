@@ -20,7 +20,7 @@ _LARGE = 1e-4  # times the root of the largest float: sums of squares of smaller
 class Stream:
     """Streaming inference with a trained model.
 
-    Computes the same as [`linoss.LinOSS.step`][], but faster, for samples that arrive one at a
+    Computes the same as [`linoss.LinOSS.run`][], but faster, for samples that arrive one at a
     time. Each sample is one call of a native kernel, or of a compiled program if the kernels were
     not built, in double precision, for schemes with weights of forces, and for poolings other than
     mean and last.
@@ -106,24 +106,11 @@ class Stream:
 
         ```
         """
+        limit = _LARGE * math.sqrt(float(jnp.finfo(self._dtype).max))
         state, begin = jax.device_get((self.state, self._begin))
-        rows, limit = self._shape[:-1], _LARGE * math.sqrt(float(jnp.finfo(self._dtype).max))
-
-        def left(leaf: np.ndarray) -> np.ndarray:
-            return np.asarray(~(np.abs(leaf) < limit))
-
-        def begun_anew(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-            return np.where(anew.reshape(rows + (1,) * (old.ndim - len(rows))), new, old)
-
-        lost = jax.tree.map(left, state.blocks)
-        anew = np.zeros(rows, bool)
-        for leaf in jax.tree.leaves(state.head):
-            anew = anew | left(leaf).reshape(*rows, -1).any(axis=-1)
-        self.state = ModelState(
-            jax.tree.map(np.where, lost, begin.blocks, state.blocks),
-            jax.tree.map(begun_anew, begin.head, state.head),
-        )
-        return sum(int(leaf.any(axis=-1).sum()) for leaf in jax.tree.leaves(lost))
+        lost = jax.tree.map(lambda x: ~(np.abs(x) < limit).all(axis=-1, keepdims=True), state)
+        self.state = jax.tree.map(np.where, lost, begin, state)
+        return sum(int(leaf.sum()) for leaf in jax.tree.leaves(lost.blocks))
 
 
 class _ByProgram:

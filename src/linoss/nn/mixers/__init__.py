@@ -13,7 +13,6 @@ from linoss._settings import MixerName
 from linoss.nn.mixers._cde import NeuralCDE, NeuralRDE
 from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
-from linoss.nn.mixers._recurrent import GRULayer, LSTMLayer
 from linoss.nn.mixers._s4 import S4DLayer, S4Layer
 from linoss.nn.mixers._s5 import S5Layer, check_pairs
 from linoss.nn.mixers._selective import MambaLayer, S6Layer
@@ -104,8 +103,6 @@ MIXERS: dict[MixerName, MixerKind] = {
     "s4": MixerKind(S4Layer, check=lambda config: check_pairs("s4", config.state_size)),
     "s6": MixerKind(S6Layer),
     "mamba": MixerKind(MambaLayer, irregular=False),
-    "lstm": MixerKind(LSTMLayer, irregular=False),
-    "gru": MixerKind(GRULayer, irregular=False),
     "ncde": MixerKind(NeuralCDE, follows=True),
     "nrde": MixerKind(NeuralRDE, irregular=False, follows=True),
     "log-ncde": MixerKind(partial(NeuralRDE, brackets=True), irregular=False, follows=True),

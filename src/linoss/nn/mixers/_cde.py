@@ -33,8 +33,8 @@ from jaxtyping import Float, PRNGKeyArray
 
 from linoss import _checks, _extras
 from linoss._arrays import steps
-from linoss.nn._heads import Features
 from linoss.nn._operations import NoNorm
+from linoss.nn._passes import Features
 from linoss.nn._samples import Samples
 from linoss.nn.mixers._mixer import move_to_front, refuse_intervals, refuse_split_time
 
