@@ -54,6 +54,13 @@ def in_double_precision(tree):
     )
 
 
+def assert_trees_close(found, expected, tolerance, least=1e-6):
+    found = dict(jax.tree_util.tree_leaves_with_path(found))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(expected):
+        size, where = np.max(np.abs(leaf), initial=least), jax.tree_util.keystr(path)
+        np.testing.assert_allclose(found[path], leaf, rtol=0, atol=tolerance * size, err_msg=where)
+
+
 def compare(block, batch, time, *, masked=False, varying=False, gaps="move"):
     """The native block against the plain one in double precision."""
     keys = jax.random.split(jax.random.key(1), 6)
@@ -73,12 +80,7 @@ def compare(block, batch, time, *, masked=False, varying=False, gaps="move"):
     with jax.enable_x64(True):
         block, *given = in_double_precision(given)
         plain = eqx.filter_jit(run)(block, "sequential", gaps, *given)
-    found = dict(jax.tree_util.tree_leaves_with_path(native))
-    for path, expected in jax.tree_util.tree_leaves_with_path(plain):
-        size = np.max(np.abs(expected), initial=1e-6)
-        np.testing.assert_allclose(
-            found[path], expected, rtol=0, atol=3e-4 * size, err_msg=jax.tree_util.keystr(path)
-        )
+    assert_trees_close(native, plain, 3e-4)
 
 
 BATCH_NORM = {"norm": "batch", "glu_bias": False, "bias": True}
@@ -258,12 +260,7 @@ def test_equals_the_plain_model(norm, padded, head):
         eqx.filter_jit(gradients_of_model)(model, engine, u, lengths, labels)
         for engine in ("sequential", "native")
     )
-    found = dict(jax.tree_util.tree_leaves_with_path(native))
-    for path, expected in jax.tree_util.tree_leaves_with_path(plain):
-        size = np.max(np.abs(expected), initial=1e-4)
-        np.testing.assert_allclose(
-            found[path], expected, rtol=0, atol=1e-4 * size, err_msg=jax.tree_util.keystr(path)
-        )
+    assert_trees_close(native, plain, 1e-4, least=1e-4)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
@@ -277,36 +274,6 @@ def test_moments_are_those_of_double_precision(offset, masked):
     samples = np.asarray(out, np.float64)[np.asarray(mask)] if masked else np.float64(out)
     np.testing.assert_allclose(moments[0], samples.mean(0), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(moments[1], samples.var(0), rtol=1e-5, atol=1e-6)
-
-
-def words_with(bits):
-    """Two words by which position 0 has these bits: the generator's rounds, undone."""
-    second, x = 0x12345678, bits
-    x ^= x >> 16
-    x = x * pow(0x846CA68B, -1, 2**32) % 2**32
-    x ^= x >> 15 ^ x >> 30
-    x = (x - second) % 2**32
-    x = x * pow(0x7FEB352D, -1, 2**32) % 2**32
-    return jnp.array([x ^ x >> 16, second], jnp.uint32)
-
-
-@pytest.mark.parametrize(
-    "rate", [1e-9, 0.05, 0.1, 1 / 3, 0.5, 0.7, 0.999, float(np.nextafter(1, 0))]
-)
-def test_dropout_has_the_mask_of_the_plain_block(rate):
-    """With bits next to the rate, so that a threshold that is off by one would show."""
-    threshold = min(round(rate * 2**32), 2**32 - 1)
-    x, none = jnp.ones((1, 1, 1)), jnp.zeros((1, 1))
-    step = linoss.dynamics.Transition(jnp.zeros((1, 2, 2)), jnp.zeros((1, 2)))
-    mixer = kernels.LinearRecurrence(step, none, jnp.zeros(1), none, jnp.ones(1))
-    glu = kernels.Affine(jnp.array([[0.0], [1.0]]), jnp.array([100.0, 0.0]))
-    block = kernels.BlockArrays(kernels.Normalization(0.0, 1.0), (mixer,), glu, rate)
-    for bits in {max(threshold - 1, 0), threshold, min(threshold + 1, 2**32 - 1)}:
-        words, kept = words_with(bits), words_with(2**32 - 1)
-        for pair in ((words, kept), (kept, words)):
-            random = jnp.concatenate([*pair, jnp.array([0, 1], jnp.uint32)])
-            out = kernels.run_block(block, x, kernels.Timing(), jnp.zeros((1, 1, 2)), random).values
-            assert (out != x).item() == (bits >= threshold)
 
 
 @pytest.mark.parametrize(
@@ -510,38 +477,6 @@ def test_a_model_in_single_precision_runs_when_jax_has_double(options):
         found = model.training_pass(u, key=key, engine="native")[0]
         assert found.dtype == jnp.float32
         np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.several
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("kernel", ["block", "mixer", "encoder"])
-def test_a_wrong_buffer_is_an_error_from_python(new_block, kernel):
-    from linoss.kernels._block import Form, fused_block, fused_encoder, fused_mixer, mixer_arrays
-
-    u, new = jnp.zeros((2, 5, 4)), new_block(4, 3, key=jax.random.key(0)).native()
-    _, mixer = mixer_arrays(new.mixers[0], new.norm)
-    order = (jnp.ones((2, 5), jnp.uint8), jnp.ones((2, 5)), jnp.ones((2, 5)))
-    call, good = {
-        "block": (
-            fused_block,
-            (u, mixer, order, new.glu, jnp.zeros(6, jnp.uint32), u, jnp.zeros((2, 6, 2))),
-        ),
-        "mixer": (fused_mixer, (u, mixer, order)),
-        "encoder": (fused_encoder, (u[0], jnp.zeros((3, 4)), jnp.zeros(3), order[0][0])),
-    }[kernel]
-    form = () if kernel == "encoder" else (Form(scheme="im"),)
-    call(*form, *good)
-    if form:
-        with pytest.raises(Exception, match="wrong scheme: explicit"):
-            jax.block_until_ready(call(Form(scheme="explicit"), *good))
-    leaves, structure = jax.tree.flatten(good)
-    for i, argument in enumerate(leaves):
-        for wrong in (jnp.zeros((7, 7, 7, 7), argument.dtype), argument.astype(jnp.int32)):
-            if i == 0 and wrong.ndim == 4 and form:
-                continue  # of another rank, before a kernel is asked
-            changed = jax.tree.unflatten(structure, [*leaves[:i], wrong, *leaves[i + 1 :]])
-            with pytest.raises(Exception, match=r"wrong|type|dtype|Wrong"):
-                jax.block_until_ready(call(*form, *changed))
 
 
 @pytest.mark.usefixtures("unchecked")

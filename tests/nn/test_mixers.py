@@ -287,42 +287,6 @@ def test_time_split_over_devices(draw):
         model(u, mesh=mesh)
 
 
-class Shift(linoss.nn.AbstractMixer):
-    """The sample before, weighed."""
-
-    hidden_size: int = eqx.field(static=True)
-    weight: jax.Array
-
-    def init_state(self, batch_shape):
-        return jnp.zeros((*batch_shape, self.hidden_size), self.weight.dtype)
-
-    def mix(self, u, samples, state, *, reverse):
-        state = self.init_state(u.shape[:-2]) if state is None else state
-        u = jnp.flip(u, -2) if reverse else u
-        y = jnp.concatenate([state[..., None, :], u[..., :-1, :]], axis=-2) * self.weight
-        return (jnp.flip(y, -2) if reverse else y), u[..., -1, :]
-
-
-@pytest.mark.usefixtures("single_precision")
-def test_a_mixer_of_two_methods_runs_everywhere(draw):
-    mixer = Shift(4, jnp.float32(0.5))
-    config = linoss.LinOSSConfig(in_size=2, out_size=3, hidden_size=4, num_blocks=2)
-    model = linoss.LinOSS(config, key=jax.random.key(0))
-    model = eqx.tree_at(lambda m: [b.mixer for b in m.blocks], model, [mixer, mixer])
-    u = draw(3, T, 2).astype(np.float32)
-    outputs = [model(u, engine=engine) for engine in linoss.engines()]
-    for output in outputs:
-        np.testing.assert_allclose(output, outputs[0], rtol=1e-4, atol=1e-5)
-    training = [
-        model.training_pass(u, key=jax.random.key(1), engine=e)[0] for e in linoss.engines()
-    ]
-    np.testing.assert_allclose(training[0], training[-1], rtol=1e-4, atol=1e-5)
-    stream = linoss.Stream(model)
-    for sample in u[0]:
-        output = stream(sample)
-    np.testing.assert_allclose(output, outputs[0][0], rtol=1e-4, atol=1e-5)
-
-
 # ---- Settings ----
 
 

@@ -46,31 +46,11 @@ def test_any_leading_axes(make_model, model_loop, draw):
 
 
 @pytest.mark.several
-@pytest.mark.parametrize("engine", ["sequential", "associative"])
-def test_every_engine_is_the_loop(make_model, model_loop, draw, draw_intervals, engine):
-    model, u, intervals = make_model(scheme="imex"), draw(2, T, 2), draw_intervals(2, T)
-    found = model(u, engine=engine, intervals=intervals)
-    for i in range(2):
-        assert_close(found[i], model_loop(model, u[i], intervals[i]))
-
-
-@pytest.mark.several
 @pytest.mark.parametrize("engine", linoss.engines())
 def test_an_empty_batch_has_no_answers(single_precision, engine):
     config = LinOSSConfig(in_size=2, out_size=3, hidden_size=8, state_size=4, num_blocks=1)
     model = LinOSS(config, key=jax.random.key(0))
     assert model(jnp.zeros((0, T, 2), jnp.float32), engine=engine).shape == (0, 3)
-
-
-def test_jit_with_traced_lengths_masks_and_intervals(make_model, draw, draw_intervals):
-    model, u = make_model(), draw(2, T, 2)
-    options = {
-        "lengths": np.array([T, 5]),
-        "mask": np.random.default_rng(0).random((2, T)) < 0.7,
-        "intervals": draw_intervals(2, T),
-    }
-    jitted = jax.jit(lambda u, options: model(u, **options))
-    assert_close(jitted(u, options), model(u, **options))
 
 
 def test_vmap_over_series_and_over_models(make_model, draw):
@@ -112,20 +92,6 @@ def test_gradient_of_training_is_that_of_finite_differences(make_model, draw):
         np.testing.assert_allclose(found, numeric, rtol=2e-5, atol=1e-8)
 
 
-def arrays_of(model):
-    return jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
-
-
-@pytest.mark.integration
-def test_parameters_in_single_precision(single_precision, make_model, draw):
-    model = make_model(damped=True, bias=True)
-    assert {x.dtype for x in arrays_of(model)} == {jnp.dtype("float32")}
-    assert model(draw(T, 2)).dtype == jnp.float32
-    answers, norms = model.training_pass(draw(T, 2), key=jax.random.key(0))
-    assert answers.dtype == jnp.float32
-    assert {x.dtype for x in arrays_of(norms)} == {jnp.dtype("float32")}
-
-
 @pytest.mark.several
 def test_nan_that_is_not_masked_gives_nan(make_model, draw, reader):
     model, u, mask = make_model(**reader), draw(2, T, 2), np.ones((2, T), bool)
@@ -138,14 +104,6 @@ def test_nan_that_is_not_masked_gives_nan(make_model, draw, reader):
 
 
 # ---- Heads: which features become outputs ----
-
-
-@pytest.mark.several
-def test_each_head_is_the_loop(make_model, model_loop, draw, head):
-    model, u = make_model(**head), draw(2, T, 2)
-    found = model(u)
-    for i in range(2):
-        assert_close(found[i], model_loop(model, u[i]))
 
 
 def same_weights(make_model, **heads_and_changes):

@@ -71,18 +71,6 @@ def test_the_native_stream_gives_what_run_gives(single_precision, changes, batch
 
 
 @needs_kernels
-def test_a_native_stream_goes_on_from_a_state_that_was_set(single_precision):
-    model = make_model()
-    samples = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
-    first, second = linoss.Stream(model), linoss.Stream(model)
-    for sample in samples[:3]:
-        first(sample)
-    second.state = first.state
-    for sample in samples[3:]:
-        np.testing.assert_array_equal(first(sample), second(sample))
-
-
-@needs_kernels
 def test_what_left_the_numbers_stays_in_its_stream(single_precision):
     """Also with a norm over channels, and it recovers."""
     model = make_model(norm="layer")
