@@ -68,7 +68,8 @@ class NativeStream:
     @property
     def state(self) -> Any:
         """The tree, of copies of the arrays."""
-        arrays, left = [np.moveaxis(self._states, -2, -1)], self._pooled.copy()
+        arrays: list[Any] = [np.moveaxis(self._states, -2, -1)]
+        left = self._pooled.copy()
         for _ in self._shapes[1:]:
             arrays.append(left.astype(np.float32))
             left -= arrays[-1]

@@ -197,11 +197,11 @@ class S4Layer(AbstractConvolution):
 
         def in_basis(x: np.ndarray) -> Array:
             x = basis.conj().T @ x
-            return each(np.concatenate([x.real, x.imag]))
+            return each(np.concatenate([np.real(x), np.imag(x)]))
 
         self.modes = Modes(
-            each(np.log(-spectrum.real)),
-            each(spectrum.imag),
+            each(np.log(-np.real(spectrum))),
+            each(np.imag(spectrum)),
             log_timesteps(step_key, (hidden_size,)),
             in_basis(np.sqrt(order + 0.5)),
             in_basis(np.sqrt(2 * order + 1)),
