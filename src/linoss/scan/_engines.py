@@ -69,22 +69,22 @@ def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
     return engine
 
 
-def make_schedule(engine: str, shape: tuple[int, ...], *, varying: bool) -> Schedule:
+def make_schedule(engine: str, shape: tuple[int, ...], sampling: Sampling) -> Schedule:
     """The solver of a sequence `(batch, time, m)`, and the length of its segments.
 
     Without kernels, a CPU runs the loop in JAX, whose overhead pays off with some hundred numbers
-    in each iteration; a narrow bank is solved by products if its steps are constant. So do
-    accelerators; varying steps there are the parallel scan.
+    in each iteration; a narrow bank is solved by products if its steps are constant, and so is
+    every bank on accelerators. Varying or missing steps there are the parallel scan.
     """
     batch, time, m = shape
     if engine == "auto" and jax.default_backend() != "cpu":
         engine = "toeplitz"
     elif engine == "auto":
-        narrow = batch * m <= 128 and time >= 256 and not varying
+        narrow = batch * m <= 128 and time >= 256 and sampling == Sampling(None, None)
         engine = "toeplitz" if narrow else "sequential"
     if engine == "native":
-        return Schedule(Native(), min(time, SEGMENT) if varying else time)
-    if engine == "toeplitz" and not varying:
+        return Schedule(Native(), time if sampling.intervals is None else min(time, SEGMENT))
+    if engine == "toeplitz" and sampling == Sampling(None, None):
         return Schedule(Toeplitz(), time)
     if engine == "sequential":
         return Schedule(JaxSolver(parallel=False), min(time, 256))

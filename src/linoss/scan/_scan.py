@@ -148,7 +148,7 @@ def scan_forces(
             reverse=reverse,
         )
         b = b * weights
-    schedule = make_schedule(engine, b.shape, varying=sampling.intervals is not None)
+    schedule = make_schedule(engine, b.shape, sampling)
 
     def solve(force: Array, state: State) -> tuple[Array, State]:
         if forward_mode:
