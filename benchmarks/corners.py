@@ -1,7 +1,7 @@
 """What is not a training step on a CPU's fast path: `python benchmarks/corners.py --help`.
 
-- `cost`: operations and bytes of a scan and its gradient, by the engines for accelerators: the
-  account of XLA's compiler for CPUs, since no accelerator is asked for.
+- `cost`: operations and bytes of a scan and its gradient by the parallel scan, for accelerators:
+  the account of XLA's compiler for CPUs, since no accelerator is asked for.
 - `outside`: what kernels do not cover, against what they do; `linoss doctor` and `linoss plan` tell
   these factors.
 - `growth`: how fast the schemes with a stability bound grow on irregular intervals, and after how
@@ -36,7 +36,7 @@ def report_cost(sizes: list[str], repeats: int) -> None:
         m = 2 * size.state_size  # complex oscillators are pairs
         number = partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
         force = number((size.batch_size, size.length, m))
-        for engine in ("associative", "toeplitz"):
+        for engine in ("associative",):
             program = jax.jit(partial(_scan_and_gradient, engine))
             found: Any = program.lower(number((m,)), force, force).compile().cost_analysis()
             moved = found["bytes accessed"]

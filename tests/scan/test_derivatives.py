@@ -46,7 +46,6 @@ def test_reference_adjoint_is_finite_differences(problem, reference, difference)
     [
         ("sequential", False),
         ("sequential", True),
-        ("toeplitz", False),
         pytest.param("associative", True, marks=pytest.mark.integration),
     ],
 )
@@ -64,7 +63,7 @@ def test_jaxs_own_gradients_are_the_adjoints(
 
 
 @pytest.mark.several
-@pytest.mark.parametrize("engine", ["sequential", "associative", "toeplitz"])
+@pytest.mark.parametrize("engine", ["sequential", "associative"])
 def test_hessian_is_the_finite_difference_of_gradients(engine, draw):
     force, _, cotangents = draw((), 6, 2)
 

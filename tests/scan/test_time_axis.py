@@ -61,7 +61,6 @@ def split_scan(scheme, given, *, reverse, engine):
         ("im", "sequential", "masked", True),
         ("verlet", "sequential", "from rest", False),
         ("verlet", "sequential", "irregular", False),
-        pytest.param("verlet", "toeplitz", "masked", True, marks=pytest.mark.integration),
         pytest.param("imex", "sequential", "irregular", False, marks=pytest.mark.slow),
         pytest.param("exact", "sequential", "irregular", False, marks=pytest.mark.slow),
     ],

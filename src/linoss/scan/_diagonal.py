@@ -68,9 +68,7 @@ def diagonal_scan(
 
 def _solve(factor: Array, f: Array, start: Array, engine: str) -> Array:
     forces, x = as_complex(f), as_complex(start)
-    if engine in ("associative", "toeplitz") or (
-        engine == "auto" and jax.default_backend() != "cpu"
-    ):
+    if engine == "associative" or (engine == "auto" and jax.default_backend() != "cpu"):
         forces = forces.at[:, 0].add(factor[:, 0] * x)
         _, states = jax.lax.associative_scan(_compose, (factor, forces), axis=1)
         return as_pairs(states)

@@ -1,4 +1,4 @@
-"""The engines, and the choice of one: a loop in C++, a loop in JAX, the parallel scan, products.
+"""The engines, and the choice of one: a loop in C++, a loop in JAX, the parallel scan.
 
 Quantities that accumulate errors are in double precision: products of many M, whose error enters at
 every use and shifts the phase in one direction (single precision would lose three digits over
@@ -28,9 +28,8 @@ from linoss.scan._recurrence import (
     multiply,
     push,
 )
-from linoss.scan._toeplitz import Toeplitz
 
-ENGINES = ("sequential", "associative", "toeplitz", "native")
+ENGINES = ("sequential", "associative", "native")
 
 
 def engines() -> tuple[str, ...]:
@@ -38,8 +37,8 @@ def engines() -> tuple[str, ...]:
 
     ```python
     >>> import linoss
-    >>> linoss.engines()[:3]
-    ('sequential', 'associative', 'toeplitz')
+    >>> linoss.engines()[:2]
+    ('sequential', 'associative')
 
     ```
     """
@@ -69,23 +68,15 @@ def resolve_engine(engine: str, *, forward_mode: bool = False) -> str:
     return engine
 
 
-def make_schedule(engine: str, shape: tuple[int, ...], sampling: Sampling) -> Schedule:
-    """The solver of a sequence `(batch, time, m)`, and the length of its segments.
+def make_schedule(engine: str, time: int, *, varying: bool) -> Schedule:
+    """The solver of a sequence, and the length of its segments.
 
-    Without kernels, a CPU runs the loop in JAX, whose overhead pays off with some hundred numbers
-    in each iteration; a narrow bank is solved by products if its steps are constant, and so is
-    every bank on accelerators. Varying or missing steps there are the parallel scan.
+    Without kernels, a CPU runs the loop in JAX, and accelerators the parallel scan.
     """
-    batch, time, m = shape
-    if engine == "auto" and jax.default_backend() != "cpu":
-        engine = "toeplitz"
-    elif engine == "auto":
-        narrow = batch * m <= 128 and time >= 256 and sampling == Sampling(None, None)
-        engine = "toeplitz" if narrow else "sequential"
+    if engine == "auto":
+        engine = "sequential" if jax.default_backend() == "cpu" else "associative"
     if engine == "native":
-        return Schedule(Native(), time if sampling.intervals is None else min(time, SEGMENT))
-    if engine == "toeplitz" and sampling == Sampling(None, None):
-        return Schedule(Toeplitz(), time)
+        return Schedule(Native(), min(time, SEGMENT) if varying else time)
     if engine == "sequential":
         return Schedule(JaxSolver(parallel=False), min(time, 256))
     return Schedule(JaxSolver(parallel=True), min(time, SEGMENT))

@@ -71,8 +71,7 @@ def oscillator_scan(
     - `reverse`: run from the last sample to the first; the final state is the one after the first
       sample.
     - `engine`: `"native"`, a loop over time in C++; `"sequential"`, a loop in JAX;
-      `"associative"`, the paper's parallel scan; `"toeplitz"`, batched products over chunks, for
-      accelerators and few oscillators, and the parallel scan if steps vary; `"auto"`, the fastest
+      `"associative"`, the paper's parallel scan, for accelerators; `"auto"`, the fastest
       available, or the one in the environment variable `LINOSS_ENGINE`. All compute the same
       values and gradients up to rounding.
     - `forward_mode`: differentiate by JAX's rules instead of the adjoint recurrence, so that
@@ -107,9 +106,7 @@ def oscillator_scan(
     leading = force.shape[:-2]
     if time == 0:
         raise ValueError(f"force has shape {force.shape}, expected at least one step of time")
-    _check_intervals(transition, leading, time)
-    _check_mask(mask, leading, time)
-    _check_state(initial_state, leading, m)
+    _check(transition, mask, initial_state, leading, time)
     positions, final = scan_forces(
         transition,
         force,
@@ -148,7 +145,7 @@ def scan_forces(
             reverse=reverse,
         )
         b = b * weights
-    schedule = make_schedule(engine, b.shape, sampling)
+    schedule = make_schedule(engine, b.shape[1], varying=sampling.intervals is not None)
 
     def solve(force: Array, state: State) -> tuple[Array, State]:
         if forward_mode:
@@ -280,35 +277,24 @@ def _finish(
     return positions, OscillatorState(oscillators, interval)
 
 
-def _check_intervals(
-    transition: Transition | VaryingTransition, leading: tuple[int, ...], time: int
-) -> None:
-    if isinstance(transition, Transition):
-        return
-    shape = transition.intervals.shape
-    if shape[-2] != time or not _broadcasts(shape[:-2], leading):
+def _check(transition: Any, mask: Any, state: Any, leading: tuple[int, ...], time: int) -> None:
+    """Raise for intervals, a mask or a state of another shape."""
+    shape = () if isinstance(transition, Transition) else transition.intervals.shape
+    if shape and (shape[-2] != time or not _broadcasts(shape[:-2], leading)):
         raise ValueError(
             f"timestep has shape {shape}, expected (..., time, 1) or (..., time, m) for a force "
             f"with leading axes {leading} and {time} steps"
         )
-
-
-def _check_mask(mask: Any, leading: tuple[int, ...], time: int) -> None:
-    if mask is None:
-        return
-    _checks.boolean("mask", mask)
-    if mask.ndim < 1 or mask.shape[-1] != time or not _broadcasts(mask.shape[:-1], leading):
-        raise ValueError(f"mask has shape {mask.shape}, expected {(*leading, time)}")
-
-
-def _check_state(state: Any, leading: tuple[int, ...], m: int) -> None:
-    if state is None:
-        return
-    shape = _checks.floating("initial_state", state).shape
-    if shape[-2:] != (m, 2) or not _broadcasts(shape[:-2], leading):
-        raise ValueError(
-            f"initial_state has shape {shape}, expected (..., m, 2) = {(*leading, m, 2)}"
-        )
+    if mask is not None:
+        _checks.boolean("mask", mask)
+        if mask.ndim < 1 or mask.shape[-1] != time or not _broadcasts(mask.shape[:-1], leading):
+            raise ValueError(f"mask has shape {mask.shape}, expected {(*leading, time)}")
+    if state is not None:
+        shape, pairs = _checks.floating("initial_state", state).shape, (transition.state_size, 2)
+        if shape[-2:] != pairs or not _broadcasts(shape[:-2], leading):
+            raise ValueError(
+                f"initial_state has shape {shape}, expected (..., m, 2) = {(*leading, *pairs)}"
+            )
 
 
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
