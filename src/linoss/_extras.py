@@ -11,5 +11,6 @@ def optional(module: str, purpose: str, extra: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise ImportError(
-            f'{purpose} needs {package}; install it with pip install "linoss[{extra}]"'
+            f"{purpose} needs {package}; install it with pip install {package}, or from a clone "
+            f'with pip install ".[{extra}]"'
         ) from error

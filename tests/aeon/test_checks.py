@@ -57,5 +57,5 @@ def test_without_the_library(monkeypatch, library, extra):
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, f"linoss.{library}", raising=False)
     monkeypatch.delattr(linoss, library, raising=False)
-    with pytest.raises(ImportError, match=rf'{library} needs {library}; .*"linoss\[{extra}\]"'):
+    with pytest.raises(ImportError, match=rf'{library} needs {library}; .*"\.\[{extra}\]"'):
         getattr(linoss, library)

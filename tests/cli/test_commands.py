@@ -65,14 +65,15 @@ def test_every_example_of_help_runs(place, good, monkeypatch, small_forecaster):
     }
 
 
-def test_the_version(good):
+def test_the_version_and_the_whole_help(good, linoss_command):
     assert good("--version") == f"linoss {linoss.__version__}\n"
-
-
-def test_no_command_shows_help(linoss_command):
     result = linoss_command("")
     assert "Usage: linoss" in result.output
     assert result.exit_code == 2
+    usual, everything = good("fit --help"), good("fit --help-all")
+    assert "--devices" not in usual
+    for option in ("--devices", "--watch", "--start-from", "--groups", "--case"):
+        assert option in everything
 
 
 @pytest.mark.parametrize("line", ["dance", "fit", "evaluate", "predict run", "stream a b", "--no"])
@@ -89,14 +90,6 @@ def test_help_does_not_wait_for_what_it_does_not_need():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Usage: linoss" in found.stdout
     assert found.stdout.splitlines()[-1] == "[]"
-
-
-def test_a_process_fails_with_one_line_and_its_code(tmp_path, process):
-    child = process(f"evaluate {tmp_path} {tmp_path}")
-    stdout, stderr = child.communicate()
-    assert child.returncode == 1
-    assert stdout == ""
-    assert re.fullmatch(r"Error: .*: holds no run, expected .*\n", stderr)
 
 
 def test_a_mistake_of_the_library_is_not_hidden(linoss_command, monkeypatch, run):

@@ -63,33 +63,24 @@ def test_what_kernels_do_not_cover_and_how_much_slower_it_is(good, good_json, op
     assert found in " ".join(good(line).split())
 
 
-def test_the_smallest_mesh_as_json(good_json):
-    found = good_json("plan --length 100000 --batch-size 8 --device-memory 5e8")
-    assert found["fits"] is False
-    assert found["smallest_mesh"] == [2, 1]
-
-
-def test_tasks(good_json):
+def test_tasks_and_the_smallest_mesh(good_json):
     step = good_json("plan --length 96 --task regression --set every=1 --out-size 4")
     ahead = good_json("plan --length 96 --task forecasting --horizon 24")
-    assert step["steps"] == 96
-    assert ahead["steps"] == 120
+    assert (step["steps"], ahead["steps"]) == (96, 120)
+    found = good_json("plan --length 100000 --batch-size 8 --device-memory 5e8")
+    assert (found["fits"], found["smallest_mesh"]) == (False, [2, 1])
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
+    ("option", "code", "message"),
     [
-        ("--devices x", "expected a number, or such as 2x4"),
-        ("--set every=2", "every is 2, but task is 'classification', not 'regression'"),
-        ("--device-memory 0", "--device-memory is 0, expected a number > 0"),
-        ("--engine fast", "'--engine'"),
-        ("--batch-size 0", "batch_size is 0, expected an integer >= 1"),
+        ("--devices x", 2, "expected a number, or such as 2x4"),
+        ("--set every=2", 2, "every is 2, but task is 'classification', not 'regression'"),
+        ("--device-memory 0", 2, "--device-memory is 0, expected a number > 0"),
+        ("--engine fast", 2, "'--engine'"),
+        ("--batch-size 0", 2, "batch_size is 0, expected an integer >= 1"),
+        ("--batch-size 6 --devices 4", 1, "batch is 6, expected a multiple of 4"),
     ],
 )
-def test_wrong_use(failing, option, message):
-    assert message in failing(f"plan --length 100 {option}", code=2)
-
-
-def test_what_cannot_be_planned(failing):
-    message = failing("plan --length 100 --batch-size 6 --devices 4")
-    assert "batch is 6, expected a multiple of 4" in message
+def test_wrong_use(failing, option, code, message):
+    assert message in failing(f"plan --length 100 {option}", code=code)

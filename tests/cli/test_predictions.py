@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pandas
 import pytest
+from sklearn import metrics
 
 import linoss
 import linoss.data
@@ -50,7 +51,28 @@ def test_accuracy_precision_and_recall(run, data, test_cases, good_json, good):
     precision = [score["precision"][name] for name in ("high", "low")]
     np.testing.assert_allclose(precision, np.diag(confusion) / confusion.sum(axis=0))
     printed = good(f"evaluate {run} {data}")
-    assert all(word in printed for word in ("accuracy", "recall", "high", "low"))
+    for word in ("balanced accuracy", "F1", "AUC", "recall", "high", "low"):
+        assert word in printed
+
+
+def test_a_score_is_that_of_scikit_learn(oscillators, waves, tmp_path, good_json):
+    """Of noisy cases, so that some are wrong; without a class there is no AUC, and no NaN."""
+    values, labels = waves(30, seed=5)
+    values = values + np.random.default_rng(0).normal(size=values.shape)
+    names = np.array(["low", "high"])[labels]
+    np.savez(tmp_path / "noisy.npz", X=values, y=names)
+    score = good_json(f"evaluate {oscillators} {tmp_path / 'noisy.npz'}")
+    probabilities = linoss.load(oscillators).predict_proba(values)
+    predicted = np.array(["high", "low"])[probabilities.argmax(axis=1)]
+    assert 0.5 < score["accuracy"] < 1
+    expected = metrics.balanced_accuracy_score(names, predicted)
+    assert score["balanced_accuracy"] == pytest.approx(expected)
+    assert score["f1"] == pytest.approx(metrics.f1_score(names, predicted, average="macro"))
+    assert score["auc"] == pytest.approx(metrics.roc_auc_score(names == "low", probabilities[:, 1]))
+    np.savez(tmp_path / "one.npz", X=values[:3:2], y=["low", "low"])
+    score = good_json(f"evaluate {oscillators} {tmp_path / 'one.npz'}")
+    assert "auc" not in score
+    assert score["recall"]["high"] is None
 
 
 def test_a_prediction_that_is_no_number_is_wrong_and_has_no_class(
@@ -81,13 +103,8 @@ def test_errors_of_numbers(regressor, numbers, good_json, good):
     assert score["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)))
     assert score["r2"] == pytest.approx(1 - np.mean(errors**2) / np.var(cases.labels))
     assert "RMSE" in good(f"evaluate {regressor} {numbers}")
-
-
-def test_json_has_no_numbers_that_are_not_finite(tmp_path, run, waves, write_cases, linoss_command):
-    values, _ = waves(2)
-    write_cases(tmp_path / "cases.csv", values, ["low", "low"])
-    text = linoss_command(f"evaluate {run} {tmp_path / 'cases.csv'} --json").stdout
-    assert json.loads(text, parse_constant=pytest.fail)["recall"]["high"] is None
+    _, *rows = table_of(good(f"predict {regressor} {numbers}"))
+    np.testing.assert_array_equal([float(row[1]) for row in rows], errors + cases.labels)
 
 
 def test_what_cannot_be_evaluated(tmp_path, run, data, waves, write_cases, failing):
@@ -145,13 +162,6 @@ def test_predictions_with_probabilities(tmp_path, run, data, test_cases, good, g
     assert len(found["predictions"]) == found["cases"] == 12
 
 
-def test_predictions_of_numbers(regressor, numbers, good):
-    _, *rows = table_of(good(f"predict {regressor} {numbers}"))
-    cases = linoss.data.read(numbers / "test.npz")
-    expected = linoss.LinOSSRegressor.load(regressor).predict(cases)
-    np.testing.assert_array_equal([float(row[1]) for row in rows], expected)
-
-
 def test_no_cell_is_a_formula(tmp_path, waves, write_cases, bank, good):
     values, labels = waves(8)
     write_cases(tmp_path / "cases.csv", values, np.array(["=1+1", "-2"])[labels])
@@ -174,11 +184,8 @@ def test_no_labels_are_needed(tmp_path, run, data, good, failing):
     (tmp_path / "cases.csv").write_text("case,x,z\na,1,wrong\n")
     message = failing(f"predict {run} {tmp_path / 'cases.csv'}")
     assert "line 2, column 'z': found 'wrong'" in message
-
-
-def test_predictions_that_cannot_be_written(tmp_path, run, data, failing):
     out = tmp_path / "absent" / "predictions.csv"
-    assert f"{out}: cannot be written" in failing(f"predict {run} {data} --out {out}")
+    assert f"{out}: cannot be written" in failing(f"predict {run} {cases} --out {out}")
 
 
 def test_commands_of_the_other_kind(run, forecaster, data, load, failing):
@@ -247,7 +254,9 @@ def test_many_series_without_dates(tmp_path, small_forecaster, good, good_json):
     assert lines[0] == "unique_id,ds,y"
     keys = [line.split(",")[:2] for line in lines[1:]]
     assert keys == [[name, step] for name in "ab" for step in ("50", "51", "52")]
-    assert good_json(f"evaluate {out} {path}")["windows"] > 2
+    page = tmp_path / "page.html"
+    assert good_json(f"evaluate {out} {path} --report {page}")["windows"] > 2
+    assert "<h2>Errors by series</h2>" in page.read_text()
 
 
 # ---- backtest ----
@@ -259,8 +268,7 @@ def test_backtests(tmp_path, forecaster, load, good, good_json):
     steps = (tmp_path / "steps.csv").read_text().splitlines()
     assert steps[0].startswith("variable,model,step,mae,rmse,mase,pinball")
     found = good_json(f"backtest {forecaster} {load} --windows 4 --stride 2")
-    estimator, table = linoss.LinOSSForecaster.load(forecaster), linoss.data.read_table(load)
-    again = estimator.backtest(table, windows=4, stride=2)
+    again = linoss.load(forecaster).backtest(linoss.data.read_table(load), windows=4, stride=2)
     assert found["errors"][0]["mae"] == pytest.approx(again.error("mae", variable="load"))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 HOSTILE = '<script>alert("x")</script>&<img src=x onerror=alert(1)> $\\frac{1$ {{ 7*7 }} 日本語'
+HOSTILE_NAME = HOSTILE.replace('"', "'")
 SECTIONS = ("Score", "Data", "Settings", "Environment", "Use this run")
 
 
@@ -92,20 +93,24 @@ def hostile(once, waves, bank, good):
     return once("hostile", make)
 
 
-def test_labels_are_text_whatever_they_say(hostile):
-    page = Page(hostile / "report.html")
-    assert HOSTILE in page.text
-    assert not {"script", "img"} & set(page.tags)
+@pytest.fixture(scope="session")
+def hostile_table(once, small_forecaster, good):
+    """A forecaster of several series, whose variables have such names."""
+
+    def make(out):
+        rows = "\n".join(f"{name},{i},{np.sin(i / 2):.4f}" for name in "ab" for i in range(50))
+        path = out.with_name("hostile.csv")
+        path.write_text(f'unique_id,ds,"{HOSTILE_NAME}"\n{rows}\n', encoding="utf-8")
+        options = f"--horizon 3 {small_forecaster} --steps 1"
+        good(f"fit {path} --task forecasting --out {out} {options}")
+
+    return once("hostile_table", make)
 
 
-def test_names_of_variables_are_text_whatever_they_say(tmp_path, small_forecaster, good):
-    path, out = tmp_path / "table.csv", tmp_path / "run"
-    name = HOSTILE.replace('"', "'")
-    rows = "\n".join(f"{np.sin(i / 2):.4f}" for i in range(50))
-    path.write_text(f'"{name}"\n{rows}\n', encoding="utf-8")
-    good(f"fit {path} --task forecasting --out {out} --horizon 3 {small_forecaster} --steps 1")
-    page = Page(out / "report.html")
-    assert "<script>alert('x')</script>" in page.text
+@pytest.mark.parametrize("kind", ["hostile", "hostile_table"])
+def test_labels_and_names_are_text_whatever_they_say(kind, request):
+    page = Page(request.getfixturevalue(kind) / "report.html")
+    assert (HOSTILE if kind == "hostile" else HOSTILE_NAME) in page.text
     assert not {"script", "img"} & set(page.tags)
 
 

@@ -4,7 +4,6 @@ import json
 import re
 import sys
 
-import numpy as np
 import pytest
 
 RANGES = "--range learning_rate=1e-3..1e-1 --range time_channel=no"
@@ -48,34 +47,29 @@ def test_it_tells_the_trials_and_the_best(found, place):
     assert found["run"] == str(place / "best")
     assert found["test"]["cases"] == 12
     assert found["metric"] == "accuracy"
-
-
-def test_a_directory_of_trials(found, place):
     names = {"best", "report.html", "study.db", "study.json", "trials"}
     assert {path.name for path in place.iterdir()} == names
-    assert {path.name for path in (place / "trials").iterdir()} == {"0", "1"}
 
 
-@pytest.mark.parametrize("run", ["best", "trials/0"])
-def test_trials_are_runs_as_of_fit(found, place, data, good_json, run):
-    assert {path.name for path in (place / run).iterdir()} == {
-        "config.json",
-        "model-1",
-        "report.html",
-    }
-    score = good_json(f"evaluate {place / run} {data}")
-    assert score["cases"] == 12
-    if run == "best":
-        assert score == found["test"]
+def test_trials_are_runs_as_of_fit(found, place, data, good_json):
+    for run in ("best", "trials/0"):
+        names = {path.name for path in (place / run).iterdir()}
+        assert names == {"config.json", "model-1", "report.html"}
+    assert good_json(f"evaluate {place / 'best'} {data}") == found["test"]
 
 
-def test_people_see_a_table(found, place, line, linoss_command):
+def test_people_see_a_table_and_a_page(found, place, line, linoss_command):
     result = linoss_command(f"{line} --out {place}")
     assert result.exit_code == 0, result.output
     assert "2 complete" in result.stdout
     assert "learning_rate" in result.stdout
     assert "Test score of the best run: accuracy" in result.stdout
     assert f"The best run is in {place / 'best'}; see {place / 'report.html'}" in result.stdout
+    text = (place / "report.html").read_text()
+    for word in ("<h2>Best</h2>", "<h2>Trials</h2>", "importance", "test accuracy"):
+        assert word in text
+    assert not re.search(r"<(script|link|iframe|object|img)", text)
+    assert str(place) not in text
 
 
 def test_progress_is_on_stderr_and_more_trials_are_added(first, found):
@@ -94,27 +88,16 @@ def test_the_best_of_a_worker_elsewhere(found, tmp_path, place, line, linoss_com
     assert not (tmp_path / "best").exists()
 
 
-def test_forecasts(tmp_path, load, small_forecaster, good_json):
-    settings = f"--horizon 6 --set past=24 --set base=no {small_forecaster} --steps 2 --trials 1"
-    ranges = "--range learning_rate=0.001,0.01 --grid ranges"
-    line = f"search {load} --task forecasting --out {tmp_path / 'out'} {settings} {ranges}"
-    found = good_json(line)
-    assert found["metric"] == "mae"
+@pytest.mark.parametrize("task", ["regression", "forecasting"])
+def test_tasks(tmp_path, numbers, load, small_forecaster, good_json, task):
+    """Settings that are given are not searched."""
+    options = {"regression": "--set dropout=0", "forecasting": "--horizon 6 --set past=24 --set base=no"}[task]
+    data, ranges = (numbers, "") if task == "regression" else (load, "--range dropout=0,0.1")
+    line = f"search {data} --task {task} {options} {ranges} {small_forecaster} --steps 2 --trials 1"
+    found = good_json(f"{line} --out {tmp_path / 'out'}")
+    assert set(found["space"]) == {"learning_rate" if task == "regression" else "dropout"}
+    assert found["metric"] == ("mse" if task == "regression" else "mae")
     assert (tmp_path / "out" / "best" / "report.html").exists()
-
-
-# ---- Report ----
-
-
-def test_the_report_shows_trials_and_pictures(found, place):
-    text = (place / "report.html").read_text()
-    for title in ("Best", "Trials", "Environment"):
-        assert f"<h2>{title}</h2>" in text
-    assert "importance" in text
-    assert "test accuracy" in text
-    assert not re.search(r"<(script|link|iframe|object|img)", text)
-    assert "url(" not in text.replace("url(#", "")
-    assert str(place) not in text
 
 
 # ---- Wrong use ----
@@ -141,11 +124,6 @@ def test_wrong_use(tmp_path, line, failing, option, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_grid_of_no_ranges(tmp_path, data, failing):
-    line = f"search {data} --task classification --grid ranges --out {tmp_path / 'out'}"
-    assert "--grid ranges needs --range" in failing(line, code=2)
-
-
 def test_trials_that_all_fail(tmp_path, data, small, failing):
     wild = "--set norm=none --set clip_norm=none --set warmup=0 --steps 20 --set dropout=0"
     ranges = "--range learning_rate=1e29,1e30"
@@ -168,11 +146,3 @@ def test_ctrl_c_says_how_to_go_on_and_no_password(tmp_path, line, linoss_command
     assert result.exit_code == 130
     assert "the same command continues:\n  linoss search data --storage" in result.stderr
     assert "sesame" not in result.output
-
-
-def test_numbers_and_usual_ranges_without_what_is_given(tmp_path, numbers, small, good_json):
-    options = f"{small} --set dropout=0 --steps 2 --trials 1 --out {tmp_path / 'out'}"
-    found = good_json(f"search {numbers} --task regression {options}")
-    assert set(found["space"]) == {"learning_rate"}
-    assert found["metric"] == "mse"
-    assert np.isfinite(found["test"]["mae"])

@@ -208,7 +208,7 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path, waves, monkeypatch, p
         return real(name, *arguments)
 
     monkeypatch.setattr(importlib, "import_module", refuse)
-    message = rf"a search needs {package}; install it with pip install \"linoss\[search\]\""
+    message = rf"a search needs {package}; install it with pip install {package}, or from a clone"
     with pytest.raises(ImportError, match=message):
         search(small(), *waves, out=tmp_path, space=RATES, trials=1)
 

@@ -1,5 +1,6 @@
 """The command `linoss` and its subcommands."""
 
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from linoss.cli._doctor import doctor
 from linoss.cli._fit import fit
 from linoss.cli._inspect import explain, export, inspect
 from linoss.cli._options import settings
-from linoss.cli._output import FAILED, INTERRUPTED, MISUSED, guarded, message_of
+from linoss.cli._output import FAILED, INTERRUPTED, MISUSED, guarded, leave, message_of
 from linoss.cli._plan import plan
 from linoss.cli._predict import backtest, evaluate, forecast, predict, stream
 from linoss.cli._search import search
@@ -38,8 +39,8 @@ _EXAMPLES = {
     ),
     backtest: ("linoss backtest runs/load later.csv --windows 30",),
     stream: ("linoss stream runs/bells < samples.csv",),
-    inspect: ("linoss inspect runs/bells --plot spectrum.png",),
-    explain: ("linoss explain runs/bells Bells --out pictures",),
+    inspect: ("linoss inspect runs/bells",),
+    explain: ("linoss explain runs/bells Bells --out why.html",),
     export: ("linoss export runs/bells bells.onnx", "linoss export runs/bells bells.h"),
     plan: (
         "linoss plan --length 1000000 --batch-size 8 --devices 8 --device-memory 16e9",
@@ -100,6 +101,8 @@ def main() -> None:
     if sys.stdout is None:
         say("Error: stdout is closed, expected somewhere to write to, such as /dev/null")
         sys.exit(MISUSED)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, leave)  # a KeyboardInterrupt may be lost in an import
     for output in filter(None, (sys.stdout, sys.stderr)):
         output.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     try:

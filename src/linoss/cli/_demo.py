@@ -15,7 +15,7 @@ def demo(
     random_state: Annotated[int, Option(min=0, help="Seed.")] = 0,
     json: Json = False,
 ) -> None:
-    """Learn to classify the sounds of three bells in noise; takes about half a minute.
+    """Learn to classify the sounds of three bells in noise; takes about two minutes.
 
     A recording has 1500 samples; in its first half a bell of glass, bronze or wood is struck once.
     Untrained oscillators have a score after seconds; then a model is trained. --out keeps the run

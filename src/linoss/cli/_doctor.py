@@ -18,6 +18,7 @@ _OPTIONAL = {
     "sqlalchemy": ("search", "storage of searches"),
     "psycopg": ("search", "storage in PostgreSQL"),
     "onnx": ("export", "exports to ONNX"),
+    "flatbuffers": ("export", "exports to StableHLO"),
     "tensorboardX": ("watch", "writes TensorBoard event files"),
 }
 _VARIABLES = ("LINOSS_", "JAX_", "XLA_FLAGS")

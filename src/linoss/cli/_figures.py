@@ -1,16 +1,14 @@
 """Figures of runs and searches, drawn by Matplotlib.
 
-A panel is one of the functions here, of values and axes. In a report each panel is an SVG of its
-own, in the colours of the page; in a file several are below each other.
+A panel is one of the functions here, of values and axes, and an SVG in the colours of the page.
 """
 
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +20,6 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-
-from linoss._files import write_file
 
 if TYPE_CHECKING:
     from linoss.cli._inspect import Explained, Spectrum
@@ -246,12 +242,17 @@ def forecast(table: "Table", backtest: "Backtest", i: int, axes: Any) -> None:
 # ---- Output ----
 
 
-def svg(panel: Panel) -> Markup:
-    """A panel as SVG, in the colours of the page."""
+def svg(draw: Panel) -> Markup:
+    """A panel as SVG, in the colours of the page, with the names of its lines below it."""
     content = io.StringIO()
     with rc_context(_RC), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about glyphs that only the reader's fonts have
-        figure = _drawn([panel])
+        figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
+        axes = figure.subplots()
+        draw(axes)
+        handles, names = axes.get_legend_handles_labels()
+        if names:
+            figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 5))
         FigureCanvasSVG(figure).print_svg(content, metadata={"Date": None})  # savefig draws twice
     text = content.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
@@ -260,34 +261,8 @@ def svg(panel: Panel) -> Markup:
         text = text.replace(color, f"var(--{name})")
     head, content = text.split(">", 1)
     head = re.sub(r' (width|height)="[^"]*pt"', "", head)
-    title = escape(figure.axes[0].get_title("left"))
+    title = escape(axes.get_title("left"))
     return Markup(f'{head} role="img" aria-label="{title}">{content}')
-
-
-def save(panels: Iterable[Panel], path: Path) -> None:
-    """Save panels to a file, by its suffix, on white."""
-    content, kind = io.BytesIO(), path.suffix.lower().removeprefix(".")
-    with rc_context(_RC):
-        figure = _drawn(list(panels))
-        formats = sorted(figure.canvas.get_supported_filetypes())
-        if kind not in formats:
-            raise ValueError(f"{path}: expected a suffix among {', '.join(formats)}")
-        figure.savefig(content, format=kind, dpi=200, facecolor="white")
-    write_file(path, content.getvalue())
-
-
-def _drawn(panels: list[Panel]) -> Figure:
-    """A figure of panels below each other, each with the names of its lines below it."""
-    whole = Figure(figsize=(_WIDTH, _HEIGHT * len(panels)), layout="constrained")
-    for draw, part in zip(
-        panels, whole.subfigures(len(panels), 1, squeeze=False)[:, 0], strict=True
-    ):
-        axes = part.subplots()
-        draw(axes)
-        handles, names = axes.get_legend_handles_labels()
-        if names:
-            part.legend(handles, names, loc="outside lower center", ncols=min(len(names), 5))
-    return whole
 
 
 def metric_name(metric: str) -> str:

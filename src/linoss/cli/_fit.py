@@ -13,7 +13,7 @@ from typer import Argument, Option
 from linoss._settings import MixerName, ModelName, TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
-from linoss.cli._output import INTERRUPTED
+from linoss.cli._output import INTERRUPTED, heed_interrupts
 from linoss.cli._runs import (
     RunSettings,
     check_there,
@@ -180,6 +180,7 @@ def _fit(data: Path, out: Path, run: RunSettings, further: dict[str, Any], *, js
     estimator = options.estimator_class(run.model, run.task)(**run.parameters)
     if not holds_a_run(out):
         write_roles(out, run.roles)
+    heed_interrupts()
     begun = time.monotonic()
     if run.model == "oscillators":
         estimator.fit(training).save(out)

@@ -1,15 +1,14 @@
 """`linoss inspect`, `explain` and `export`: the model of a run, its reasons, other formats."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from linoss._files import make_directory, write_text
 from linoss._stderr import ProgressBar
 from linoss.cli._options import Json, with_columns
-from linoss.cli._output import json_line, number, show_json, show_line, show_table, word
+from linoss.cli._output import number, show_json, show_line, show_table, word
 from linoss.cli._runs import Data, RunArgument, load_run, models_of, read_cases
 
 if TYPE_CHECKING:
@@ -30,13 +29,7 @@ _MOST = 6  # cases that are explained by default
 # ---- inspect ----
 
 
-def inspect(
-    run: RunArgument,
-    plot: Annotated[
-        Path | None, Option(help="File for a figure of the spectrum (.png, .svg, .pdf).")
-    ] = None,
-    json: Json = False,
-) -> None:
+def inspect(run: RunArgument, json: Json = False) -> None:
     """Show a run's size, scheme and spectrum.
 
     For each block: periods and decay times in samples, and the numbers of free particles (A = 0)
@@ -46,12 +39,6 @@ def inspect(
     estimator = load_run(run)
     fitted, models = estimator.fitted_, models_of(estimator.fitted_)
     spectra = spectra_of(models[0]) if models else []
-    if plot is not None:
-        from linoss.cli._figures import save, spectrum
-
-        if not spectra:
-            raise ValueError(f"{run}: holds no trained oscillators, which --plot needs")
-        save(spectrum(spectra), plot)
     facts: dict[str, Any] = {"estimator": type(estimator).__name__, "task": fitted.task}
     if getattr(fitted, "choice", None) is not None:
         facts["kept"] = fitted.choice.kept
@@ -62,23 +49,19 @@ def inspect(
     facts |= fitted.scores
     if json:
         blocks = {"blocks": [each.record() for each in spectra]} if models else {}
-        show_json({**facts, **blocks, **({} if plot is None else {"plot": str(plot)})})
+        show_json({**facts, **blocks})
         return
     show_table("Model", ("", ""), [(name.replace("_", " "), span(v)) for name, v in facts.items()])
     if spectra:
         title = "Oscillators: minimum / median / maximum, in samples"
         show_table(title, SPECTRUM_COLUMNS, [each.row() for each in spectra])
-    if plot is not None:
-        show_line(f"The spectrum is in {plot}")
 
 
 def span(value: Any) -> str:
     """A fact as text: a number, or minimum, median and maximum."""
-    if value is None:
-        return "–"
-    return (
-        " / ".join(number(n, 3) for n in value.values()) if isinstance(value, dict) else word(value)
-    )
+    if isinstance(value, dict):
+        return " / ".join(number(each, 3) for each in value.values())
+    return "–" if value is None else word(value)
 
 
 def _model_facts(models: "list[LinOSS]") -> dict[str, Any]:
@@ -138,9 +121,8 @@ class Spectrum:
 
     def record(self) -> dict[str, Any]:
         """The values of every oscillator, for JSON."""
-        return {
-            n: value for n, value in asdict(self).items() if n != "eigenvalues"
-        } | self.summary()
+        every = {name: value for name, value in vars(self).items() if name != "eigenvalues"}
+        return every | self.summary()
 
 
 def spectra_of(model: "LinOSS") -> list[Spectrum]:
@@ -190,7 +172,7 @@ def _quantiles(values: "np.ndarray") -> dict[str, float] | None:
 def explain(
     run: RunArgument,
     data: Data,
-    out: Annotated[Path, Option(help="Directory for the figures.")],
+    out: Annotated[Path, Option(help="Page of the figures (.html).")],
     only: Annotated[
         list[str] | None,
         Option(metavar="CASE", help="Name or number of a case; repeatable.", show_default="some"),
@@ -203,26 +185,33 @@ def explain(
 
     For each case, by default one for each prediction, draws the attribution of the output of
     trained models to each value (integrated gradients), and that of untrained oscillators to
-    periods and times. Blue supports the prediction, orange opposes it. attribution.json has the
-    sums by channel and their error.
+    periods and times. Blue supports the prediction, orange opposes it. With --json, the sums by
+    channel and their error.
     """
     estimator, cases = read_cases(run, data, roles, may_lack=True)
+    from linoss.cli._report import write_explained
+
     fitted = estimator.fitted_
-    make_directory(out)
     chosen = _some(fitted, cases) if only is None else [_index_of(cases, name) for name in only]
-    records, bar = [], ProgressBar()
+    records, drawn, bar = [], [], ProgressBar()
     for done, i in enumerate(chosen):
-        bar.show(done, len(chosen), f"case {done + 1}/{len(chosen)}")
-        records.append(_explain_one(fitted, cases, i, out))
+        one, case = cases.select([i]), str(i if cases.ids is None else cases.ids[i])
+        bar.show(done, len(chosen), f"case {case}, {done + 1}/{len(chosen)}")
+        record = {"case": case, "prediction": fitted.outputs.decode(fitted.predict(one))[0]}
+        for member in fitted.members:
+            shown = Explained.of(fitted, member, one, f"case {case}")
+            sums, drawn = shown.attribution.channels.tolist(), [*drawn, shown]
+            record[f"channels_{member}"] = dict(zip(shown.names, sums, strict=True))
+            record |= {"error": shown.attribution.error} if member == "linoss" else {}
+        records.append(record)
     bar.close()
-    write_text(out / "attribution.json", json_line(records))
+    write_explained(out, drawn)
     if json:
         show_json({"out": str(out), "cases": records})
         return
     for record in records:
-        files = " and ".join(record["figures"])
-        show_line(f"Case {record['case']}, prediction {record['prediction']}: {files}")
-    show_line(f"The figures are in {out}")
+        show_line(f"Case {record['case']}, prediction {record['prediction']}")
+    show_line(f"See {out}")
 
 
 def _some(fitted: "Fitted", cases: "Sequences") -> list[int]:
@@ -243,24 +232,6 @@ def _index_of(cases: "Sequences", name: str) -> int:
     if name.isdigit() and int(name) < len(cases):
         return int(name)
     raise ValueError(f"--only is {name}, expected the name of a case, or 0 to {len(cases) - 1}")
-
-
-def _explain_one(fitted: "Fitted", cases: "Sequences", i: int, out: Path) -> dict[str, Any]:
-    """Draw one case, and return its record."""
-    from linoss.cli import _figures as figures
-
-    one, case = cases.select([i]), str(i if cases.ids is None else cases.ids[i])
-    prediction = fitted.outputs.decode(fitted.predict(one))[0]
-    record: dict[str, Any] = {"case": case, "prediction": prediction, "figures": []}
-    for member in fitted.members:
-        explained = Explained.of(fitted, member, one, f"case {case}")
-        file = f"case-{i}-{member}.png"
-        figures.save(figures.attribution(explained), out / file)
-        record["figures"].append(file)
-        sums = explained.attribution.channels.tolist()
-        record[f"channels_{member}"] = dict(zip(explained.names, sums, strict=True))
-        record |= {"error": explained.attribution.error} if member == "linoss" else {}
-    return record
 
 
 def channel_names(fitted: "Fitted") -> list[str]:

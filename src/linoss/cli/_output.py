@@ -10,10 +10,10 @@ import io
 import json
 import math
 import os
+import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import typer
@@ -116,7 +116,19 @@ def show_line(text: str) -> None:
     sys.stdout.write(printable(text) + "\n")
 
 
-# ---- Errors ----
+# ---- Interrupts and errors ----
+
+
+def leave(*_: Any) -> None:
+    """End at Ctrl-C, where nothing has to be saved."""
+    say("Interrupted. Nothing was saved.")
+    os._exit(INTERRUPTED)
+
+
+def heed_interrupts() -> None:
+    """From now on Ctrl-C raises KeyboardInterrupt."""
+    if signal.getsignal(signal.SIGINT) is leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -124,11 +136,18 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def call(*args: Any, **options: Any) -> None:
+        seen: set[str] = set()
+
+        def show(message: Any, category: type[Warning], *place: Any, **options: Any) -> None:
+            say(f"Warning: {' '.join(str(message).split())}")
+            seen.add(category.__name__)
+
         try:
-            with _warnings_in_lines() as seen:
+            with warnings.catch_warnings():
+                warnings.showwarning = show
                 command(*args, **options)
                 sys.stdout.flush()
-            if any(category.__name__ == "NotANumberWarning" for category in seen):
+            if "NotANumberWarning" in seen:
                 raise typer.Exit(NOT_NUMBERS)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
@@ -140,24 +159,15 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except (ValueError, ImportError) as error:
             fail(str(error))
         except (RuntimeError, MemoryError) as error:
-            fail(_of_training(error))
+            if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+                fail("out of memory; try smaller batches, or a smaller model")
+            from linoss.training import TrainingError
+
+            if not isinstance(error, TrainingError):  # a mistake of the library
+                raise
+            fail(str(error))
 
     return call
-
-
-@contextmanager
-def _warnings_in_lines() -> Iterator[list[type[Warning]]]:
-    """Show warnings as lines; yields a list of their categories."""
-    seen: list[type[Warning]] = []
-
-    def show(message: Any, category: type[Warning], *place: Any, **options: Any) -> None:
-        say(f"Warning: {' '.join(str(message).split())}")
-        if category not in seen:
-            seen.append(category)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield seen
 
 
 def fail(message: str) -> NoReturn:
@@ -182,14 +192,3 @@ def message_of(error: OSError) -> str:
 def _give_up_stdout() -> None:
     """Discard the rest of the buffer of stdout."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _of_training(error: RuntimeError | MemoryError) -> str:
-    """The message for an error of training; internal errors are raised again."""
-    from linoss.training import TrainingError
-
-    if isinstance(error, TrainingError):
-        return str(error)
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        return "out of memory; try smaller batches, or a smaller model"
-    raise error

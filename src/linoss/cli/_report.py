@@ -69,8 +69,7 @@ def finish(
             record["parameters"] = sum(map(count_parameters, models))
         show_json(record)
         return
-    for text in filter(None, (f"{choice.why}." if choice else "", " ".join(_words(fitted, score)))):
-        show_line(text)
+    show_line(" ".join(_words(fitted, score)))
     for name, value in fitted.scores.items():
         show_line(f"{name[0].upper()}{name[1:]} {number(value)}")
     if score.metrics:
@@ -136,6 +135,12 @@ def write_study(path: Path, study: Study, score: Score | None) -> None:
         "errors": [(t.number, t.error[:300]) for t in study.trials if t.error is not None],
     }
     _write(path, content)
+
+
+def write_explained(path: Path, explained: list[Explained]) -> None:
+    """Write the page of some attributions."""
+    drawn = [figures.svg(panel) for each in explained for panel in figures.attribution(each)]
+    _write(path, {"title": "linoss: explain", "attributions": drawn})
 
 
 def counts(study: Study) -> str:

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from linoss._settings import TaskName
 from linoss._stderr import say
 from linoss.cli import _options as options
-from linoss.cli._output import INTERRUPTED, show_json, show_line, show_table
+from linoss.cli._output import INTERRUPTED, heed_interrupts, show_json, show_line, show_table
 from linoss.cli._runs import (
     REPORT,
     RunSettings,
@@ -151,6 +151,7 @@ def _search(
         score = score_of(trained.fitted_, training, test)
         write_report(run / REPORT, trained, score, training, data=data)
 
+    heed_interrupts()
     result = linoss.search.search(
         estimator, training, out=out, seed=estimator.random_state, verbose=1, begin=begin,
         finish=finish, **what,

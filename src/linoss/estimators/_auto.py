@@ -12,7 +12,14 @@ from linoss._declare import Number, declared, documented, setting, shared_with
 from linoss._stderr import duration, say
 from linoss.estimators._estimator import SequenceEstimator
 from linoss.estimators._trained import LinOSSClassifier, LinOSSRegressor
-from linoss.fitted import Choice, OscillatorSettings, RunOptions, fit_models, fit_oscillators
+from linoss.fitted import (
+    Choice,
+    Fitted,
+    OscillatorSettings,
+    RunOptions,
+    fit_models,
+    fit_oscillators,
+)
 from linoss.training import Callback, TrainingError
 
 Kind = TypeVar("Kind", bound="AutoClassifier | AutoRegressor")
@@ -111,22 +118,27 @@ class AutoClassifier(SequenceEstimator, ClassifierMixin, OscillatorSettings, Bas
                 f"{outputs.metric} {oscillators.held_out.score:.4g}"
             )
 
-        def keep(reason: str) -> Kind:
-            choice = Choice.because(reason, "oscillators")
-            return self._end(replace(oscillators, choice=choice), run, directory)
+        def because(reason: str) -> Fitted:
+            return replace(oscillators, choice=Choice.because(reason, "oscillators"))
+
+        def ended(fitted: Fitted) -> Kind:
+            self._end(fitted, run, directory)
+            if self.verbose:
+                say(f"{self.choice_.why}.")
+            return self
 
         if self.minutes == 0:
-            return keep("minutes is 0, so nothing was trained")
-        keep("the training has not ended")  # what a run has if it is killed
+            return ended(because("minutes is 0, so nothing was trained"))
+        self._end(because("the training has not ended"), run, directory)  # if it is killed
         options = RunOptions(directory, resume, on_progress)
         try:
             trained = fit_models(settings, cases, outputs, run.seed, options)
         except TrainingError as error:
-            return keep(f"the training failed: {error}")
+            return ended(because(f"the training failed: {error}"))
         except KeyboardInterrupt:
-            keep("the training was interrupted")
+            self._end(because("the training was interrupted"), run, directory)
             raise
-        return self._end(oscillators.composed(trained, cases), run, directory)
+        return ended(oscillators.composed(trained, cases))
 
 
 @documented

@@ -9,6 +9,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
+from linoss._extras import optional
 from linoss.export._program import Part, Program
 from linoss.export._whole import Rows, run
 
@@ -21,6 +22,7 @@ def stablehlo(program: Program) -> bytes:
     arguments are `future`, the variables known in advance, of shape `(batch, horizon, channels)`,
     and `times`, in double precision, of shape `(batch, time + horizon)`.
     """
+    optional("flatbuffers", "StableHLO", "export")
     window, horizon = program.window, program.horizon
     limits = [] if window is None else [f"time <= {window.past}"]
     batch, time = jax.export.symbolic_shape("batch, time", constraints=limits)

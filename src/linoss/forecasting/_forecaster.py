@@ -169,6 +169,8 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         data = read_table(data, self.static)
         if self.verbose and data.gaps:
             say(f"{data.gaps} samples are missing at gaps, and are treated as missing values")
+        if self.verbose:
+            say("Selecting trend, seasons and a linear part by held-out steps")
         selection = self._select(data)
         components = selection.components
         targets = list(components.decomposition.targets)

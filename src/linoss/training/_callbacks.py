@@ -75,7 +75,8 @@ class Progress:
         if self.metric is not None:
             parts += [f"validation {metric} {self.metric:.4g}", f"best {self.best:.4g}"]
         if self.eta is not None and self.step < self.steps:
-            parts.append(f"ETA {duration(self.eta)}")
+            of = f" of model {self.model}" if self.models > 1 else ""
+            parts.append(f"ETA{of} {duration(self.eta)}")
         return "  ".join(parts)
 
     def numbers(self) -> dict[str, Any]:

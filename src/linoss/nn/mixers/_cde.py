@@ -17,7 +17,7 @@ blocks: W is the encoder, and the head reads y.
   Differential Equations, 2024.)
 
 Heun's method takes `solver_steps` steps between samples, or for each window. Solver and adjoint are
-from Diffrax, log-signatures from Signax: `pip install "linoss[baselines]"`.
+from Diffrax, log-signatures from Signax: `pip install ".[baselines]"`.
 """
 
 import abc
