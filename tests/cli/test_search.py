@@ -91,9 +91,11 @@ def test_the_best_of_a_worker_elsewhere(found, tmp_path, place, line, linoss_com
 @pytest.mark.parametrize("task", ["regression", "forecasting"])
 def test_tasks(tmp_path, numbers, load, small_forecaster, good_json, task):
     """Settings that are given are not searched."""
-    options = {"regression": "--set dropout=0", "forecasting": "--horizon 6 --set past=24 --set base=no"}[task]
-    data, ranges = (numbers, "") if task == "regression" else (load, "--range dropout=0,0.1")
-    line = f"search {data} --task {task} {options} {ranges} {small_forecaster} --steps 2 --trials 1"
+    if task == "regression":
+        line = f"search {numbers} --set dropout=0"
+    else:
+        line = f"search {load} --horizon 6 --set past=24 --set base=no --range dropout=0,0.1"
+    line += f" --task {task} {small_forecaster} --steps 2 --trials 1"
     found = good_json(f"{line} --out {tmp_path / 'out'}")
     assert set(found["space"]) == {"learning_rate" if task == "regression" else "dropout"}
     assert found["metric"] == ("mse" if task == "regression" else "mae")
