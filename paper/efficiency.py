@@ -67,19 +67,15 @@ def size_of(data_set: str, model: str) -> MeasuredSize:
     )
 
 
-def methods_of(model: str) -> tuple[Method, ...]:
-    """Both methods; only this library's for CDEs, which have a solver instead of blocks."""
-    return METHODS[1:] if model in CDES else METHODS
-
-
 def run(options: Options) -> None:
-    """Measure both methods at every size, alternately."""
+    """Measure both methods at every size, alternately; only this library's for CDEs, which have a
+    solver instead of blocks."""
     repeats = options.max_steps or REPEATS[options.protocol]
     for data_set, model in itertools.product(options.data_sets or _SETS, options.models):
-        size = size_of(data_set, model)
+        size, methods = size_of(data_set, model), METHODS[model in CDES :]
         runs.measure_once(
             options,
-            functools.partial(compare, size, repeats, methods_of(model)),
+            functools.partial(compare, size, repeats, methods),
             data_set=data_set,
             model=model,
             protocol=options.protocol,

@@ -37,6 +37,7 @@ LINOSS = {
 BASELINES = {
     "lru": Model("LRU", {"mixer": "lru", "dropout": 0.1}),
     "s5": Model("S5", {"mixer": "s5"}),
+    "s4": Model("S4", {"mixer": "s4"}),
     "s6": Model("S6", {"mixer": "s6", "dropout": 0.1, "norm": "layer"}),
     "mamba": Model("Mamba", {"mixer": "mamba", "dropout": 0.1, "norm": "layer"}),
     "ncde": Model("NCDE", {"mixer": "ncde", "pooling": "last"}),
@@ -49,7 +50,7 @@ MODELS = {**LINOSS, **BASELINES, UNTRAINED: Model("untrained oscillators", {})}
 
 def title(model: str) -> str:
     """The name of a model in tables."""
-    return MODELS[model].title if model in MODELS else {"s4": "S4"}.get(model, model)
+    return MODELS[model].title if model in MODELS else model
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ GRID = tuple(
     for rate, blocks, hidden, state, time in product(_RATES, (2, 4, 6), _WIDTHS, _STATES, _TIME)
 )
 """Section "Hyperparameters" of the appendix: the grid of the six UEA sets and of PPG."""
+SMALLEST = Hyperparameters(1e-3, 16, 16, 2, True)
 
 
 def random_points(count: int, seed: int) -> tuple[Hyperparameters, ...]:
@@ -269,7 +271,7 @@ _COUNTED: dict[str, tuple[tuple[Any, ...], ...]] = {
 
 def best(data_set: str, model: str) -> Hyperparameters:
     """The hyperparameters of the published runs: for other schemes those of IMEX, with damping
-    those of D-LinOSS; for TROIKA those of PPG."""
+    those of D-LinOSS; for S4 those of IM; for TROIKA those of PPG."""
     return Hyperparameters(*_published(data_set, model)[:5])
 
 
@@ -312,8 +314,9 @@ def buffers(data_set: str, model: str) -> int:
 
 
 def _published(data_set: str, model: str) -> tuple[Any, ...]:
-    if model in LINOSS and model not in _PUBLISHED:
-        model = "damped" if LINOSS[model].settings.get("damped") else "imex"
+    if model not in _PUBLISHED:
+        damped = MODELS[model].settings.get("damped")
+        model = "damped" if damped else "im" if model == "s4" else "imex"
     rows, place = _PUBLISHED[model], _SETS.index("PPG" if data_set == "TROIKA" else data_set)
     if place >= len(rows):
         raise ValueError(

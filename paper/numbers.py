@@ -103,7 +103,9 @@ SOURCES = {
     "LogSig-SSM": "arXiv 2610.05051",
     "PD-SSM": "arXiv 2509.22284",
     "LrcSSM": "arXiv 2505.21717",
-    **dict.fromkeys(("Informer", "LogTrans", "Reformer", "LSTMa", "LSTnet"), "quoted in the paper"),
+    **dict.fromkeys(
+        ("s4", "Informer", "LogTrans", "Reformer", "LSTMa", "LSTnet"), "quoted in the paper"
+    ),
 }
 """The sources of numbers that the paper did not measure."""
 

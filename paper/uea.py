@@ -14,7 +14,7 @@ from linoss.nn import LinOSS
 from linoss.training import Classification, Inputs, predict
 from paper import numbers, runs
 from paper.data import MissingData, data_directory, find, read_split
-from paper.models import BASELINES, UNTRAINED, Hyperparameters, title
+from paper.models import BASELINES, SMALLEST, UNTRAINED, title
 from paper.numbers import PublishedRun
 from paper.runs import Experiment, Options, Problem, Result, Run
 from paper.tables import cell, groups, learning_curves, printed, source_here, table, unique
@@ -51,7 +51,7 @@ def run(options: Options, known: tuple[str, ...] = tuple(numbers.UEA)) -> None:
             data_set,
             model,
             seed,
-            chosen=Hyperparameters(1e-3, 16, 16, 2, True) if SMALL in (name or "") else None,
+            chosen=SMALLEST if SMALL in (name or "") else None,
             variant=name,
             changes=_CHANGES.get(name or ""),
         )
@@ -177,23 +177,17 @@ def seed_table(results: Sequence[Result]) -> str:
     return table(["set", "model", "", *map(str, seeds)], shown)
 
 
-def report_forms(
-    variants: Sequence[str],
-    results: Sequence[Result],
-    folder: Path,
-    published: Sequence[PublishedRun],
-) -> str:
-    """Our rows and the paper's; of the timestep it shows a figure without numbers."""
-    curves = learning_curves(results, folder, "curves")
-    return "\n".join([accuracy_table(results, variants), *curves])
+def _ablation(text: str, variants: Iterable[str], known: Iterable[str]) -> Experiment:
+    def report(results: Sequence[Result], folder: Path, published: Sequence[PublishedRun]) -> str:
+        """Our rows and the paper's; of the timestep it shows a figure without numbers."""
+        curves = learning_curves(results, folder, "curves")
+        return "\n".join([accuracy_table(results, tuple(variants)), *curves])
 
-
-def _ablation(text: str, known: tuple[str, ...], variants: Iterable[str]) -> Experiment:
     return Experiment(
         title=text,
-        run=functools.partial(run, known=known),
-        report=functools.partial(report_forms, tuple(variants)),
-        data_sets=known,
+        run=functools.partial(run, known=tuple(known)),
+        report=report,
+        data_sets=tuple(known),
         models=("im",),
         others=("imex",),
         variants=tuple(variants),
@@ -201,10 +195,9 @@ def _ablation(text: str, known: tuple[str, ...], variants: Iterable[str]) -> Exp
     )
 
 
-PARAMETERIZATION = _ablation("Parameterisation and initialisation of A", tuple(numbers.UEA), FORMS)
-TIMESTEP = _ablation(
-    "Sensitivity to the timestep", ("SelfRegulationSCP1", "Heartbeat", "MotorImagery"), TIMESTEPS
-)
+_OF_FIGURE = ("SelfRegulationSCP1", "Heartbeat", "MotorImagery")
+PARAMETERIZATION = _ablation("Parameterisation and initialisation of A", FORMS, numbers.UEA)
+TIMESTEP = _ablation("Sensitivity to the timestep", TIMESTEPS, _OF_FIGURE)
 EXPERIMENT = Experiment(
     title="Six data sets of the UEA archive",
     run=run,

@@ -113,7 +113,7 @@ EXPERIMENT = Experiment(
     run=run,
     report=report,
     models=("im", "imex"),
-    others=("damped",),
+    others=("damped", "s4"),
     variants=("calendar", "values"),
     seeds=numbers.SEEDS[:1],
 )

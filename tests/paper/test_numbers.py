@@ -9,12 +9,12 @@ import pytest
 from linoss.data import DataError
 from paper import numbers, search
 from paper.data import read_split
-from paper.models import BASELINES, GRID, LINOSS, best, random_points
+from paper.models import GRID, LINOSS, best, random_points
 from paper.numbers import published_runs, runs_of
 from paper.runs import read_results
 
 
-@pytest.mark.parametrize("model", ["im", "imex", *BASELINES])
+@pytest.mark.parametrize("model", numbers.PARAMETERS)
 def test_all_counts_of_parameters_are_exact(experiment, model):
     table = experiment("parameters", "--model", model)
     results = read_results(experiment.out)
