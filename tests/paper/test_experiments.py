@@ -96,12 +96,13 @@ def test_made_up_recordings_are_said_to_be(experiment, tmp_path):
 
 
 def test_weather(experiment, data):
-    table = experiment("weather", data_dir=data)
+    table = experiment("weather", "--model", "im", "--model", "s4", data_dir=data)
     assert "| LinOSS-IM | paper | 0.528 |" in table
     results = read_results(experiment.out)
-    runs = [(model, variant) for model in ("im", "imex") for variant in ("calendar", "values")]
+    runs = [(model, variant) for model in ("im", "s4") for variant in ("calendar", "values")]
     assert sorted((result.model, result.variant) for result in results) == runs
     assert "| LinOSS-IM | here, paper, calendar | " in table
+    assert "| S4 | quoted in the paper | 0.578 |\n| S4 | here, paper, calendar | " in table
     assert results[0].outcome["metric"] == "scaled mae"
     assert figures(experiment.out / "weather") == {"weather-Weather-paper"}
 
