@@ -36,8 +36,7 @@ def test_a_table_for_people(good):
     [
         (16e9, "It fits in 16 GB."),
         (1e9, "It fits in 1 GB with fewer stored products: 647 MB with --set memory=0."),
-        (5e8, "It does not fit in 500 MB. The fewest devices on which it does: --devices 2, "),
-        (1e5, "It does not fit in 100 kB on any number of devices: the model"),
+        (5e8, "It does not fit in 500 MB: choose more --devices."),
     ],
 )
 def test_whether_it_fits(good, memory, answer):
@@ -48,8 +47,7 @@ def test_whether_it_fits(good, memory, answer):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ("--devices 1x2 --set norm=layer", "time split over devices, with a norm over channels"),
-        ("--devices 1x2 --set scheme=verlet --set damped=no", "with a scheme that weighs forces"),
+        ("--devices 1x2", "time split over devices"),
         ("--set norm=layer", None),
     ],
 )
@@ -63,12 +61,11 @@ def test_what_kernels_do_not_cover_and_how_much_slower_it_is(good, good_json, op
     assert found in " ".join(good(line).split())
 
 
-def test_tasks_and_the_smallest_mesh(good_json):
+def test_tasks(good_json):
     step = good_json("plan --length 96 --task regression --set every=1 --out-size 4")
     ahead = good_json("plan --length 96 --task forecasting --horizon 24")
     assert (step["steps"], ahead["steps"]) == (96, 120)
-    found = good_json("plan --length 100000 --batch-size 8 --device-memory 5e8")
-    assert (found["fits"], found["smallest_mesh"]) == (False, [2, 1])
+    assert good_json("plan --length 100000 --batch-size 8 --device-memory 5e8")["fits"] is False
 
 
 @pytest.mark.parametrize(

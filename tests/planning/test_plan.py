@@ -4,7 +4,7 @@ import jax
 import pytest
 
 import linoss
-from linoss.planning import plan, smallest_mesh
+from linoss.planning import plan
 
 HUGE = {"length": 10**8, "batch": 64}
 
@@ -30,17 +30,6 @@ def test_cost_by_sizes(make_config, changes):
     assert few.flops.total == pytest.approx(64 * many.flops.total, rel=0.05)
     long, _ = planned(length=2**28, devices=(1, 8))
     assert long.bytes_communicated == few.bytes_communicated
-
-
-@pytest.mark.parametrize("memory", [1e9, 16e9, 1e12])
-def test_the_smallest_mesh(make_config, memory):
-    found = smallest_mesh(make_config(), **HUGE, memory=memory)
-    assert found.memory.total <= memory
-    parts, shards = found.devices
-    smaller = (parts, shards // 2) if shards > 1 else (parts // 2, 1)
-    if min(smaller) > 0:
-        assert plan(make_config(), **HUGE, devices=smaller).memory.total > memory
-    assert smallest_mesh(make_config(), **HUGE, memory=1e5) is None
 
 
 def test_sequences_are_padded_to_what_the_mesh_divides(make_config):

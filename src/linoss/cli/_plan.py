@@ -25,11 +25,7 @@ def plan(
     ] = "1",
     device_memory: Annotated[
         float | None,
-        Option(
-            metavar="BYTES",
-            help="Of each device, such as 16e9: report whether a step fits, and on how many "
-            "devices it would.",
-        ),
+        Option(metavar="BYTES", help="Of each device, such as 16e9: report whether a step fits."),
     ] = None,
     in_size: Annotated[int, Option(min=1, help="Number of channels.")] = 1,
     out_size: Annotated[
@@ -56,19 +52,15 @@ def plan(
     parameters = options.parameters_of("linoss", task, given)
     estimator = options.estimator_class("linoss", task)(**parameters)
     config = options.model_of(task, estimator, in_size, out_size)
-    from linoss.planning import plan, smallest_mesh
+    from linoss.planning import plan
 
     sizes: dict[str, Any] = {"length": length, "batch": estimator.batch_size, "engine": engine}
     found = plan(config, devices=options.device_shape(devices), keep=estimator.memory, **sizes)
-    smallest, needed = None, found.memory.total - found.memory["kept"]
-    if needed > memory:
-        smallest = smallest_mesh(config, memory=memory, **sizes)
+    needed = found.memory.total - found.memory["kept"]
     if json:
         record = _record(found)
         if device_memory is not None:
             record["fits"] = found.memory.total <= memory
-        if smallest is not None:
-            record["smallest_mesh"] = smallest.devices
         show_json(record)
         return
     _show(found)
@@ -86,16 +78,8 @@ def plan(
             f"It fits in {_bytes(memory)} with fewer stored products: {_bytes(needed)} with --set "
             "memory=0."
         )
-    elif smallest is None:
-        show_line(
-            f"It does not fit in {_bytes(memory)} on any number of devices: the model is too large."
-        )
     else:
-        mesh = "x".join(map(str, smallest.devices)).removesuffix("x1")
-        show_line(
-            f"It does not fit in {_bytes(memory)}. The fewest devices on which it does: "
-            f"--devices {mesh}, with {_bytes(smallest.memory.total)} on each."
-        )
+        show_line(f"It does not fit in {_bytes(memory)}: choose more --devices.")
 
 
 def _record(found: "Plan") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The cost of a training step, and the smallest mesh on which it fits.
+"""The cost of a training step on a mesh of devices.
 
 In formulas: H, m, L of the config; P real oscillators of a block, 2m with complex projections; p
 weights; b sequences of t steps on each device, n = b t samples. The compiler cannot be asked: the
@@ -7,7 +7,6 @@ that it can compile.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -112,44 +111,8 @@ def plan(
     return Plan((parts, shards), s.parameters, s.sequences, s.steps, *amounts, s.outside_kernels)
 
 
-def smallest_mesh(
-    config: LinOSSConfig, *, length: int, batch: int, memory: float, engine: str = "native"
-) -> Plan | None:
-    """The plan with the fewest devices on which a step needs at most `memory` bytes each.
-
-    No product is kept for the backward pass. Among meshes with the same number of devices, it has
-    the most parts of the batch, which cost least. Time is split by powers of two, down to a shard
-    of one step; None if that does not fit either.
-
-    ```python
-    >>> import linoss
-    >>> from linoss.planning import smallest_mesh
-    >>> config = linoss.LinOSSConfig(in_size=4, out_size=2, hidden_size=64, state_size=64)
-    >>> smallest_mesh(config, length=1_000_000, batch=8, memory=2e9).devices
-    (8, 1)
-
-    ```
-    """
-    _checks.positive_number("memory", memory)
-    meshes = [
-        (parts, 2**power)
-        for parts in range(1, batch + 1)
-        for power in range(length.bit_length())
-        if batch % parts == 0
-    ]
-    for mesh in sorted(meshes, key=lambda mesh: (mesh[0] * mesh[1], -mesh[0])):
-        planned = plan(config, length=length, batch=batch, devices=mesh, engine=engine, keep=0)
-        if planned.memory.total <= memory:
-            return planned
-    return None
-
-
-@lru_cache(maxsize=8)
 def _block_and_parameters(config: LinOSSConfig) -> tuple[Any, int, int]:
-    """A block's arrays for kernels, as shapes, and the numbers of parameters and of statistics.
-
-    Cached, because a search for the smallest mesh tries many.
-    """
+    """A block's arrays for kernels, as shapes, and the numbers of parameters and of statistics."""
     model = eqx.filter_eval_shape(LinOSS, config, key=jax.random.key(0))
     parameters = count_parameters(model)
     block = eqx.filter_eval_shape(lambda model: model.blocks[0].native(), model)
