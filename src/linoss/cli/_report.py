@@ -123,14 +123,11 @@ def write_study(path: Path, study: Study, score: Score | None) -> None:
         if score is not None:
             facts.append((f"test {score.headline[0]}", number(score.headline[1])))
         facts.append(("trial", str(best.number)))
-    shares = {name: f"{share:.0%}" for name, share in study.importance.items()}
     content = {
         "title": "linoss: search",
         "subtitle": f"study {study.name}, {counts(study)}",
         "numbers": facts,
-        "best": []
-        if best is None
-        else [(n, word(v), shares.get(n, "–")) for n, v in best.parameters.items()],
+        "best": [] if best is None else [(n, word(v)) for n, v in best.parameters.items()],
         "trials": trials_table(study),
         "errors": [(t.number, t.error[:300]) for t in study.trials if t.error is not None],
     }

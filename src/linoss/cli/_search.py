@@ -16,7 +16,6 @@ from linoss.cli._runs import (
     REPORT,
     RunSettings,
     check_there,
-    holds_a_run,
     load_run,
     read_training_data,
     write_roles,
@@ -143,17 +142,14 @@ def _search(
 
     training, test = read_training_data(data, settings)
 
-    def begin(run: Path) -> None:
-        if not holds_a_run(run):
-            write_roles(run, settings.roles)
-
     def finish(trained: Any, run: Path) -> None:
+        write_roles(run, settings.roles)
         score = score_of(trained.fitted_, training, test)
         write_report(run / REPORT, trained, score, training, data=data)
 
     heed_interrupts()
     result = linoss.search.search(
-        estimator, training, out=out, seed=estimator.random_state, verbose=1, begin=begin,
+        estimator, training, out=out, seed=estimator.random_state, verbose=1,
         finish=finish, **what,
     )  # fmt: skip
     score = None

@@ -2,11 +2,10 @@
 
 from linoss.search._search import search
 from linoss.search._space import default_ranges, make_space, parse_ranges
-from linoss.search._storage import StorageError, without_password
 from linoss.search._study import Study, Trial
+from linoss.search._worker import without_password
 
 __all__ = [
-    "StorageError",
     "Study",
     "Trial",
     "default_ranges",

@@ -1,9 +1,11 @@
 """Hyperparameter search for an estimator."""
 
 import inspect
+import json
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,12 @@ from typing import Any
 from sklearn.base import clone
 
 from linoss import _checks
-from linoss._files import copy_directory, locked, make_directory
+from linoss._files import copy_directory, locked, make_directory, write_text
 from linoss._stderr import ProgressBar, say
 from linoss.data import Table
-from linoss.search._space import default_ranges, grid_points, make_space
-from linoss.search._storage import opened
-from linoss.search._study import Study, write_study
-from linoss.search._worker import RunningTrial, SharedStudy
+from linoss.search._space import default_ranges, extra, grid_points, make_space
+from linoss.search._study import NUMBER, RUN, Study
+from linoss.search._worker import Worker, opened
 from linoss.training import CheckpointError, Progress
 
 TRIALS, BEST, DATABASE = "trials", "best", "study.db"
@@ -47,7 +48,6 @@ def search(
     prune: bool = True,
     silence: int | None = None,
     verbose: int = 0,
-    begin: Callable[[Path], None] | None = None,
     finish: Callable[[Any, Path], None] | None = None,
 ) -> Study:
     """Search parameters of an estimator by their score on held-out cases. Returns all trials.
@@ -76,7 +76,6 @@ def search(
     - `prune`: stop trials that are worse than the median of others at the same step.
     - `silence`: seconds without a heartbeat after which a worker counts as dead; by default 60.
     - `verbose`: 1 to show progress.
-    - `begin`: called with each trial's directory before its training.
     - `finish`: called with each trained estimator and its directory.
 
     ```python
@@ -98,46 +97,48 @@ def search(
     ```
     """
     kind, folder = type(estimator), Path(out)
-    name = kind.__name__
-    _checks.one_of("the estimator", name, _METRICS)
-    metric, higher_is_better = _METRICS[name]
+    _checks.one_of("the estimator", kind.__name__, _METRICS)
+    metric, higher_is_better = _METRICS[kind.__name__]
     estimator = _prepared(estimator, seed)
+    chosen, defaults = estimator.get_params(deep=False), inspect.signature(kind).parameters
     if space is None:
-        space = default_ranges(kind, "paper" if grid == "paper" else None, _changed(estimator))
+        fixed = {name for name, value in chosen.items() if value != defaults[name].default}
+        space = default_ranges(kind, "paper" if grid == "paper" else None, fixed)
     elif grid == "paper":
         raise ValueError("grid is 'paper' and there are ranges, expected one of the two")
     ranges = make_space(space, kind)
     points = grid_points(ranges, seed) if grid else None
-    number = _number_of(trials, points)
+    if trials is not None:
+        _checks.positive_integer("trials", trials)
+    number = trials or _NUMBER_OF_TRIALS
+    if points is not None:
+        number = min(trials or len(points), len(points))
     if silence is not None:
         _checks.number("silence", silence, "at least 2 seconds", lambda s: s >= 2)
-    fixed = estimator.get_params(deep=False).items()
-    settings = {n: value for n, value in fixed if n not in {"verbose", "devices", *ranges}}
-    settings |= {"estimator": name, "cases": len(X.series if isinstance(X, Table) else X)}
-    bar = ProgressBar()
+    settings = {n: x for n, x in chosen.items() if n not in {"verbose", "devices", *ranges}}
+    settings |= {"estimator": kind.__name__, "cases": len(X.series if isinstance(X, Table) else X)}
+    bar, data = ProgressBar(), (X,) if y is None else (X, y)
     shown = bar if verbose and bar.is_live else None
-    trainer = _Trainer(estimator, X, y, folder, metric, begin, finish, shown)
+    trainer = _Trainer(estimator, data, folder, metric, finish, shown)
     make_directory(folder)
-    url = storage or f"sqlite:///{folder / DATABASE}"
-    with opened(url, int(silence or _SILENCE)) as database:
-        shared = SharedStudy(
-            database,
-            Study(study, metric, higher_is_better),
-            ranges,
-            settings,
-            points=points,
-            seed=seed,
-            prune_after=max(estimator.steps // 5, 1) if prune else None,
-        )
+    prune_after = max(estimator.steps // 5, 1) if prune else None
+    with opened(storage or f"sqlite:///{folder / DATABASE}", int(silence or _SILENCE)) as database:
+        empty = Study(study, metric, higher_is_better)
+        worker = Worker(database, empty, settings, ranges, points, seed, prune_after)
 
         def tell(line: str) -> None:
             if verbose:
-                say(f"{line}; {shared.record().progress(number)}")
+                say(f"{line}; {worker.record().progress(number)}")
 
-        shared.work(trainer, number, tell)
+        worker.work(trainer.run, number, tell)
         with locked(folder, wait=True):
-            result = _with_best(shared.record(importance=True), folder)
-            write_study(folder, result)
+            result = worker.record()
+            best = result.best
+            if best and best.run and (folder / best.run / "config.json").exists():
+                copy_directory(folder / best.run, folder / BEST)
+                result = replace(result, directory=str(folder / BEST))
+            record = {"format": "linoss-study", **result.record()}
+            write_text(folder / "study.json", json.dumps(record, indent=1, allow_nan=False) + "\n")
         return result
 
 
@@ -146,113 +147,68 @@ class _Trainer:
     """Runs a trial: trains an estimator in a directory."""
 
     estimator: Any
-    X: Any
-    y: Any
+    data: tuple[Any, ...]
+    """X, or X and y."""
     folder: Path
     metric: str
-    begin: Callable[[Path], None] | None
     finish: Callable[[Any, Path], None] | None
     bar: ProgressBar | None
     """Where to show the progress."""
 
-    def __call__(self, trial: RunningTrial) -> float:
-        """The metric of the best evaluation."""
-        run = f"{TRIALS}/{trial.number}"
+    def run(self, trial: Any) -> float:
+        """The metric of the best evaluation of one of Optuna's trials."""
+        run = f"{TRIALS}/{trial.user_attrs[NUMBER]}"
         try:
             estimator = self._train(trial, run)
         except (CheckpointError, BlockingIOError):  # in use, damaged, or left by another study
-            run = f"{run}-{trial.attempts + 1}"
+            run = f"{run}-{trial.number}"
             estimator = self._train(trial, run)
         trained = estimator.fitted_.trained
-        history, steps, best = trained.history, trained.n_steps, trained.best_metric
-        for record in history:  # also those of an earlier attempt
+        for record in trained.history:  # also those of an earlier attempt
             if record["metric"] is not None:
-                trial.report(record["step"], record["metric"])
-        if steps == 0:
+                trial.report(record["metric"], record["step"])
+        if trained.best_metric is None or not math.isfinite(trained.best_metric):
             raise ValueError(
-                "trials cannot be compared: they train no model, because steps is 0, or because "
-                "the series to forecast are short; use longer series, or base=False"
-            )
-        if best is None or not math.isfinite(best):
-            raise ValueError(
-                "trials cannot be compared: nothing is held out; set validation_fraction to a "
-                "larger value, such as 0.2"
+                "trials cannot be compared: no model was trained, or nothing is held out; use more "
+                "steps, longer series, base=False, or a larger validation_fraction, such as 0.2"
             )
         if self.finish is not None:
             self.finish(estimator, self.folder / run)
-        return best
+        return trained.best_metric
 
-    def _train(self, trial: RunningTrial, run: str) -> Any:
-        folder = self.folder / run
-        trial.note_run(run)
-        if self.begin is not None:
-            self.begin(folder)
-        estimator = _with(self.estimator, trial.parameters)
-        every = estimator.evaluate_every
+    def _train(self, trial: Any, run: str) -> Any:
+        trial.set_user_attr(RUN, run)
+        estimator: Any = clone(self.estimator)
+        estimator.set_params(**trial.params)
+        every, number = estimator.evaluate_every, trial.user_attrs[NUMBER]
 
         def progress(state: Progress) -> None:
             if self.bar is not None:
-                text = f"trial {trial.number}: {state.text(self.metric)}"
+                text = f"trial {number}: {state.text(self.metric)}"
                 self.bar.show(state.step, state.steps, text)
             if state.metric is not None and state.step % every == 0 and state.step < state.steps:
-                trial.report(state.step, state.metric, may_prune=True)
+                trial.report(state.metric, state.step)
+                if trial.should_prune():
+                    raise extra("optuna").TrialPruned
 
-        options = {"directory": folder, "resume": True, "on_progress": progress}
-        labels = () if self.y is None else (self.y,)
-        try:
-            return estimator.fit(self.X, *labels, **options)
-        finally:
-            if self.bar is not None:
-                self.bar.close()
+        with nullcontext() if self.bar is None else closing(self.bar):
+            options = {"directory": self.folder / run, "resume": True, "on_progress": progress}
+            return estimator.fit(*self.data, **options)
 
 
 def _prepared(estimator: Any, seed: int) -> Any:
     """A copy with the common settings of all trials."""
     given = estimator.get_params(deep=False)
-    changes: dict[str, Any] = {"verbose": 0}
-    if given["random_state"] is None:
-        changes["random_state"] = seed
-    if given["validation_fraction"] is None:
-        changes["validation_fraction"] = _HELD_OUT
     if given["epochs"] is not None:
         raise ValueError(
             f"epochs is {given['epochs']}, but trials are compared by steps; set these"
         )
-    if given["steps"] is None:
-        changes["steps"] = _STEPS
-    if given["evaluate_every"] is None:
-        changes["evaluate_every"] = max((given["steps"] or _STEPS) // 20, 1)
-    for name, value in _ALONE.items():
-        if name in given:
-            changes[name] = value
-    return _with(estimator, changes)
-
-
-def _with(estimator: Any, parameters: Mapping[str, Any]) -> Any:
-    """An unfitted copy with other parameters."""
+    steps = _STEPS if given["steps"] is None else given["steps"]
+    defaults = {
+        "random_state": seed, "validation_fraction": _HELD_OUT, "steps": steps,
+        "evaluate_every": max(steps // 20, 1),
+    }  # fmt: skip
+    changes = {name: value for name, value in defaults.items() if given[name] is None}
+    fixed = {name: value for name, value in _ALONE.items() if name in given}
     another: Any = clone(estimator)
-    return another.set_params(**parameters)
-
-
-def _changed(estimator: Any) -> set[str]:
-    """The parameters that are not at their defaults."""
-    defaults = inspect.signature(type(estimator)).parameters
-    given = estimator.get_params(deep=False)
-    return {name for name, value in given.items() if value != defaults[name].default}
-
-
-def _number_of(trials: int | None, points: list[dict[str, Any]] | None) -> int:
-    if trials is not None:
-        _checks.positive_integer("trials", trials)
-    if points is None:
-        return trials or _NUMBER_OF_TRIALS
-    return min(trials or len(points), len(points))
-
-
-def _with_best(study: Study, folder: Path) -> Study:
-    """Copy the best run to `best` atomically, if it is on this machine."""
-    best, copy = study.best, folder / BEST
-    if best is None or best.run is None or not (folder / best.run / "config.json").exists():
-        return study
-    copy_directory(folder / best.run, copy)
-    return replace(study, directory=str(copy))
+    return another.set_params(verbose=0, **changes, **fixed)

@@ -2,14 +2,17 @@
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from types import NoneType
 from typing import Any
 
 import numpy as np
 
+from linoss import _extras
 from linoss._declare import Declared, declared
 from linoss._plain import scalar
-from linoss.search._storage import extra
+
+extra = partial(_extras.optional, purpose="a search", extra="search")
 
 PAPER: dict[str, Any] = {
     "learning_rate": [1e-5, 1e-4, 1e-3],
@@ -81,13 +84,8 @@ def make_space(ranges: Mapping[str, Any], kind: type) -> Space:
 
 
 def default_ranges(kind: type, named: str | None, fixed: Collection[str]) -> dict[str, Any]:
-    """The default ranges of a search, without fixed parameters.
-
-    **Arguments:**
-
-    - `kind`: the class of the estimator.
-    - `named`: `"paper"` for the grid of the paper.
-    - `fixed`: parameters that are not searched.
+    """The default ranges of a search for a class of estimators, or those `named` `"paper"`, without
+    the parameters that are `fixed`.
 
     ```python
     >>> from linoss import LinOSSClassifier
@@ -107,10 +105,7 @@ def grid_points(space: Space, seed: int) -> list[dict[str, Any]]:
     """Every combination of lists of values, in an order drawn from the seed."""
     for name, values in space.items():
         if not hasattr(values, "choices"):
-            raise ValueError(
-                f"a grid needs lists of values, but {name} is from {values.low} to {values.high}; "
-                f"list some, such as {name}={values.low},{values.high}"
-            )
+            raise ValueError(f"a grid needs lists of values, but {name} is a range; list some")
     lists = [values.choices for values in space.values()]
     points = [dict(zip(space, point, strict=True)) for point in itertools.product(*lists)]
     return [points[i] for i in np.random.default_rng(seed).permutation(len(points))]
@@ -126,9 +121,6 @@ def described(space: Space) -> dict[str, Any]:
     }
 
 
-# ---- Values ----
-
-
 def _searchable(setting: Declared) -> bool:
     """Whether a setting can be searched: it has numbers, names, booleans or None as values, or a
     choice of names beside objects."""
@@ -138,51 +130,39 @@ def _searchable(setting: Declared) -> bool:
 
 
 def _range(setting: Declared, given: Any) -> Any:
-    if isinstance(given, str):
-        if ".." in given:
-            low, _, high = given.partition("..")
-            return _span(setting, low, high, given)
-        given = [_read(setting, part) for part in given.split(",")]
-    if isinstance(given, tuple) and len(given) == 2:
-        return _span(setting, *given, given)
-    if isinstance(given, list | tuple) and given:
-        values = tuple(_checked(setting, value) for value in given)
-        if len({(type(value), value) for value in values}) == len(values):
-            return extra("optuna").distributions.CategoricalDistribution(values)
+    """Optuna's distribution of a list of values, or of a low and a high one."""
+    kinds, name = extra("optuna").distributions, f"the range of {setting.name}"
+    ends = tuple(given.split("..", 1)) if isinstance(given, str) and ".." in given else given
+    values = ends.split(",") if isinstance(ends, str) else ends
+    if isinstance(ends, tuple) and len(ends) == 2:
+        if not {int, float} & set(setting.kinds):
+            raise ValueError(f"{name} is {given!r}, expected a list of values: it is no number")
+        low, high = (_value(setting, end, is_text=isinstance(given, str)) for end in ends)
+        if any(isinstance(end, str | None) for end in (low, high)):
+            raise ValueError(f"{name} is {given!r}, expected numbers as bounds")
+        if not low < high:
+            raise ValueError(f"{name} is {given!r}, expected a lower bound first")
+        kind = kinds.IntDistribution if isinstance(low, int) else kinds.FloatDistribution
+        return kind(low, high, log=low > 0 and high >= 10 * low)
+    if isinstance(values, list | tuple) and values:
+        chosen = tuple(_value(setting, x, is_text=isinstance(given, str)) for x in values)
+        if len({(type(value), value) for value in chosen}) == len(chosen):
+            return kinds.CategoricalDistribution(chosen)
     raise ValueError(
-        f"the range of {setting.name} is {given!r}, expected LOW..HIGH, or different values with "
-        f"commas, {_EXAMPLE}; in Python (low, high), or a list"
+        f"{name} is {given!r}, expected LOW..HIGH, or different values with commas, {_EXAMPLE}; "
+        "in Python (low, high), or a list"
     )
 
 
-def _span(setting: Declared, low: Any, high: Any, given: Any) -> Any:
-    if not {int, float} & set(setting.kinds):
-        raise ValueError(
-            f"the range of {setting.name} is {given!r}, expected a list of values: it is no number"
-        )
-    read = _read if isinstance(given, str) else _checked
-    low, high = read(setting, low), read(setting, high)
-    if any(isinstance(bound, str | None) for bound in (low, high)):
-        raise ValueError(f"the range of {setting.name} is {given!r}, expected numbers as bounds")
-    if not low < high:
-        raise ValueError(f"the range of {setting.name} is {given!r}, expected a lower bound first")
-    kinds = extra("optuna").distributions
-    kind = kinds.IntDistribution if isinstance(low, int) else kinds.FloatDistribution
-    return kind(low, high, log=low > 0 and high >= 10 * low)
-
-
-def _checked(setting: Declared, value: Any) -> Any:
-    """Validate a value, and convert numbers to the setting's type."""
+def _value(setting: Declared, value: Any, *, is_text: bool) -> Any:
+    """Validate a value, or parse that of a command line; numbers get the setting's type."""
+    if is_text:
+        try:
+            return setting.read(value.strip())
+        except ValueError as error:
+            raise ValueError(f"a value in the range of {error}") from None
     value = scalar(value)
     if not setting.allows(value) or not isinstance(value, _PLAIN):
         expected = setting.expected()
         raise ValueError(f"the range of {setting.name} has {value!r}, expected {expected}")
     return float(value) if type(value) is int and float in setting.kinds else value
-
-
-def _read(setting: Declared, text: str) -> Any:
-    """Parse a value of a command line."""
-    try:
-        return setting.read(text.strip())
-    except ValueError as error:
-        raise ValueError(f"a value in the range of {error}") from None
