@@ -194,7 +194,7 @@ def test_a_run_is_not_resumed_with_others(run, data, failing, options, message):
 def test_a_run_is_not_resumed_with_other_data(tmp_path, run, waves, write_cases, failing):
     write_cases(tmp_path / "other.csv", *waves(24))
     message = failing(f"fit {tmp_path / 'other.csv'} --out {run} --resume")
-    assert "the data are not those of the run (scaling differs)" in message
+    assert "inputs.scaling.mean is" in message
 
 
 def test_devices_and_others_when_a_run_goes_on(tmp_path, data, small, good_json, failing):

@@ -8,12 +8,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
-import psycopg
 import pytest
 
 PASSWORD = "sesame@{%}"
@@ -69,31 +67,6 @@ def worker(start, environment):
     return lambda *arguments: start(*arguments, env=environment, **pipes)
 
 
-def _program(name):
-    """Where a program of PostgreSQL is; Debian keeps them out of the way."""
-    places = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))
-    return shutil.which(name) or (places[-1] if places else None)
-
-
-def _who():
-    """Somebody to run it as: PostgreSQL refuses root."""
-    if os.geteuid() != 0:
-        return {}, None
-    for name in ("postgres", "nobody"):
-        try:
-            user = pwd.getpwnam(name)
-        except KeyError:
-            continue
-        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}, user
-    return None, None
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture(scope="session")
 def postgresql():
     """The URL of a database on a server of its own."""
@@ -105,47 +78,33 @@ def postgresql():
 
 @contextlib.contextmanager
 def server():
-    """The same, or None if there is no PostgreSQL."""
-    initdb, postgres = _program("initdb"), _program("postgres")
-    who, user = _who()
-    if initdb is None or postgres is None or who is None:
+    """The same, or None if there is no PostgreSQL; Debian keeps it out of the way."""
+    places = [shutil.which("pg_ctl"), *sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_ctl"))]
+    programs = [Path(place).resolve().parent for place in places if place]
+    if not programs:
         yield None
         return
     folder = Path(tempfile.mkdtemp(prefix="linoss-"))
     (folder / "password").write_text(PASSWORD)
-    if user is not None:
+    who = {}
+    if os.geteuid() == 0:  # whom PostgreSQL refuses
+        user = pwd.getpwnam("nobody")
+        who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         for path in (folder, folder / "password"):
             os.chown(path, user.pw_uid, user.pw_gid)
-    port, log = _free_port(), open(folder / "log", "w")  # noqa: SIM115
-    options = {"stdout": log, "stderr": log, "cwd": folder, **who}
-    server = None
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def run(program, *arguments):
+        words = [programs[-1] / program, "-D", folder / "data", *arguments]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=folder, **who)
+
+    run("initdb", "-U", "linoss", "-A", "scram-sha-256", "-N", "--pwfile", folder / "password")
+    options = f"-h 127.0.0.1 -p {port} -k {folder} -c fsync=off -c shared_buffers=16MB"
+    run("pg_ctl", "start", "-w", "-l", folder / "log", "-o", options)
     try:
-        make = [initdb, "-D", folder / "data", "-U", "linoss", "-A", "scram-sha-256", "-N"]
-        subprocess.run([*make, "--pwfile", folder / "password"], check=True, **options)
-        quick = ["-c", "fsync=off", "-c", "shared_buffers=16MB"]
-        place = ["-h", "127.0.0.1", "-p", str(port), "-k", folder]
-        server = subprocess.Popen([postgres, "-D", folder / "data", *place, *quick], **options)
-        url = f"postgresql://linoss:{quote(PASSWORD)}@127.0.0.1:{port}/postgres"
-        _wait_for(server, url, folder / "log")
-        yield url
+        yield f"postgresql://linoss:{quote(PASSWORD)}@127.0.0.1:{port}/postgres"
     finally:
-        if server is not None:
-            server.terminate()
-            try:
-                server.wait(20)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
-        log.close()
+        run("pg_ctl", "stop", "-m", "immediate")
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _wait_for(server, url, log):
-    for _ in range(600):
-        assert server.poll() is None, log.read_text()
-        try:
-            psycopg.connect(url, connect_timeout=2).close()
-            return
-        except psycopg.OperationalError:
-            time.sleep(0.1)
-    raise AssertionError(log.read_text())

@@ -1,10 +1,11 @@
 """A search over estimators: runs, the best one, going on, and what is refused."""
 
-import importlib
 import itertools
 import json
+import re
 import socket
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,11 +133,6 @@ def test_a_grid_of_lists(tmp_path, waves, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_papers_grid_without_what_is_fixed(tmp_path, waves):
-    study = search(small(steps=1), *waves, out=tmp_path, grid="paper", trials=1)
-    assert set(study.space) == {"learning_rate", "time_channel"}
-
-
 def test_bad_trials_are_pruned(tmp_path, waves):
     """A rate of almost nothing learns nothing, which shows early."""
     rates = [1e-2, 1.1e-2, 1.2e-2, 1.3e-2, 1.4e-2, *(1e-9 * i for i in range(1, 8))]
@@ -159,13 +155,10 @@ def test_errors_are_made_small(tmp_path):
     assert isinstance(load(study.directory), LinOSSForecaster)
 
 
-def test_callbacks_of_each_trial(tmp_path, waves):
-    calls = []
-    search(
-        small(steps=1), *waves, out=tmp_path, space=RATES, trials=1,
-        finish=lambda trained, run: calls.append((run.name, trained.fitted_.trained.n_steps)),
-    )  # fmt: skip
-    assert calls == [("0", 1)]
+def test_the_program_of_the_page(capsys):
+    page = Path(__file__).parents[2] / "docs" / "search.md"
+    exec(re.search(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S)[1], {})
+    assert "'schedule': " in capsys.readouterr().out
 
 
 # ---- Refused ----
@@ -195,21 +188,6 @@ def test_wrong_arguments(tmp_path, waves, changes, message):
     with pytest.raises(ValueError, match=message):
         search(given.pop("estimator"), *waves, **given)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("package", ["optuna", "sqlalchemy"])
-def test_without_the_extra_it_says_how_to_get_it(tmp_path, waves, monkeypatch, package):
-    real = importlib.import_module
-
-    def refuse(name, *arguments):
-        if name.partition(".")[0] == package:
-            raise ModuleNotFoundError(f"No module named {name!r}")
-        return real(name, *arguments)
-
-    monkeypatch.setattr(importlib, "import_module", refuse)
-    message = rf"a search needs {package}; install it with pip install {package}, or from a clone"
-    with pytest.raises(ImportError, match=message):
-        search(small(), *waves, out=tmp_path, space=RATES, trials=1)
 
 
 # ---- Trials that fail ----

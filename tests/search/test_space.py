@@ -84,12 +84,9 @@ def test_a_range_that_cannot_be(text, message):
         space_of(text)
 
 
-def test_a_parameter_has_one_range():
+def test_a_parameter_has_one_range_and_a_search_something_to_search():
     with pytest.raises(ValueError, match="there are two ranges of dropout"):
         parse_ranges(["dropout=0,0.1", "dropout=0.2,0.3"])
-
-
-def test_a_search_needs_something_to_search():
     with pytest.raises(ValueError, match="there is nothing to search"):
         make_space({}, LinOSSClassifier)
 
@@ -98,10 +95,6 @@ def test_a_search_needs_something_to_search():
 @pytest.mark.parametrize("named", ["paper", None])
 def test_usual_ranges_are_ranges(kind, named):
     assert make_space(default_ranges(kind, named, ()), kind)
-
-
-def test_what_is_fixed_is_not_searched():
-    assert "dropout" not in default_ranges(LinOSSClassifier, None, {"dropout"})
 
 
 def test_the_grid_is_the_papers():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import linoss.data
-from linoss.training import Inputs, Windows
+from linoss.training import Inputs
 
 NAN = np.nan
 
@@ -32,14 +32,6 @@ def test_values_are_scaled_and_missing_ones_zero(gappy):
     assert not u[1, 3].any()
 
 
-def test_indicators_say_what_is_missing(gappy):
-    inputs = Inputs.from_sequences(gappy)
-    assert inputs.in_size == 4
-    u = inputs(gappy.batch([0, 1]))["u"]
-    assert u[0, :, 2].tolist() == [0, 1, 0, 0]
-    assert u[0, :, 3].tolist() == [0, 0, 0, 0]
-
-
 def test_a_sample_of_which_nothing_is_there_is_masked(gappy):
     arguments = Inputs.from_sequences(gappy)(gappy.batch([0, 1], 5))
     assert arguments["mask"].tolist() == [
@@ -54,17 +46,6 @@ def test_time_is_first_and_counts_in_longest_lengths(gappy):
     u = inputs(gappy.batch([0, 1]))["u"]
     assert inputs.in_size == 5
     assert u[0, :, 0].tolist() == u[1, :, 0].tolist() == [0, 0.25, 0.5, 0.75]
-
-
-def test_time_goes_on_in_the_future():
-    windows = Windows([np.zeros((20, 1))], past=4, horizon=2)
-    inputs = Inputs.from_sequences(windows, time_channel=True)
-    assert inputs(windows.batch([0]))["future"][0, :, 0].tolist() == [1.0, 1.25]
-
-
-def test_without_scaling_values_are_as_they_are(gappy):
-    inputs = Inputs.from_sequences(gappy, scale=False, indicators=False)
-    assert inputs(gappy.batch([0]))["u"][0, :, 1].tolist() == [10, 20, 30, 40]
 
 
 TIMES = [[0.0, 2.0, 3.0, 9.0], [5.0, 7.0, 11.0]]
@@ -99,11 +80,6 @@ def test_times_that_go_back_are_refused(gappy):
     cases = linoss.data.Sequences(gappy.values, times=[np.array([0, 1, 1, 2.0]), np.arange(3.0)])
     with pytest.raises(ValueError, match="times do not increase at step 2 of case 0"):
         inputs(cases.batch([0]))
-
-
-def test_other_channels_are_refused(gappy):
-    with pytest.raises(ValueError, match=r"batch.values has shape \(1, 4, 2\)"):
-        Inputs(channels=3, lengths=(1, 4))(gappy.batch([0]))
 
 
 @pytest.mark.parametrize("options", [{}, {"scale": False, "time_channel": True}])

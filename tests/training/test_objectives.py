@@ -102,18 +102,6 @@ def test_answers_at_every_kth_step_are_masked_where_there_are_none():
     assert objective.score(answers, targets, weights) == (30.0, 4.0)
 
 
-def test_labels_at_every_kth_step_are_scaled_together():
-    labels = [np.array([[1.0], [2.0], [3.0]]), np.array([[4.0]])]
-    scaling = Regression.from_labels(labels, every=2).scaling
-    np.testing.assert_allclose([scaling.mean[0], scaling.deviation[0]], [2.5, np.sqrt(1.25)])
-
-
-def test_unknown_numbers_do_not_count():
-    labels = np.array([[1.0, np.nan], [3.0, 2.0]])
-    value = loss_of(Regression(out_size=2), labelled(labels), np.zeros((2, 2)))
-    np.testing.assert_allclose(value, (1 + 9 + 4) / 3)
-
-
 def test_a_batch_without_any_target_has_no_loss():
     assert Regression().loss(jnp.ones((2, 1)), jnp.zeros((2, 1)), jnp.zeros((2, 1))) == 0
 

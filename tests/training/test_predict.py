@@ -8,7 +8,6 @@ import pytest
 import linoss.data
 from linoss.training import (
     Classification,
-    Forecasting,
     Inputs,
     Regression,
     Windows,
@@ -82,15 +81,6 @@ def test_answers_are_those_of_the_model(waves, make_model):
         np.testing.assert_allclose(outputs, expected[0], rtol=1e-4, atol=1e-5)
 
 
-def test_batch_size_changes_rounding_at_most(waves, make_model):
-    cases = waves(7, 0)
-    inputs = Inputs.from_sequences(cases)
-    model = used(make_model())
-    np.testing.assert_allclose(
-        predict(model, inputs, cases, batch_size=2), predict(model, inputs, cases), rtol=1e-4
-    )
-
-
 def test_answers_at_every_kth_step_are_as_many_as_the_case_has(make_model, waves):
     cases = waves(4, 0, (12, 30))
     inputs = Inputs.from_sequences(cases)
@@ -135,25 +125,6 @@ def test_the_metric_of_numbers_weighs_each_answer_alike(make_model, waves):
     np.testing.assert_allclose(
         evaluate(model, inputs, objective, cases), np.mean(errors**2), rtol=1e-6
     )
-
-
-def test_the_metric_of_forecasts_leaves_out_what_is_unknown(make_model):
-    series = np.random.default_rng(0).normal(size=(60, 1))
-    series[50:55] = np.nan
-    windows = Windows([series], past=10, horizon=3, stride=7)
-    inputs = Inputs.from_sequences(windows)
-    objective = Forecasting.from_windows(windows, inputs)
-    model = make_model(2, 1, task="forecasting", horizon=3)
-    truth = objective.scaling.apply(windows.batch(range(len(windows))).labels)
-    expected = np.nanmean(np.abs(predict(model, inputs, windows) - truth))
-    np.testing.assert_allclose(evaluate(model, inputs, objective, windows), expected, rtol=1e-6)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_nothing_asked_nothing_answered(make_model, waves):
-    cases = waves(4, 0)
-    none = linoss.data.Sequences([])
-    assert predict(make_model(), Inputs.from_sequences(cases), none).shape == (0, 2)
 
 
 def test_another_in_size_is_refused(make_model, waves):

@@ -184,20 +184,13 @@ def test_resuming_a_finished_run_gives_its_result(finished, problem, assert_same
     assert content(finished) == before
 
 
-def test_resuming_a_run_that_lost_patience_does_not_go_on(tmp_path, problem, script_metrics):
-    script_metrics(0.5, 0.4)
-    problem.train(directory=tmp_path, patience=1, evaluate_every=3)
-    result = problem.train(directory=tmp_path, patience=1, evaluate_every=3, resume=True)
-    assert (result.steps, result.stopped_early, result.best_step) == (6, True, 3)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"steps": 20}, r"training.steps is 12 in the run, but 20 now"),
         ({"learning_rate": 0.1}, r"training.learning_rate is 0.01 in the run, but 0.1 now"),
         ({"seed": 1}, r"training.seed is 0"),
-        ({"validation_set": None}, r"not those of the run \(validation differs\)"),
+        ({"validation_set": None}, r"data.validation is .* in the run, but None now"),
         ({"model": 5}, r"model.hidden_size is 4 in the run, but 5 now"),
         ({"training_set": 22}, r"data.training.cases is 24 in the run, but 22 now"),
     ],

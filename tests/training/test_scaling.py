@@ -20,12 +20,6 @@ def test_one_at_a_time_gives_that_of_all(seed, cases, channels):
     np.testing.assert_allclose(scaling.deviation, np.nanstd(together, axis=0))
 
 
-def test_undo_is_the_way_back():
-    scaling = Scaling(np.array([1.0, -2.0]), np.array([3.0, 0.5]))
-    x = np.random.default_rng(0).normal(size=(4, 5, 2))
-    np.testing.assert_allclose(scaling.undo(scaling.apply(x)), x)
-
-
 def test_a_large_offset_in_single_precision_keeps_its_deviation():
     x = 1e6 + np.random.default_rng(0).normal(size=(1000, 1)).astype(np.float32)
     scaled = Scaling.from_sequences([x]).apply(x)

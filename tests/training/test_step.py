@@ -79,13 +79,6 @@ def test_decay_is_decoupled(make_problem, gradient_of_all):
     np.testing.assert_allclose(model.encoder.weight, expected, rtol=1e-6, atol=1e-9)
 
 
-def test_norms_learn_statistics_that_the_optimizer_leaves_alone(make_problem):
-    model = one_update(make_problem(), learning_rate=0.01, clip_norm=None, weight_decay=0.5)
-    norm = model.blocks[0].norm
-    assert not norm.fresh
-    assert np.any(norm.mean != 0)
-
-
 @pytest.fixture
 def lowered():
     """The names of the functions that were lowered since, by JAX's own events."""
@@ -108,10 +101,3 @@ def test_few_programs_for_many_lengths_and_none_for_a_second_run(make_problem, l
     lowered.clear()
     problem.train(**changes, model=model)
     assert lowered == []
-
-
-@pytest.mark.usefixtures("single_precision")
-def test_single_precision_stays_single(make_problem):
-    result = make_problem().train()
-    floats = [x for x in jax.tree.leaves(result.model) if jnp.issubdtype(x.dtype, jnp.floating)]
-    assert {x.dtype for x in floats} == {np.dtype(np.float32)}

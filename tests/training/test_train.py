@@ -11,12 +11,10 @@ import pytest
 import linoss.data
 from linoss.training import (
     Classification,
-    Forecasting,
     Inputs,
     Regression,
     TrainingConfig,
     TrainingError,
-    Windows,
     evaluate,
     load_model,
     predict,
@@ -39,14 +37,6 @@ def test_classes_are_learned(make_problem, lengths, missing):
     assert evaluate(result.model, *arguments) == 1.0
 
 
-def test_without_updates_the_first_weights_are_saved(make_problem, assert_same_trees, tmp_path):
-    problem = make_problem()
-    result = problem.train(steps=0, directory=tmp_path)
-    assert result.steps == 0
-    assert result.history == []
-    assert_same_trees(load_model(tmp_path).model, problem.model)
-
-
 def test_numbers_at_every_kth_step_are_learned(make_model):
     random = np.random.default_rng(0)
     values = [random.normal(size=(1, n)) for n in random.integers(20, 31, 24)]
@@ -59,31 +49,6 @@ def test_numbers_at_every_kth_step_are_learned(make_model):
     assert result.best_metric < 0.05
     answers = objective.decode(np.concatenate(predict(result.model, inputs, cases)))
     assert np.mean((answers - np.concatenate(labels)) ** 2) < 0.05 * np.var(np.concatenate(labels))
-
-
-def test_several_numbers_a_case_are_learned(make_model, waves):
-    values = waves(24, 0).values
-    labels = np.stack([[x.mean(), 100 * x.std()] for x in values])
-    cases = linoss.data.Sequences(values, labels)
-    inputs, objective = Inputs.from_sequences(cases), Regression.from_labels(labels)
-    config = TrainingConfig(steps=100, evaluate_every=100, batch_size=24, learning_rate=3e-2)
-    model = make_model(1, 2, task="regression", dropout=0.0)
-    result = train(model, inputs, objective, cases, cases, config)
-    assert result.best_metric < 0.5
-
-
-@pytest.mark.integration
-def test_forecasts_are_learned(make_model):
-    t = np.arange(300.0)
-    series = np.stack([50 + 10 * np.sin(2 * np.pi * t / 12), t % 3], axis=1)
-    windows = Windows([series[:240]], past=24, horizon=6, known=(1,))
-    held_out = Windows([series[216:]], past=24, horizon=6, known=(1,))
-    inputs = Inputs.from_sequences(windows)
-    objective = Forecasting.from_windows(windows, inputs)
-    model = make_model(2, 1, task="forecasting", horizon=6, norm=None, dropout=0.0, scheme="imex")
-    config = TrainingConfig(steps=200, evaluate_every=100, learning_rate=3e-2)
-    result = train(model, inputs, objective, windows, held_out, config)
-    assert result.best_metric < 0.3
 
 
 def test_irregular_sampling_is_learned(make_model):
@@ -123,19 +88,6 @@ def test_the_same_arguments_give_the_same_weights(make_problem, assert_same_tree
     assert_same_trees(one.model, other.model)
     other_seed = make_problem().train(seed=1)
     assert not np.array_equal(one.model.encoder.weight, other_seed.model.encoder.weight)
-
-
-def test_cases_on_disk_give_the_same_run(tmp_path, make_problem, assert_same_trees):
-    problem = make_problem()
-    path = tmp_path / "waves.npy"
-    np.save(path, np.stack([x.T for x in problem.training_set.values]))
-    np.save(tmp_path / "waves.labels.npy", problem.training_set.labels)
-    cases = linoss.data.read(path)
-    model = problem.train(training_set=cases, inputs=Inputs.from_sequences(cases)).model
-    assert_same_trees(model, problem.train().model)
-    np.testing.assert_array_equal(
-        predict(model, problem.inputs, cases), predict(model, problem.inputs, problem.training_set)
-    )
 
 
 def test_history_says_what_happened(make_problem):
@@ -184,18 +136,6 @@ def test_the_best_weights_are_kept(
     script_metrics(0.0)
     shorter = problem.train(steps=best_step, evaluate_every=best_step, schedule="constant")
     assert_same_trees(result.model, shorter.model)
-
-
-def test_lower_errors_are_better(script_metrics, make_problem, make_model, waves):
-    cases = linoss.data.Sequences(waves(24, 0).values, np.arange(24.0))
-    script_metrics(0.5, 0.3, 0.4)
-    result = make_problem().train(
-        training_set=cases,
-        validation_set=cases,
-        objective=Regression.from_labels(cases.labels),
-        model=make_model(1, 1, task="regression"),
-    )
-    assert result.best_metric == 0.3
 
 
 def test_a_loss_that_rounds_to_less_than_zero_ends_nothing(make_problem):
@@ -327,3 +267,34 @@ def test_a_bad_start_is_no_channels_fault(make_problem):
 def test_what_does_not_fit_is_refused(make_problem, changes, message):
     with pytest.raises(ValueError, match=message):
         make_problem().train(**changes)
+
+
+# ---- Limited in minutes: a whole training, with fewer updates ----
+
+
+@pytest.mark.integration
+def test_time_ends_it_with_a_schedule_and_evaluations_of_its_own(tmp_path, make_problem):
+    steps, problem = 10**7, make_problem()
+    limits = {"steps": steps, "warmup": steps // 10, "evaluate_every": steps // 20}
+    problem.train(steps=1)  # compiles
+    limits |= {"learning_rate": 1e-3, "minutes": 0.05, "directory": tmp_path}
+    result = problem.train(**limits)
+    assert 0 < result.steps < steps
+    assert result.history[-1]["step"] == result.steps
+    assert result.best_metric is not None
+    rates = [record["learning_rate"] for record in result.history]
+    assert len(rates) > 3
+    assert 0.5e-3 < max(rates) <= 1e-3
+    assert rates[-1] < 0.2e-3
+    assert problem.train(**limits, resume=True).history == result.history
+
+
+def test_without_need_it_changes_nothing(make_problem, assert_same_trees):
+    """Enough time for all updates: the same weights, bit for bit."""
+    ample, unlimited = (make_problem().train(warmup=3, minutes=m) for m in (1e9, None))
+    assert [r["step"] for r in ample.history] == [4, 8, 12]
+    assert_same_trees(ample.model, unlimited.model)
+
+
+def test_no_time_at_all_is_one_update(make_problem):
+    assert make_problem().train(steps=50, minutes=0).steps == 1

@@ -57,15 +57,6 @@ def test_the_future_holds_what_is_known_in_advance_and_zeros():
     np.testing.assert_array_equal(batch.labels[0], array[6:9, 1:2])
 
 
-def test_inputs_scale_the_future_as_the_past():
-    windows = Windows(series(30), past=4, horizon=3, targets=(0,), known=(1,))
-    inputs = Inputs.from_sequences(windows)
-    batch = windows.batch(np.array([5]))
-    future = inputs(batch, dtype=np.float64)["future"]
-    np.testing.assert_allclose(future[0, :, 1], inputs.scaling.apply(windows.series[0][9:12])[:, 1])
-    assert not future[0, :, 0].any()
-
-
 def test_a_large_offset_is_taken_off_in_double_precision():
     array = 1e9 + series(50, columns=1)[0]
     windows = Windows([array], past=10, horizon=2)
@@ -82,17 +73,6 @@ def test_targets_are_on_the_scale_of_the_inputs():
     targets, weights = objective.targets(batch, np.float64)
     np.testing.assert_allclose(objective.decode(targets), batch.labels)
     assert np.all(weights == 1)
-
-
-def test_unknown_targets_do_not_count():
-    (array,) = series(10)
-    array[6:, 0] = np.nan
-    windows = Windows([array], past=4, horizon=3)
-    objective = Forecasting(out_size=2, horizon=3)
-    targets, weights = objective.targets(windows.batch(np.array([2])))
-    assert weights[0, :, 0].tolist() == [0, 0, 0]
-    assert weights[0, :, 1].tolist() == [1, 1, 1]
-    assert np.isfinite(targets).all()
 
 
 def test_data_stay_where_they_are(tmp_path):

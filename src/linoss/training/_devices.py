@@ -45,11 +45,6 @@ def make_mesh(devices: Shape | None) -> Mesh | None:
             f"{available[0].platform!r}; ask for no more, or, on a CPU, begin the program with "
             f"jax.config.update('jax_num_cpu_devices', {batch * time})"
         )
-    if jax.process_count() > 1 and batch * time < len(available):
-        raise ValueError(
-            f"devices is {count}, expected all {len(available)} devices of the "
-            f"{jax.process_count()} processes"
-        )
     chosen = np.array(available[: batch * time]).reshape(batch, time)
     return Mesh(chosen, ("batch", "time"))
 

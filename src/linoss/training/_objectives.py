@@ -106,14 +106,23 @@ def sum_of_errors(errors: np.ndarray, weights: np.ndarray) -> tuple[float, float
     return float(np.sum(errors, where=counts)), float(np.count_nonzero(counts))
 
 
-def check_sizes(config: LinOSSConfig, task: str, out_size: int) -> None:
-    _checks.one_of("the model's task", config.task, (task,))
-    if config.out_size != out_size:
-        raise ValueError(f"the model's out_size is {config.out_size}, expected {out_size}")
+class _Task:
+    task: ClassVar[str]
+    out_size: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain values, for JSON."""
+        return {"task": self.task, **plain(self)}
+
+    def check_sizes(self, config: LinOSSConfig) -> None:
+        """Raise if the task or the number of outputs of a model differs."""
+        _checks.one_of("the model's task", config.task, (self.task,))
+        if config.out_size != self.out_size:
+            raise ValueError(f"the model's out_size is {config.out_size}, expected {self.out_size}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification:
+class Classification(_Task):
     """Cross-entropy; the metric is the accuracy.
 
     ```python
@@ -217,16 +226,12 @@ class Classification:
 
     def check(self, config: LinOSSConfig, cases: Cases, name: str = "cases") -> None:
         """Raise if the model or the cases do not fit the objective."""
-        check_sizes(config, self.task, self.out_size)
+        self.check_sizes(config)
         self.encode(labels_of(cases, name), f"{name}.labels")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain values, for JSON."""
-        return {"task": self.task, **plain(self)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Regression:
+class Regression(_Task):
     """The mean squared error of scaled targets, as loss and as metric.
 
     There is one output for each case, `(out_size,)`; or, with `every`, one at every k-th step, and
@@ -304,7 +309,7 @@ class Regression:
 
     def check(self, config: LinOSSConfig, cases: Cases, name: str = "cases") -> None:
         """Raise if the model or the cases do not fit the objective."""
-        check_sizes(config, self.task, self.out_size)
+        self.check_sizes(config)
         if config.every != self.every:
             raise ValueError(f"every is {self.every}, but the model's is {config.every}")
         labels = labels_of(cases, name)
@@ -319,10 +324,6 @@ class Regression:
         _checks.shape(name, numbers, (steps, self.out_size))
         if np.isinf(numbers).any():
             raise ValueError(f"{name} has infinite entries, expected numbers, or NaN if unknown")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain values, for JSON."""
-        return {"task": self.task, **plain(self)}
 
 
 def _columns(name: str, labels: Any) -> np.ndarray:
@@ -340,7 +341,7 @@ def _columns(name: str, labels: Any) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Forecasting:
+class Forecasting(_Task):
     """Quantiles of all variables over the forecast horizon, by the pinball loss.
 
     The metric is the mean absolute error of the median. Both are on the scale of the targets, on
@@ -436,7 +437,7 @@ class Forecasting:
 
     def check(self, config: LinOSSConfig, cases: Cases, name: str = "cases") -> None:
         """Raise if the model or the cases do not fit the objective."""
-        check_sizes(config, self.task, self.out_size)
+        self.check_sizes(config)
         if config.horizon != self.horizon:
             raise ValueError(f"horizon is {self.horizon}, but the model's is {config.horizon}")
         if not isinstance(cases, Windows):
@@ -450,10 +451,6 @@ class Forecasting:
         columns = list(cases.target_columns)
         if all(np.isnan(array[:, columns]).all() for array in cases.series):
             raise ValueError(f"{name} has no value of any target, expected some values")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain values, for JSON."""
-        return {"task": self.task, **plain(self)}
 
 
 Objective = Classification | Regression | Forecasting

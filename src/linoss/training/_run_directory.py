@@ -133,13 +133,7 @@ def _check_same(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None
     if difference is None:
         return
     where, old, new = difference
-    differs = f"{'.'.join(where)} is {old!r} in the run, but {new!r} now"
-    if where[0] in ("inputs", "data"):
-        differs = differs if isinstance(new, int) else f"{where[1]} differs"
-        raise CheckpointError(
-            f"{path}: the data are not those of the run ({differs}); resume with the same data, or "
-            "train in another directory"
-        )
     raise CheckpointError(
-        f"{path}: {differs}; resume with the settings of the run, or train in another directory"
+        f"{path}: {'.'.join(where)} is {old!r:.80} in the run, but {new!r:.80} now; resume "
+        "with the settings and the data of the run, or train in another directory"
     )

@@ -44,14 +44,7 @@ _DTYPES = {
     "F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "|i1", "I16": "<i2", "I32": "<i4",
     "I64": "<i8", "U8": "|u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "BOOL": "|b1",
 }  # fmt: skip
-_NOT_UNDERSTOOD = (
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)
+_INVALID = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 Kinds = dict[str, tuple[np.dtype, tuple[int, ...]]]
 """The type and the shape of arrays."""
 
@@ -278,7 +271,7 @@ def understood(path: Path) -> Iterator[None]:
         raise
     except ImportRefusedError as error:
         raise CheckpointError(f"{path}: {error}") from None
-    except _NOT_UNDERSTOOD as error:
+    except _INVALID as error:
         raise CheckpointError(f"{path}: is invalid: {error!r}") from None
 
 
@@ -388,7 +381,7 @@ def _read(
                 for name, entry in header.items()
             }
             end = sum(dtype.itemsize * math.prod(shape) for dtype, shape in kinds.values())
-        except _NOT_UNDERSTOOD as error:
+        except _INVALID as error:
             raise CheckpointError(f"{path}: is damaged ({error!r}); {_REPAIR}") from None
         _check_version(path, record, format)
         if expected is None:
@@ -399,7 +392,7 @@ def _read(
         content = prefix + text + file.read(size)
     try:
         tensors = safetensors.numpy.load(content)
-    except (safetensors.SafetensorError, *_NOT_UNDERSTOOD) as error:
+    except (safetensors.SafetensorError, *_INVALID) as error:
         raise CheckpointError(f"{path}: is damaged or truncated ({error}); {_REPAIR}") from None
     if record.pop("sha256", None) != _checksum(tensors, record):
         raise CheckpointError(f"{path}: its content does not match its checksum; {_REPAIR}")
