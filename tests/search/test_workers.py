@@ -15,7 +15,10 @@ TRIALS, STEPS = 7, 200
 def attempts(url):
     """(number, state) of all attempts at trials."""
     url = url.replace("postgresql:", "postgresql+psycopg:").replace("{", "{{").replace("}", "}}")
-    trials = optuna.load_study(study_name="killed", storage=url).get_trials(deepcopy=False)
+    storage = optuna.storages.RDBStorage(url)
+    trials = optuna.load_study(study_name="killed", storage=storage).get_trials(deepcopy=False)
+    storage.remove_session()
+    storage.engine.dispose()
     return [(trial.user_attrs["linoss:number"], trial.state.name) for trial in trials]
 
 

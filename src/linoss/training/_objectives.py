@@ -108,13 +108,12 @@ def sum_of_errors(errors: np.ndarray, weights: np.ndarray) -> tuple[float, float
 
 class _Task:
     task: ClassVar[str]
-    out_size: int
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, for JSON."""
         return {"task": self.task, **plain(self)}
 
-    def check_sizes(self, config: LinOSSConfig) -> None:
+    def check_sizes(self: Any, config: LinOSSConfig) -> None:
         """Raise if the task or the number of outputs of a model differs."""
         _checks.one_of("the model's task", config.task, (self.task,))
         if config.out_size != self.out_size:
