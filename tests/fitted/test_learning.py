@@ -98,6 +98,11 @@ def test_memory_is_bounded(monkeypatch):
         np.testing.assert_allclose(
             estimator.decision_function(X), everything.decision_function(X), atol=1e-6
         )
+    estimator.partial_fit(
+        X[:9], np.full(9, 3), ids=range(400, 409)
+    )  # a class of which no case is kept
+    assert estimator.classes_.tolist() == [0, 1, 2, 3]
+    assert estimator.predict_proba(X).shape == (400, 4)
     with pytest.raises(ValueError, match="ids has 300, expected cases that are kept"):
         estimator.forget([300])
     with pytest.raises(ValueError, match="redraw is True, and needs cases that are kept"):

@@ -168,7 +168,7 @@ class Response:
                 yield lanes, backwards, trace(self.bank.part(some), [self.case], h, 1, length)[0]
 
 
-def _parts(intervals: np.ndarray) -> np.ndarray:
+def _parts(intervals: Any) -> np.ndarray:
     """The number of steps of each interval: 1 up to 1.5, 2 up to 2.5, and so on."""
     return np.clip(np.floor(intervals + 0.4), 1, _MOST_PARTS).astype(int)
 
@@ -191,11 +191,13 @@ def _read(
     """Yield oscillators, whether they read backwards, steps, and outputs `(steps, n)`."""
     h = np.ones(len(case)) if intervals is None else intervals
     for backwards in (False, True):
-        groups = bank.backwards[bank.drive] == backwards
+        lanes = np.repeat(groups := bank.backwards[bank.drive] == backwards, LANES)
         if groups.any():
+            samples = zip(case[::-1], np.r_[1, h[:0:-1]]) if backwards else zip(case, h)  # noqa: B905
             walk = _Walk(bank.part(groups))
-            read = (case[::-1], np.r_[1, h[:0:-1]]) if backwards else (case, h)
-            yield np.repeat(groups, LANES), backwards, *walk(*read)
+            read = [each for sample in samples for each in walk(*sample)]
+            outputs = np.array([x for _, x in read]).reshape(len(read), lanes.sum())
+            yield lanes, backwards, np.array([step for step, _ in read]), outputs
 
 
 def _statistics(up: np.ndarray, steps: np.ndarray, rows: Any, backwards: bool) -> np.ndarray:
@@ -206,30 +208,30 @@ def _statistics(up: np.ndarray, steps: np.ndarray, rows: Any, backwards: bool) -
     for window, piece in enumerate(divided(steps, windows_of(rows))):
         if piece.start < piece.stop:
             sums = _Sums(up.shape[1])
-            sums.add(up[piece], steps[piece])
+            for each, step in zip(up[piece], steps[piece], strict=True):
+                sums.add(each, step)
             table[mirrored(window) if backwards else window] = sums.statistics
     return table.reshape(-1, up.shape[1])[list(rows)]
 
 
 class _Sums:
-    """The statistics of a window, sample by sample."""
+    """The statistics of a window, step by step."""
 
     def __init__(self, size: int):
         self._sums, self._elapsed = np.zeros((5, size)), 0.0
 
-    def add(self, up: np.ndarray, steps: np.ndarray) -> None:
+    def add(self, up: np.ndarray, step: float) -> None:
         above, longest, stretches, moment, running = self._sums
-        for is_up, h in zip(up, steps, strict=True):
-            stretches += is_up & (running == 0)
-            running[:] = np.where(is_up, running + h, 0)
-            longest[:] = np.maximum(longest, running)
-            above += h * is_up
-            moment += h * (self._elapsed + h / 2) * is_up
-            self._elapsed += h
+        stretches += up & (running == 0)
+        running[:] = np.where(up, running + step, 0)
+        longest[:] = np.maximum(longest, running)
+        above += step * up
+        moment += step * (self._elapsed + step / 2) * up
+        self._elapsed += step
 
     @property
     def statistics(self) -> np.ndarray:
-        """Statistics `(4, n)` of all samples so far."""
+        """Statistics `(4, n)` of all steps so far."""
         with np.errstate(invalid="ignore"):
             share, longest, stretches, moment = self._sums[:4] / self._elapsed
             return np.stack([share, longest, stretches, moment / self._elapsed - share / 2])
@@ -242,67 +244,53 @@ class _Stream:
         self._walk, self._threshold, self._sums = _Walk(bank), bank.threshold, _Sums(bank.size)
 
     def __call__(self, piece: np.ndarray, intervals: np.ndarray, out: np.ndarray) -> None:
-        steps, outputs = self._walk(piece, intervals)
-        self._sums.add(outputs > self._threshold, steps)
+        for sample in zip(piece, intervals, strict=True):
+            for step, outputs in self._walk(*sample):
+                self._sums.add(outputs > self._threshold, step)
         out[:] = self._sums.statistics
 
 
 class _Walk:
-    """A bank that reads a sequence in one direction, in pieces."""
+    """A bank that reads samples one after the other."""
 
     def __init__(self, bank: Bank):
-        self._bank, self._begun, self._gap = bank, False, 0.0
-        self._values, self._step = np.zeros((2, len(bank.mean)), np.float32), 1.0  # the last ones
+        self._bank, self._gap, self._values = bank, 0.0, np.zeros(len(bank.mean), np.float32)
+        self._force: np.ndarray | None = None  # after the last step
         self._state = np.zeros((2, bank.size), complex)
 
-    def __call__(self, piece: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Process samples; return steps, and the outputs `(steps, n)` after them."""
-        bank, (values, steps) = self._bank, self._samples(piece, intervals)
-        if not len(values):
-            return steps, np.zeros((0, bank.size))
-        if not self._begun:  # the input before the first sample equals the first value
-            self._begun, self._values[:], steps[0] = True, values[0], 1.0
-        values, steps = _in_parts(np.concatenate([self._values[-1:], values]), steps)
-        past = np.concatenate([self._values, values])
-        slopes = np.diff(past, axis=0) / np.r_[self._step, steps][:, None]
-        forces = np.where(bank.order > 0, slopes @ bank.mixture.T, past[1:] @ bank.mixture.T)
-        self._values, self._step = past[-2:].copy(), steps[-1]
-        return steps, self._advance(forces[:, bank.drive].repeat(LANES, axis=1), steps)
+    def __call__(self, sample: np.ndarray, interval: float) -> Iterator[tuple[float, np.ndarray]]:
+        """Yield the steps to a sample with any value, and the outputs after them."""
+        bank, self._gap = self._bank, self._gap + interval
+        values = ((sample - bank.mean) * bank.scale).astype(np.float32)
+        if np.isnan(values).all():
+            return
+        values = np.where(np.isnan(values), self._values, values)
+        if self._force is None:  # the input before the first sample equals the first value
+            self._force, self._values = self._forces(values, 0 * values), values
+            self._gap = 1.0
+        count, before = int(_parts(self._gap)), self._values
+        step = self._gap / count
+        for part in range(1, count + 1):
+            now = (before + (values - before.astype(float)) * part / count).astype(np.float32)
+            force = self._forces(now, (now - self._values) / step)
+            yield step, self._advance(force, step)
+            self._force, self._values = force, now
+        self._values, self._gap = values, 0.0
 
-    def _advance(self, forces: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Outputs `(steps, n)`; `forces` are those before the first step and after each one."""
-        bank, first, second = self._bank, self._state[0], self._state[1]
-        rates, outputs = np.where(bank.rates == 0, -1, bank.rates), []
-        last, (l_, p, q) = 1.0, moves(rates, bank.readouts, 1.0)
-        for before, now, h in zip(forces[:-1], forces[1:], steps, strict=True):
-            if h != last:
-                last, (l_, p, q) = h, moves(rates, bank.readouts, h)
-            before_second = first.real
-            first = l_[0] * first + p[0] * before + q[0] * now
-            second = l_[1] * second + p[1] * before_second + q[1] * first.real
-            outputs.append(np.where(bank.chained, second.real, first.real))
-        self._state = np.stack([first, second])
-        return np.stack(outputs)
+    def _forces(self, values: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+        bank = self._bank
+        forces = np.where(bank.order > 0, bank.mixture @ slopes, bank.mixture @ values)
+        return forces[bank.drive].repeat(LANES)
 
-    def _samples(self, piece: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Standardised values of the samples with any value, and the intervals before them."""
-        scaled = ((piece - self._bank.mean) * self._bank.scale).astype(np.float32)
-        scaled = np.concatenate([self._values[-1:], scaled])  # before the first value, the mean
-        there = ~np.isnan(scaled)
-        last = np.maximum.accumulate(np.where(there, np.arange(len(scaled))[:, None], 0), axis=0)
-        chosen = np.flatnonzero(there[1:].any(axis=1))
-        times = self._gap + np.cumsum(intervals)
-        self._gap = times[-1] - (times[chosen[-1]] if len(chosen) else 0.0)
-        values = np.take_along_axis(scaled, last, axis=0)[1:][chosen]
-        return values, np.diff(times[chosen], prepend=0.0)
+    def _advance(self, force: np.ndarray, step: float) -> np.ndarray:
+        bank, state = self._bank, self._state
+        l_, p, q = _moves(bank, step)
+        before = state[0].real.copy()
+        state[0] = l_[0] * state[0] + p[0] * self._force + q[0] * force
+        state[1] = l_[1] * state[1] + p[1] * before + q[1] * state[0].real
+        return np.where(bank.chained, state[1].real, state[0].real)
 
 
-def _in_parts(values: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values between samples, the first of which is the previous one, and the steps."""
-    counts = _parts(intervals)
-    place = np.repeat(np.arange(len(counts)), counts)
-    part = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
-    share = (part / counts[place])[:, None]
-    before, after = values[place].astype(np.float64), values[place + 1]
-    between = np.where(share == 1, after, before + (after - before) * share).astype(np.float32)
-    return between, (intervals / counts)[place]
+@lru_cache(maxsize=8)
+def _moves(bank: Bank, step: float) -> Any:
+    return moves(np.where(bank.rates == 0, -1, bank.rates), bank.readouts, step)

@@ -6,19 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from linoss._declare import COUNT, check_settings, documented, setting
 from linoss._settings import RandomStateLike
 from linoss.data import DataError, Sequences, as_sequences
-from linoss.features._bank import LANES, Bank, draw
+from linoss.features._bank import Bank, draw
 from linoss.features._response import (
     STATISTICS,
     WHOLE,
     Response,
-    name_of_row,
     respond,
     streamed,
     trace,
@@ -55,7 +54,9 @@ class OscillatorSettings:
 
 
 @documented
-class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
+class OscillatorFeatures(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, OscillatorSettings, BaseEstimator
+):
     """A scikit-learn transformer: features of sequences by untrained oscillators.
 
     The bank consists of damped oscillators with random frequency, quality factor and phase. Each is
@@ -76,8 +77,6 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
     >>> features = OscillatorFeatures(n_oscillators=64, random_state=0)
     >>> features.fit_transform(waves).shape
     (10, 256)
-    >>> features.get_feature_names_out()[0]
-    'share, 0.00514 cycles, quality 5.81, series of -1, oscillator 0'
 
     ```
     """
@@ -149,23 +148,9 @@ class OscillatorFeatures(TransformerMixin, OscillatorSettings, BaseEstimator):
         """As `fit` and `transform`."""
         return self.fit(X, times=times).transform(X, times=times)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the features: statistic, frequency, quality, input, number of the oscillator.
-
-        Frequencies are in cycles per sample, or per unit of time if `fit` had times.
-        """
-        check_is_fitted(self)
-        bank, drives = self.bank_, _drive_names(self.bank_)
-        unit = 1 if self.interval_ is None else self.interval_
-        oscillators = []
-        for i in range(bank.size):
-            stages = 1 + int(bank.chained[i])
-            cycles = " then ".join(f"{f / unit:.3g}" for f in bank.frequency[:stages, i])
-            quality = " then ".join(f"{q:.3g}" for q in bank.quality[:stages, i])
-            drive = drives[bank.drive[i // LANES]]
-            oscillators.append(f"{cycles} cycles, quality {quality}, {drive}, oscillator {i}")
-        names = [f"{name_of_row(row)}, {text}" for row in self.rows_ for text in oscillators]
-        return np.array(names, object)
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.rows_) * self.bank_.size
 
     def stream(self) -> "FeatureStream":
         """Return a function that processes one sample at a time, in constant memory.
@@ -355,14 +340,3 @@ def _standardisation(cases: Sequences) -> dict[str, np.ndarray]:
             stacklevel=4,
         )
     return {"mean": scaling.mean, "scale": np.where(high > low, 1 / scaling.deviation, 0.0)}
-
-
-def _drive_names(bank: Bank) -> list[str]:
-    """Describe the inputs: values or differences, direction, channels and signs."""
-    names = []
-    for order, backwards, mixture in zip(bank.order, bank.backwards, bank.mixture, strict=True):
-        kind = ("differences" if order else "series") + (" backwards" if backwards else "")
-        used = np.flatnonzero(mixture)
-        text = "".join(f"{'-' if mixture[channel] < 0 else '+'}{channel}" for channel in used)
-        names.append(f"{kind} of {text.removeprefix('+')}")
-    return names

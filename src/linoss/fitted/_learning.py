@@ -78,30 +78,25 @@ class Learner:
         if products is None:
             outputs = self._outputs(self._kept.labels)
             targets = outputs.encode(self._kept.labels)
-            columns, scaling = encoded(targets)
             table = member.features.transform_cases(self._kept)
-            readout, part, held_out = fit_ridge(table, columns, None, member.importance)
+            readout, part, held_out = fit_ridge(table, encoded(targets), None, member.importance)
         else:
-            p, scaling = 1 + len(member.importance), self._scaling
+            p = 1 + len(member.importance)
             part = np.linspace(0, len(part) - 1, min(len(part), _HELD_OUT)).astype(int)
-            counts, outputs = products[0, p:], self._outputs(self._labels)
-            if scaling is None:
-                outputs = self._outputs([x for x, n in zip(self._labels, counts, strict=True) if n])
-                known = [] if outputs.classes is None else outputs.classes.tolist()
-                chosen = np.array([self._labels.index(x) for x in known])
-                chosen = chosen[1:] if len(chosen) == 2 else chosen
-                signs = 2 * products[:p, p + chosen] - products[:p, :1]
-                squares, products = np.ones(len(chosen)), np.hstack([products[:p, :p], signs])
-            else:
-                squares, products = products.diagonal()[p:] / self._count, products[:p]
+            squares, products = products.diagonal()[p:] / self._count, products[:p]
+            outputs = self._outputs(np.array(self._labels)[products[0, p:] > 0])
+            if (classes := outputs.classes) is not None:
+                chosen = [p + self._labels.index(x) for x in classes.tolist()]
+                signs = 2 * products[:, chosen[len(chosen) == 2 :]] - products[:, :1]
+                squares, products = np.ones(signs.shape[1]), np.hstack([products[:, :p], signs])
             targets = outputs.encode(self._kept.labels)
-            columns = encoded(targets)[0] if scaling is None else scaling.apply(targets)
-            some = self._kept.select(part)
-            table = member.features.transform_cases(some).astype(np.float64)
-            readout, held_out = fit_sums(products, squares, member.importance, table, columns[part])
+            table = member.features.transform_cases(self._kept.select(part)).astype(np.float64)
+            columns = encoded(targets, outputs.size)[part]
+            readout, held_out = fit_sums(products, squares, member.importance, table, columns)
         is_paced = member.frequencies is not None and len(member.frequencies) == outputs.size
         member = replace(member, readout=readout, pace=member.pace if is_paced else None)
-        member, _, predictions = member.decoding(targets, scaling, part, held_out)
+        member = member.calibrated(targets[part], held_out)
+        predictions = member.decode(held_out)
         score = outputs.score(predictions, np.asarray(self._kept.labels)[part])
         held_out = HeldOut("leave-one-out", part, predictions, score)
         self.fitted = replace(self.fitted, outputs=outputs, oscillators=member, held_out=held_out)
@@ -119,7 +114,6 @@ class Learner:
         """Fit to the first cases."""
         self.fitted = fit_oscillators(cases, outputs, **self._settings, most_features=_FEATURES)
         self._kept, self._count, self._products, self._labels = cases, len(cases), None, []
-        self._scaling = encoded(outputs.encode(cases.labels))[1]
 
     def _checked(self, cases: Sequences, outputs: Outputs) -> Sequences:
         """Further cases, with the channels of the first."""
@@ -155,19 +149,15 @@ class Learner:
     def _sum(self, cases: Sequences, sign: int = 1) -> None:
         """Add the products of cases, or subtract them."""
         assert self._products is not None
-        if self._scaling is None:
-            new = sorted(set(np.asarray(cases.labels).tolist()) - set(self._labels))
-            self._labels += new
-            self._products = np.pad(self._products, (0, len(new)))
-        elif not self._labels:
-            self._labels = list(range(self._scaling.mean.size))
-            self._products = np.pad(self._products, (0, len(self._labels)))
+        outputs, is_class = self.fitted.outputs, self.fitted.classes is not None
+        names = np.asarray(cases.labels).tolist() if is_class else range(outputs.size)
+        new = sorted(set(names) - set(self._labels))
+        self._labels += new
+        self._products = np.pad(self._products, (0, len(new)))
         for start in range(0, len(cases), _AT_ONCE):
             some = cases.select(np.arange(start, min(start + _AT_ONCE, len(cases))))
-            if self._scaling is None:
-                columns = np.array(some.labels)[:, None] == np.array(self._labels)
-            else:
-                columns = self._scaling.apply(self.fitted.outputs.encode(some.labels))
+            columns = np.asarray(some.labels).reshape(len(some), -1)
+            columns = columns == np.array(self._labels) if is_class else columns
             table = self._member.features.transform_cases(some)
             v = np.hstack([np.ones((len(some), 1)), table, columns])
             self._products += sign * v.T @ v

@@ -1,23 +1,44 @@
-"""Untrained oscillators: a bank, and the ridge readout of its features."""
+"""Untrained oscillators: a bank, and the ridge readout of its features.
+
+Features are in groups, one for each statistic over each window of time: the whole, a half or a
+quarter. Those of group g are multiplied by sqrt(a_g), its importance, so that the kernel matrix of
+all features is the sum of a_g K_g. Beginning with the whole sequence, each a_g in turn is set to 0,
+divided or multiplied by 4, if this lowers the squared leave-one-out errors by more than a standard
+error of the mean difference. A few hundred cases and a part of the oscillators decide.
+"""
 
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
 from linoss import _checks
 from linoss.data import Sequences
 from linoss.features import STATISTICS, Bank, OscillatorFeatures
 from linoss.fitted._attribution import Attribution, attribute_to_periods, of_all_windows
 from linoss.fitted._ensemble import AbstractPredictionStream, fit_pool, pool
-from linoss.fitted._importance import MOST_CASES, Deciding
-from linoss.fitted._ridge import Ridge, fit_ridge
+from linoss.fitted._ridge import (
+    PENALTIES,
+    Ridge,
+    centred,
+    fit_kernel,
+    fit_ridge,
+    leave_one_out_errors,
+    one_thread,
+    standardise,
+    with_constant,
+)
 from linoss.training import Scaling
 
 _WINDOWS = 4  # the shortest windows are quarters
-_DECIDING = 2048  # oscillators that decide which windows are used
-_PREFIXES, _HELD_OUT, _FOLDS = 8, 64, 4  # of cases that calibrate streams
+_DECIDING, MOST_CASES, _FEWEST_CASES = 2048, 256, 10  # oscillators and cases that decide
+_START = {"lateness": 0.25}  # the beginning of many recordings is arbitrary
+_FACTOR, _FIRST = 4.0, 1.0
+_SWEEPS, _WORTH = 3, 0.005  # sweeps go on while they lower the error by this part of it
+_FOLDS = 4
+_PREFIXES, _HELD_OUT = 8, 64  # of cases, which calibrate streams
 _FEATURES = 2**28  # numbers for all cases: 1 GB
 _AT_ONCE = 512  # cases whose features are converted to double precision at a time
 _FEATURES_OF = ("interval_", "even_", "wide_", "rows_")
@@ -59,18 +80,23 @@ class Untrained:
         """
         features = OscillatorFeatures(n_oscillators=n_oscillators, causal=causal, random_state=seed)
         features.fit_cases(cases)
-        columns, scaling = encoded(targets)
+        columns = encoded(targets)
         most = min(most_features, _FEATURES // len(cases)) // features.bank_.size
         importance, crossed = _choose(features, cases, columns, weights, most)
         table = features.transform_cases(cases)
-        readout, part, held_out = fit_ridge(table, columns, weights, importance)
-        held_out = held_out if crossed is None else crossed
-        member = cls(features, readout, None, importance)
-        member, part, predictions = member.decoding(targets, scaling, part, held_out)
-        if causal and scaling is None:
+        readout, *held_out = fit_ridge(table, columns, weights, importance)
+        part, held_out = held_out if crossed is None else crossed
+        member = cls(features, readout, None, importance).calibrated(targets[part], held_out)
+        if causal and targets.ndim == 1:
             with warnings.catch_warnings(action="ignore"):  # of beginnings without a value
                 member = member._paced(cases, targets, columns, weights, table)
-        return member, part, predictions
+        return member, part, member.decode(held_out)
+
+    def calibrated(self, targets: np.ndarray, held_out: np.ndarray) -> "Untrained":
+        """With probabilities by held-out decisions, if targets are classes."""
+        if targets.ndim > 1:
+            return self
+        return replace(self, sharpness=float(fit_pool([two_sided(held_out)], targets)[0]))
 
     def _paced(
         self,
@@ -104,21 +130,6 @@ class Untrained:
             each = two_sided(np.concatenate(decisions[i :: len(seen) - 1]))
             row[1:] = fit_pool([each, np.broadcast_to(np.log(frequencies), each.shape)], truth)
         return replace(self, pace=pace, frequencies=frequencies)
-
-    def decoding(
-        self, targets: np.ndarray, scaling: Scaling | None, part: np.ndarray, held_out: np.ndarray
-    ) -> tuple["Untrained", np.ndarray, np.ndarray]:
-        """With a new readout for encoded targets: decode them, as in `fit`."""
-        if scaling is None:
-            sharpness = float(fit_pool([two_sided(held_out)], targets[part])[0])
-            member = replace(self, sharpness=sharpness)
-            return member, part, member.decode(held_out)
-        readout = replace(
-            self.readout,
-            coefficients=self.readout.coefficients * scaling.deviation,
-            intercept=scaling.undo(self.readout.intercept),
-        )
-        return replace(self, readout=readout), part, scaling.undo(held_out)
 
     @property
     def n_channels(self) -> int:
@@ -230,15 +241,13 @@ class OscillatorStream(AbstractPredictionStream):
         raise TypeError("a stream of oscillators cannot be copied; begin another with stream()")
 
 
-def encoded(targets: np.ndarray) -> tuple[np.ndarray, Scaling | None]:
-    """Targets of a ridge: 1 or -1 for each class, one column for two; or numbers and their
-    scale."""
+def encoded(targets: np.ndarray, classes: int = 0) -> np.ndarray:
+    """Targets of a ridge: 1 or -1 for each class, one column for two; or numbers."""
     if targets.ndim == 1:
-        count = int(targets.max()) + 1
-        columns = np.arange(count) if count > 2 else np.array([1])
-        return np.where(targets[:, None] == columns, 1.0, -1.0), None
-    scaling = Scaling.from_sequences([targets], kind="target")
-    return scaling.apply(targets), scaling
+        count = classes or int(targets.max()) + 1
+        return np.where(targets[:, None] == (np.arange(count) if count > 2 else [1]), 1.0, -1.0)
+    Scaling.from_sequences([targets], kind="target")  # raises for those that cannot be learned
+    return targets
 
 
 def _choose(
@@ -247,8 +256,8 @@ def _choose(
     targets: np.ndarray,
     weights: np.ndarray | None,
     most: int,
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """The statistics that matter, the importance of each feature, and leave-one-out predictions.
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
+    """The importance of each feature, and cases with predictions by those of other folds.
 
     A stream does not know where it ends, so that it has no windows. Cases that decided what matters
     would have too small errors: of few cases, each is predicted with what the other folds decided.
@@ -259,12 +268,14 @@ def _choose(
     every = -(-size // _DECIDING)
     table = features.transform_cases(cases.select(some), rows=range(rows), every=every)
     w = np.ones(len(some)) if weights is None else weights[some]
-    decide = Deciding.of(table.reshape(len(some), rows, -1), targets[some], w)
+    decide = _Deciding.of(table.reshape(len(some), rows, -1), targets[some], w)
     importance = decide.importance()
     importance[np.argsort(-importance, kind="stable")[max(len(STATISTICS), most) :]] = 0
     features.rows_ = np.flatnonzero(importance).tolist()
     own = importance[features.rows_]
-    crossed = decide.crossed() if count <= MOST_CASES else None
+    groups = None if cases.groups is None else np.asarray(cases.groups)[some]
+    is_crossed = count <= MOST_CASES or groups is not None
+    crossed = (some, decide.crossed(groups)) if is_crossed else None
     return np.sqrt(own / own.mean()).repeat(size), crossed
 
 
@@ -273,3 +284,97 @@ def two_sided(decisions: np.ndarray) -> np.ndarray:
     if decisions.shape[1] > 1:
         return decisions
     return np.concatenate([-decisions, decisions], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Deciding:
+    """Cases that decide, and their squared leave-one-out errors by importance and penalty."""
+
+    kernels: np.ndarray
+    """(groups, cases, cases), of rows times the roots of the weights of cases."""
+    targets: np.ndarray
+    """(cases, outputs)"""
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, features: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> "_Deciding":
+        """From features `(cases, groups, n)`."""
+        w, kernels = weights / weights.mean(), []
+        with one_thread():
+            for group in range(features.shape[1]):
+                z = np.ascontiguousarray(features[:, group])
+                standardise(z, w, 1.0)
+                kernels.append((z @ z.T / z.shape[1]).astype(float) * np.sqrt(np.outer(w, w)))
+        return cls(np.stack(kernels), targets, w)
+
+    def importance(self) -> np.ndarray:
+        """The importance of each group."""
+        start = np.zeros(len(self.kernels))
+        start[: len(STATISTICS)] = [_START.get(name, 1.0) for name in STATISTICS]
+        if len(self.targets) < _FEWEST_CASES:
+            return start
+        with one_thread():
+            return self._descend(start)
+
+    def crossed(self, groups: np.ndarray | None) -> np.ndarray:
+        """Predictions of each case without its group, with the importance by the other folds.
+
+        Without groups a prediction is without its case alone.
+        """
+        single = np.arange(len(self.targets)) if groups is None else groups
+        names, of_case = np.unique(single, return_inverse=True)
+        fold = np.random.default_rng(0).permutation(len(names))[of_case] % _FOLDS
+        predictions = np.empty(self.targets.shape)
+        for own in (fold == k for k in np.unique(fold)):
+            others = np.flatnonzero(~own)
+            w = self.weights[others] / self.weights[others].mean()
+            some = _Deciding(self.kernels[:, others[:, None], others], self.targets[others], w)
+            importance = some.importance()
+            shares = importance / importance.sum()
+            kernel, chosen = (
+                np.tensordot(shares, self.kernels, 1),
+                np.tensordot(shares, some.kernels, 1),
+            )
+            with one_thread():
+                if groups is None:
+                    predictions[own] = fit_kernel(kernel, self.targets, self.weights)[2][own]
+                    continue
+                c = fit_kernel(chosen, some.targets, w)[0]
+            outputs = kernel[own][:, others] @ c / np.sqrt(self.weights[own, None])
+            predictions[own] = w @ some.targets / len(w) + outputs
+        return predictions
+
+    def _descend(self, importance: np.ndarray) -> np.ndarray:
+        """Change one importance after the other while this lowers the errors."""
+        target = centred(self.targets, self.weights)[0]
+        total = np.tensordot(importance, self.kernels, 1)
+
+        def errors(kernel: np.ndarray, penalty: float) -> np.ndarray:
+            """Squared errors of the cases."""
+            gram = with_constant(kernel, self.weights)
+            try:
+                errors = leave_one_out_errors(gram, target, self.weights, penalty)[1]
+            except LinAlgError:  # penalty below the rounding error of the matrix
+                return np.full(len(gram), np.inf)
+            return self.weights * np.sum(errors**2, axis=1)
+
+        for _ in range(_SWEEPS):
+            kernel = total / importance.sum()
+            penalty = min(PENALTIES[::2], key=lambda each: errors(kernel.copy(), each).mean())
+            before = now = errors(kernel, penalty)
+            for group, kernel in enumerate(self.kernels):
+                a = importance[group]
+                best = now, a
+                for value in {0.0, a / _FACTOR, a * _FACTOR or _FIRST} - {a}:
+                    if (size := importance.sum() + value - a) <= 0:
+                        continue
+                    loss = errors((total + (value - a) * kernel) / size, penalty)
+                    gain = now - loss
+                    is_worth = gain.mean() > gain.std() / np.sqrt(len(gain))
+                    if is_worth and loss.mean() < best[0].mean():
+                        best = loss, value
+                now, importance[group] = best
+                total += (importance[group] - a) * kernel
+            if now.mean() > (1 - _WORTH) * before.mean():
+                break
+        return importance

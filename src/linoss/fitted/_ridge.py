@@ -18,7 +18,7 @@ With more cases than features the same follows from the p x p matrix (Z'Z/p + pe
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, cached_property, partial
 from threading import RLock
 from typing import Any
@@ -66,6 +66,10 @@ class Ridge:
         weights = self.scale[:, None].astype(np.float64) * self.coefficients
         return weights, self.intercept - self.mean.astype(np.float64) @ weights
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the fields, so that predicting does not change the pickle."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
 
 def fit_ridge(
     features: np.ndarray,
@@ -90,17 +94,17 @@ def fit_ridge(
         mean, scale = standardise(features, w, importance)
         z = features if weights is None else features * np.sqrt(w[:, None], dtype=np.float32)
         cases = np.arange(n)
+        target, intercept, spread = centred(targets, w)
         if n <= p:
             c, penalty, held_out = fit_kernel(_in_precision(z @ z.T / p), targets, w, penalties)
-            coefficients = z.T @ c.astype(np.float32) / np.float32(p)
+            coefficients = z.T @ (c / spread).astype(np.float32) / np.float32(p) * spread
         else:
             cases = np.linspace(0, n - 1, min(n, _EXACT)).astype(int)
-            target, intercept, spread = centred(targets, w)
             gram, moments = _in_precision(z.T @ z / p), z.T @ target / p
             solve = partial(_primal, gram, moments, z[cases], target[cases], w[cases], n)
             best = _select(solve, targets[cases], w[cases], n, intercept, spread, penalties)
-            coefficients, penalty, held_out = best[0].astype(np.float32), *best[1:]
-    return Ridge(mean, scale, coefficients, w @ targets / n, penalty), cases, held_out
+            coefficients, penalty, held_out = best
+    return Ridge(mean, scale, coefficients, intercept, penalty), cases, held_out
 
 
 def fit_sums(
@@ -124,9 +128,9 @@ def fit_sums(
     covariance *= count / p * scale[:, None]
     gram, moments, intercept = covariance[:, :p] * scale, covariance[:, p:], mean[p:]
     spread = np.sqrt(np.maximum(squares - intercept**2, 0))
-    z, target = (sample - mean[:p]) * scale, targets - intercept
-    solve = partial(_primal, gram, moments, z, target, w, count)
     spread = np.where(spread > 0, spread, 1)
+    z, target = (sample - mean[:p]) * scale, (targets - intercept) / spread
+    solve = partial(_primal, gram, moments / spread, z, target, w, count)
     solution, penalty, held_out = _select(solve, targets, w, count, intercept, spread)
     return Ridge(mean[:p], scale, solution, intercept, penalty), held_out
 
@@ -141,11 +145,12 @@ def fit_kernel(
 
 
 def centred(targets: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """v (Y - mean), the mean, and the deviation; 1 for a constant target."""
+    """v (Y - mean) / deviation, the mean, and the deviation; 1 for a constant target."""
     intercept = w @ targets / len(w)
     target = (targets - intercept) * np.sqrt(w)[:, None]
     spread = np.sqrt(np.sum(target**2, axis=0) / len(w))
-    return target, intercept, np.where(spread > 0, spread, 1)
+    spread = np.where(spread > 0, spread, 1)
+    return target / spread, intercept, spread
 
 
 def _select(
@@ -165,7 +170,7 @@ def _select(
             solution, errors = solve(penalties[i])
         except LinAlgError:  # penalty below the rounding error of the matrix
             return np.inf, None, None
-        return float(np.sum(w[:, None] * (errors / spread) ** 2)), solution, targets - errors
+        return float(w @ np.sum(errors**2, axis=1)), solution * spread, targets - errors * spread
 
     best = min(range(0, len(penalties), _COARSE), key=lambda i: tried(i)[0])
     beside = range(max(best - 1, 0), min(best + 2, len(penalties)))
