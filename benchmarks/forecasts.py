@@ -1,23 +1,22 @@
 """Forecasts beside simple ones, on data at hand.
 
-    python benchmarks/forecasts.py                     # short series, generated ones, many series
-    python benchmarks/forecasts.py --set drawn         # many short series of known laws
-    python benchmarks/forecasts.py --set thousands     # 2,000 series, with peak memory
-    python benchmarks/forecasts.py --set weather --data-dir DATA   # WTH.csv, the paper's split
-    python benchmarks/forecasts.py --set bound --data-dir DATA     # seasons fitted to its test part
+    python benchmarks/forecasts.py --data-dir DATA              # all of what follows
+    python benchmarks/forecasts.py --data-dir DATA --set ETTh1 --horizon 96
+    python benchmarks/forecasts.py --set short drawn thousands  # without files
 
-Forecasts of short and generated series begin at times of their last third, and all models are
-fitted again at each, to what is known then. Of weather, the forecaster is fitted once, to the
-training part. Settings are the defaults but for --steps and the sizes. Needs
-`pip install ".[benchmark]"`.
+Long sets (`DATA/forecasting/ETTh1.csv` and `exchange_rate.csv`, `DATA/WTH/WTH.csv`) have their
+standard parts. The forecaster is fitted once, to the training and validation part, with default
+settings; errors are those of windows of the test part that begin every 24 steps, on variables
+scaled by the training part. Short series are public ones of sktime; all models are fitted again at
+each of 16 times in their last third. `drawn` are short series of known laws, of which one forecast
+each is made; `thousands` are 2,000 series, with time and memory. Needs `.[benchmark]` installed.
 """
 
 import argparse
 import importlib
-import itertools
-import os
 import resource
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,22 +25,123 @@ import numpy as np
 import pandas
 
 from linoss import LinOSSForecaster
-from linoss.data import Table, read_table, table
-from linoss.forecasting import Backtest, SeasonalTrend
-from linoss.forecasting._seasonal_trend import Clock, median_fit
+from linoss.data import Table, table
+from linoss.forecasting import Backtest
 
-SMALL = {"hidden_size": 16, "state_size": 16, "num_blocks": 1, "random_state": 0}
-WEATHER_HORIZONS = (24, 96, 336, 720)
-STRETCHES = (24, 48, 96, 168, 336)
-_RIDGE = 1.0
+LONG = {  # file, ends of the training, validation and test part, horizons
+    "ETTh1": ("forecasting/ETTh1.csv", (8640, 11520, 14400), (96, 192, 336, 720)),
+    "exchange": ("forecasting/exchange_rate.csv", (5311, 6071, 7588), (96, 192, 336, 720)),
+    "weather": ("WTH/WTH.csv", (24544, 28051, 35064), (24, 96, 336, 720)),
+}
+PUBLISHED = {  # MSE and MAE of these networks in their papers, by horizon
+    "ETTh1": {
+        "DLinear": {
+            96: (0.375, 0.399),
+            192: (0.405, 0.416),
+            336: (0.439, 0.443),
+            720: (0.472, 0.490),
+        },
+        "PatchTST": {
+            96: (0.370, 0.400),
+            192: (0.413, 0.429),
+            336: (0.422, 0.440),
+            720: (0.447, 0.468),
+        },
+    },
+    "exchange": {
+        "DLinear": {
+            96: (0.081, 0.203),
+            192: (0.157, 0.293),
+            336: (0.305, 0.414),
+            720: (0.643, 0.601),
+        }
+    },
+}
+_LAGS, _PENALTY = 336, 1000.0
 _LONGEST_OF_OTHERS = 24
+
+
+# ---- Long series ----
+
+
+def long_series(name: str, root: Path, horizons: list[int] | None, options: dict) -> list[Backtest]:
+    """Errors and coverage on one of the long sets."""
+    file, (train, begin, end), usual = LONG[name]
+    frame = pandas.read_csv(root / file, parse_dates=["date"]).set_index("date")[:end]
+    deviation = frame[:train].std(ddof=0).to_numpy()
+    backtests = []
+    for horizon in horizons or usual:
+        began = time.perf_counter()
+        forecaster = LinOSSForecaster(horizon=horizon, **options).fit(frame[:begin])
+        seconds = time.perf_counter() - began
+        past = max(forecaster.fitted_.past, _LAGS)
+        data = frame[begin - past :]
+        test = forecaster.backtest(data, windows=10**6, stride=24)
+        ends = data.index.get_indexer(test.times) + 1
+        kept = ends >= past
+        forecasts = {of: each[kept] for of, each in test.forecasts.items()}
+        values = data.to_numpy(float) / deviation
+        forecasts["ridge"] = (
+            ridge_of_all(frame[:begin].to_numpy(float) / deviation, horizon)(
+                np.stack([values[e - _LAGS : e] for e in ends[kept]])
+            )
+            * deviation
+        )
+        print(f"{name}, {horizon} steps ahead, {kept.sum()} windows, fitted in {seconds:.1f} s")
+        for of, each in forecasts.items():
+            errors = (each - test.truth[kept]) / deviation
+            print(f"  {of:<16} MSE {np.mean(errors**2):.4f}  MAE {np.mean(np.abs(errors)):.4f}")
+        for network, figures in PUBLISHED.get(name, {}).items():
+            if horizon in figures:
+                print(
+                    "  {:<16} MSE {:.3f}   MAE {:.3f}   (published)".format(
+                        network, *figures[horizon]
+                    )
+                )
+        print(f"  {covered([test])}; MASE {test.error('mase'):.4f}")
+        for trial in forecaster.fitted_.trials:
+            line = f"{trial.method:<56} {trial.error:.3f} +- {trial.standard_error:.3f}"
+            print(f"    tried {line} {'used' if trial.is_chosen else ''}")
+        print(flush=True, end="")
+        backtests.append(test)
+    return backtests
+
+
+def ridge_of_all(values: np.ndarray, horizon: int) -> Callable[[np.ndarray], np.ndarray]:
+    """One ridge regression for all variables, on the last values of a window minus the last one."""
+    gram, products = np.zeros((_LAGS, _LAGS)), np.zeros((_LAGS, horizon))
+    for column in values.T:
+        rows = np.lib.stride_tricks.sliding_window_view(column, _LAGS + horizon)
+        rows = rows - rows[:, _LAGS - 1 : _LAGS]
+        gram += rows[:, :_LAGS].T @ rows[:, :_LAGS]
+        products += rows[:, :_LAGS].T @ rows[:, _LAGS:]
+    weights = np.linalg.solve(gram + _PENALTY * np.eye(_LAGS), products)
+
+    def forecast(pasts: np.ndarray) -> np.ndarray:
+        last = pasts[:, -1:]
+        return np.moveaxis(np.tensordot(pasts - last, weights, (1, 0)), 1, 2) + last
+
+    return forecast
+
+
+def covered(tests: list[Backtest]) -> str:
+    """The mean coverage of intervals."""
+    levels = sorted({level for test in tests for level in test.intervals})
+    means = [
+        (level, np.mean([np.nanmean(t.coverage(level)) for t in tests if level in t.intervals]))
+        for level in levels
+    ]
+    return "covered " + ", ".join(f"{level:g} %: {100 * mean:.1f} %" for level, mean in means)
+
+
+# ---- Short series ----
 
 
 def short_series() -> dict[str, tuple[Table, int, int]]:
     """Name to series with dates, horizon and steps of a season."""
     from sktime import datasets
 
-    found = {}
+    several = {}
     for name, load, horizon, season in (
         ("Airline", datasets.load_airline, 12, 12),
         ("PBS", datasets.load_PBS_dataset, 12, 12),
@@ -49,7 +149,8 @@ def short_series() -> dict[str, tuple[Table, int, int]]:
         ("Lynx", datasets.load_lynx, 6, 1),
     ):
         values: Any = load()
-        found[name] = (_dated(values.to_numpy(float), values.index.to_timestamp()), horizon, season)
+        index = values.index.to_timestamp()
+        several[name] = (_dated(values.to_numpy(float), index), horizon, season)
     for name, file, column, start, step, horizon, season in (
         ("Seatbelts", "seatbelts/seatbelts", "KSI", "1969-01", "MS", 12, 12),
         ("Consumption", "Uschange/Uschange", "Consumption", "1970-01", "QS", 8, 4),
@@ -58,220 +159,103 @@ def short_series() -> dict[str, tuple[Table, int, int]]:
         path = Path(datasets.__file__).parent / "data" / f"{file}.csv"
         values = pandas.read_csv(path)[column].to_numpy(float)
         index = pandas.date_range(start, periods=len(values), freq=step)
-        found[name] = (_dated(values, index), horizon, season)
-    return found
+        several[name] = (_dated(values, index), horizon, season)
+    return several
 
 
 def _dated(values: np.ndarray, index: Any) -> Table:
     return table(pandas.DataFrame({"y": values}, index=index))
 
 
-def generated() -> dict[str, tuple[Table, int, int]]:
-    """A daily wave that grows, and a random walk."""
-    random = np.random.default_rng(0)
-    hours = pandas.date_range("2024-01-01", periods=1500, freq="h")
-    steps = np.arange(1500)
-    wave = (10 + 0.01 * steps) * (2 + np.sin(2 * np.pi * steps / 24)) + random.normal(size=1500)
-    walk = 100 + np.cumsum(random.normal(size=1500))
-    return {
-        name: (table(pandas.DataFrame({"y": values}, index=hours)), 24, 24)
-        for name, values in (("Growing wave", wave), ("Walk", walk))
-    }
+def _until(data: Table, end: int) -> Table:
+    return replace(data, series=[data.series[0][:end]], index=[data.index[0][:end]])
+
+
+def short(windows: int, options: dict) -> None:
+    """MASE of all models, refitted at times in the last third."""
+    rows, tests = [], []
+    for name, (data, horizon, season) in short_series().items():
+        values = data.series[0][:, 0]
+        room = max(len(values) // 3 - horizon + 1, 1)
+        stride = max(1, room // windows)
+        count = min(windows, -(-room // stride))
+        ends = len(values) - horizon - stride * np.arange(count)[::-1]
+        forecaster = LinOSSForecaster(horizon=horizon, **options)
+        forecaster.fit(_until(data, int(ends[0])))
+        test = forecaster.backtest(data, windows=count, stride=stride, refit=True)
+        row = {of: test.error("mase", of) for of in ("forecast", "seasonal naive", "seasons")}
+        for model, forecast in others(values, ends, horizon, season).items():
+            row[model] = float(np.mean(np.abs(forecast - test.truth[..., 0]) / test.scale))
+        print(f"{name}: MASE {_row(row)}; {covered([test])}; {count} windows", flush=True)
+        rows.append(row)
+        tests.append(test)
+    means = pandas.DataFrame(rows).mean().to_dict()
+    print(f"Mean MASE of {len(rows)} series: {_row(means)}; {covered(tests)}", flush=True)
+
+
+def _row(errors: dict[str, float]) -> str:
+    return ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
+
+
+def others(values, ends, horizon, season) -> dict[str, np.ndarray]:
+    """Forecasts (windows, horizon) of AutoETS and AutoARIMA, if statsforecast is installed."""
+    try:
+        models = importlib.import_module("statsforecast.models")
+    except ImportError:
+        return {}
+    if season > _LONGEST_OF_OTHERS:  # AutoETS leaves seasons out, AutoARIMA takes hours
+        return {}
+    several = {}
+    for name in ("AutoETS", "AutoARIMA"):
+        model = getattr(models, name)(season_length=season)
+        each = [model.forecast(y=values[:end], h=horizon)["mean"] for end in ends]
+        several[name] = np.stack(each)
+    return several
+
+
+# ---- Made-up series ----
 
 
 def drawn_series(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
-    """Months of short series of eight kinds."""
-    time, noise = np.arange(count), random.normal(size=(3, count))
-    waves = [random.normal() * np.sin(k * np.pi * time / 6 + random.uniform(0, 6)) for k in (1, 2)]
+    """Months of short series of nine laws."""
+    steps, noise = np.arange(count), random.normal(size=(3, count))
+    waves = [random.normal() * np.sin(k * np.pi * steps / 6 + random.uniform(0, 6)) for k in (1, 2)]
     season, walk, share = sum(waves), np.cumsum(noise[0]), random.uniform(0.3, 0.9)
-    ar = np.zeros(count)
+    ar, garch, variance = np.zeros(count), np.zeros(count), 1.0
     for i in range(count):
         ar[i] = share * ar[i - 1] + noise[1, i]
-    growth = 3 + random.uniform(0, 0.02) * time + 0.2 * season + 0.02 * walk
+        variance = 0.1 + 0.2 * garch[i - 1] ** 2 + 0.7 * variance
+        garch[i] = np.sqrt(variance) * noise[2, i]
+    growth = 3 + random.uniform(0, 0.02) * steps + 0.2 * season + 0.02 * walk
     return {
         "walk": 100 + walk,
         "autoregression": ar,
         "seasons": 10 + 2 * season + noise[0],
-        "trend": 10 + random.uniform(0, 0.2) * time + noise[0],
+        "trend": 10 + random.uniform(0, 0.2) * steps + noise[0],
         "wandering seasons": 50 + 3 * season + 0.5 * walk + 0.5 * noise[2],
         "growth in percent": np.exp(growth + 0.06 * noise[2]),
         "intermittent": random.poisson(2, count) * (random.random(count) < 0.4).astype(float),
         "heavy tails": 5 + random.standard_t(3, count),
+        "GARCH": 5 + garch,
     }
 
 
 def drawn(repeats: int, options: dict, length: int = 96, horizon: int = 8) -> None:
-    """The share of values in intervals, and MASE, over many short series, one forecast of each."""
-    found: dict[str, list[np.ndarray]] = {}
+    """MASE and coverage over many short series, one forecast of each."""
+    index = pandas.date_range("2000-01", periods=length, freq="MS")
+    rows = []
     for seed in range(repeats):
         for name, values in drawn_series(np.random.default_rng(seed), length).items():
-            index = pandas.date_range("2000-01", periods=length, freq="MS")
             data = _dated(values, index)
             forecaster = LinOSSForecaster(horizon=horizon, **options)
-            forecaster.fit(cut(data, length - horizon))
-            test = forecaster.backtest(data, windows=1)
-            row = [np.mean(test.coverage(level)) for level in (80, 95)]
-            row += [test.error("mase", of) for of in ("forecast", "seasonal naive")]
-            found.setdefault(name, []).append(np.array(row))
-    found["all"] = [row for rows in found.values() for row in rows]
-    for name, rows in found.items():
-        low, high, error, naive = np.mean(rows, axis=0)
-        print(
-            f"{name}: covered 80 %: {low:.3f}, 95 %: {high:.3f}; MASE {error:.3f}, "
-            f"seasonal naive {naive:.3f}; {len(rows)} series"
-        )
-
-
-def cut(data: Table, end: int) -> Table:
-    """The first steps of one series."""
-    return replace(data, series=[data.series[0][:end]], index=[data.index[0][:end]])
-
-
-def compare(data: Table, horizon: int, season: int, windows: int, options: dict) -> dict:
-    """MASE of all models from several times in the last third, and the coverage of intervals."""
-    values = data.series[0][:, 0]
-    room = max(len(values) // 3 - horizon + 1, 1)
-    stride = max(1, room // windows)
-    windows = min(windows, -(-room // stride))
-    last = len(values) - horizon
-    ends = last - stride * np.arange(windows)[::-1]
-    began = time.perf_counter()
-    forecaster = LinOSSForecaster(horizon=horizon, **options)
-    forecaster.fit(cut(data, int(ends[0])))
-    seconds = time.perf_counter() - began
-    forecaster.set_params(past=forecaster.fitted_.past)  # programs of one shape for all fits
-    found: Backtest = forecaster.backtest(data, windows=windows, stride=stride, refit=True)
-    rows = {
-        name: found.error("mase", of)
-        for name, of in (
-            ("linoss", "forecast"),
-            ("seasonal naive", "seasonal naive"),
-            ("seasons", "seasons"),
-        )
-    }
-    for name, forecast in others(values, ends, horizon, season).items():
-        errors = np.abs(forecast - found.truth[..., 0]) / found.scale
-        rows[name] = float(np.mean(errors))
-    covered = {level: float(np.nanmean(found.coverage(level))) for level in found.intervals}
-    return {"mase": rows, "coverage": covered, "seconds": seconds, "windows": windows}
-
-
-def others(values, ends, horizon, season) -> dict[str, np.ndarray]:
-    """Forecasts (windows, horizon) of other models."""
-    found = {"ridge": [ridge(values[:end], horizon, max(2 * season, 8)) for end in ends]}
-    try:
-        models = importlib.import_module("statsforecast.models")
-    except ImportError:
-        return {name: np.stack(each) for name, each in found.items()}
-    for name in ("AutoETS", "AutoARIMA"):
-        if season > _LONGEST_OF_OTHERS:  # AutoETS leaves seasons out, AutoARIMA takes hours
-            continue
-        model = getattr(models, name)(season_length=season)
-        found[name] = [model.forecast(y=values[:end], h=horizon)["mean"] for end in ends]
-    return {name: np.stack(each) for name, each in found.items()}
-
-
-def ridge(past: np.ndarray, horizon: int, lags: int) -> np.ndarray:
-    """A linear direct model: each step ahead by ridge regression on the last values."""
-    lags = min(lags, (len(past) - horizon) // 2)
-    mean, deviation = past.mean(), past.std() or 1.0
-    scaled = (past - mean) / deviation
-    rows = np.lib.stride_tricks.sliding_window_view(scaled, lags + horizon)
-    x, y = np.c_[rows[:, :lags], np.ones(len(rows))], rows[:, lags:]
-    weights = np.linalg.solve(x.T @ x + _RIDGE * np.eye(lags + 1), x.T @ y)
-    return np.r_[scaled[-lags:], 1] @ weights * deviation + mean
-
-
-def weather(horizon: int, options: dict) -> None:
-    """WTH.csv: 70, 10 and 20 percent; errors are scaled by deviations of the training part."""
-    path = Path(os.environ["LINOSS_DATA"]) / "WTH" / "WTH.csv"
-    data = read_table(path)
-    values, index = data.series[0], data.index[0]
-    train, test, past = int(0.7 * len(values)), int(0.2 * len(values)), 720
-    deviation = values[:train].std(axis=0)
-    share = (len(values) - test - train) / (len(values) - test)
-    forecaster = LinOSSForecaster(horizon=horizon, past=past, validation_fraction=share, **options)
-    began = time.perf_counter()
-    forecaster.fit(cut(data, len(values) - test))
-    seconds = time.perf_counter() - began
-    start = len(values) - test - past
-    part = replace(data, series=[values[start:]], index=[index[start:]])
-    found = forecaster.backtest(part, windows=10**6, stride=24)
-    errors = {
-        of: float(np.mean(np.abs(f - found.truth) / deviation)) for of, f in found.forecasts.items()
-    }
-    ends = [end for end in STRETCHES if end < horizon] + [horizon]
-    for of in ("forecast", "seasons"):
-        each = np.mean(np.abs(found.forecasts[of] - found.truth) / deviation, axis=(0, 2))
-        parts = [each[a:b].mean() for a, b in itertools.pairwise([0, *ends])]
-        texts = [f"to {end} {part:.4f}" for end, part in zip(ends, parts, strict=True)]
-        print(f"weather 720 -> {horizon}, {of} by steps ahead: {', '.join(texts)}", flush=True)
-    errors["ridge"] = weather_ridge(values, train, start, horizon, deviation, found.truth)
-    texts = [f"{name} {error:.4f}" for name, error in errors.items()]
-    covered = [f"{each:g} %: {np.mean(found.coverage(each)):.3f}" for each in found.intervals]
-    print(
-        f"weather {past} -> {horizon}, scaled MAE: {', '.join(texts)}; "
-        f"covered {', '.join(covered)}; "
-        f"{len(found.truth)} windows, fitted in {seconds:.0f} s",
-        flush=True,
-    )
-
-
-def weather_bound(horizon: int) -> None:
-    """The error of trend and seasons if they are fitted to the test part itself."""
-    data = read_table(Path(os.environ["LINOSS_DATA"]) / "WTH" / "WTH.csv")
-    values, index = data.series[0], data.index[0]
-    train, start = int(0.7 * len(values)), len(values) - int(0.2 * len(values))
-    deviation, none = values[:train].std(axis=0), np.zeros((len(values), 0))
-    clock, found = Clock.of([index], None, calendar=True), []
-    for trend in (False, True):
-        fitted = SeasonalTrend.fit(clock, index[:train], values[:train], none[:train], trend=trend)
-        own = replace(fitted, start=float(clock.numbers(index)[start]))
-        terms = own.terms(index[start:], none[start:])
-        each = np.stack([median_fit(terms, column) for column in values[start:].T], axis=1)
-        errors = [
-            np.abs(values[start:] - terms @ coefficients) / deviation
-            for coefficients in (fitted.coefficients, each)
-        ]
-        ends = np.arange(len(terms) - horizon, -1, -24)
-        found.append([np.mean([e[end : end + horizon].mean() for end in ends]) for e in errors])
-    for name, (outside, inside) in zip(("seasons", "seasons and a trend"), found, strict=True):
-        print(f"weather, {name}: fitted to training {outside:.4f}, to the test part {inside:.4f}")
-
-
-def weather_ridge(values, train, start, horizon, deviation, truth) -> float:
-    """A linear direct model of each variable on the last 720 hours, every third."""
-    mean, errors = values[:train].mean(axis=0), []
-    for column in range(values.shape[1]):
-        scaled = (values[:, column] - mean[column]) / deviation[column]
-        begins = np.arange(720, train - horizon, 6)
-        x = np.stack([scaled[b - 720 : b : 3] for b in begins])
-        y = np.stack([scaled[b : b + horizon] for b in begins])
-        x = np.c_[x, np.ones(len(x))]
-        weights = np.linalg.solve(x.T @ x + 100 * np.eye(x.shape[1]), x.T @ y)
-        last = len(values) - start - horizon
-        ends = start + np.arange(last, 719, -24)[::-1]
-        asked = np.c_[np.stack([scaled[e - 720 : e : 3] for e in ends]), np.ones(len(ends))]
-        real = (truth[..., column] - mean[column]) / deviation[column]
-        errors.append(np.mean(np.abs(asked @ weights - real)))
-    return float(np.mean(errors))
-
-
-def many(options: dict) -> None:
-    """100 series of 1,000 points, horizon 24."""
-    random = np.random.default_rng(0)
-    hours = pandas.date_range("2024-01-01", periods=1000, freq="h")
-    parts = []
-    for i in range(100):
-        phase, size = random.uniform(0, 6), np.exp(random.normal())
-        wave = 5 + np.sin(2 * np.pi * np.arange(1000) / 24 + phase)
-        noise = 0.3 * random.normal(size=1000)
-        parts.append(
-            pandas.DataFrame({"unique_id": f"s{i}", "ds": hours, "y": size * (wave + noise)})
-        )
-    began = time.perf_counter()
-    LinOSSForecaster(horizon=24, **options).fit(pandas.concat(parts))
-    print(f"100 series of 1,000 points, horizon 24: fitted in {time.perf_counter() - began:.0f} s")
+            test = forecaster.fit(_until(data, length - horizon)).backtest(data, windows=1)
+            row = {of: test.error("mase", of) for of in ("forecast", "seasonal naive")}
+            row |= {f"in {level} %": np.mean(test.coverage(level)) for level in (80, 95)}
+            rows.append({"law": name, **row})
+    frame = pandas.DataFrame(rows)
+    print(frame.groupby("law").mean().round(3).to_string())
+    means = frame.drop(columns="law").mean().to_dict()
+    print(f"Mean MASE and coverage of {len(rows)} drawn series: {_row(means)}", flush=True)
 
 
 def thousands(options: dict) -> None:
@@ -298,58 +282,28 @@ def thousands(options: dict) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument(
-        "--set",
-        nargs="*",
-        default=["short", "generated", "many"],
-        choices=["short", "generated", "many", "drawn", "thousands", "weather", "bound"],
-    )
-    parser.add_argument("--horizon", type=int, nargs="*", default=WEATHER_HORIZONS)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--windows", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=12, help="drawn series of each kind")
-    parser.add_argument("--only", nargs="*", help="names of sets")
-    parser.add_argument("--data-dir", help="directory of WTH/WTH.csv, by default LINOSS_DATA")
+    names = [*LONG, "short", "drawn", "thousands"]
+    parser.add_argument("--set", nargs="*", default=names, choices=names)
+    parser.add_argument("--horizon", type=int, nargs="*", help="of long sets")
+    parser.add_argument("--steps", type=int, default=0, help="updates of a trained part")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--windows", type=int, default=16, help="of short series")
+    parser.add_argument("--repeats", type=int, default=12, help="drawn series of each law")
+    parser.add_argument("--data-dir", type=Path, default=Path("data"))
     asked = parser.parse_args()
-    if asked.data_dir is not None:
-        os.environ["LINOSS_DATA"] = asked.data_dir
-    options = {**SMALL, "steps": asked.steps}
-    sets = {}
-    for name, make in (("short", short_series), ("generated", generated)):
-        sets |= make() if name in asked.set else {}
-    sets = {name: each for name, each in sets.items() if asked.only is None or name in asked.only}
-    results = {}
-    for name, (data, horizon, season) in sets.items():
-        results[name] = compare(data, horizon, season, asked.windows, options)
-        row = ", ".join(f"{m} {e:.3f}" for m, e in results[name]["mase"].items())
-        covered = ", ".join(f"{k:g} %: {v:.2f}" for k, v in results[name]["coverage"].items())
-        print(
-            f"{name}: MASE {row}; covered {covered}; {results[name]['windows']} windows, "
-            f"fitted in {results[name]['seconds']:.0f} s",
-            flush=True,
-        )
-    if results:
-        models = max((r["mase"] for r in results.values()), key=len)
-        whole = [r for r in results.values() if r["mase"].keys() == models.keys()]
-        means = {m: np.mean([r["mase"][m] for r in whole]) for m in models}
-        for level in (80.0, 95.0):
-            shares = [r["coverage"][level] for r in results.values() if level in r["coverage"]]
-            print(f"covered by {level:g} % on average: {np.mean(shares):.3f}")
-        print(
-            f"mean MASE of {len(whole)} sets: "
-            + ", ".join(f"{m} {e:.3f}" for m, e in means.items())
-        )
-    if "many" in asked.set:
-        many(options)
+    options = {"steps": asked.steps, "random_state": asked.seed}
+    tests = []
+    for name in asked.set:
+        if name in LONG:
+            tests += long_series(name, asked.data_dir, asked.horizon, options)
+    if tests:
+        print(f"Long sets, on average: {covered(tests)}")
+    if "short" in asked.set:
+        short(asked.windows, options)
     if "drawn" in asked.set:
         drawn(asked.repeats, options)
     if "thousands" in asked.set:
         thousands(options)
-    if "bound" in asked.set:
-        weather_bound(max(asked.horizon))
-    if "weather" in asked.set:
-        for horizon in asked.horizon:
-            weather(horizon, options)
 
 
 if __name__ == "__main__":

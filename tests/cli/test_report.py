@@ -52,8 +52,8 @@ class Page(HTMLParser):
         ("run", 8, ["Attribution", "linoss predict RUN DATA --out predictions.csv"]),
         ("oscillators", 2, ["Attribution", "leave-one-out", "stream RUN"]),
         ("regressor", 8, ["Predicted and true values", "R²", "no decay", "file Numbers"]),
-        ("forecaster", 4, ["Forecast", "observed", "seasonal naive"]),
-        ("forecaster", 4, ["in 80 %", "Variables known in advance", "0 training steps"]),
+        ("forecaster", 2, ["Forecast", "observed", "seasonal naive"]),
+        ("forecaster", 2, ["in 80 %", "Variables known in advance", "Forecasts are by"]),
     ],
 )  # fmt: skip
 def test_pages(kind, figures, words, request):

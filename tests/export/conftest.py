@@ -89,7 +89,7 @@ def regressor(every=None, **options):
 
 def _fitted_forecaster(data, known, **options):
     """A forecaster of 4 steps from 16, with weights that nobody trained."""
-    options = {"scheme": "im", **SIZES, "horizon": 4, "past": 16, "steps": 0, **options}
+    options = {"scheme": "im", **SIZES, "horizon": 4, "past": 16, "steps": 1, **options}
     estimator = LinOSSForecaster(**options, known_in_advance=known).fit(data)
     fitted = estimator.fitted_
     inputs, objective = fitted.trained.inputs, fitted.trained.objective

@@ -102,10 +102,9 @@ def test_series_of_unequal_length(small, long, tmp_path):
 def test_short_series_train_no_model(small, tide, tmp_path):
     """They have too few windows to tell whether it helps."""
     forecaster = small().fit(tide[:80], directory=tmp_path / "run")
-    assert forecaster.fitted_.trained.n_steps == 0
-    assert not forecaster.fitted_.calibration.uses_model
+    assert forecaster.fitted_.trained is None
     restored = load(tmp_path / "run")
-    assert restored.fitted_.trained.n_steps == 0
+    assert restored.fitted_.trained is None
     assert np.array_equal(restored.predict(level=80), forecaster.predict(level=80))
 
 
@@ -243,51 +242,6 @@ def test_logarithms_make_growth_a_line(small):
         small(horizon=12, past=None, calendar=True).fit(sales)
 
 
-class TestTimes:
-    def test_on_the_grid_it_is_the_forecast(self, noisy):
-        forecaster, frame = noisy
-        times = pandas.date_range(frame.index[1799], periods=7, freq="h")[1:]
-        forecast = forecaster.predict(at=times, level=80)
-        assert forecast.index.tolist() == times.tolist()
-        np.testing.assert_allclose(forecast, forecaster.predict(6, level=80), rtol=1e-9)
-
-    def test_between_steps_seasons_go_on(self, noisy):
-        forecaster, frame = noisy
-        times = frame.index[1799] + pandas.to_timedelta([20, 150, 415], unit="min")
-        hours = (times - frame.index[0]) / pandas.Timedelta("1h")
-        forecast = forecaster.predict(at=times)["load"]
-        np.testing.assert_allclose(forecast, 50 + 10 * np.sin(2 * np.pi * hours / 24), atol=1.2)
-
-    @pytest.mark.parametrize(
-        ("at", "message"),
-        [
-            (
-                ["2024-01-05"],
-                "at has 2024-01-05 00:00:00, expected times after the end of the data",
-            ),
-            (
-                ["2024-03-16 02:00", "2024-03-16 01:00"],
-                "at has 2024-03-16 01:00:00 after 2024-03-16",
-            ),
-            (["2024-03-16 01:00", "2024-03-16 01:00"], "01:00:00, expected increasing times"),
-            (["2024-03-16T01:00+01:00"], r"at has the time zone .*expected dates as those"),
-            (
-                ["2024-03-16T01:00+01:00", "2024-03-16T09:00+02:00"],
-                r"at has the time zones .*expected one",
-            ),
-            (["tomorrow morning"], "at cannot be read as dates"),
-            ([], "at is empty"),
-        ],
-    )
-    def test_other_times_are_refused(self, noisy, at, message):
-        with pytest.raises(ValueError, match=message):
-            noisy[0].predict(at=at)
-
-    def test_one_of_both(self, noisy):
-        with pytest.raises(ValueError, match="at was given, but horizon was also given"):
-            noisy[0].predict(4, at=["2024-03-16 01:00"])
-
-
 @pytest.fixture(scope="module")
 def uneven(small):
     """A day's wave at random times, half an hour apart in the middle, with a gap of a week."""
@@ -323,8 +277,6 @@ class TestIrregular:
         assert set(after) == {forecaster.fitted_.context.frequencies[0].step}
         hours = (forecast.index - frame.index[0]) / pandas.Timedelta("1h")
         np.testing.assert_allclose(forecast["y"], 5 + np.sin(2 * np.pi * hours / 24), atol=0.5)
-        at = forecaster.predict(at=forecast.index[[1, 4]], level=80)
-        np.testing.assert_allclose(at, forecast.iloc[[1, 4]], rtol=1e-9)
         forecaster.save(tmp_path / "run")
         pandas.testing.assert_frame_equal(load(tmp_path / "run").predict(level=80), forecast)
 
@@ -340,43 +292,6 @@ def test_three_dates(small):
     forecast = small(horizon=2, past=None, steps=2).fit(frame).predict()
     assert forecast.index.tolist() == pandas.date_range("2024-04-30", periods=2, freq="ME").tolist()
     assert np.isfinite(forecast["y"]).all()
-
-
-STATIC = {"static": ["kind", "size"]}
-
-
-def test_static_features(small, tmp_path):
-    random = np.random.default_rng(0)
-    parts = [
-        {"unique_id": f"s{i}", "ds": np.arange(40), "kind": "ab"[i % 2], "size": 1.5 * i}
-        | {"y": random.normal(size=40) + (-1) ** i}
-        for i in range(6)
-    ]
-    frame = pandas.concat(pandas.DataFrame(part) for part in parts)
-    forecaster = small(horizon=4, past=8, **STATIC, steps=5).fit(frame)
-    assert forecaster.fitted_.names == ("y",)
-    windows = forecaster.fitted_.components.windows(linoss.data.table(frame, **STATIC))
-    batch = windows.batch(windows.find([3], [20]))
-    assert batch.values[0, :, -3:].tolist() == [[0, 1, 4.5]] * 8
-    assert batch.future[0, :, -3:].tolist() == [[0, 1, 4.5]] * 4
-    forecast = forecaster.predict(data=frame.assign(kind="c"))  # no kind of the training
-    forecaster.save(tmp_path / "run")
-    restored = load(tmp_path / "run")
-    pandas.testing.assert_frame_equal(restored.predict(), forecaster.predict())
-    pandas.testing.assert_frame_equal(restored.predict(data=frame.assign(kind="c")), forecast)
-    for data, message in (
-        (frame.drop(columns="kind"), "static has 'kind', expected columns of the data that are"),
-        (linoss.data.table(frame[["unique_id", "ds", "y"]]), "but data is a table that was read"),
-        (frame.assign(size="x"), "data has texts in 'size', expected numbers, as in fit"),
-        (frame.assign(size=frame["y"]), "expected one value for each series; leave it out of sta"),
-        (frame[["ds", "y", "kind", "size"]][:40], "static has 'kind', but data has no column of"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            forecaster.predict(data=data)
-    many = frame.assign(unique_id=frame["ds"], ds=np.repeat(np.arange(6), 40))
-    many = many.assign(kind=many["unique_id"].map("k{}".format))
-    with pytest.raises(ValueError, match="static has 'kind' with 40 different texts, expected at"):
-        small(horizon=4, past=None, static=["kind"]).fit(many.drop(columns="size"))
 
 
 def test_series_of_different_rates(small):

@@ -18,7 +18,7 @@ def skewed(windows, seed):
 
 
 def test_intervals_cover_new_values():
-    calibration = Calibration.fit(LEVELS, *skewed(2000, 0))
+    calibration = Calibration.fit(LEVELS, *skewed(2000, 0)[::-1])
     quantiles, truth = skewed(5000, 1)
     found = calibration.intervals(quantiles, [80.0, 95.0, 90.0])
     for place, share in enumerate((0.8, 0.95, 0.9)):
@@ -34,9 +34,9 @@ def test_a_median_that_does_not_help_is_not_used():
     truth = random.normal(size=(400, 3, 1))
     noise = random.normal(size=(400, 3, 1))
     offsets = np.array([-2, -1, 0, 1, 2.0])
-    off = Calibration.fit(LEVELS, noise[..., None] + offsets, truth)
+    off = Calibration.fit(LEVELS, truth, noise[..., None] + offsets)
     assert not off.share.any()
-    on = Calibration.fit(LEVELS, truth[..., None] + offsets, truth)
+    on = Calibration.fit(LEVELS, truth, truth[..., None] + offsets)
     assert (on.share == 1).all()
 
 
@@ -46,7 +46,7 @@ def test_the_quantile_is_the_conformal_one():
     order[::2] = order[::2][::-1]  # so that neighbours are not alike
     truth = order.reshape(19, 1, 1)
     quantiles = np.broadcast_to(np.array([-1, -0.5, 0, 0.5, 1.0]), (19, 1, 1, 5))
-    found = Calibration.fit(LEVELS, quantiles, truth)
+    found = Calibration.fit(LEVELS, truth, quantiles)
     assert found.factors[0, 0, 3] == pytest.approx(18 / 0.5)  # ceil(20 * 0.9) = 18
     assert found.factors[0, 0, 4] == pytest.approx(19)  # ceil(19.5) is more than there are
 
@@ -54,8 +54,8 @@ def test_the_quantile_is_the_conformal_one():
 def test_windows_that_are_alike_count_less():
     truth = np.random.default_rng(0).normal(size=(40, 1, 1))
     quantiles = np.broadcast_to(np.array([-1, -0.5, 0, 0.5, 1.0]), (160, 1, 1, 5))
-    apart = Calibration.fit(LEVELS, quantiles, np.tile(truth, (4, 1, 1)))
-    overlapping = Calibration.fit(LEVELS, quantiles, np.repeat(truth, 4, axis=0))
+    apart = Calibration.fit(LEVELS, np.tile(truth, (4, 1, 1)), quantiles)
+    overlapping = Calibration.fit(LEVELS, np.repeat(truth, 4, axis=0), quantiles)
     wider = overlapping.factors[0, 0] / np.maximum(apart.factors[0, 0], 1e-9)
     assert 1.005 < wider[3] < wider[4] < 1.2
 
@@ -64,7 +64,7 @@ def test_paths_spread_as_intervals_do_and_keep_dependence():
     random = np.random.default_rng(0)
     walk = np.cumsum(random.normal(size=(600, 10, 1)), axis=1)
     quantiles = np.broadcast_to(np.array([-2, -1, 0, 1, 2.0]), (600, 10, 1, 5))
-    calibration = Calibration.fit(LEVELS, quantiles, walk)
+    calibration = Calibration.fit(LEVELS, walk, quantiles)
     paths = calibration.samples(quantiles[:1], 4000, 0)[0, :, 0]
     assert paths.shape == (10, 4000)
     total = walk.sum(axis=1).std()
@@ -95,6 +95,6 @@ def test_missing_truths_are_left_out():
     quantiles, truth = skewed(300, 0)
     truth[::2, 0] = np.nan
     truth[:, 1, 1] = np.nan
-    found = Calibration.fit(LEVELS, quantiles, truth)
+    found = Calibration.fit(LEVELS, truth, quantiles)
     assert np.isfinite(found.factors).all()
     assert np.isfinite(found.samples(quantiles[:2], 3, 0)).all()

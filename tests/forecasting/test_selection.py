@@ -5,7 +5,7 @@ import pandas
 
 from linoss.data import table
 from linoss.forecasting import Components
-from linoss.forecasting._components import Selection, candidates_of, rolling_origins
+from linoss.forecasting._components import Selection, methods_of, rolling_origins
 from linoss.forecasting._linear import relative_errors
 from linoss.forecasting._seasonal_trend import Clock
 
@@ -20,7 +20,7 @@ def selected(values):
     def fit(part, options):
         return Components.fit(part, clock, (), (PAST, HORIZON), options, SEASON)
 
-    return data, Selection.of(data, fit, candidates_of(data, clock, (), SETTINGS), None)
+    return data, Selection.of(data, fit, methods_of(data, clock, (), PAST, SETTINGS), None)
 
 
 def forecast(components, data):
@@ -32,7 +32,7 @@ def forecast(components, data):
 def test_forecasts_of_the_second_half_begin_once_each_after_what_they_learn_from():
     data = table(pandas.DataFrame({"y": np.arange(60.0)}))
     begins = []
-    for training, held_out in rolling_origins(data, PAST, HORIZON):
+    for training, held_out in rolling_origins(data, PAST, HORIZON, 8):
         values = held_out.series[0][:, 0]
         begins.append(values[PAST : len(values) - HORIZON + 1])
         assert training.series[0][-1, 0] == begins[-1][0] - 1
@@ -62,7 +62,7 @@ def test_errors_of_a_walk_are_those_of_its_last_value():
     sizes = selection.errors[..., 0] * selection.components.decomposition.series[0].deviation[0]
     naive = np.stack([walk[begin : begin + HORIZON] - walk[begin - 1] for begin in range(40, 77)])
     assert sizes.shape == naive.shape
-    assert 0.9 < np.mean(np.abs(sizes)) / np.mean(np.abs(naive)) < 1.3
+    assert 0.85 < np.mean(np.abs(sizes)) / np.mean(np.abs(naive)) < 1.3
 
 
 def test_later_trials_count_more_and_units_cancel():

@@ -158,7 +158,7 @@ def forecast(
     from linoss.data import read_table
 
     forecaster = load_run(run, forecasts=True).fitted_
-    table = None if data is None else read_table(data, static=forecaster.static)
+    table = None if data is None else read_table(data)
     context = forecaster.context if table is None else table
     steps = forecaster.horizon if horizon is None else horizon
     known = None if future is None else _ahead(future, read_table(future), context, steps)

@@ -238,9 +238,10 @@ def _words(fitted: Any, score: Score) -> Iterator[str]:
         yield "out, use --set validation_fraction=0.2, or linoss evaluate with other data."
     elif score.kind != "test":
         yield "The data have no test part."
-    if fitted.task == "forecasting" and not fitted.trained.n_steps:
-        yield "No model is trained, because the series are short or --steps is 0: forecasts are"
-        yield "made of trend, seasons and linear forecasts."
+    for trial in getattr(fitted, "trials", ()):
+        if trial.is_chosen:
+            yield f"Forecasts are by {trial.method}, the simplest of {len(fitted.trials)} methods"
+            yield "within a standard error of the best on held-out steps."
 
 
 def _compared(backtest: Any) -> Iterator[str]:

@@ -111,8 +111,9 @@ def read_training_data(data: Path, settings: RunSettings) -> tuple[Any, Any]:
     """Training and, if available, test part of the data of a run."""
     from linoss.data import DataError, read_parts, read_table
 
+    parts: tuple[Any, Any]
     if settings.task == "forecasting":
-        parts = read_parts(data, read_table, static=settings.parameters.get("static", ()))
+        parts = read_parts(data, read_table)
     else:
         parts = read_parts(data, **settings.roles)
     say(f"Read {summary_of(parts[0])}")
@@ -156,7 +157,7 @@ def read_cases(
     from linoss.data import DataError, read_parts, read_table
 
     if estimator.task == "forecasting":
-        parts = read_parts(data, read_table, static=estimator.fitted_.static)
+        parts = read_parts(data, read_table)
     else:
         parts = read_parts(data, **{**read_roles(run), **roles, **how})
     if parts[1] is None and data.is_dir():

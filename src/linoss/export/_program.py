@@ -278,10 +278,9 @@ class WholeWindow:
     survey: Part | None
     """From `sample`, `moment` and states to states. It runs over the window first; its states are
     inputs of other parts."""
-    lags: np.ndarray
-    """(blocks, past): the mean of `relative` over each block of lags is a feature."""
-    direct: np.ndarray
-    """(blocks * targets, horizon * targets): from features to `first`, an input of the answer."""
+    linear: np.ndarray
+    """(targets, past, horizon): from `relative` to `first`, an input of the answer; (1, past,
+    horizon) for all targets, empty for none."""
     tables: dict[str, np.ndarray]
     """(horizon, size): inputs of the answer that depend on the forecast step."""
 
@@ -338,7 +337,7 @@ class Program:
         parts, arrays = [*self.parts, self.answer], []
         if window is not None:
             parts += [] if window.survey is None else [window.survey]
-            arrays += [window.direct, *window.tables.values()]
+            arrays += [window.linear, *window.tables.values()]
         arrays += [x.array for part in parts for node in part.nodes for x in node.inputs]
         with np.errstate(over="ignore"):
             known = all(np.isfinite(np.float32(x)).all() for x in arrays if x is not None)

@@ -65,11 +65,13 @@ def _forecasts(
     given = {name: arrays.rows(x, -horizon) for name, x in rows.items()}
     given |= {name: arrays.expand(x, 1) for name, x in around.items()}
     given |= {name: arrays.constant(x) for name, x in window.tables.items()}
-    if len(window.direct):
+    if len(window.linear):
         empty = arrays.filled(samples, window.past, targets, 0.0)
         relative = arrays.join([empty, arrays.rows(rows["relative"], 0, -horizon)])
         relative = arrays.rows(relative, -window.past)
-        features = arrays.reshape(arrays.matmul(arrays.constant(window.lags), relative), -1)
-        first = arrays.matmul(features, arrays.constant(window.direct))
-        given["first"] = arrays.reshape(first, horizon, targets)
+        if len(window.linear) > 1:  # pasts of one target after another, in its own column
+            only = [np.diag(row) for row in np.eye(targets)]
+            relative = arrays.join([arrays.matmul(relative, arrays.constant(x)) for x in only])
+        linear = np.concatenate(window.linear).T
+        given["first"] = arrays.matmul(arrays.constant(linear), relative)
     return arrays.part(program.answer, given)

@@ -20,31 +20,25 @@ from linoss.training import Forecasting
 def window_of(fitted: FittedForecaster) -> WholeWindow:
     """The computations on a window, without those that `read` and `forecasts` record."""
     components = fitted.components
-    linear, survey, clock = components.linear, None, None
+    survey, clock = None, None
     if components.normalize != "none":
         (survey,), _ = record(lambda recording: _survey(recording, components))
     if _has_clock(components.decomposition):
         _, clock = record(lambda r: _clock(r, components.decomposition), double=True)
-    lags, direct = np.zeros((0, fitted.past)), np.zeros((0, fitted.horizon * fitted.n_outputs))
-    if linear is not None:
-        lengths = [stop - start for start, stop in linear.blocks]
-        block = np.repeat(np.arange(len(lengths)), lengths)
-        share = (np.arange(len(lengths))[:, None] == block) / np.array(lengths)[:, None]
-        lags, direct = share[:, ::-1], linear.weights[:-1]
-    return WholeWindow(fitted.past, clock, survey, lags, direct, _tables(fitted))
+    linear = np.zeros(0) if components.linear is None else components.linear.weights
+    return WholeWindow(fitted.past, clock, survey, linear, _tables(fitted))
 
 
 def _tables(fitted: FittedForecaster) -> dict[str, np.ndarray]:
-    linear, calibration, tables = fitted.components.linear, fitted.calibration, {}
-    if linear is not None:
-        tables["constant"] = linear.weights[-1].reshape(fitted.horizon, -1)
-    if calibration is not None:
+    calibration, tables = fitted.calibration, {}
+    if calibration is None:
+        return tables
+    outer = [i for i, level in enumerate(calibration.levels) if level != 0.5]
+    if fitted.trained is not None:
         if np.any(calibration.share != 1):
             tables["share"] = calibration.share
-        outer = [i for i, level in enumerate(calibration.levels) if level != 0.5]
         tables |= {f"factor{i}": calibration.factors[..., i] for i in outer}
-        tables |= {f"offset{i}": calibration.offsets[..., i] for i in outer}
-    return tables
+    return tables | {f"offset{i}": calibration.offsets[..., i] for i in outer}
 
 
 # ---- Times ----
@@ -215,40 +209,59 @@ def _relative(recording: Recording, normalize: str, z: Array) -> Array:
 
 
 def forecasts(
-    recording: Recording, fitted: FittedForecaster, objective: Forecasting, outputs: Array
+    recording: Recording,
+    fitted: FittedForecaster,
+    objective: Forecasting | None = None,
+    outputs: Array | None = None,
 ) -> Array:
-    """The forecast of a step, from the outputs of the model; adds intervals as outputs."""
-    components, calibration, levels = fitted.components, fitted.calibration, len(objective.levels)
-    middle, size, scaling = levels // 2, objective.variables, objective.scaling
+    """The forecast of a step, with the outputs of a model, if any; adds intervals as outputs."""
+    components, calibration, size = fitted.components, fitted.calibration, fitted.n_outputs
     tables = {name: recording.final(name, size) for name in _tables(fitted)}
-
-    def quantile(level: int) -> Array:
-        return _take(outputs, [i * levels + level for i in range(size)])
-
-    relative = quantile(middle)
-    if scaling is not None:
-        relative = relative * scaling.deviation + scaling.mean
-    relative = relative * tables.get("share", 1.0)
-    first = jnp.zeros(1)
+    middle = jnp.zeros(1)
     if components.linear is not None:
-        first = recording.final("first", size) + tables["constant"]
+        middle = recording.final("first", size)
+    widths: dict[float, Array] = {}
+    if objective is not None and outputs is not None:
+        median, widths = _quantiles(objective, outputs)
+        middle = middle + median * tables.get("share", 1.0)
     restored = _restoring(recording, components, size)
     if calibration is not None:
         ends: dict[str, Array] = {}
-        for side, word in ((-1, "lo"), (1, "hi")):
-            width, reach = jnp.zeros(1), jnp.zeros(1)
-            for level in range(middle + side, -1 if side < 0 else levels, side):
-                x = quantile(level)
-                width = jnp.maximum(x, 0.0) + jnp.log(jnp.exp(-jnp.abs(x)) + 1) + width
-                wide = width if scaling is None else width * scaling.deviation
-                wide = jnp.maximum(wide, calibration.narrowest)
-                wide = wide * tables[f"factor{level}"] + tables[f"offset{level}"]
-                reach = jnp.maximum(wide, reach)
-                percent = round(100 * abs(2 * objective.levels[level] - 1), 6)
-                if calibration.is_calibrated(percent):
-                    ends[f"{word}_{percent:g}"] = restored(relative + reach * side + first)
+        numbers = sorted(
+            range(len(calibration.levels)), key=lambda i: abs(calibration.levels[i] - 0.5)
+        )
+        reach = {-1: jnp.zeros(1), 1: jnp.zeros(1)}
+        for i in numbers[1:]:
+            level = calibration.levels[i]
+            side, wide = -1 if level < 0.5 else 1, tables[f"offset{i}"]
+            if widths:
+                width = jnp.maximum(widths[level], calibration.narrowest)
+                wide = wide + width * tables[f"factor{i}"]
+            reach[side] = jnp.maximum(wide, reach[side])
+            percent = round(100 * abs(2 * level - 1), 6)
+            if calibration.is_calibrated(percent):
+                name = f"{'lo' if side < 0 else 'hi'}_{percent:g}"
+                ends[name] = restored(middle + reach[side] * side)
         recording.outputs |= ends
-    return restored(relative + first)
+    return restored(middle)
+
+
+def _quantiles(objective: Forecasting, outputs: Array) -> tuple[Array, dict[float, Array]]:
+    """The median of a model, and the distance of each other quantile from it."""
+    levels, scaling = objective.levels, objective.scaling
+    middle, widths = len(levels) // 2, {}
+
+    def of(level: int) -> Array:
+        return _take(outputs, [i * len(levels) + level for i in range(objective.variables)])
+
+    deviation, mean = (1.0, 0.0) if scaling is None else (scaling.deviation, scaling.mean)
+    for side in (-1, 1):
+        width = jnp.zeros(1)
+        for level in range(middle + side, -1 if side < 0 else len(levels), side):
+            x = of(level)
+            width = jnp.maximum(x, 0.0) + jnp.log(jnp.exp(-jnp.abs(x)) + 1) + width
+            widths[levels[level]] = width * deviation
+    return of(middle) * deviation + mean, widths
 
 
 def _restoring(recording: Recording, components: Components, size: int) -> Callable[[Array], Array]:

@@ -19,7 +19,7 @@ from linoss.export._program import Program, Recording, record
 from linoss.export._stablehlo import stablehlo
 from linoss.export._trained import add_trained
 from linoss.export._untrained import add_untrained
-from linoss.export._windows import window_of
+from linoss.export._windows import forecasts, read, window_of
 from linoss.fitted import FLOOR, Fitted, Untrained
 from linoss.forecasting import FittedForecaster
 
@@ -186,16 +186,14 @@ def _program_of(estimator: Any, names: Sequence[Any] | None = None, series: Any 
 
 
 def _program_of_forecaster(fitted: FittedForecaster, series: Any) -> Program:
-    if fitted.static:
-        raise ValueError(
-            f"static is {list(fitted.static)!r}, expected none: forecasters with static features "
-            "are not exported"
-        )
     fitted = _of_one_series(fitted, series)
-    assert fitted.trained is not None
     trained = fitted.trained
 
     def compute(recording: Recording) -> None:
+        if trained is None:
+            read(recording, fitted.components)
+            recording.outputs["answer"] = forecasts(recording, fitted)
+            return
         of = (trained.models[0], "", trained.inputs, trained.objective, fitted)
         recording.outputs["answer"] = add_trained(recording, *of)
 

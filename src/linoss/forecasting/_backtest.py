@@ -14,6 +14,7 @@ import numpy as np
 from linoss._extras import optional
 from linoss.data import DataError, Table
 from linoss.forecasting._components import cut
+from linoss.forecasting._linear import forward_filled
 from linoss.forecasting._seasonal_trend import known_mean
 
 METRICS = ("mae", "rmse", "mase", "pinball")
@@ -268,10 +269,10 @@ def simple_forecasts(
 
     `before` and `ahead` are times in steps. Missing values are filled with the previous ones.
     """
-    filled = _forward(past)
+    filled = forward_filled(past)
     last, since = filled[-1], (ahead - before[-1])[:, None]
     season = min(season, len(filled))
-    slope = (last - _forward(past[::-1])[-1]) / max(before[-1] - before[0], 1)
+    slope = (last - forward_filled(past[::-1])[-1]) / max(before[-1] - before[0], 1)
     same = ahead - season * np.ceil(since[:, 0] / season - 1e-6)
     return {
         "naive": np.repeat(last[None], len(ahead), axis=0),
@@ -293,12 +294,3 @@ def _nearest(times: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     after = np.clip(np.searchsorted(times, wanted), 1, max(len(times) - 1, 1))
     after = np.minimum(after, len(times) - 1)
     return np.where(wanted - times[after - 1] <= times[after] - wanted, after - 1, after)
-
-
-def _forward(values: np.ndarray) -> np.ndarray:
-    """Fill missing values with the previous one; at the start, with the first value."""
-    observed = ~np.isnan(values)
-    rows = np.arange(len(values))[:, None]
-    last = np.maximum.accumulate(np.where(observed, rows, -1), axis=0)
-    first = np.where(observed.any(axis=0), np.argmax(observed, axis=0), 0)
-    return np.take_along_axis(values, np.where(last < 0, first, last), axis=0)

@@ -7,7 +7,7 @@ Selections without the origins around a forecast have unbiased errors on it.
 """
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,21 +17,21 @@ from linoss import _checks
 from linoss.data import Table
 from linoss.forecasting._decomposition import Decomposition, refuse_logarithm
 from linoss.forecasting._linear import (
-    LinearPart,
-    LinearSums,
-    LinearTrial,
-    choose,
-    lag_blocks,
-    relative_errors,
-    sums_of,
+    LinearModel,
+    Moments,
+    candidate_errors,
+    likely_shares,
+    naive,
 )
-from linoss.forecasting._seasonal_trend import Clock, SeasonalTrend, known_mean
+from linoss.forecasting._seasonal_trend import Clock, known_mean
 from linoss.training import Normalization, Windows
 
-_SERIES, _WINDOWS = 32, 128  # most series and windows for selecting options
+_SERIES, _WINDOWS = 64, 256  # most series and windows for selecting methods
+_LONG = 1000  # samples
+_FEW_TARGETS = 16  # with linear models of their own
 _FEW_WINDOWS = 64  # a held-out part with fewer windows is short
-_WORTH = 0.02  # minimum relative improvement of the error by an option
-_ORIGINS = 8  # fits of rolling origins
+_WORTH = 0.01  # minimum relative improvement of the error by a part
+_ORIGINS, _LONG_ORIGINS = 8, 5  # fits of rolling origins
 _HELD_OUT = 0.2  # fraction of each series
 
 Split = tuple[Table, Table]
@@ -60,7 +60,7 @@ class Components:
     """Number of steps to forecast."""
     season: int = 1
     """Steps of a season, without dates."""
-    linear: LinearPart | None = None
+    linear: LinearModel | None = None
 
     @classmethod
     def fit(
@@ -79,25 +79,22 @@ class Components:
         decomposition = Decomposition.fit(data, clock, known, logarithm=logarithm, **chosen)
         return cls(decomposition, options.normalize, *sizes, season)
 
-    def trial(self, training: Table, held_out: Table) -> LinearTrial:
-        """Candidates of the linear part, fitted to a training part, with held-out windows."""
-        return LinearTrial.of(self.sums(training), self.windows(held_out))
+    def moments(self, data: Table, *, each: bool) -> Moments:
+        """The moments that linear models are fitted to; of `each` target, if there are few."""
+        few = 1 < len(self.decomposition.targets) <= _FEW_TARGETS
+        return Moments.of(self.windows(data), self.season, each=each and few)
 
-    def sums(self, data: Table) -> LinearSums:
-        """The sums of products that linear parts are fitted to."""
-        return sums_of(self.windows(data), self.season)
-
-    def with_linear(self, shares: np.ndarray, sums: LinearSums) -> "Components":
-        """Add a linear part, with a share of each candidate."""
-        return replace(self, linear=sums.part(shares))
+    def with_linear(self, weights: np.ndarray) -> "Components":
+        """Add a linear model."""
+        columns = self.decomposition.targets
+        return replace(self, linear=LinearModel(columns, weights.astype(np.float32)))
 
     # ---- Windows ----
 
     def windows(self, data: Table, **options: Any) -> Windows:
         """The windows of the residuals of a table."""
         decomposition = self.decomposition
-        series, static = decomposition.of(data), decomposition.static(data)
-        each = list(zip(series, data.series, data.index, static, strict=True))
+        each = list(zip(decomposition.of(data), data.series, data.index, strict=True))
         return Windows(
             [decomposition.residual(*one) for one in each],
             past=self.past,
@@ -106,7 +103,7 @@ class Components:
             min_past=1,
             normalize=self.normalize,
             first=self.linear,
-            times=[decomposition.times(one, index) for one, _, index, _ in each],
+            times=[decomposition.times(one, index) for one, _, index in each],
             **options,
         )
 
@@ -138,34 +135,6 @@ class Components:
             units, expected = (each[end : end + self.horizon] for each in cache[i])
             values[row] = self.decomposition.compose(residual[row], units, expected)
         return values
-
-    def between_steps(
-        self,
-        one: SeasonalTrend,
-        end: tuple[Any, np.ndarray],
-        ahead: tuple[np.ndarray, np.ndarray],
-        times: np.ndarray,
-    ) -> np.ndarray:
-        """Values (times, targets, ...) from those of the steps `ahead` (times and values).
-
-        Trend and seasonal components are those of each time; residuals are interpolated. `end` is
-        the time and value before the steps.
-        """
-        decomposition, (last, value), (grid, values) = self.decomposition, end, ahead
-        none = np.zeros((len(grid), 0))
-        flat = values.reshape(len(grid), len(one.deviation), -1)
-        columns = [decomposition.transform(flat[..., i]) for i in range(flat.shape[-1])]
-        residual = np.stack(columns, axis=-1) - one(grid, none)[..., None]
-        now = decomposition.transform(value[None]) - one(np.array([last]), none[:1])
-        start = np.where(np.isnan(now)[..., None], residual[:1], now[..., None])
-        residual = np.concatenate([np.broadcast_to(start, (1, *residual.shape[1:])), residual])
-        numbers = decomposition.clock.numbers
-        known = numbers(np.concatenate([np.array([last]), grid]))
-        wanted = numbers(times)
-        between = [np.interp(wanted, known, y) for y in residual.reshape(len(known), -1).T]
-        between = np.stack(between, axis=1).reshape(len(times), *values.shape[1:])
-        expected = one(times, np.zeros((len(times), 0)))
-        return decomposition.compose(between, np.ones(expected.shape), expected)
 
     # ---- Files ----
 
@@ -201,16 +170,89 @@ class Components:
         made = cls(Decomposition.restored(*stored), facts["normalize"], past, horizon, season)
         if not facts["linear"]:
             return made
-        blocks, weights = lag_blocks(past, len(targets)), arrays["linear"]
-        size = len(targets) * len(blocks) + 1
-        _checks.shape("linear", weights, (size, horizon * len(targets)))
+        weights = arrays["linear"]
+        _checks.shape("linear", weights, (len(targets) if len(weights) > 1 else 1, past, horizon))
         if not np.isfinite(weights).all():
-            raise ValueError("the linear part has numbers that are not finite")
-        return replace(made, linear=LinearPart(blocks, targets, horizon, weights))
+            raise ValueError("the linear model has numbers that are not finite")
+        return replace(made, linear=LinearModel(targets, weights))
+
+
+@dataclass(frozen=True)
+class TriedMethod:
+    """A method that was tried on held-out windows."""
+
+    method: str
+    """Its parts, such as `"linear"` or `"seasonal naive (24 steps)"`."""
+    error: float
+    """Its mean absolute error, relative to the median of all methods; later windows count more."""
+    difference: float
+    """The difference of its error to that of the best method."""
+    standard_error: float
+    """The standard error of this difference."""
+    is_chosen: bool
+    """Whether the forecaster uses it: the simplest method whose difference is within its standard
+    error."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to forecast: options of components with a linear model, or a naive forecast."""
+
+    name: str
+    options: ComponentOptions
+    season: int | None = None
+    """The season of a naive forecast."""
+
+    @property
+    def complexity(self) -> int:
+        """The number of its parts."""
+        options = self.options
+        return (self.season is None) + options.seasonal + options.logarithm + options.trend
 
 
 Fit = Callable[[Table, ComponentOptions], Components]
-"""Fits components, without a linear part, to a table."""
+"""Fits components, without a linear model, to a table."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """How the linear model of a method is fitted."""
+
+    season: int | None
+    """The season of a naive forecast."""
+    errors: list[np.ndarray]
+    """The errors of the candidates in each trial."""
+    windows: int
+    """The number of held-out windows."""
+    each: bool
+
+    @classmethod
+    def of(
+        cls, method: Method, bare: list[Components], splits: list[Split], *, each: bool = True
+    ) -> "LinearFit":
+        """From trials of the candidates on the components of each training part."""
+        pairs = list(zip(bare, splits, strict=True))
+        windows = [one.windows(after) for one, (_, after) in pairs]
+        errors = []
+        if method.season is None:
+            moments = [one.moments(training, each=each) for one, (training, _) in pairs]
+            errors = [candidate_errors(*pair) for pair in zip(moments, windows, strict=True)]
+        return cls(method.season, errors, sum(map(len, windows)), each)
+
+    def added(self, components: Components, data: Table) -> Components:
+        """Components with the linear model."""
+        if self.season is not None:
+            sizes = components.past, components.horizon
+            return components.with_linear(naive(*sizes, self.season))
+        moments = components.moments(data, each=self.each)
+        shares = likely_shares(self.errors, self.windows, components.horizon)
+        return components.with_linear(moments.mean(shares))
+
+    def without(self, place: int) -> "LinearFit":
+        """Without a trial and those adjacent to it, if there are others."""
+        far = [each for i, each in enumerate(self.errors) if abs(i - place) > 1]
+        others = [each for i, each in enumerate(self.errors) if i != place]
+        return replace(self, errors=far or others or self.errors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,71 +268,81 @@ class Selection:
     errors: np.ndarray | None = None
     """(windows, horizon, targets): for short series, cross-fitted errors from rolling origins, in
     the units of `components`; otherwise None."""
+    trials: tuple[TriedMethod, ...] = ()
+    """All methods that were tried, the simplest first."""
 
     @classmethod
     def of(
-        cls, data: Table, fit: Fit, candidates: list[ComponentOptions], fraction: float | None
+        cls, data: Table, fit: Fit, methods: list[Method], fraction: float | None
     ) -> "Selection":
-        """Select one of the candidates; the first unless another one is better by a margin."""
-        bare = fit(data, candidates[0])
+        """Select the simplest of the methods that is not worse than the best one."""
+        bare = fit(data, methods[0].options)
         sizes = bare.past, bare.horizon
         training, held_out = split_end(data, *sizes, fraction)
         is_short = held_out is None or len(bare.windows(held_out)) < _FEW_WINDOWS
-        is_short = is_short and fraction != 0
-        splits = [] if held_out is None else [(training, held_out)]
-        splits = rolling_origins(data, *sizes) if is_short else splits
+        splits = rolling_origins(data, *sizes, _ORIGINS if is_short else _LONG_ORIGINS)
         if not splits:
             return cls(bare, bare, training, held_out)
-        options, trials = _best(splits, fit, candidates, mean=is_short)
-        shares = choose(trials, mean=is_short)
-        before, components = fit(training, options), fit(data, options)
-        before = before.with_linear(shares, before.sums(training))
-        components = components.with_linear(shares, components.sums(data))
-        if not is_short:
-            return cls(components, before, training, held_out)
-        errors = []
-        for place, (part, after) in enumerate(splits):
-            without = choose(_far(trials, place), mean=True)
-            fitted = fit(part, options).with_linear(without, trials[place].sums)
-            errors.append(_errors(fitted, after, components))
-        return cls(components, before, training, held_out, np.concatenate(errors))
+        if is_short:  # the mean of linear models is better than a choice
+            methods = [method for method in methods if method.season is None]
+        method, trials = _best(splits, fit, methods)
+        model = LinearFit.of(method, [fit(part, method.options) for part, _ in splits], splits)
+
+        def finished(part: Table, model: LinearFit) -> Components:
+            return model.added(fit(part, method.options), part)
+
+        before, components = finished(training, model), finished(data, model)
+        if not is_short or fraction == 0:
+            return cls(components, before, training, held_out, trials=trials)
+        missed = [
+            _missed(finished(part, model.without(place)), after, components)
+            for place, (part, after) in enumerate(splits)
+        ]
+        return cls(components, before, training, held_out, np.concatenate(missed), trials)
 
 
 def _best(
-    splits: list[Split], fit: Fit, candidates: list[ComponentOptions], *, mean: bool
-) -> tuple[ComponentOptions, list[LinearTrial]]:
-    """The best candidate, and its trials on each of the held-out parts."""
-    if len(candidates) > 1:
-        some = [(_some(training), _some(held_out)) for training, held_out in splits]
-        cache: dict[Any, Components] = {}
+    splits: list[Split], fit: Fit, methods: list[Method]
+) -> tuple[Method, tuple[TriedMethod, ...]]:
+    """The simplest method within a standard error of the best one, and what was tried."""
+    some = [(_some(training), _some(held_out)) for training, held_out in splits]
+    cache: dict[Any, Components] = {}
 
-        def cached(part: Table, options: ComponentOptions) -> Components:
-            key = (id(part), replace(options, normalize="none"))
-            if key not in cache:
-                cache[key] = fit(part, options)
-            return replace(cache[key], normalize=options.normalize)
+    def cached(part: Table, options: ComponentOptions) -> Components:
+        key = (id(part), replace(options, normalize="none"))
+        if key not in cache:
+            cache[key] = fit(part, options)
+        return replace(cache[key], normalize=options.normalize)
 
-        errors = np.array([_errors_of(each, some, cached, mean=mean) for each in candidates])
-        errors = relative_errors(errors.T)
-        best = int(np.nanargmin(errors)) if np.isfinite(errors).any() else 0
-        good = [i for i, e in enumerate(errors) if e <= (1 + _WORTH) * errors[best]]
-        candidates = [candidates[min(good, default=0)]]
-    (options,) = candidates
-    return options, [fit(split[0], options).trial(*split) for split in splits]
+    errors = np.array([_errors(method, some, cached) for method in methods])
+    kept = np.isfinite(errors).all(axis=0) & errors.any(axis=0)
+    if not kept.any():
+        return methods[0], ()
+    errors = errors[:, kept] / np.median(errors[:, kept], axis=0)
+    count = errors.shape[1]
+    weights = np.linspace(1, 2, count) / np.linspace(1, 2, count).sum()
+    means = errors @ weights
+    best = int(np.argmin(means))
+    away = errors - errors[best]
+    spread = np.sqrt(((away - (away @ weights)[:, None]) ** 2) @ weights**2)
+    spread *= np.sqrt(count / max(count - 1, 1))
+    allowed = np.maximum(spread, _WORTH * means[best])
+    fine = np.flatnonzero(means - means[best] <= allowed)
+    chosen = min(fine.tolist(), key=lambda i: (methods[i].complexity, means[i]))
+    rows = zip(means.tolist(), (means - means[best]).tolist(), spread.tolist(), strict=True)
+    trials = [TriedMethod(methods[i].name, *row, i == chosen) for i, row in enumerate(rows)]
+    return methods[chosen], tuple(trials)
 
 
-def _errors_of(
-    options: ComponentOptions, splits: list[Split], fit: Fit, *, mean: bool
-) -> list[float]:
+def _errors(method: Method, splits: list[Split], fit: Fit) -> list[float]:
     """The mean absolute error on each held-out part, in deviations of each series."""
-    bare = [fit(training, options) for training, _ in splits]
-    trials = [each.trial(*split) for each, split in zip(bare, splits, strict=True)]
-    shares = choose(trials, mean=mean)
+    bare = [fit(training, method.options) for training, _ in splits]
+    model = LinearFit.of(method, bare, splits, each=False)
     means = []
-    for each, trial, (_, held_out) in zip(bare, trials, splits, strict=True):
-        fitted = each.with_linear(shares, trial.sums)
+    for each, (training, held_out) in zip(bare, splits, strict=True):
+        fitted = model.added(each, training)
         windows, targets = fitted.windows(held_out), list(fitted.decomposition.targets)
-        chosen = np.unique(np.linspace(0, len(windows) - 1, _WINDOWS).astype(int))
+        chosen = np.unique(np.linspace(0, len(windows) - 1, _WINDOWS // len(splits)).astype(int))
         nothing = np.zeros((len(chosen), fitted.horizon, len(targets)))
         forecasts = fitted.restore(held_out, windows, chosen, nothing)
         which, ends = windows.locate(chosen)
@@ -304,13 +356,7 @@ def _errors_of(
     return means
 
 
-def _far(trials: list[LinearTrial], place: int) -> list[LinearTrial]:
-    """The trials that are not adjacent to one."""
-    far = [each for i, each in enumerate(trials) if abs(i - place) > 1]
-    return far or [each for i, each in enumerate(trials) if i != place] or trials
-
-
-def _errors(fitted: Components, held_out: Table, final: Components) -> np.ndarray:
+def _missed(fitted: Components, held_out: Table, final: Components) -> np.ndarray:
     """Errors on a held-out part, in the units of the final fit."""
     windows = fitted.windows(held_out)
     every = np.arange(len(windows))
@@ -321,22 +367,47 @@ def _errors(fitted: Components, held_out: Table, final: Components) -> np.ndarra
     return windows.batch(every).labels * (own / last)[windows.locate(every)[0]][:, None]
 
 
-def candidates_of(
-    data: Table, clock: Clock, known: tuple[int, ...], settings: dict[str, Any]
-) -> list[ComponentOptions]:
-    """All options where `settings` has `"auto"`, the simplest first."""
+def methods_of(
+    data: Table, clock: Clock, known: tuple[int, ...], past: int, settings: dict[str, Any]
+) -> list[Method]:
+    """Naive forecasts, and all options where `settings` has `"auto"`, the simplest first."""
     targets = [i for i in range(len(data.names)) if i not in known]
     if settings["logarithm"] is True:
         refuse_logarithm(data, targets)
-    choices: dict[str, Iterable[Any]] = {
-        "seasonal": (True, False) if clock.periods else (True,),
+    is_long = max(len(array) for array in data.series) >= _LONG
+    has_trend = not is_long and (bool(clock.periods) or clock.unit != "steps")
+    choices: dict[str, Sequence[Any]] = {
+        "seasonal": (False, True) if clock.periods else (False,),
         "logarithm": (False, True) if all(is_positive(data, i) for i in targets) else (False,),
-        "trend": (False, True) if clock.periods or clock.unit != "steps" else (False,),
-        "normalize": ("none", "level"),
+        "trend": (False, True) if has_trend else (False,),
+        "normalize": ("level", "none"),
     }
-    settings = {"seasonal": "auto", **settings}
-    lists = [choices[name] if settings[name] == "auto" else (settings[name],) for name in choices]
-    return [ComponentOptions(*each) for each in itertools.product(*lists)]
+    lists = [
+        choices[name] if settings.get(name, "auto") == "auto" else (settings[name],)
+        for name in choices
+    ]
+    methods = []
+    plain = ComponentOptions(seasonal=False, normalize="level")
+    if not known and not any(settings[name] is True for name in ("logarithm", "trend")):
+        methods.append(Method("naive", plain, 1))
+        for season in sorted({round(period / clock.step) for period in clock.periods}):
+            if 1 < season <= past:
+                methods.append(Method(f"seasonal naive ({season} steps)", plain, season))
+    for each in itertools.product(*lists):
+        options = ComponentOptions(*each)
+        if is_long and not options.seasonal and options.normalize == "none" and len(lists[3]) > 1:
+            continue  # returns to the mean of all data
+        methods.append(Method(_name(options), options))
+    return methods
+
+
+def _name(options: ComponentOptions) -> str:
+    parts = [
+        *(["trend"] if options.trend else []),
+        *(["seasonal components"] if options.seasonal else []),
+        "linear model" if options.normalize == "none" else f"linear model ({options.normalize})",
+    ]
+    return " + ".join(parts) + (", of logarithms" if options.logarithm else "")
 
 
 def _some(data: Table) -> Table:
@@ -370,15 +441,15 @@ def split_end(
     return cut(data, range(len(first)), first), cut(data, kept, second)
 
 
-def rolling_origins(data: Table, past: int, horizon: int) -> list[Split]:
+def rolling_origins(data: Table, past: int, horizon: int, count: int) -> list[Split]:
     """Pairs of a training part and the windows after it, over the second half of each series."""
     steps = []
     for array in data.series:
         last = len(array) - horizon
         first = min(max(len(array) // 2, horizon + 1), last + 1)
-        steps.append(np.linspace(first, last + 1, _ORIGINS + 1).astype(int))
+        steps.append(np.linspace(first, last + 1, count + 1).astype(int))
     splits = []
-    for d in range(_ORIGINS):
+    for d in range(count):
         kept = [i for i, each in enumerate(steps) if each[d] < each[d + 1]]
         if kept:
             ends = [(int(steps[i][d]), int(steps[i][d + 1])) for i in kept]

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from linoss import _checks
-from linoss._extras import optional
 from linoss.data import DataError, Frequency, Table, lay
 
 
@@ -90,64 +89,6 @@ def _columns(frame: Any, names: list[Any]) -> np.ndarray:
     return frame[names].to_numpy(float)
 
 
-# ---- Times between steps ----
-
-
-def future_times(at: Any, context: Table) -> np.ndarray:
-    """Validate times: increasing, of the kind of the index, and after the end of every series."""
-    last = max(index[-1] for index in context.index)
-    if context.index[0].dtype.kind == "M":
-        times = _dates(at, context)
-    else:
-        times = np.atleast_1d(np.asarray(at))
-        if times.dtype.kind not in "iuf" or not np.isfinite(times).all():
-            raise DataError("at is not numbers, expected times as those of the data")
-    if not len(times) or times.ndim != 1:
-        raise DataError("at is empty, expected times after the end of the data")
-    unsorted = times[1:] <= times[:-1]
-    if unsorted.any():
-        place = int(np.argmax(unsorted))
-        before, after = _shown(times[place]), _shown(times[place + 1])
-        raise DataError(f"at has {after} after {before}, expected increasing times")
-    if times[0] <= last:
-        raise DataError(
-            f"at has {_shown(times[0])}, expected times after the end of the data, {_shown(last)}"
-        )
-    return times
-
-
-def _dates(at: Any, context: Table) -> np.ndarray:
-    """Dates in UTC, or without a time zone, as those of the data."""
-    pandas = optional("pandas", "dates", "data")
-    try:
-        several = [pandas.Timestamp(each) for each in (at if np.ndim(at) else [at])]
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"at cannot be read as dates: {str(error).splitlines()[0]}") from None
-    zones = sorted({str(each.tz) for each in several})
-    if len(zones) > 1:
-        raise DataError(f"at has the time zones {', '.join(zones)}, expected one")
-    dates = pandas.DatetimeIndex(several)
-    if (dates.tz is None) != (context.timezone is None):
-        zone = "no time zone" if dates.tz is None else f"the time zone {dates.tz}"
-        raise DataError(f"at has {zone}, expected dates as those of the data")
-    dates = dates if dates.tz is None else dates.tz_convert("UTC").tz_localize(None)
-    return dates.to_numpy()
-
-
-def _shown(time: Any) -> str:
-    is_date = np.asarray(time).dtype.kind == "M"
-    return str(np.datetime_as_string(time, unit="s")).replace("T", " ") if is_date else f"{time:g}"
-
-
-def steps_until(context: Table, times: np.ndarray) -> int:
-    """The number of forecast steps that covers all times, in all series."""
-    steps = 1
-    while any(index[-1] < times[-1] for index in context.continued(steps)):
-        steps *= 2
-    grids = context.continued(steps)
-    return int(max(np.searchsorted(index, times[-1]) for index in grids)) + 1
-
-
 # ---- Files ----
 
 
@@ -162,9 +103,6 @@ def table_facts(data: Table) -> dict[str, Any]:
         "id_name": data.id_name,
         "in_index": data.in_index,
         "timezone": None if data.timezone is None else str(data.timezone),
-        "static": [  # None instead of NaN
-            [name, *(None if x != x else x for x in values)] for name, values in data.static.items()
-        ],
         "frequencies": [
             each and [each.unit, _plain(each.step), each.pattern, each.zone]
             for each in data.frequencies
@@ -217,9 +155,5 @@ def restored_table(facts: dict[str, Any], values: np.ndarray, index: np.ndarray)
         id_name=facts["id_name"],
         in_index=facts["in_index"],
         timezone=facts["timezone"],
-        static={
-            name: tuple(np.nan if value is None else value for value in values)
-            for name, *values in facts["static"]
-        },
         frequencies=tuple(_frequency(each, index.dtype) for each in facts["frequencies"]),
     )

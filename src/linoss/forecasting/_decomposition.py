@@ -3,7 +3,7 @@
 For each variable y of a series the residual is z = (f(y) - e(t)) / d(t), where f is the identity
 or the logarithm, e is trend and seasonal components, and d is the deviation of f(y) - e(t), which
 may also be seasonal. Linear and trained parts forecast z. For dates, the channels after the
-variables are the sine and cosine of the calendar's periods; then come the static features.
+variables are the sine and cosine of the calendar's periods.
 """
 
 from collections.abc import Sequence
@@ -16,55 +16,7 @@ from linoss import _checks
 from linoss.data import DataError, Table
 from linoss.forecasting._seasonal_trend import Clock, SeasonalTrend, known_deviation
 
-_MOST_CATEGORIES = 32
 _MOST_PERIODS, _MOST_HARMONICS = 8, 1000  # of a file
-
-
-@dataclass(frozen=True)
-class StaticFeatures:
-    """Static features as constant channels: numbers unchanged, categories one-hot encoded."""
-
-    categories: dict[Any, tuple[str, ...] | None] = field(default_factory=dict)
-    """Maps names to the categories in training; None for numbers."""
-
-    @classmethod
-    def of(cls, data: Table) -> "StaticFeatures":
-        """The static features of the series of a table."""
-        categories: dict[Any, tuple[str, ...] | None] = {}
-        for name, values in data.static.items():
-            if all(isinstance(value, float) for value in values):
-                categories[name] = None
-                continue
-            categories[name] = texts = tuple(sorted(set(values) - {""}))
-            if len(texts) > _MOST_CATEGORIES:
-                raise DataError(
-                    f"static has {name!r} with {len(texts)} different texts, expected at most "
-                    f"{_MOST_CATEGORIES}; join some, or leave it out"
-                )
-        return cls(categories)
-
-    @property
-    def channels(self) -> int:
-        """Number of channels."""
-        return sum(1 if texts is None else len(texts) for texts in self.categories.values())
-
-    def __call__(self, data: Table) -> np.ndarray:
-        """(series, channels), NaN where missing; an unknown category is 0 in all channels."""
-        if list(data.static) != list(self.categories):
-            raise DataError(
-                f"data has the static features {list(data.static)}, expected "
-                f"{list(self.categories)}, those of fit; name them in table(..., static=...)"
-            )
-        parts = [np.zeros((len(data.series), 0))]
-        for name, texts in self.categories.items():
-            values = data.static[name]
-            if texts is None and not all(isinstance(value, float) for value in values):
-                raise DataError(f"data has texts in {name!r}, expected numbers, as in fit")
-            if texts is None:
-                parts.append(np.array(values)[:, None])
-            else:
-                parts.append(np.array([[value == text for text in texts] for value in values]))
-        return np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +31,6 @@ class Decomposition:
     targets: tuple[int, ...]
     known: tuple[int, ...]
     ids: tuple[Any, ...] | None
-    static: StaticFeatures
     series: Sequence[SeasonalTrend] = ()
     """Trend and seasonal components of each series."""
     effects: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
@@ -99,8 +50,7 @@ class Decomposition:
     ) -> "Decomposition":
         """Fit to all series of a table."""
         targets = tuple(i for i in range(len(data.names)) if i not in known)
-        static = StaticFeatures.of(data)
-        fitted = cls(clock, logarithm, trend, seasonal, targets, known, data.ids, static)
+        fitted = cls(clock, logarithm, trend, seasonal, targets, known, data.ids)
         pairs = list(zip(data.series, data.index, strict=True))
         series = [fitted._fit_one(values, index) for values, index in pairs]
         effects = [
@@ -131,8 +81,7 @@ class Decomposition:
             for index in data.index
         ]
         plain = (False,) * len(targets)
-        static = StaticFeatures.of(data)
-        return cls(clock, plain, False, True, targets, known, data.ids, static, series, zeros[1:])
+        return cls(clock, plain, False, True, targets, known, data.ids, series, zeros[1:])
 
     def _fit_one(self, values: np.ndarray, index: np.ndarray) -> SeasonalTrend:
         known, targets = values[:, list(self.known)], values[:, list(self.targets)]
@@ -147,8 +96,7 @@ class Decomposition:
     @property
     def channels(self) -> int:
         """Number of channels of a residual."""
-        own = len(self.targets) + len(self.known)
-        return own + 2 * len(self.clock.periods) + self.static.channels
+        return len(self.targets) + len(self.known) + 2 * len(self.clock.periods)
 
     @property
     def known_channels(self) -> tuple[int, ...]:
@@ -179,17 +127,14 @@ class Decomposition:
         """(time,): times in median steps of the series."""
         return self.clock.numbers(index) / one.step
 
-    def residual(
-        self, one: SeasonalTrend, values: np.ndarray, index: np.ndarray, static: np.ndarray
-    ) -> np.ndarray:
-        """(time, channels): variables with the residual of targets, calendar, static features."""
+    def residual(self, one: SeasonalTrend, values: np.ndarray, index: np.ndarray) -> np.ndarray:
+        """(time, channels): variables with the residual of targets, calendar."""
         targets = list(self.targets)
         away = self.transform(values[:, targets]) - one(index, values[:, list(self.known)])
         calendar = self.clock.channels(index) if self.clock.periods else np.zeros((len(index), 0))
         channels = values.astype(np.float64)
         channels[:, targets] = away / (one.deviation * one.spread(index))
-        constant = np.broadcast_to(static, (len(index), len(static)))
-        return np.concatenate([channels, calendar, constant], axis=1)
+        return np.concatenate([channels, calendar], axis=1)
 
     def compose(self, residual: np.ndarray, units: np.ndarray, expected: np.ndarray) -> np.ndarray:
         """The inverse: values (time, targets, ...) from residuals, with d(t) and e(t).
@@ -212,7 +157,6 @@ class Decomposition:
             "logarithm": list(self.logarithm),
             "trend": self.has_trend,
             "seasonal": self.is_seasonal,
-            "static": [[name, texts] for name, texts in self.static.categories.items()],
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -286,7 +230,6 @@ class Decomposition:
             targets,
             known,
             ids,
-            StaticFeatures({n: None if x is None else tuple(x) for n, x in facts["static"]}),
             series,
             arrays["effects"],
         )

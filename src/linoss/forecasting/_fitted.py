@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from linoss import _checks
-from linoss.data import DataError, Table, table
+from linoss.data import Table, table
 from linoss.fitted import (
     AbstractPredictionStream,
     Description,
@@ -20,21 +20,19 @@ from linoss.fitted import (
     warn_of_nan,
 )
 from linoss.forecasting._backtest import Backtest, Origins, compare
-from linoss.forecasting._components import Components, cut
+from linoss.forecasting._components import Components, TriedMethod, cut
 from linoss.forecasting._context import (
     conform,
     continued,
     future_of,
-    future_times,
     last_of,
     restored_table,
-    steps_until,
     table_facts,
 )
 from linoss.forecasting._intervals import Calibration, Request
 from linoss.training import Forecasting, Windows, predict
 
-_AT_ONCE = 256  # windows forecast at a time
+_AT_ONCE, _NUMBERS = 256, 10**7  # most windows and numbers forecast at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,6 +71,8 @@ class FittedForecaster:
     """The mean absolute scaled error on held-out steps, which calibrated the intervals."""
     held_out: Backtest | None = None
     """The backtest of held-out steps; not stored in files."""
+    trials: tuple[TriedMethod, ...] = ()
+    """The methods that were tried on held-out steps; not stored in files."""
 
     def __repr__(self) -> str:
         series, names = len(self.context.series), ", ".join(map(str, self.targets[:3]))
@@ -106,11 +106,6 @@ class FittedForecaster:
         return tuple(self.names[i] for i in self._targets)
 
     @property
-    def static(self) -> tuple[Any, ...]:
-        """Names of the static features."""
-        return tuple(self.components.decomposition.static.categories)
-
-    @property
     def _targets(self) -> list[int]:
         return list(self.components.decomposition.targets)
 
@@ -127,7 +122,9 @@ class FittedForecaster:
     @property
     def needs_times(self) -> bool:
         """Whether each sample needs a time: for seasons, or after training on irregular times."""
-        return bool(self.components.decomposition.clock.periods) or self._trained.needs_times
+        return bool(self.components.decomposition.clock.periods) or (
+            self.trained is not None and self.trained.needs_times
+        )
 
     @property
     def supports_streaming(self) -> bool:
@@ -139,16 +136,6 @@ class FittedForecaster:
         """Scores without a test part, by name."""
         return {} if self.mase is None else {"held-out MASE": self.mase}
 
-    @property
-    def _trained(self) -> Trained:
-        assert self.trained is not None
-        return self.trained
-
-    @property
-    def _objective(self) -> Forecasting:
-        assert isinstance(self._trained.objective, Forecasting)
-        return self._trained.objective
-
     # ---- Forecasts ----
 
     def predict(
@@ -159,17 +146,9 @@ class FittedForecaster:
         future: Any = None,
         level: Any = None,
         samples: int | None = None,
-        at: Any = None,
     ) -> Any:
         """Forecast, see [`linoss.LinOSSForecaster.predict`][]."""
         context = self.context if data is None else last_of(self.read(data), self.past)
-        times = None
-        if at is not None:
-            if horizon is not None or self.known:
-                why = "known_in_advance is not empty" if self.known else "horizon was also given"
-                raise ValueError(f"at was given, but {why}; forecast by horizon")
-            times = future_times(at, context)
-            horizon = steps_until(context, times)
         horizon = self.horizon if horizon is None else horizon
         if np.ndim(horizon):
             shape = np.shape(horizon)
@@ -178,22 +157,10 @@ class FittedForecaster:
         request = Request.checked(self.calibration, horizon, level, samples)
         given = future_of(context, future, [self.names[i] for i in self.known], horizon)
         values = self._forecast(context, given, horizon, request)
-        if times is not None:
-            values = self._at(context, times, values)
         if context.kind == "array":
             return values[0]
         flat = [each.reshape(len(each), -1) for each in values]
-        return context.restore(flat, request.columns(list(self.targets)), times)
-
-    def _at(self, context: Table, times: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
-        """Forecasts at times between steps."""
-        ends = [(i[-1], v[-1]) for i, v in zip(context.index, context.series, strict=True)]
-        series = self.components.decomposition.of(context)
-        grids = context.continued(values.shape[1])
-        return [
-            self.components.between_steps(one, end, (grid, each), times)
-            for one, end, grid, each in zip(series, ends, grids, values, strict=True)
-        ]
+        return context.restore(flat, request.columns(list(self.targets)))
 
     def _forecast(
         self, context: Table, given: list[np.ndarray], horizon: int, request: Request
@@ -241,17 +208,21 @@ class FittedForecaster:
         self, windows: Windows, chosen: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield batches of windows, with the trained part's quantiles, not calibrated."""
-        is_used = self.calibration is None or self.calibration.uses_model
-        shape = (self.horizon, self.n_outputs, len(self._objective.levels))
-        for start in range(0, len(chosen), _AT_ONCE):
-            some = chosen[start : start + _AT_ONCE]
+        calibration, trained = self.calibration, self.trained
+        is_used = trained is not None and (calibration is None or calibration.uses_model)
+        levels = 1 if calibration is None else len(calibration.levels)
+        at_once = max(1, min(_AT_ONCE, _NUMBERS // (self.horizon * self.n_outputs * levels)))
+        for start in range(0, len(chosen), at_once):
+            some = chosen[start : start + at_once]
             if not is_used:
-                yield some, np.zeros((len(some), *shape))
+                yield some, np.zeros((len(some), self.horizon, self.n_outputs, levels))
                 continue
+            assert trained is not None
+            assert isinstance(trained.objective, Forecasting)
             with jax.enable_x64(False):
                 part = replace(windows, chosen=some)
-                outputs = predict(self._trained.models[0], self._trained.inputs, part)
-            yield some, self._objective.quantiles(np.asarray(outputs))
+                outputs = predict(trained.models[0], trained.inputs, part)
+            yield some, trained.objective.quantiles(np.asarray(outputs))
 
     def stream(self) -> "ForecastStream":
         """A function that processes one sample at a time and returns a forecast after each.
@@ -266,21 +237,6 @@ class FittedForecaster:
         return ForecastStream(self)
 
     # ---- Scores ----
-
-    def errors(self, data: Any, *, stride: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """(targets,): sums of absolute errors over all windows of data, and their number."""
-        data = self.read(data)
-        windows = replace(self.components.windows(data), stride=stride)
-        total, count = np.zeros((2, self.n_outputs))
-        for start in range(0, len(windows), _AT_ONCE):
-            some = np.arange(start, min(start + _AT_ONCE, len(windows)))
-            forecasts = self._values(self.components, data, windows, some, Request())
-            warn_of_nan("window", forecasts)
-            truth = self.components.restore(data, windows, some, windows.batch(some).labels)
-            known = ~np.isnan(truth)
-            total += np.sum(np.abs(forecasts - truth), axis=(0, 1), where=known)
-            count += known.sum(axis=(0, 1))
-        return total, count
 
     def known_effects(self) -> dict[Any, dict[Any, float]]:
         """The standard deviation of each known variable's contribution to each target in training.
@@ -365,7 +321,7 @@ class FittedForecaster:
 
     def read(self, data: Any) -> Table:
         """Validate data with the variables of the fit."""
-        data = read_table(data, self.static).ordered(self.names)
+        data = read_table(data).ordered(self.names)
         data = conform(data, self.context)
         if data.irregular and self.trained is not None and not self.trained.needs_times:
             warnings.warn(
@@ -406,14 +362,15 @@ class FittedForecaster:
         arrays, facts = stored.arrays, stored.facts
         with reading(directory):
             assert facts is not None  # a fit begins with its components
-            if not facts["models"]:
+            steps = stored.description.parameters["steps"]
+            if not facts["models"] and not facts["calibrated"] and steps != 0:
                 warnings.warn(
                     f"{os.fspath(directory)}: was stopped before its end, and has no intervals; "
                     "continue it with resume=True",
                     stacklevel=3,
                 )
-            trained = replace(stored, facts={**facts, "models": 1}).trained()
-            assert trained is not None
+                stored = replace(stored, facts={**facts, "models": 1})
+            trained = stored.trained()
             context = restored_table(facts["context"], arrays["series"], arrays["index"])
             components, calibration = (
                 {n.removeprefix(part): a for n, a in arrays.items() if n.startswith(part)}
@@ -422,20 +379,18 @@ class FittedForecaster:
             known = tuple(map(int, facts["known"]))
             restored = Components.restored(facts["components"], components, known, context)
             sizes = restored.horizon, len(context.names) - len(known)
-            objective, deviation = trained.objective, arrays["deviation"]
-            _checks.shape("deviation", deviation, sizes[1:])
-            if not isinstance(objective, Forecasting) or objective.horizon != sizes[0]:
+            _checks.shape("deviation", arrays["deviation"], sizes[1:])
+            objective = None if trained is None else trained.objective
+            if objective is not None and getattr(objective, "horizon", None) != sizes[0]:
                 raise ValueError("the trained part does not fit the components")
             return (
                 cls(
                     context,
                     restored,
-                    deviation,
+                    arrays["deviation"],
                     stored.description.seed,
                     trained,
-                    Calibration.restored(objective.levels, sizes, calibration)
-                    if facts["calibrated"]
-                    else None,
+                    Calibration.restored(sizes, calibration) if facts["calibrated"] else None,
                     None if facts["mase"] is None else float(facts["mase"]),
                 ),
                 stored.description,
@@ -472,16 +427,9 @@ class ForecastStream(AbstractPredictionStream):
         return np.array([round(time)])
 
 
-def read_table(data: Any, static: Any) -> Table:
-    """Convert data to a table; a table must have been read with the same static features."""
-    if not isinstance(data, Table):
-        return table(data, static=static)
-    if list(data.static) != list(static):
-        raise DataError(
-            f"static is {list(static)}, but data is a table that was read with "
-            f"{list(data.static)}; name them in table(..., static=...)"
-        )
-    return data
+def read_table(data: Any) -> Table:
+    """Convert data to a table."""
+    return data if isinstance(data, Table) else table(data)
 
 
 def _numbers(index: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Forecasting with prediction intervals."""
 
 import os
+import sys
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 from linoss._declare import COUNT, Number, check_settings, documented, setting
 from linoss._imports import imports_allowed
@@ -23,12 +25,12 @@ from linoss.fitted import (
     train_model,
 )
 from linoss.forecasting._backtest import Backtest, Origins
-from linoss.forecasting._components import Components, Selection, candidates_of, split_end
+from linoss.forecasting._components import Components, Selection, methods_of, split_end
 from linoss.forecasting._context import last_of
 from linoss.forecasting._decomposition import Decomposition
 from linoss.forecasting._fitted import FittedForecaster, read_table
 from linoss.forecasting._intervals import Calibration, Request, quantile_levels
-from linoss.forecasting._seasonal_trend import Clock, on_grid, strongest_period
+from linoss.forecasting._seasonal_trend import Clock, known_mean, on_grid, strongest_period
 from linoss.training import (
     Callback,
     Forecasting,
@@ -43,13 +45,20 @@ from linoss.training import (
 _VALIDATION_WINDOWS = 256
 _CALIBRATION_WINDOWS, _CALIBRATION_NUMBERS = 512, 2 * 10**6
 _LONGEST_SEASON = 400
+_LONGEST_PAST = 720
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinOSSForecasterSettings(TrainedSettings):
     """Settings of `LinOSSForecaster`."""
 
-    steps: int | None = 1000
+    steps: int | None = setting(
+        0,
+        "Number of updates that train a model of the residual; 0 for none. It is used where it "
+        "helps on held-out steps.",
+        "[0, inf)",
+        none="from epochs, or 20 sqrt(n), at least 100, for n windows",
+    )
     learning_rate: Number = 2e-3
     horizon: int = 24
     past: int | None = setting(
@@ -63,12 +72,6 @@ class LinOSSForecasterSettings(TrainedSettings):
         "Variables whose future values are known, such as a calendar, by name or column; they are "
         "inputs and are not forecast.",
         other="names of variables",
-    )
-    static: Collection[str | int] = setting(
-        (),
-        "Columns with one value for each series, such as a region: numbers or categories. They are "
-        "inputs and are not forecast.",
-        other="names of columns",
     )
     base: bool = setting(
         True,
@@ -150,7 +153,7 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         **Arguments:**
 
         - `data`: an array `(time, variables)`, a wide pandas frame (a column for each variable), a
-          long one (`unique_id`, `ds`, `y`, variables known in advance, static features), or
+          long one (`unique_id`, `ds`, `y`, variables known in advance), or
           [`linoss.data.Table`][]. NaN marks a missing value. An array has no times, so seasons are
           not modelled and can only be inferred from the past of a window.
         - `y`: None; the targets are the variables of `data`.
@@ -166,12 +169,16 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
                 "y was given, expected None: the targets of a forecaster are columns of data"
             )
         levels = quantile_levels(self.levels)
-        data = read_table(data, self.static)
+        data = read_table(data)
         if self.verbose and data.gaps:
             say(f"{data.gaps} samples are missing at gaps, and are treated as missing values")
         if self.verbose:
-            say("Selecting trend, seasons and a linear part by held-out steps")
-        selection = self._select(data)
+            say("Choosing trend, seasonal components and a linear model by rolling origins")
+        with threadpool_limits(1):  # the matrices are small
+            selection = self._select(data)
+        for trial in selection.trials if self.verbose else ():
+            mark = "*" if trial.is_chosen else " "
+            say(f"{mark} {trial.method}: held-out error {trial.error:.3f}")
         components = selection.components
         targets = list(components.decomposition.targets)
         description = Description.of(self)
@@ -180,27 +187,44 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
             components,
             Scaling.from_sequences([array[:, targets] for array in data.series]).deviation,
             description.seed,
+            trials=selection.trials,
         )
         description = description.begin(directory, fitted, resume=resume)
-        seed = description.seed
-        fitted = replace(fitted, seed=seed)
+        fitted = replace(fitted, seed=description.seed)
+        has_windows = selection.errors is None  # enough to tell whether a model helps
+        if self.steps != 0 and has_windows:
+            run = RunOptions(directory, resume, on_progress).model(0, 1)
+            fitted = self._train(fitted, selection, levels, data.irregular, run, description)
+        self.fitted_ = _calibrated(fitted, selection, levels, whole=not self.base)
+        self._description = description
+        if directory is not None:
+            description.finish(directory, self.fitted_)
+        return self
+
+    def _train(
+        self,
+        fitted: FittedForecaster,
+        selection: Selection,
+        levels: tuple[float, ...],
+        irregular: bool,
+        run: RunOptions,
+        description: Description,
+    ) -> FittedForecaster:
+        """Add a model of the residual, or without a base of the series."""
         windows = selection.before.windows(selection.training)
         inputs = Inputs.from_sequences(
-            windows, time_channel=bool(self.time_channel), irregular=data.irregular
+            windows, time_channel=bool(self.time_channel), irregular=irregular
         )
         objective = Forecasting.from_windows(windows, inputs, levels)
         validation = selection.held_out
         if validation is not None:
             validation = _thinned(selection.before.windows(validation), _VALIDATION_WINDOWS)
-        config = TrainingConfig.from_settings(self, seed, len(windows))
-        if selection.errors is not None:  # too few windows to tell whether a model helps
-            config = replace(config, steps=0, warmup=0)
+        config = TrainingConfig.from_settings(self, fitted.seed, len(windows))
 
         def trained(result: TrainingResult) -> FittedForecaster:
             counts = result.history, result.steps, result.best_metric
             return replace(fitted, trained=Trained([result.model], inputs, objective, *counts))
 
-        run = RunOptions(directory, resume, on_progress).model(0, 1)
         try:
             with run.shown(objective.metric, self.verbose) as shown:
                 result = train_model(self, inputs, objective, windows, validation, config, shown)
@@ -208,11 +232,7 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
             self.fitted_, self._description = trained(stop.result), description
             run.warn_of_stop(f"{stop.result.steps} of {config.steps} updates")
             raise
-        self.fitted_ = _calibrated(trained(result), selection, whole=not self.base)
-        self._description = description
-        if directory is not None:
-            description.finish(directory, self.fitted_)
-        return self
+        return trained(result)
 
     def _select(self, data: Table) -> Selection:
         """The components that suit the data; without a base, the identity."""
@@ -228,13 +248,17 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         sizes = self._past(data, season), self.horizon
         fraction = self.validation_fraction
         if not self.base:
+            if self.steps == 0:
+                raise ValueError(
+                    "base is False, but steps is 0: nothing forecasts; set steps, such as 1000"
+                )
             identity = Components(Decomposition.identity(data, known), "none", *sizes, season)
             return Selection(identity, identity, *split_end(data, *sizes, fraction))
         settings = {name: getattr(self, name) for name in ("logarithm", "trend", "normalize")}
         return Selection.of(
             data,
             lambda part, options: Components.fit(part, clock, known, sizes, options, season),
-            candidates_of(data, clock, known, settings),
+            methods_of(data, clock, known, sizes[0], settings),
             fraction,
         )
 
@@ -259,7 +283,10 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
             )
         if self.past is None:
             half = (longest - self.horizon) // 2  # two seasons, if the series has four
-            return max(1, min(max(3 * self.horizon, 96), max(half // 2, min(2 * season, half))))
+            few = min(
+                max(3 * self.horizon, 96), _LONGEST_PAST, max(half // 2, min(2 * season, half))
+            )
+            return max(1, few, min(_LONGEST_PAST, (longest - self.horizon) // 8))
         if self.past > longest - self.horizon:
             warnings.warn(
                 f"past is {self.past}, but the longest series has {longest} steps, of which "
@@ -279,7 +306,6 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         future: Any = None,
         level: Any = None,
         samples: int | None = None,
-        at: Any = None,
     ) -> Any:
         """Forecast, as an array or a frame whose index continues that of the data.
 
@@ -296,14 +322,9 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         - `samples`: number of sample paths instead of a forecast, for sums over the horizon and
           other joint statistics of several steps: columns `NAME-sample-1`, ..., or an additional
           axis. They are drawn with the seed of the fit, so they are the same in each call.
-        - `at`: future times instead of a horizon, on the grid of the data or between: dates, or
-          numbers for data without dates. Trend and seasons are evaluated at these times; the
-          contribution of the other parts is interpolated between steps.
         """
         check_is_fitted(self)
-        return self.fitted_.predict(
-            horizon, data=data, future=future, level=level, samples=samples, at=at
-        )
+        return self.fitted_.predict(horizon, data=data, future=future, level=level, samples=samples)
 
     def stream(self) -> AbstractPredictionStream:
         """Return a function that processes one sample at a time and returns a forecast after each.
@@ -329,9 +350,9 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         - `stride`: number of steps from one window to the next.
         """
         check_is_fitted(self)
-        total, count = self.fitted_.errors(data, stride=stride)
-        total = total / self.fitted_.deviation if scaled else total
-        return float(total.sum() / count.sum()) if count.any() else float("nan")
+        result = self.fitted_.backtest(data, windows=sys.maxsize, stride=stride)
+        errors = np.abs(result.forecasts["forecast"] - result.truth)
+        return float(known_mean(errors / self.fitted_.deviation if scaled else errors))
 
     def backtest(
         self,
@@ -399,18 +420,17 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         return forecaster
 
 
-def _calibrated(fitted: FittedForecaster, selection: Selection, *, whole: bool) -> FittedForecaster:
+def _calibrated(
+    fitted: FittedForecaster, selection: Selection, levels: tuple[float, ...], *, whole: bool
+) -> FittedForecaster:
     """Calibrate on held-out windows, with the closed-form parts fitted without them.
 
     Short series have too few of them to assess a trained model, which is not used: intervals are
     those of cross-fitted errors.
     """
     before, held_out = selection.before, selection.held_out
-    objective = fitted.trained and fitted.trained.objective
-    assert isinstance(objective, Forecasting)
     if selection.errors is not None:
-        calibration = Calibration.of_errors(objective.levels, selection.errors)
-        fitted = replace(fitted, calibration=calibration)
+        fitted = replace(fitted, calibration=Calibration.of_errors(levels, selection.errors))
     if held_out is None:
         return fitted
     targets = list(before.decomposition.targets)
@@ -419,11 +439,11 @@ def _calibrated(fitted: FittedForecaster, selection: Selection, *, whole: bool) 
     windows = _thinned(windows, max(1, min(_CALIBRATION_WINDOWS, most)))
     every = np.arange(len(windows))
     if fitted.calibration is None:
-        parts = [
-            (part, windows.batch(some).labels) for some, part in fitted.quantiles(windows, every)
-        ]
-        quantiles, truth = (np.concatenate(part) for part in zip(*parts, strict=True))
-        calibration = Calibration.fit(objective.levels, quantiles, truth, whole=whole)
+        truth = windows.batch(every).labels
+        quantiles = None
+        if fitted.trained is not None:
+            quantiles = np.concatenate([part for _, part in fitted.quantiles(windows, every)])
+        calibration = Calibration.fit(levels, truth, quantiles, whole=whole)
         fitted = replace(fitted, calibration=calibration)
     origins = Origins(*windows.locate(every), fitted.horizon, targets)
     backtest = fitted.compare(before, held_out, origins, Request.usual(fitted.calibration))

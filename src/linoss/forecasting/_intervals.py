@@ -19,6 +19,7 @@ then 3 n / (2 j), and over a horizon of h steps about 3 n / (h + 1).
 Sample paths are the errors of held-out windows along the whole horizon, in the same units.
 """
 
+import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -28,7 +29,6 @@ import numpy as np
 from scipy import stats
 
 from linoss import _checks
-from linoss.forecasting._linear import errors_of_shares, parts_of
 from linoss.forecasting._seasonal_trend import known_mean
 
 _USUAL = (80.0, 95.0)
@@ -132,41 +132,38 @@ class Calibration:
     def fit(
         cls,
         levels: tuple[float, ...],
-        quantiles: np.ndarray,
         truth: np.ndarray,
+        quantiles: np.ndarray | None = None,
         *,
         whole: bool = False,
     ) -> "Calibration":
-        """Fit to `quantiles` (windows, horizon, targets, levels) and the observed values.
+        """Fit to observed values (windows, horizon, targets), relative to the linear forecast.
 
-        With `whole`, the factor of the median is 1.
+        `quantiles` (windows, horizon, targets, levels) are those of a trained model, if there is
+        one. With `whole`, the factor of its median is 1.
         """
-        count, horizon, targets = truth.shape
+        count, *shape = truth.shape
         middle = len(levels) // 2
-        median = quantiles[..., middle]
-        share = np.full((horizon, targets), float(whole))
-        for rows, columns in () if whole else parts_of(count, horizon, targets):
-            part, forecast = truth[:, rows][..., columns], median[:, rows][..., columns]
-            errors = errors_of_shares(part, forecast, _SHARES)
-            if np.isfinite(errors).all() and errors.min() < (1 - _WORTH) * errors[0]:
-                share[rows, columns] = _SHARES[int(np.argmin(errors))]
-        errors = truth - share * median
-        widths = _widths(quantiles)
-        factors = np.zeros((horizon, targets, len(levels)))
+        share, distances = np.full(shape, float(whole)), np.zeros((*shape, len(levels)))
+        errors, widths = truth, np.ones((1, *shape, len(levels)))
+        if quantiles is not None:
+            median, widths = quantiles[..., middle], _widths(quantiles)
+            share = share if whole else _best_shares(truth, median)
+            errors = truth - share * median
         independent = _independent(errors)
         for level in range(len(levels)):
             if level != middle:
-                side = np.sign(level - middle)
-                scores = side * errors / widths[..., level]
-                inside = levels[level] if level > middle else 1 - levels[level]
+                scores = np.sign(level - middle) * errors / widths[..., level]
+                inside = max(levels[level], 1 - levels[level])
                 wider = stats.t.ppf(inside, independent) / stats.t.ppf(inside, count)
-                factors[..., level] = _conformal(scores, inside) * wider
-        factors = np.maximum(factors, 0)
-        return cls._with_paths(levels, share, factors, np.zeros(factors.shape), errors, widths)
+                distances[..., level] = np.maximum(_conformal(scores, inside) * wider, 0)
+        none = np.zeros(distances.shape)
+        factors, offsets = (none, distances) if quantiles is None else (distances, none)
+        return cls._with_paths(levels, share, factors, offsets, errors, widths)
 
     @classmethod
     def of_errors(cls, levels: tuple[float, ...], errors: np.ndarray) -> "Calibration":
-        """From errors (windows, horizon, targets) of the closed-form part of a short series."""
+        """From errors (windows, horizon, targets) of a short series."""
         count, horizon, targets = errors.shape
         size = np.sqrt(np.nan_to_num(known_mean(errors**2, 0)))
         size = np.maximum(size, _NARROWEST)
@@ -281,29 +278,43 @@ class Calibration:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The calibration as arrays."""
-        return {
-            "share": self.share,
-            "factors": self.factors,
-            "offsets": self.offsets,
-            "paths": self.paths,
-            "windows": np.array([self.windows], np.int64),
-        }
+        return {name: np.asarray(value) for name, value in vars(self).items()}
 
     @classmethod
-    def restored(
-        cls, levels: tuple[float, ...], sizes: tuple[int, int], arrays: dict[str, np.ndarray]
-    ) -> "Calibration":
+    def restored(cls, sizes: tuple[int, int], arrays: dict[str, np.ndarray]) -> "Calibration":
         """The inverse of `arrays`; `sizes` is horizon and targets."""
-        for name in ("share", "factors", "offsets", "paths"):
-            if not np.isfinite(arrays[name]).all():
-                raise ValueError(f"the calibration has {name} that are not finite")
-        _checks.shape("share", arrays["share"], sizes)
-        _checks.shape("paths", arrays["paths"], ("windows", *sizes))
+        levels = arrays["levels"]
+        shapes = {
+            "levels": ("levels",),
+            "share": sizes,
+            "paths": ("windows", *sizes),
+            "windows": (),
+        }
         for name in ("factors", "offsets"):
-            _checks.shape(name, arrays[name], (*sizes, len(levels)))
+            shapes[name] = (*sizes, len(levels))
             if (arrays[name] < 0).any():
                 raise ValueError(f"the calibration has {name} below 0")
-        return cls(levels, **{**arrays, "windows": int(arrays["windows"][0])})
+        for name, shape in shapes.items():
+            _checks.shape(name, arrays[name], shape)
+            if not np.isfinite(arrays[name]).all():
+                raise ValueError(f"the calibration has {name} that are not finite")
+        if len(levels) % 2 == 0 or (np.diff([0.0, *levels, 1.0]) <= 0).any():
+            raise ValueError("the calibration has impossible levels")
+        whole = {"levels": tuple(levels.tolist()), "windows": int(arrays["windows"])}
+        return cls(**{**{name: arrays[name] for name in shapes}, **whole})
+
+
+def _best_shares(truth: np.ndarray, median: np.ndarray) -> np.ndarray:
+    """(horizon, targets): the factor of medians with the least error, for parts of the horizon."""
+    count, horizon, targets = truth.shape
+    share = np.zeros((horizon, targets))
+    parts = np.array_split(np.arange(horizon), min(horizon, max(1, count // 32), 8))
+    for steps, target in itertools.product(parts, range(targets)):
+        part, forecast = truth[:, steps, target], median[:, steps, target]
+        errors = known_mean(np.abs(part - np.multiply.outer(_SHARES, forecast)), (1, 2))
+        if np.isfinite(errors).all() and errors.min() < (1 - _WORTH) * errors[0]:
+            share[steps, target] = _SHARES[int(np.argmin(errors))]
+    return share
 
 
 def _needed(percent: float) -> int:
@@ -354,9 +365,8 @@ def _conformal(scores: np.ndarray, inside: float) -> np.ndarray:
     for step in range(horizon):
         start = max(0, min(step - around, horizon - 1 - 2 * around))
         near = scores[:, start : min(horizon, start + 2 * around + 1)].reshape(-1, targets)
-        for target in range(targets):
-            known = np.sort(near[~np.isnan(near[:, target]), target])
-            if len(known):
-                rank = int(np.ceil((len(known) + 1) * inside))
-                quantiles[step, target] = known[min(rank, len(known)) - 1]
+        known = np.count_nonzero(~np.isnan(near), axis=0)
+        rank = np.minimum(np.ceil((known + 1) * inside).astype(int), known)
+        chosen = np.take_along_axis(np.sort(near, axis=0), np.maximum(rank - 1, 0)[None], axis=0)
+        quantiles[step] = np.where(known > 0, chosen[0], 0)
     return quantiles

@@ -164,10 +164,10 @@ class _Trainer:
             run = f"{run}-{trial.number}"
             estimator = self._train(trial, run)
         trained = estimator.fitted_.trained
-        for record in trained.history:  # also those of an earlier attempt
+        for record in trained.history if trained else ():  # also those of an earlier attempt
             if record["metric"] is not None:
                 trial.report(record["metric"], record["step"])
-        if trained.best_metric is None or not math.isfinite(trained.best_metric):
+        if not trained or trained.best_metric is None or not math.isfinite(trained.best_metric):
             raise ValueError(
                 "trials cannot be compared: no model was trained, or nothing is held out; use more "
                 "steps, longer series, base=False, or a larger validation_fraction, such as 0.2"
