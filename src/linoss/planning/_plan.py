@@ -20,7 +20,6 @@ from linoss.kernels import TILE, Kept, kept_products, padded, refusal, tiles
 from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 
 _NUMBER = 4  # bytes
-_SEGMENT = 1024  # steps of a segment, as in `scan`
 _ADAM = 14  # operations of clipping, Adam and weight decay for each weight
 
 
@@ -150,14 +149,9 @@ class _Sizes:
         self.pools_means = self.rows == self.sequences and config.pooling == "mean"
         """Whether the head needs only means of the last features, which a native pass computes."""
         self._pairs = pairs
-        self._kept = kept_products(
-            keep if self.fused else 0,
-            samples=self.samples,
-            hidden=self.H,
-            pairs=pairs,
-            blocks=self.L,
-            precision=config.precision,
-        )
+        sizes = {"samples": self.samples, "hidden": self.H, "pairs": pairs, "blocks": self.L}
+        keep = keep if self.fused else 0
+        self._kept = kept_products(keep, **sizes, precision=config.precision)
 
     def kept(self, product: Kept) -> int:
         """Stored numbers of a kind of product, in all blocks."""
@@ -185,19 +179,16 @@ def _memory(s: _Sizes) -> Amounts:
         h, p = padded(H), padded(P)
         workspace = 4 * h * (p + h)
         workspace += min(s.sequences, 16) * (2 * h * (p + h) + 64 * (6 * h + 4 * p))
-        # A gradient of a block's input, its sum with the other one, and a segment.
-        shards = 2 * n * H + s.sequences * min(s.steps, _SEGMENT) * (2 * H + 3 * P)
     else:
         # Those of one block at a time. The 14 was counted in compiled programs.
         states = s.sequences * -(-s.steps // (4 * TILE)) * 2 * P
         workspace = n * ((17 if config.norm == "layer" else 14) * H + 3 * P)
-        shards = n * P
     parts = {
         "weights": weights,
         "batch": copies * n * config.in_size + 2 * labels,
         "features": features,
         "states": states,
-        "shards": shards if s.split else 0,
+        "shards": n * P if s.split else 0,
         "workspace": workspace,
         "kept": sum(map(s.kept, Kept)),
     }
@@ -207,24 +198,18 @@ def _memory(s: _Sizes) -> Amounts:
 def _flops(s: _Sizes) -> Amounts:
     """A block's products B x, C y and W g take 2 n (2 H P + 2 H^2): once in the forward pass, once
     recomputed, and twice for gradients, 16 n H (P + H) in total. The recurrence takes 10 n P
-    forward, 10 n P recomputed, and 23 n P for its adjoint. If time is split, the recurrence and its
-    adjoint run once more, 43 n P, and for native blocks also B x, 6 n H P; if a shard has several
-    segments, the forward part of both is also recomputed, 10 n P and 2 n H P. Stored products are
-    not recomputed."""
+    forward, 10 n P recomputed, and 23 n P for its adjoint. If time is split, both run once more.
+    Stored products are not recomputed."""
     n, H, P = s.samples, s.H, s.P
-    several = s.steps > _SEGMENT
-    again = (8 if several else 6) * n * H * P if s.split and s.fused else 0
     dense = 8 * n * H * H if s.config.feedthrough == "dense" else 0
     depths = {Kept.FORCES: H, Kept.OUTPUTS: P // s.layers, Kept.GATES: H}
     stored = sum(2 * depth * s.kept(product) for product, depth in depths.items())
     encoder = (6 if s.fused else 4) * n * H * s.config.in_size
     head = 6 * s.rows * H * s.config.out_size
-    scans = 43 + (43 + 10 * (s.fused and several) if s.split else 0)
-    elementwise = (200 if s.fused else 300) + (9 if again else 0)
     return Amounts(
-        products=s.L * (16 * n * H * (P + H) + dense + again) - stored + encoder + head,
-        oscillators=s.L * n * P * scans,
-        others=s.L * n * H * elementwise + _ADAM * s.parameters,
+        products=s.L * (16 * n * H * (P + H) + dense) - stored + encoder + head,
+        oscillators=s.L * n * P * 43 * (1 + s.split),
+        others=s.L * n * H * (200 if s.fused else 300) + _ADAM * s.parameters,
     )
 
 
