@@ -146,10 +146,13 @@ def report(results: Sequence[Result], folder: Path, published: Sequence[Publishe
                 printed(Spread(1e4 * x, s and 1e4 * s)) for x, s in zip(means, spreads, strict=True)
             ]
             steps = max(run.outcome["steps"] for run in runs)
-            last = f"{means[2] / tenths['imex'][:, 2].mean():.3g}" if "imex" in tenths else ""
+            last = ""
+            if "imex" in tenths and len(tenths["imex"]) == len(runs):
+                ratios = tenths[model][:, 2] / tenths["imex"][:, 2]
+                last = f"{np.median(ratios):.3g} ({ratios.min():.2g}–{ratios.max():.2g})"
             rows.append([title(model), f"{len(runs)}×{steps:,}", *cells, last])
         head = ["model", "seeds × steps", "first tenth", "middle", "last", "all"]
-        lines += [table([*head, "last, by LinOSS-IMEX's"], rows)]
+        lines += [table([*head, "last, by LinOSS-IMEX's of a seed"], rows)]
         about = "Mean error over time, and its range over the seeds."
         with figure(folder, f"{NAME}-{protocol}", about, lines) as axes:
             for model, error in errors.items():
