@@ -25,7 +25,7 @@ import numpy as np
 import pandas
 
 from linoss import LinOSSForecaster
-from linoss.data import Table, table
+from linoss.data import Table, read_table
 from linoss.forecasting import Backtest
 
 LONG = {  # file, ends of the training, validation and test part, horizons
@@ -164,7 +164,7 @@ def short_series() -> dict[str, tuple[Table, int, int]]:
 
 
 def _dated(values: np.ndarray, index: Any) -> Table:
-    return table(pandas.DataFrame({"y": values}, index=index))
+    return read_table(pandas.DataFrame({"y": values}, index=index))
 
 
 def _until(data: Table, end: int) -> Table:

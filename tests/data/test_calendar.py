@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from linoss.data import Frequency, table
+from linoss.data import Frequency, read_table
 
 
 def made(dates):
-    return table(pd.DataFrame({"y": np.arange(1.0, len(dates) + 1)}, index=dates))
+    return read_table(pd.DataFrame({"y": np.arange(1.0, len(dates) + 1)}, index=dates))
 
 
 CALENDARS = ["B", "MS", "ME", "BME", "BMS", "QE", "YS", "YE", "D", "W-SUN", "2W-MON", "h", "7s"]
@@ -71,7 +71,7 @@ def test_clock_changes():
 
 
 def test_a_gap_in_numbers():
-    frame = table(pd.DataFrame({"ds": [10, 15, 25, 30], "y": [1.0, 2.0, 4.0, 5.0]}))
+    frame = read_table(pd.DataFrame({"ds": [10, 15, 25, 30], "y": [1.0, 2.0, 4.0, 5.0]}))
     np.testing.assert_array_equal(frame.series[0][:, 0], [1, 2, np.nan, 4, 5])
     assert frame.index[0].tolist() == [10, 15, 20, 25, 30]
 

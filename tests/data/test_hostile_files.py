@@ -103,8 +103,8 @@ FILES = {
     "ts no label": ("a.ts", TS.replace("6:b", "6"), ", line 6: found '4,5,6', expected the values"),
     "ts empty label": ("a.ts", TS.replace(":b", ":"), ", line 6: the class is '', expected one of"),
     "ts cut": ("a.ts", TS[:-5], ", line 6: found '4,5', expected the values of a case, a colon"),
-    "ts ragged": ("a.ts", SEVERAL.replace("3,4:b", "3:b"), ", line 6: channel 1 has 1 values, exp"),
-    "ts unequal": ("a.ts", TS.replace("4,5,6", "4,5"), ", line 6: channel 0 has 2 values, expecte"),
+    "ts ragged": ("a.ts", SEVERAL.replace("3,4:b", "3:b"), ", line 6: has 2 channels of [2, 1] va"),
+    "ts unequal": ("a.ts", TS.replace("4,5,6", "4,5"), ", line 6: has 1 channels of [2] values"),
     "ts word": ("a.ts", TS.replace("5", "five"), ", line 6: channel 0 has a value that is no numb"),
     "ts empty line": ("a.ts", TS + "\n", ", line 7: found '', expected the values of a case, a co"),
     "ts bad target": (

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from linoss.data import DataError, read_table, table
+from linoss.data import DataError, read_table
 
 
 def long_frame(**index):
@@ -15,13 +15,13 @@ def long_frame(**index):
 
 def test_array():
     array = np.arange(12).reshape(6, 2)
-    made = table(array)
+    made = read_table(array)
     np.testing.assert_array_equal(made.series[0], array)
     assert made.series[0].dtype == np.float64
     forecast = np.ones((3, 2))
     np.testing.assert_array_equal(made.restore([forecast]), forecast)
     assert made.continued(2)[0].tolist() == [6, 7]
-    assert table([1.0, 2.0, 3.0]).series[0].shape == (3, 1)
+    assert read_table([1.0, 2.0, 3.0]).series[0].shape == (3, 1)
     with pytest.raises(DataError, match="horizon is 0, expected an integer >= 1"):
         made.continued(0)
 
@@ -44,7 +44,7 @@ def test_array():
 def test_wide_frame_comes_back_as_it_was(make):
     dates = pd.date_range("2024-01-01", periods=6, freq="h")
     whole = make(pd.DataFrame({"load": np.arange(6.0), "temp": np.arange(6.0, 12.0)}, index=dates))
-    made = table(whole.iloc[3::-1])
+    made = read_table(whole.iloc[3::-1])
     assert made.kind == "wide"
     variables = [name for name in whole.columns if name != "date"]
     restored = made.restore([whole[variables].to_numpy()[4:]])
@@ -56,7 +56,7 @@ def test_wide_frame_comes_back_as_it_was(make):
 
 def test_long_frame_comes_back_as_it_was():
     frame = long_frame()
-    made = table(frame.sample(frac=1, random_state=0))
+    made = read_table(frame.sample(frac=1, random_state=0))
     assert made.names == ("y", "temp")
     assert set(made.ids) == {"a", "b"}
     position = made.ids.index("b")
@@ -65,8 +65,8 @@ def test_long_frame_comes_back_as_it_was():
     assert restored.columns.tolist() == ["unique_id", "ds", "y"]
     assert restored["ds"].dt.strftime("%m-%d").tolist() == ["05-31", "06-30"] * 2
     assert restored["unique_id"].tolist() == [made.ids[0]] * 2 + [made.ids[1]] * 2
-    assert table(frame.assign(unique_id=[7] * 4 + [3] * 4)).ids == (7, 3)
-    assert table(frame.set_index("unique_id")).ids == ("b", "a")
+    assert read_table(frame.assign(unique_id=[7] * 4 + [3] * 4)).ids == (7, 3)
+    assert read_table(frame.set_index("unique_id")).ids == ("b", "a")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -86,7 +86,7 @@ def test_file_is_read_as_the_frame_that_it_holds(tmp_path, suffix, frame):
         frame.to_csv(path, index=False)
     else:
         frame.to_parquet(path)
-    found, expected = read_table(path), table(frame)
+    found, expected = read_table(path), read_table(frame)
     assert found.kind == expected.kind
     assert found.names == expected.names
     assert found.ids == expected.ids
@@ -128,7 +128,7 @@ def test_ways_to_write_dates(write, dates):
         (np.zeros((2, 3, 4)), r"data has shape \(2, 3, 4\) and dtype float64, expected numbers"),
         (np.zeros((0, 3)), r"data has shape \(0, 3\)"),
         ([[1, 2], [3]], r"data has shape \(\) and dtype object"),
-        ("file.csv", r"data has shape \(\) and dtype <U8"),
+        ("file.csv", "file.csv: there is no such file"),
         (np.array([[1.0], [np.inf]]), "data, row 1, column '0': found inf, expected a finite"),
         (pd.DataFrame({"a": []}), "data has no rows, expected at least one"),
         (
@@ -149,7 +149,7 @@ def test_ways_to_write_dates(write, dates):
 )
 def test_bad_tables(data, message):
     with pytest.raises(DataError, match=message):
-        table(data)
+        read_table(data)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_bad_tables(data, message):
     ],
 )
 def test_irregular_times_are_kept(times, step, after):
-    made = table(long_frame().assign(ds=times * 2))
+    made = read_table(long_frame().assign(ds=times * 2))
     assert made.index[1].tolist() == times
     assert made.irregular == (step is not None)
     assert step is None or [each.step for each in made.frequencies] == [step, step]
@@ -174,12 +174,12 @@ def test_one_date_cannot_go_on():
     with pytest.raises(
         DataError, match=r"series 'a': 1 steps after .*there is one date, expected at"
     ):
-        table(frame).continued(1)
+        read_table(frame).continued(1)
 
 
 def test_end_of_the_calendar():
     dates = pd.date_range("2262-03-01", periods=4, freq="D").as_unit("ns")
-    made = table(pd.DataFrame({"load": np.arange(4.0)}, index=dates))
+    made = read_table(pd.DataFrame({"load": np.arange(4.0)}, index=dates))
     with pytest.raises(DataError, match="1000000 steps after 2262-03-04"):
         made.continued(1_000_000)
 
@@ -187,7 +187,7 @@ def test_end_of_the_calendar():
 @pytest.mark.parametrize("forecasts", [[], [np.zeros((2, 3))], [np.zeros((2, 2))] * 2])
 def test_forecasts_that_do_not_fit(forecasts):
     with pytest.raises(DataError, match=r"forecasts has \d series of shapes"):
-        table(np.zeros((5, 2))).restore(forecasts)
+        read_table(np.zeros((5, 2))).restore(forecasts)
 
 
 @pytest.mark.parametrize(

@@ -509,7 +509,7 @@ def test_cases_that_are_invalid(alone, waves):
     cases[3][1, 5] = np.inf
     with pytest.raises(DataError, match="case 3: the value of channel 1 at position 5 is inf"):
         classifier.fit(cases, waves[1])
-    with pytest.raises(ValueError, match="y has 'slow', expected numbers; for classes"):
+    with pytest.raises(ValueError, match=r"y: could not convert .*slow.*, expected numbers; for"):
         LinOSSRegressor(**alone).fit(*waves)
 
 
@@ -517,7 +517,7 @@ def test_cases_that_are_invalid(alone, waves):
     ("y", "message"),
     [
         (["a"] * 6, "y has one class, 'a', expected at least two"),
-        ([1, 2, 2.5, 1, 2, 1], r"fractions, such as 2\.5, expected classes"),
+        ([1, 2, 2.5, 1, 2, 1], r"Unknown label type: continuous"),
         (np.arange("2020-01-01", "2020-01-07", dtype="M8[D]"), "such as .*2020-01-01.*astype"),
         ([1, 2], "inconsistent numbers of samples"),
         (None, "requires y to be passed"),

@@ -261,7 +261,7 @@ class TestIrregular:
         assert 0.4 < step < 0.6
         assert forecaster.fitted_.trained.needs_times
         ends = np.flatnonzero(np.diff(frame.index) / np.timedelta64(1, "h") > 168)
-        windows = forecaster.fitted_.components.windows(linoss.data.table(frame))
+        windows = forecaster.fitted_.components.windows(linoss.data.read_table(frame))
         batch = windows.batch(windows.find([0], ends - 3))
         given = forecaster.fitted_.trained.inputs(batch)
         gap = (frame.index[ends[0] + 1] - frame.index[ends[0]]) / pandas.Timedelta("1h") / step
@@ -385,4 +385,4 @@ def test_settings_and_data_are_validated_once(small, tide):
         small(steps=2).fit(tide)
     finally:
         sys.setprofile(None)
-    assert (calls["check_settings"], calls["table"]) == (1, 1)
+    assert (calls["check_settings"], calls["read_table"]) == (1, 1)

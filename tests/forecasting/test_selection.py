@@ -3,7 +3,7 @@
 import numpy as np
 import pandas
 
-from linoss.data import table
+from linoss.data import read_table
 from linoss.forecasting import Components
 from linoss.forecasting._components import Selection, methods_of, rolling_origins
 from linoss.forecasting._linear import relative_errors
@@ -14,7 +14,7 @@ SETTINGS = {"logarithm": "auto", "trend": "auto", "normalize": "auto"}
 
 
 def selected(values):
-    data = table(pandas.DataFrame({"y": values}))
+    data = read_table(pandas.DataFrame({"y": values}))
     clock = Clock.of(data.index, SEASON, calendar=False)
 
     def fit(part, options):
@@ -30,7 +30,7 @@ def forecast(components, data):
 
 
 def test_forecasts_of_the_second_half_begin_once_each_after_what_they_learn_from():
-    data = table(pandas.DataFrame({"y": np.arange(60.0)}))
+    data = read_table(pandas.DataFrame({"y": np.arange(60.0)}))
     begins = []
     for training, held_out in rolling_origins(data, PAST, HORIZON, 8):
         values = held_out.series[0][:, 0]

@@ -7,7 +7,7 @@ from linoss.data._estimators import as_sequences
 from linoss.data._raw_files import DataError
 from linoss.data._read import read, read_parts
 from linoss.data._sequences import Batch, Sequences
-from linoss.data._table import Table, read_table, table
+from linoss.data._table import Table, read_table
 
 __all__ = [
     "TIME_NAMES",
@@ -22,5 +22,4 @@ __all__ = [
     "read_parts",
     "read_table",
     "sequences",
-    "table",
 ]

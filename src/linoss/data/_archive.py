@@ -87,17 +87,12 @@ def _case(
     """(channels, length), which must agree with the first case (length, channels)."""
     numbers = [_numbers(where, f"channel {i}", text) for i, text in enumerate(channels)]
     length, count = first or (len(numbers[0]), len(numbers))
-    if len(numbers) != count:
+    expected = [length if is_equal else len(numbers[0])] * count
+    if (lengths := [len(values) for values in numbers]) != expected:
         raise DataError(
-            f"{where}: has {len(numbers)} channels, expected {count} as in the first case"
+            f"{where}: has {len(lengths)} channels of {lengths} values, expected {count} of "
+            f"{expected[0]}; write ? for missing values, or '@equalLength false'"
         )
-    length = length if is_equal else len(numbers[0])
-    for channel, values in enumerate(numbers):
-        if len(values) != length:
-            raise DataError(
-                f"{where}: channel {channel} has {len(values)} values, expected {length}; write ? "
-                "for missing values, or '@equalLength false'"
-            )
     return np.stack(numbers)
 
 

@@ -65,10 +65,10 @@ def _frame(frame: Any, *, reset: bool) -> Any:
         return read(frame, may_lack=not reset)
     kinds = {str(n): getattr(kind, "kind", "O") for n, kind in frame.dtypes.items()}
     odd = [name for name, kind in kinds.items() if kind not in "biuf"]
-    if frame.index.nlevels > 1 or frame.columns.nlevels > 1 or len(kinds) < len(names) or odd:
-        what = f"column {shown(odd[0])} of {frame.dtypes.iloc[names.index(odd[0])]}" if odd else (
-            "an index or columns of several levels, or two columns of one name"
-        )  # fmt: skip
+    several = frame.index.nlevels > 1 or frame.columns.nlevels > 1 or len(kinds) < len(names)
+    if several or odd:
+        levels = "an index or columns of several levels, or two columns of one name"
+        what = levels if several else f"column {shown(odd[0])}, which has no numbers"
         raise DataError(
             f"X is a frame with {what}, expected a row for each sample and the columns case, time "
             "and one for each channel, or a row of numbers for each case; linoss.data.read reads "

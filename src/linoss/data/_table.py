@@ -6,7 +6,7 @@ variable.
 
 **Long**: a row is a time of one series. A column named `unique_id` (or `id`, `case`, `case_id`)
 names the series, and a column has the times. `y` is the first variable; every other column is a
-further variable, or `static`: one number or text for each series.
+further variable.
 
 Rows are sorted by time within a series. Times are numbers or dates, and each series has its own
 step. A gap in a regular step becomes missing samples; a series without a regular step, or with gaps
@@ -15,9 +15,8 @@ time zone are converted to UTC.
 """
 
 import os
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +29,6 @@ from linoss.data._columns import (
     Columns,
     Groups,
     columns_of_frame,
-    is_missing,
     named,
 )
 from linoss.data._raw_files import (
@@ -46,7 +44,7 @@ from linoss.data._times import shown_time, sorted_rows, time_column
 
 _HINT = (
     f"a column of series is named {ID_NAMES[-1]}, of times {TIME_NAMES[0]} or {TIME_NAMES[3]}; "
-    "leave out what is no variable; what each series has one value of can be static"
+    "leave out what is no variable"
 )
 _LARGEST = 2**53  # the largest time
 
@@ -55,12 +53,12 @@ _LARGEST = 2**53  # the largest time
 class Table:
     """Series of the same variables, and their original form, in which forecasts are returned.
 
-    Made by [`linoss.data.table`][] and [`linoss.data.read_table`][], which validate their input.
+    Made by [`linoss.data.read_table`][], which validates its input.
 
     ```python
     >>> import numpy as np
     >>> import linoss.data
-    >>> load = linoss.data.table(np.zeros((100, 2)))
+    >>> load = linoss.data.read_table(np.zeros((100, 2)))
     >>> load.series[0].shape, load.continued(3)[0].tolist()
     ((100, 2), [100, 101, 102])
 
@@ -85,8 +83,6 @@ class Table:
     """Whether times are the index of a wide frame, not a column."""
     timezone: Any = None
     """The original time zone of dates."""
-    static: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
-    """Constants of each series, such as its region: maps names to numbers or texts."""
     frequencies: tuple[Frequency | None, ...] = ()
     """The frequency of each series; None for one of a single sample."""
     gaps: int = 0
@@ -104,7 +100,7 @@ class Table:
         >>> import pandas
         >>> import linoss.data
         >>> frame = pandas.DataFrame({"unique_id": ["a", "b"], "ds": [1, 1], "y": [1.0, 2.0]})
-        >>> linoss.data.table(frame).pick([1]).ids
+        >>> linoss.data.read_table(frame).pick([1]).ids
         ('b',)
 
         ```
@@ -115,7 +111,6 @@ class Table:
             series=[self.series[i] for i in chosen],
             index=[self.index[i] for i in chosen],
             ids=None if self.ids is None else tuple(self.ids[i] for i in chosen),
-            static={name: tuple(all_[i] for i in chosen) for name, all_ in self.static.items()},
             frequencies=tuple(self.frequencies[i] for i in chosen),
         )
 
@@ -125,7 +120,8 @@ class Table:
         ```python
         >>> import pandas
         >>> import linoss.data
-        >>> wide = linoss.data.table(pandas.DataFrame({"load": [1.0, 2.0], "wind": [3.0, 4.0]}))
+        >>> frame = pandas.DataFrame({"load": [1.0, 2.0], "wind": [3.0, 4.0]})
+        >>> wide = linoss.data.read_table(frame)
         >>> wide.ordered(("wind", "load")).series[0].tolist()
         [[3.0, 1.0], [4.0, 2.0]]
 
@@ -145,7 +141,7 @@ class Table:
         >>> import pandas
         >>> import linoss.data
         >>> months = pandas.date_range("2024-01-01", periods=10, freq="MS")
-        >>> sales = linoss.data.table(pandas.DataFrame({"sales": range(10)}, index=months))
+        >>> sales = linoss.data.read_table(pandas.DataFrame({"sales": range(10)}, index=months))
         >>> sales.continued(2)[0].astype("datetime64[D]").tolist()
         [datetime.date(2024, 11, 1), datetime.date(2024, 12, 1)]
 
@@ -182,7 +178,7 @@ class Table:
         >>> import linoss.data
         >>> days = pandas.date_range("2024-01-01", periods=10)
         >>> wide = pandas.DataFrame({"date": days, "load": range(10)})
-        >>> linoss.data.table(wide).restore([np.array([[10.0], [11.0]])])
+        >>> linoss.data.read_table(wide).restore([np.array([[10.0], [11.0]])])
                 date  load
         0 2024-01-11  10.0
         1 2024-01-12  11.0
@@ -223,35 +219,8 @@ class Table:
         return frames[0] if self.kind == "wide" else pandas.concat(frames, ignore_index=True)
 
 
-def read_table(path: str | os.PathLike[str], *, static: Collection[Any] = ()) -> Table:
-    r"""Read time series for forecasting from a .csv or .parquet file.
-
-    ```python
-    >>> import pathlib, tempfile
-    >>> import linoss.data
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder) / "load.csv"
-    ...     _ = file.write_text("date,load\n2024-01-01,5\n2024-01-02,6\n2024-01-03,\n")
-    ...     load = linoss.data.read_table(file)
-    >>> load.names, load.series[0].tolist()
-    (('load',), [[5.0], [6.0], [nan]])
-
-    ```
-
-    **Arguments:**
-
-    - `path`: a wide table, with columns `date` and one for each variable, or a long one, with
-      columns `unique_id`, `ds`, `y` and further variables. The docstring of `data/_table.py`
-      has the details. Raises [`linoss.data.DataError`][].
-    - `static`: columns of a long table with one value for each series, numbers or texts.
-    """
-    file = regular_file(path)
-    read = TABLES[suffix_of(file, TABLES)]
-    return _build(read(file, partial(_other_names, static=static), _HINT), static)
-
-
-def table(data: Any, *, static: Collection[Any] = ()) -> Table:
-    """Time series for forecasting from memory.
+def read_table(source: Any) -> Table:
+    """Time series for forecasting, from a file, a frame or an array.
 
     ```python
     >>> import pandas
@@ -259,7 +228,7 @@ def table(data: Any, *, static: Collection[Any] = ()) -> Table:
     >>> long = pandas.DataFrame(
     ...     {"unique_id": ["a", "a", "b", "b"], "ds": [1, 2, 1, 2], "y": [1.0, 2.0, 3.0, 4.0]}
     ... )
-    >>> series = linoss.data.table(long)
+    >>> series = linoss.data.read_table(long)
     >>> series.ids, series.series[1].tolist()
     (('a', 'b'), [[3.0], [4.0]])
 
@@ -267,14 +236,23 @@ def table(data: Any, *, static: Collection[Any] = ()) -> Table:
 
     **Arguments:**
 
-    - `data`: an array (time, variables) or (time,), or a pandas frame, wide or long; in a wide one
-      times may be the index. The docstring of `data/_table.py` has the details.
-    - `static`: columns of a long frame with one value for each series, numbers or texts.
+    - `source`: the path of a table such as .csv or .parquet, a pandas frame, or an array (time,
+      variables) or (time,). A wide table has columns `date` and one for each variable, and the
+      dates of a frame may be its index; a long one has columns `unique_id`, `ds`, `y` and further
+      variables. The docstring of `data/_table.py` has the details. Raises
+      [`linoss.data.DataError`][].
     """
+    data = source
+    if isinstance(source, Table):
+        return source
+    if isinstance(source, str | os.PathLike):
+        file = regular_file(source)
+        read = TABLES[suffix_of(file, TABLES)]
+        return _build(read(file, _id_and_time, _HINT))
     if hasattr(data, "to_frame") and getattr(data, "ndim", 0) == 1:
         data = data.to_frame("y" if data.name is None else data.name)
     if hasattr(data, "columns") and hasattr(data, "iloc"):
-        return _from_frame(data, static)
+        return _from_frame(data)
     try:
         array = np.asarray(data)
     except ValueError:
@@ -286,68 +264,52 @@ def table(data: Any, *, static: Collection[Any] = ()) -> Table:
         )
     array = array[:, None] if array.ndim == 1 else array
     names = tuple(map(str, range(array.shape[1])))
-    made = _build(Columns("data", names, array.astype(float), {}), static)
+    made = _build(Columns("data", names, array.astype(float), {}))
     return replace(made, kind="array", in_index=False)
 
 
-def _other_names(names: tuple[str, ...], static: Collection[Any] = ()) -> list[str]:
-    """The columns that hold no variables."""
-    found = [name for name in _id_and_time(names) if name is not None]
-    for name in map(str, static):
-        if name not in names or name in found:
-            raise DataError(
-                f"static has {shown(name)}, expected columns of the data that are neither series "
-                f"nor times: {listed([n for n in names if n not in found])}"
-            )
-    return [*found, *map(str, static)]
-
-
-def _id_and_time(names: tuple[str, ...]) -> tuple[str | None, str | None]:
+def _id_and_time(names: tuple[str, ...]) -> list[str]:
+    """The columns of series and of times that there are; the latter may have no name."""
     id_name = named(names, ID_NAMES[::-1])
     time_name = named([name for name in names if name != id_name], TIME_NAMES)
-    unnamed = id_name is None and time_name is None and "" in names
-    return id_name, "" if unnamed else time_name
+    if id_name is None and time_name is None and "" in names:
+        time_name = ""
+    return [name for name in (id_name, time_name) if name is not None]
 
 
-def _from_frame(frame: Any, static: Collection[Any]) -> Table:
+def _from_frame(frame: Any) -> Table:
     levels = [str(name) for name in frame.index.names if name is not None]
-    names = tuple(str(name) for name in frame.columns)
-    in_index = any(_id_and_time((level,)) != (None, None) for level in levels)
+    names = [str(name) for name in frame.columns]
+    in_index = any(_id_and_time((level,)) for level in levels)
     if in_index and set(levels) & {*names}:
         raise DataError(f"data has {listed(levels)} as index and as column, expected it once")
     if in_index:
         frame = frame.reset_index()
-    elif _id_and_time(names) == (None, None):
+    elif not _id_and_time(tuple(names)):
         if frame.index.nlevels > 1:
             raise DataError("data has an index of several levels, expected them named, or columns")
         frame = frame.reset_index(names="")
     spelled = {str(name): name for name in frame.columns}
-    columns = columns_of_frame("data", frame, partial(_other_names, static=static), _HINT)
-    _, time_name = _id_and_time(tuple(spelled))
-    zone = None if time_name is None else getattr(frame[spelled[time_name]].dtype, "tz", None)
-    made = _build(columns, static, zone)
+    columns = columns_of_frame("data", frame, _id_and_time, _HINT)
+    zones = [getattr(frame[spelled[name]].dtype, "tz", None) for name in columns.others]
+    made = _build(columns, next(filter(None, zones), None))
     return replace(
         made,
-        names=tuple(spelled.get(name, name) for name in made.names),
-        in_index=made.ids is None and (in_index or not time_name),
+        names=tuple(spelled[name] for name in made.names),
+        in_index=made.ids is None and (in_index or made.time_name is None),
         time_name=made.time_name or next(iter(levels), None),
     )
 
 
-def _build(columns: Columns, static: Collection[Any], timezone: Any = None) -> Table:
+def _build(columns: Columns, timezone: Any = None) -> Table:
     columns = columns.without_counter()
-    source = columns.source
-    others = [name for name in columns.others if name not in set(map(str, static))]
-    id_name, time_name = _id_and_time((*others, *columns.number_names))
-    if not columns.number_names or (id_name is not None and time_name is None):
+    names, others = columns.number_names, columns.others
+    id_name = named(others, ID_NAMES)
+    time_name = next((name for name in others if name != id_name), None)
+    if not names or (id_name is not None and time_name is None):
         raise DataError(
-            f"{source}: has the columns {listed((*others, *columns.number_names))}, expected at "
-            "least one of numbers, and, beside a column of series, one of times, such as ds"
-        )
-    if len(static) and id_name is None:
-        raise DataError(
-            f"static has {next(iter(static))!r}, but {source} has no column of series, expected "
-            f"one named {ID_NAMES[-1]}"
+            f"{columns.source}: has the columns {listed((*others, *names))}, expected at least one "
+            "of numbers, and, beside a column of series, one of times, such as ds"
         )
     columns.refuse_infinite()
     times = np.arange(len(columns.numbers))
@@ -357,8 +319,8 @@ def _build(columns: Columns, static: Collection[Any], timezone: Any = None) -> T
         columns.refuse(str(time_name), np.abs(times) > _LARGEST, expected, times)
         times = times.astype(np.int64)
     groups = Groups.of(columns, "series", id_name)
-    target = named(columns.number_names, ("y",)) if id_name is not None else None
-    places = np.argsort([name != target for name in columns.number_names], kind="stable")
+    target = None if id_name is None else named(names, ("y",))
+    places = np.argsort([name != target for name in names], kind="stable")
     zone = None if timezone is None or str(timezone) == "UTC" else str(timezone)
     remedy = "remove one" + ", or name series in a column unique_id" * (id_name is None)
     parts = []
@@ -369,29 +331,13 @@ def _build(columns: Columns, static: Collection[Any], timezone: Any = None) -> T
     return Table(
         series,
         index,
-        tuple(columns.number_names[i] for i in places),
+        tuple(names[i] for i in places),
         kind="wide" if id_name is None else "long",
         ids=groups.ids,
         time_name=time_name or None,
         id_name=id_name,
         in_index=id_name is None and not time_name,
         timezone=timezone,
-        static={name: _static(columns, str(name), groups) for name in static},
         frequencies=tuple(frequencies),
         gaps=sum(map(len, index)) - len(times),
     )
-
-
-def _static(columns: Columns, name: str, groups: Groups) -> tuple[Any, ...]:
-    """The value of each series: numbers, with NaN where missing, if all are numbers; else texts."""
-    codes = groups.codes
-    cells = columns.others[name].astype(object)
-    cells[is_missing(columns.others[name])] = ""
-    firsts = cells[np.unique(codes, return_index=True)[1]]
-    columns.refuse(
-        name, cells != firsts[codes], "one value for each series; leave it out of static", cells
-    )
-    try:
-        return tuple(float("nan" if cell == "" else cell) for cell in firsts)
-    except (TypeError, ValueError):
-        return tuple(map(str, firsts))

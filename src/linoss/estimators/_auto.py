@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from linoss._declare import Number, declared, documented, setting, shared_with
+from linoss._declare import Number, check_name, declared, documented, setting, shared_with
 from linoss._stderr import duration, say
 from linoss.estimators._estimator import SequenceEstimator
 from linoss.estimators._trained import LinOSSClassifier, LinOSSRegressor
@@ -33,13 +33,9 @@ def _trained_estimator(
     """The trained models: settings of the ensemble, and `linoss_options`."""
     kind = LinOSSClassifier if estimator.task == "classification" else LinOSSRegressor
     options, settings = estimator.linoss_options or {}, declared(kind)
-    known = settings.keys() - declared(type(estimator)).keys() - {*_OWN}
+    known = sorted(settings.keys() - declared(type(estimator)).keys() - {*_OWN})
     for name, value in options.items():
-        if name not in known:
-            raise ValueError(
-                f"linoss_options has {name!r}, expected settings of {kind.__name__}: "
-                f"{', '.join(sorted(known))}"
-            )
+        check_name(known, name, "linoss_options")
         settings[name].check(value)
     return kind(**{**shared_with(estimator, kind), **options})
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -73,8 +73,6 @@ class SequenceEstimator:
         reset = learned is None
         check_settings(self)
         every, is_classifier = getattr(self, "every", None), self.task == "classification"
-        if not is_classifier:
-            _refuse_texts(y)
         checks = {} if is_classifier else {"multi_output": True, "y_numeric": True}
         targets = y if every is None else None
         cases, checked = as_sequences(self, X, targets, times, reset=reset, **checks)
@@ -86,9 +84,16 @@ class SequenceEstimator:
         if len(labels) != len(cases):
             raise ValueError(f"y has {len(labels)} labels, expected {len(cases)}, one a case")
         if is_classifier:
-            labels = _class_labels(labels)
+            labels = column_or_1d(labels, warn=True)
+            check_classification_targets(labels)
+        elif every is not None:
+            labels = list(labels)
         else:
-            labels = np.asarray(labels, np.float64) if every is None else list(labels)
+            try:
+                labels = np.asarray(labels, np.float64)
+            except ValueError as error:
+                expected = "expected numbers; for classes use a classifier"
+                raise ValueError(f"y: {error}, {expected}") from None
         weights = None if sample_weight is None else _case_weights(cases, sample_weight)
         groups = cases.groups if groups is None else np.asarray(groups)
         if groups is not None and len(set(groups.tolist())) < 2:
@@ -252,26 +257,6 @@ class SequenceEstimator:
             if names is not None:
                 estimator.feature_names_in_ = np.array(names, object)
         return estimator._end(fitted, description)
-
-
-def _class_labels(y: Any) -> np.ndarray:
-    """Validate one class for each case."""
-    y = column_or_1d(y, warn=True)
-    if type_of_target(y, input_name="y") == "continuous":
-        fraction = next(value for value in y.tolist() if value != int(value))
-        raise ValueError(
-            f"Unknown label type: y has numbers with fractions, such as {fraction:.6g}, expected "
-            "classes; predict numbers with a regressor, or pass the column of the classes"
-        )
-    check_classification_targets(y)
-    return y
-
-
-def _refuse_texts(y: Any) -> None:
-    """Raise a ValueError for targets that are text."""
-    text = next((each for each in y if isinstance(each, str)), None) if np.iterable(y) else None
-    if text is not None:
-        raise ValueError(f"y has {str(text)!r}, expected numbers; for classes use a classifier")
 
 
 def _case_weights(cases: Sequences, sample_weight: Any) -> np.ndarray:

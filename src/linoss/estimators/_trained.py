@@ -100,19 +100,10 @@ class LinOSSClassifier(SequenceEstimator, ClassifierMixin, TrainedSettings, Base
 
         **Arguments:**
 
-        - `X`: `(cases, channels, time)`, `(cases, time)`, a list of `(channels, length)` arrays of
-          unequal length, [`linoss.data.Sequences`][], or a long pandas frame, with a row for each
-          sample and columns as in [`linoss.data.read`][]. NaN marks a missing value, which is
-          masked.
-        - `y`: a class for each case; None for the labels of X. For a
-          regressor, `(cases,)` or `(cases, n)` numbers; with `every`, `(cases, steps)`, `(cases,
-          steps, n)`, or a list of `(steps,)` or `(steps, n)` arrays, where NaN marks an unknown
-          target.
-        - `times`: sampling times, for irregular sampling: `(time,)`, `(cases, time)` or a list of
-          `(length,)` arrays.
-        - `sample_weight`: a weight for each case; cases of weight 0 are ignored.
-        - `groups`: the group of each case, such as its subject: cases of a group are held out
-          together. By default those of [`linoss.data.Sequences`][].
+        - `X`, `y`, `times`, `sample_weight`, `groups`: as for
+          [`linoss.OscillatorClassifier.fit`][]. Missing values are masked. With `every`, `y` is
+          `(cases, steps)`, `(cases, steps, n)`, or a list of `(steps,)` or `(steps, n)` arrays,
+          where NaN marks an unknown target.
         - `directory`: directory of the run and its checkpoints; None for none.
         - `resume`: resume the run in `directory`.
         - `on_progress`: called with a [`linoss.training.Progress`][], at most twice a second.

@@ -8,7 +8,7 @@ directory of its own, `model-1`, `model-2`, ..., which is that of its training.
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -190,7 +190,7 @@ def load(directory: str | os.PathLike[str]) -> tuple[Fitted, Description]:
             stored.trained(),
             None if oscillators is None else Untrained.from_files(oscillators, stored.arrays),
             None if facts["weights"] is None else np.array(facts["weights"], np.float64),
-            None if held_out is None else HeldOut.scored(*held_out),
+            held_out and HeldOut(str(held_out[0]), np.zeros(0, int), None, float(held_out[1])),
             None if choice is None else Choice(**choice),
             None if channels is None else tuple(channels),
         )
@@ -205,22 +205,17 @@ def load(directory: str | os.PathLike[str]) -> tuple[Fitted, Description]:
 def _unfinished(folder: Path, outputs: Outputs) -> Fitted:
     """What a stopped run has: its models so far."""
     models: list[Saved] = []
-    while holds_files(place := folder / f"model-{len(models) + 1}"):
-        try:
-            with jax.enable_x64(False):
-                models.append(load_model(place))
-        except CheckpointError:
-            if not models:
-                raise
-            break
+    with jax.enable_x64(False), suppress(CheckpointError):
+        while holds_files(place := folder / f"model-{len(models) + 1}"):
+            models.append(load_model(place))
     if not models:
         raise CheckpointError(
             f"{folder}: was stopped before its first result; continue it with resume=True"
         )
+    several = f"{len(models)} models are" if models[1:] else "model is"
     warnings.warn(
-        f"{folder}: was stopped before its end, and only its first "
-        f"{f'{len(models)} models are' if models[1:] else 'model is'} used; continue it with "
-        "resume=True",
+        f"{folder}: was stopped before its end, and only its first {several} used; continue it "
+        "with resume=True",
         stacklevel=4,
     )
     steps = sum(saved.history[-1]["step"] if saved.history else 0 for saved in models)

@@ -14,12 +14,11 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
-from sklearn.model_selection import train_test_split
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
 from linoss._declare import COUNT, POSITIVE, SHARE, Number, changed, setting
 from linoss._settings import MEMORY, NormKind, PrecisionName, RandomStateLike
-from linoss._stderr import ProgressBar, duration, say
+from linoss._stderr import ProgressBar, say
 from linoss.data import Sequences
 from linoss.features import OscillatorSettings
 from linoss.fitted._fitted import Fitted, HeldOut, Outputs
@@ -207,8 +206,6 @@ def fit_models(
     config = TrainingConfig.from_settings(settings, seed, min(map(len, others)))
     if config.minutes is not None:
         config = changed(config, minutes=config.minutes / count)
-    if settings.verbose:
-        say(_start_line(len(cases), parts, is_crossed, config))
     seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=count - 1).tolist()]
     results: list[TrainingResult] = []
 
@@ -309,14 +306,10 @@ def _objective(settings: Any, outputs: Outputs, labels: Any) -> Objective:
         return Regression.from_labels(labels, every=outputs.every)
     weights = None
     if settings.class_weight is not None:
-        weights = compute_class_weight(
-            settings.class_weight, classes=outputs.classes, y=np.asarray(labels)
-        )
-    return Classification(
-        classes=tuple(outputs.classes.tolist()),
-        class_weights=None if weights is None else tuple(weights.tolist()),
-        smoothing=settings.label_smoothing,
-    )
+        by_class = {"classes": outputs.classes, "y": np.asarray(labels)}
+        weights = tuple(compute_class_weight(settings.class_weight, **by_class).tolist())
+    classes, smoothing = tuple(outputs.classes.tolist()), settings.label_smoothing
+    return Classification(classes=classes, class_weights=weights, smoothing=smoothing)
 
 
 def _patch(settings: Any, inputs: Inputs, outputs: Outputs) -> int:
@@ -340,35 +333,21 @@ def _held_out_parts(
     """
     groups = np.arange(len(cases)) if cases.groups is None else cases.groups
     _, firsts, group_of = np.unique(groups, return_index=True, return_inverse=True)
-    n = len(firsts)
-    kinds = None if outputs.classes is None else outputs.encode(cases.labels)[firsts]
-    is_few = len(cases) < _FEW
+    n, is_few = len(firsts), len(cases) < _FEW
+    order = np.random.default_rng(seed).permutation(n)
+    if outputs.classes is not None:
+        kinds = outputs.encode(cases.labels)[firsts]
+        order = order[np.argsort(kinds[order], kind="stable")]
     count = count or (min(_MODELS, n) if is_few else 1)
-
-    def cases_of(some: np.ndarray) -> np.ndarray:
-        return np.flatnonzero(np.isin(group_of, some))
-
-    if fraction is None and count > 1 and is_few:
-        if count > n:
-            raise ValueError(f"groups are {n}, expected one for each of {count} models")
-        order = np.random.default_rng(seed).permutation(n)
-        if kinds is not None:
-            order = order[np.argsort(kinds[order], kind="stable")]
-        return [cases_of(order[k::count]) for k in range(count)], True
-    if fraction is None:
-        fraction = 0.0 if len(cases) < _FEW_TO_HOLD_OUT else 0.1
-    held_out, stratify = min(round(fraction * n), n - 1), None
-    if kinds is not None and held_out:
-        counts = np.unique(kinds, return_counts=True)[1]
-        held_out = max(held_out, len(counts))
-        held_out = held_out if held_out <= n - len(counts) else 0
-        stratify = kinds if counts.min() > 1 else None
-    if not held_out:
-        return [np.zeros(0, int)] * count, False
-    _, part = train_test_split(
-        np.arange(n), test_size=held_out, random_state=seed, stratify=stratify
-    )
-    return [cases_of(np.asarray(part))] * count, False
+    is_crossed = fraction is None and count > 1 and is_few
+    if is_crossed and count > n:
+        raise ValueError(f"groups are {n}, expected one for each of {count} models")
+    parts = [order[k::count] for k in range(count)]
+    if not is_crossed:
+        usual = 0.0 if len(cases) < _FEW_TO_HOLD_OUT else 0.1
+        held_out = min(round((usual if fraction is None else fraction) * n), n - 1)
+        parts = [order[np.linspace(0, n - 1, held_out).astype(int)]] * count
+    return [np.flatnonzero(np.isin(group_of, part)) for part in parts], is_crossed
 
 
 def _held_out(
@@ -392,15 +371,3 @@ def _held_out(
         predictions = np.stack(list(predictions))
     chosen = cases.select(part)
     return HeldOut(kind, part, predictions, outputs.score(predictions, chosen.labels))
-
-
-def _start_line(n: int, parts: list[np.ndarray], is_crossed: bool, config: TrainingConfig) -> str:
-    """A line about the models, the cases and the budget of the training."""
-    count, held_out = len(parts), max(map(len, parts))
-    without = f"{held_out or 'none'} held out{' from each' if is_crossed else ''}"
-    time = "" if config.minutes is None else f", {duration(60 * config.minutes)}"
-    return (
-        f"Training {count} model{'s' if count > 1 else ''} on {n} cases, {without}: at most "
-        f"{config.steps} updates of {config.batch_size} cases each, "
-        f"{config.steps / max((n - held_out) // config.batch_size, 1):.3g} epochs{time}"
-    )

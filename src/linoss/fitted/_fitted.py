@@ -126,13 +126,9 @@ class Outputs:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain values, for JSON."""
-        return {
-            "classes": None if self.classes is None else self.classes.tolist(),
-            "dtype": None if self.classes is None else self.classes.dtype.str,
-            "size": self.size,
-            "is_scalar": bool(self.is_scalar),
-            "every": self.every,
-        }
+        dtype = None if self.classes is None else self.classes.dtype.str
+        classes = None if self.classes is None else self.classes.tolist()
+        return {**vars(self), "is_scalar": bool(self.is_scalar), "classes": classes, "dtype": dtype}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Outputs":
@@ -164,11 +160,6 @@ class HeldOut:
         order = np.argsort(self.cases)
         places = order[np.searchsorted(self.cases, cases, sorter=order)]
         return np.asarray(self.predictions)[places]
-
-    @classmethod
-    def scored(cls, kind: str, score: float) -> "HeldOut":
-        """The score alone, which is all that files hold."""
-        return cls(str(kind), np.zeros(0, int), None, float(score))
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,13 +234,10 @@ class Fitted:
         """Scores without a test part, by name."""
         if self.held_out is not None:
             return {f"{self.held_out.kind} {self.outputs.metric}": self.held_out.score}
-        best = None if self.trained is None else self.trained.best_metric
-        return {} if best is None else {f"validation {self._trained.objective.metric}": best}
-
-    @property
-    def _trained(self) -> Trained:
-        assert self.trained is not None
-        return self.trained
+        trained = self.trained
+        if trained is None or trained.best_metric is None:
+            return {}
+        return {f"validation {trained.objective.metric}": trained.best_metric}
 
     def predict(self, cases: Sequences) -> Any:
         """Probabilities `(cases, classes)` or numbers `(cases, outputs)`; with `every` a list."""
@@ -276,11 +264,6 @@ class Fitted:
 
         It returns the prediction for the sequence so far: probabilities, or numbers.
         """
-        if self.oscillators is not None and not self.oscillators.supports_streaming:
-            raise ValueError(
-                "causal is False: some of the untrained oscillators read sequences backwards, "
-                "which a stream cannot do; fit with causal=True"
-            )
         streams = [member.stream() for member in self.members.values()]
         return EnsembleStream(streams, partial(self.outputs.combine, weights=self.weights))
 
@@ -300,9 +283,7 @@ class Fitted:
         name = member or ("linoss" if self.oscillators is None else "oscillators")
         if name not in self.members:
             raise ValueError(f"member is {member!r}, expected one of {list(self.members)}")
-        if name == "oscillators" and self.oscillators is not None:
-            return self.oscillators.explain(cases, periods=periods, parts=parts)
-        return self._trained.explain(cases)
+        return self.members[name].explain(cases, periods=periods, parts=parts)
 
     # ---- Ensembles ----
 

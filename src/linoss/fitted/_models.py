@@ -86,7 +86,7 @@ class Trained:
         streams = [ModelStream(self.inputs, self.objective, model) for model in self.models]
         return EnsembleStream(streams, mean_of)
 
-    def explain(self, cases: Sequences) -> Attribution:
+    def explain(self, cases: Sequences, **_: int) -> Attribution:
         """Attribution of the outputs to the values of the only case, by integrated gradients."""
         return attribute_to_values(self.models, self.inputs, self.objective, cases)
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from linoss import _checks
-from linoss.data import Table, table
+from linoss.data import Table, read_table
 from linoss.fitted import (
     AbstractPredictionStream,
     Description,
@@ -425,11 +425,6 @@ class ForecastStream(AbstractPredictionStream):
         if self._table.index[0].dtype.kind == "M":
             return np.array([round(time * 1e6)]).astype("datetime64[us]")
         return np.array([round(time)])
-
-
-def read_table(data: Any) -> Table:
-    """Convert data to a table."""
-    return data if isinstance(data, Table) else table(data)
 
 
 def _numbers(index: np.ndarray) -> np.ndarray:

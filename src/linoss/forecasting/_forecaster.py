@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from linoss._declare import COUNT, Number, check_settings, documented, setting
 from linoss._imports import imports_allowed
 from linoss._stderr import say
-from linoss.data import DataError, Table
+from linoss.data import DataError, Table, read_table
 from linoss.fitted import (
     AbstractPredictionStream,
     Description,
@@ -28,7 +28,7 @@ from linoss.forecasting._backtest import Backtest, Origins
 from linoss.forecasting._components import Components, Selection, methods_of, split_end
 from linoss.forecasting._context import last_of
 from linoss.forecasting._decomposition import Decomposition
-from linoss.forecasting._fitted import FittedForecaster, read_table
+from linoss.forecasting._fitted import FittedForecaster
 from linoss.forecasting._intervals import Calibration, Request, quantile_levels
 from linoss.forecasting._seasonal_trend import Clock, known_mean, on_grid, strongest_period
 from linoss.training import (
