@@ -416,6 +416,10 @@ struct Desk {
       : reader(bank), moves((kTile + 1) * kMoves * kLanes), outputs(kTile * kLanes) {
     if (!moves.at) throw std::bad_alloc();
   }
+  void begin(int64_t groups) {
+    state.assign(groups * kStateRows * kLanes, 0.0);
+    reader.begin();
+  }
   Reader reader;
   Tile tile;
   Memory<double> moves;
@@ -437,10 +441,9 @@ double duration(const Bank& bank, const Series& series) {
   return time;
 }
 
-// Moves the sums of a state to a window, and begins the next one.
-void close(double* state, Window& window) {
+// Copies the sums of a state to a window.
+void copy(const double* state, Window& window) {
   std::memcpy(window.sums, state + kAbove * kLanes, sizeof(window.sums));
-  std::memset(state + kAbove * kLanes, 0, (kStateRows - kAbove) * kLanes * sizeof(double));
 }
 
 constexpr double kRounding = 1e-9;  // of a place in time
@@ -461,16 +464,15 @@ void divide(const Tile& tile, double total, int64_t windows, int64_t& current, d
   pieces.push_back({from, tile.samples, false});
 }
 
-// Calls each(group, state, tile, at) for every tile of the series and every group from `from` to `to`
-// that reads in one direction; `at` is the number of samples before the tile. The sums of `windows`
-// windows of each group are in desk.windows.
+constexpr int64_t kSize = kStateRows * kLanes;  // of the state of a group
+
+// Calls each(group, tile, at) for every tile of the series and every group from `from` to `to` that
+// reads in one direction; `at` is the number of samples before the tile. States begin as they are in
+// the desk. The sums of `windows` windows of each group are in desk.windows.
 template <typename Each>
 void walk(const Bank& bank, const Series& series, bool backwards, int64_t from, int64_t to,
           int64_t windows, Desk& desk, bool keep, Each each) {
-  constexpr int64_t kSize = kStateRows * kLanes;
-  desk.state.assign((to - from) * kSize, 0.0);
   desk.windows.assign((to - from) * windows, Window{});
-  desk.reader.begin();
   const double total = windows > 1 ? duration(bank, series) : 1;
   std::vector<double> times(windows);
   int64_t current = 0;
@@ -487,15 +489,17 @@ void walk(const Bank& bank, const Series& series, bool backwards, int64_t from, 
       for (const Piece& piece : desk.pieces) {
         kernels().advance(group_of(bank, g), desk.tile, piece, desk.moves.at, state,
                           keep ? desk.outputs.data() : nullptr);
-        if (piece.ends_window) close(state, *window++);
+        if (!piece.ends_window) continue;
+        copy(state, *window++);
+        std::memset(state + kAbove * kLanes, 0, sizeof(window->sums));
       }
-      each(g, state, desk.tile, seen);
+      each(g, desk.tile, seen);
     }
     seen += desk.tile.samples;
   }
   for (int64_t g = from; g < to; ++g) {
     Window* window = desk.windows.data() + (g - from) * windows;
-    close(desk.state.data() + (g - from) * kSize, window[current]);
+    copy(desk.state.data() + (g - from) * kSize, window[current]);
     for (int64_t w = 0; w < windows; ++w) {
       window[w].time = times[w];
       window[w].begin = w ? window[w - 1].begin + window[w - 1].time : 0;
@@ -560,8 +564,9 @@ void respond(const Bank& bank, const std::vector<In<float, 2>>& cases,
   nb::gil_scoped_release release;
   for_all(bank, series.size(), [&](int64_t i, int64_t from, int64_t to, Desk& desk) {
     for (bool backwards : {false, true}) {
+      desk.begin(to - from);
       walk(bank, series[i], backwards, from, to, windows, desk, false,
-           [](int64_t, double*, const Tile&, int64_t) {});
+           [](int64_t, const Tile&, int64_t) {});
       for (int64_t g = from; g < to; ++g) {
         if (bank.backwards[bank.drive[g]] != backwards) continue;
         float* own = data + i * size * oscillators + g * kLanes;
@@ -593,23 +598,24 @@ void trace(const Bank& bank, const std::vector<In<float, 2>>& cases,
   float* data = out.data();
   nb::gil_scoped_release release;
   for_all(bank, series.size(), [&](int64_t i, int64_t from, int64_t to, Desk& desk) {
-    for (bool backwards : {false, true})
+    for (bool backwards : {false, true}) {
+      desk.begin(to - from);
       walk(bank, series[i], backwards, from, to, 1, desk, true,
-           [&](int64_t g, double*, const Tile& tile, int64_t seen) {
+           [&](int64_t g, const Tile& tile, int64_t seen) {
              for (int64_t n = 0; n < tile.samples; ++n)
                if ((seen + n) % every == 0 && (seen + n) / every < samples)
                  std::memcpy(data + (i * samples + (seen + n) / every) * oscillators + g * kLanes,
                              desk.outputs.data() + n * kLanes, kLanes * 4);
            });
+    }
   });
 }
 
 // The statistics of a sequence so far, in pieces.
 class Stream {
  public:
-  explicit Stream(const Bank& bank)
-      : bank_(bank), desk_(bank_), state_(bank.groups * kStateRows * kLanes) {
-    desk_.reader.begin();
+  explicit Stream(const Bank& bank) : bank_(bank), desk_(bank_) {
+    desk_.begin(bank.groups);
     for (uint8_t backwards : bank.backwards)
       if (backwards) refuse("the bank reads backwards in time");
   }
@@ -619,28 +625,20 @@ class Stream {
     const int64_t oscillators = bank_.groups * kLanes;
     if (out.shape(0) != kStatistics || static_cast<int64_t>(out.shape(1)) != oscillators)
       refuse("out: wrong shape");
-    for (int64_t at = 0; at < series.time;) {
-      desk_.reader.load(series, false, at, desk_.tile);
-      int32_t drive = -1;
-      for (int64_t g = 0; g < bank_.groups && desk_.tile.samples; ++g) {
-        if (bank_.drive[g] != drive) desk_.reader.mix(drive = bank_.drive[g], desk_.tile);
-        kernels().advance(group_of(bank_, g), desk_.tile, {0, desk_.tile.samples, false},
-                          desk_.moves.at, state_.data() + g * kStateRows * kLanes, nullptr);
-      }
-    }
+    walk(bank_, series, false, 0, bank_.groups, 1, desk_, false,
+         [](int64_t, const Tile&, int64_t) {});
     constexpr int32_t rows[kStatistics] = {0, 1, 2, 3};
-    if (!(desk_.reader.elapsed() > 0)) std::fill_n(out.data(), out.size(), NAN);
-    for (int64_t g = 0; g < bank_.groups && desk_.reader.elapsed() > 0; ++g) {
-      Window whole = {0, desk_.reader.elapsed()};
-      std::memcpy(whole.sums, state_.data() + (g * kStateRows + kAbove) * kLanes, sizeof(whole.sums));
-      write_statistics(whole, rows, oscillators, out.data() + g * kLanes);
+    const double elapsed = desk_.reader.elapsed();
+    if (!(elapsed > 0)) std::fill_n(out.data(), out.size(), NAN);
+    for (int64_t g = 0; g < bank_.groups && elapsed > 0; ++g) {
+      desk_.windows[g].time = elapsed;
+      write_statistics(desk_.windows[g], rows, oscillators, out.data() + g * kLanes);
     }
   }
 
  private:
   Bank bank_;
   Desk desk_;
-  std::vector<double> state_;
 };
 
 LINOSS_MODULE([](nb::module_& m) {
