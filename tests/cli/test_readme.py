@@ -1,46 +1,102 @@
-"""The commands of the README, run as they stand there."""
+"""Every command of README and docs runs with the packages that are documented for it alone."""
 
-import os
+import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+import pytest
+from packaging.requirements import Requirement
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-COMMANDS = re.findall(r"^\$ (.*)$", README, re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"(?:\$ )?(?:tail -f (?P<stream>\S+) \| )?linoss (?P<arguments>[^#]+)")
+EXTRAS = {"search": ["data", "search"], "export": ["data", "export"]}
+"""Those of a command; others have `data`, as in README."""
+SMALL = "--set n_models=1 --set hidden_size=8 --set state_size=8 --set num_blocks=1"
+CHILD = """
+import importlib.metadata, json, os, sys
+allowed, places = map(json.loads, sys.argv[1:])
+modules = importlib.metadata.packages_distributions()
+names = {module for module, owners in modules.items() if not {*allowed} & {*owners}} - {"linoss"}
+class Others:
+    def find_spec(self, name, *place):
+        if name.partition(".")[0] in names:
+            raise ImportError(f"{name} is not among the documented packages")
+sys.meta_path.insert(0, Others())
+from linoss.cli import app
+for folder, stream, arguments in places:
+    os.chdir(folder)
+    sys.stdin = open(stream or os.devnull)
+    try:
+        app(arguments, prog_name="linoss")
+    except SystemExit as end:
+        if end.code:
+            sys.exit(f"{folder}: linoss {' '.join(arguments)}: {end.code}")
+"""
 
 
-def test_from_a_file_to_answers(tmp_path):
-    """On a few recordings of waves, briefly; what waits for more samples reads to the end."""
-    random = np.random.default_rng(0)
-    rows = ["label," + ",".join(f"v_{i}" for i in range(20))]
-    for i in range(16):
-        wave = np.sin((1 + i % 2) * np.arange(20) / 3) + 0.1 * random.normal(size=20)
-        rows.append(f"{('slow', 'fast')[i % 2]}," + ",".join(f"{x:.4f}" for x in wave))
-    (tmp_path / "recordings.csv").write_text("\n".join(rows) + "\n")
-    (tmp_path / "new.csv").write_text("\n".join([rows[0], *rows[-2:]]) + "\n")
-    (tmp_path / "sensor.csv").write_text("\n".join(rows[1].split(",")[1:]) + "\n")
-    linoss = shlex.join([sys.executable, "-m", "linoss"])
-    assert len(COMMANDS) == 3
-    for command in COMMANDS:
-        brief = command.replace("tail -f", "cat").replace(
-            "--set causal=yes", "--set causal=yes --minutes 0.03"
-        )
-        done = subprocess.run(
-            re.sub(r"\blinoss\b", lambda _: linoss, brief),
-            shell=True,
-            cwd=tmp_path,
-            env={**os.environ, "JAX_ENABLE_X64": "0"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-    answers = done.stdout.splitlines()
-    assert len(answers) == 20
-    assert answers[-1].startswith("slow,")
-    predictions = (tmp_path / "predictions.csv").read_text().splitlines()
-    assert [line.split(",")[1] for line in predictions[1:]] == ["slow", "fast"]
+def commands(page):
+    """Input and arguments of the commands in the blocks of a page, made brief."""
+    blocks = re.findall(r"^```(?:console|bash)\n(.*?)^```$", page.read_text(), re.M | re.S)
+    for line in "".join(blocks).replace("\\\n", " ").splitlines():
+        if found := COMMAND.match(line):
+            line = found["arguments"].replace("/shared/", "")
+            if line.startswith("fit"):
+                line += f" --steps 2 {SMALL}" if "--model" in line else " --minutes 0"
+            if line.startswith("search"):
+                line += " --trials 1 --steps 2 --set num_blocks=1"
+            yield found["stream"], shlex.split(line)
+
+
+def closure(extras):
+    """The distributions that an install with these extras has."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    left = [*project["dependencies"], *(each for extra in extras for each in optional[extra])]
+    found = set()
+    while left:
+        need = Requirement(left.pop())
+        if need.marker is None or any(
+            need.marker.evaluate({"extra": e}) for e in need.extras or [""]
+        ):
+            try:
+                name = metadata.metadata(need.name)["Name"]
+            except metadata.PackageNotFoundError:
+                continue
+            if name not in found:
+                found.add(name)
+                left += metadata.requires(name) or []
+    return sorted(found)
+
+
+@pytest.mark.parametrize("extras", [["data"], *EXTRAS.values()], ids="-".join)
+def test_commands_run_as_documented(tmp_path, extras, data, oscillators):
+    places = []
+    for page in PAGES:
+        chosen = [(s, a) for s, a in commands(page) if EXTRAS.get(a[0], ["data"]) == extras]
+        if not chosen:
+            continue
+        folder = tmp_path / page.stem
+        shutil.copytree(data, folder / "Bells")
+        shutil.copytree(oscillators, folder / "runs" / "bells")
+        for name, part in {"recordings": "TRAIN", "data": "TRAIN", "new": "TEST"}.items():
+            shutil.copy(data / f"Waves_{part}.csv", folder / f"{name}.csv")
+        (folder / "sensor.csv").write_text("x,z\n" + "1,2\n" * 20)
+        waves = np.random.default_rng(0).normal(size=(16, 2, 40))
+        np.savez(folder / "data.npz", X=waves, y=np.arange(16) % 2)
+        places += [(str(folder), stream, arguments) for stream, arguments in chosen]
+    assert places
+    child = [sys.executable, "-c", CHILD, json.dumps(closure(extras)), json.dumps(places)]
+    done = subprocess.run(child, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if extras == ["data"]:
+        assert len((tmp_path / "README" / "predictions.csv").read_text().splitlines()) == 13
+        assert "prediction,probability_high,probability_low" in done.stdout
+    assert all(extra in (ROOT / "docs" / "install.md").read_text() for extra in extras)

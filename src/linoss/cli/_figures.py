@@ -59,6 +59,7 @@ _RC: Any = {
     "xtick.labelcolor": _INK,
     "ytick.labelcolor": _INK,
     "legend.frameon": False,
+    "legend.handlelength": 1.2,
     "figure.facecolor": "none",
 }
 
@@ -252,7 +253,7 @@ def svg(draw: Panel) -> Markup:
         draw(axes)
         handles, names = axes.get_legend_handles_labels()
         if names:
-            figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 5))
+            figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 3))
         FigureCanvasSVG(figure).print_svg(content, metadata={"Date": None})  # savefig draws twice
     text = content.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)

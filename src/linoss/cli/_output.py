@@ -51,6 +51,8 @@ def word(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(word, value))
     return number(value) if isinstance(value, float) else str(value)
 
 
