@@ -6,31 +6,12 @@ import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 import linoss
 from linoss.cli import app
 
 COMMANDS = [command.callback.__name__ for command in app.registered_commands]
-
-
-def examples(good, command):
-    lines = good(f"{command} --help").splitlines()
-    return [line.strip() for line in lines if line.strip().startswith("linoss ")]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory, data, load):
-    """Where the examples find what they speak of."""
-    folder = tmp_path_factory.mktemp("examples")
-    (folder / "Bells").mkdir()
-    for part in ("TRAIN", "TEST"):
-        shutil.copy(data / f"Waves_{part}.csv", folder / "Bells" / f"Bells_{part}.csv")
-    for name in ("load.csv", "later.csv"):
-        shutil.copy(load, folder / name)
-    np.savetxt(folder / "samples.csv", np.zeros((3, 2)), delimiter=",")
-    return folder
 
 
 def test_every_command_is_there():
@@ -41,28 +22,8 @@ def test_every_command_is_there():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(good, command):
-    assert any(f"{line} ".startswith(f"linoss {command} ") for line in examples(good, command))
-
-
-@pytest.mark.usefixtures("few_bells")
-def test_every_example_of_help_runs(place, good, monkeypatch, small_forecaster):
-    monkeypatch.chdir(place)
-    for command in COMMANDS:
-        for line in examples(good, command):
-            arguments, _, source = line.removeprefix("linoss ").partition(" < ")
-            if command == "fit" and "--resume" not in line:
-                arguments += f" {small_forecaster} --steps 2"  # the last one counts
-                arguments += "" if "forecasting" in line else " --set n_models=1"
-            if command == "search":
-                arguments += f" {small_forecaster} --steps 2 --trials 1"
-            if command == "demo":
-                arguments += " --steps 1"
-            good(arguments, (place / source).read_text() if source else None)
-    assert {path.name for path in place.iterdir()} >= {
-        "forecast.csv",
-        "predictions.csv",
-        "spectrum.png",
-    }
+    """The examples run with those of README and docs."""
+    assert re.search(rf"^ linoss {command} ?", good(f"{command} --help"), re.MULTILINE)
 
 
 def test_the_version_and_the_whole_help(good, linoss_command):

@@ -109,22 +109,16 @@ def test_errors_of_numbers(regressor, numbers, good_json, good):
 
 def test_what_cannot_be_evaluated(tmp_path, run, data, waves, write_cases, failing):
     values, _ = waves(2)
-    write_cases(tmp_path / "cases.csv", values, ["low", "[red]middle"])
-    message = failing(f"evaluate {run} {tmp_path / 'cases.csv'}")
-    assert "a label is '[red]middle', expected one of the training's: high, low" in message
     np.savez(tmp_path / "red.npz", X=values, y=["low", "\x1b[31mred\x9b"])
     message = failing(f"evaluate {run} {tmp_path / 'red.npz'}")
+    assert "expected one of the training's: high, low" in message
     assert "\x1b" not in message
     np.save(tmp_path / "cases.npy", values)
     assert "have no labels" in failing(f"evaluate {run} {tmp_path / 'cases.npy'}")
-    np.savez(tmp_path / "cases.npz", X=np.zeros((2, 3, 20)), y=["low", "high"])
-    assert "has 3 channels, expected 2" in failing(f"evaluate {run} {tmp_path / 'cases.npz'}")
     absent = failing(f"evaluate {tmp_path / 'absent'} {data}")
     assert "absent: holds no run, expected a directory" in absent
-    (tmp_path / "half").mkdir()
-    content = (data / "Waves_TRAIN.csv").read_bytes()
-    (tmp_path / "half" / "Waves_TRAIN.csv").write_bytes(content)
-    assert "has no test part" in failing(f"evaluate {run} {tmp_path / 'half'}")
+    write_cases(tmp_path / "half_TRAIN.csv", values, ["low", "high"])
+    assert "has no test part" in failing(f"evaluate {run} {tmp_path}")
 
 
 # ---- predict ----
@@ -132,19 +126,15 @@ def test_what_cannot_be_evaluated(tmp_path, run, data, waves, write_cases, faili
 
 def test_channels_are_matched_by_name(tmp_path, run, data, good, failing):
     table = pandas.read_csv(data / "Waves_TEST.csv")
-    turned, other, train = (tmp_path / f"{name}.csv" for name in ("turned", "other", "train"))
-    turned_columns = table[["z", "case", "x", "label"]]
-    turned_columns.to_csv(turned, index=False)
+    turned, other = tmp_path / "test.csv", tmp_path / "other.csv"
+    table.to_csv(tmp_path / "train.csv", index=False)
+    table[["z", "case", "x", "label"]].to_csv(turned, index=False)
     assert good(f"predict {run} {turned}") == good(f"predict {run} {data}")
-    assert good(f"evaluate {run} {turned}") == good(f"evaluate {run} {data}")
-    table.to_csv(train, index=False)
-    turned_columns.to_csv(tmp_path / "test.csv", index=False)
-    assert good(f"evaluate {run} {tmp_path}") == good(f"evaluate {run} {data}")
+    for place in (turned, tmp_path):
+        assert good(f"evaluate {run} {place}") == good(f"evaluate {run} {data}")
     table.rename(columns={"z": "w"}).to_csv(other, index=False)
     message = "X, channels: lacks z and has w, expected x, z, in any order; rename channels, or"
     assert f"{message} leave a column out with --drop NAME" in failing(f"predict {run} {other}")
-    table.drop(columns="z").to_csv(other, index=False)
-    assert "X, channels: lacks z, expected x, z" in failing(f"evaluate {run} {other}")
 
 
 def test_predictions_with_probabilities(tmp_path, run, data, test_cases, good, good_json):

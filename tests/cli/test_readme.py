@@ -8,17 +8,23 @@ import subprocess
 import sys
 import tomllib
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
+from linoss.cli import EXAMPLES
+
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = {
+    path.stem: path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+}
+PAGES["help"] = "\n".join(["```bash", *chain(*EXAMPLES.values()), "```\n"])
 COMMAND = re.compile(r"(?:\$ )?(?:tail -f (?P<stream>\S+) \| )?linoss (?P<arguments>[^#]+)")
-EXTRAS = {"search": ["data", "search"], "export": ["data", "export"]}
-"""Those of a command; others have `data`, as in README."""
+NEEDS = {"search": ["data", "search"], "export": ["data", "export"]}
+"""The extras of a command; others have `data`, as in README."""
 SMALL = "--set n_models=1 --set hidden_size=8 --set state_size=8 --set num_blocks=1"
 CHILD = """
 import importlib.metadata, json, os, sys
@@ -44,15 +50,18 @@ for folder, stream, arguments in places:
 
 def commands(page):
     """Input and arguments of the commands in the blocks of a page, made brief."""
-    blocks = re.findall(r"^```(?:console|bash)\n(.*?)^```$", page.read_text(), re.M | re.S)
+    blocks = re.findall(r"^```(?:console|bash)\n(.*?)^```$", page, re.M | re.S)
     for line in "".join(blocks).replace("\\\n", " ").splitlines():
         if found := COMMAND.match(line):
             line = found["arguments"].replace("/shared/", "")
             if line.startswith("fit"):
                 line += f" --steps 2 {SMALL}" if "--model" in line else " --minutes 0"
+                line += " --set causal=yes" * ("classification --out" in line)
             if line.startswith("search"):
                 line += " --trials 1 --steps 2 --set num_blocks=1"
-            yield found["stream"], shlex.split(line)
+            line, _, source = line.partition(" < ")
+            if not line.startswith("demo"):
+                yield found["stream"] or source.strip(), shlex.split(line)
 
 
 def closure(extras):
@@ -76,19 +85,23 @@ def closure(extras):
     return sorted(found)
 
 
-@pytest.mark.parametrize("extras", [["data"], *EXTRAS.values()], ids="-".join)
-def test_commands_run_as_documented(tmp_path, extras, data, oscillators):
+@pytest.mark.parametrize("extras", [["data"], *NEEDS.values()], ids="-".join)
+def test_commands_run_as_documented(tmp_path, extras, data, load, oscillators):
     places = []
-    for page in PAGES:
-        chosen = [(s, a) for s, a in commands(page) if EXTRAS.get(a[0], ["data"]) == extras]
+    for name, page in PAGES.items():
+        chosen = [(s, a) for s, a in commands(page) if NEEDS.get(a[0], ["data"]) == extras]
         if not chosen:
             continue
-        folder = tmp_path / page.stem
+        folder = tmp_path / name
         shutil.copytree(data, folder / "Bells")
-        shutil.copytree(oscillators, folder / "runs" / "bells")
+        if name != "help" or extras != ["data"]:  # these fit it
+            shutil.copytree(oscillators, folder / "runs" / "bells")
+        for table in ("load.csv", "later.csv"):
+            shutil.copy(load, folder / table)
         for name, part in {"recordings": "TRAIN", "data": "TRAIN", "new": "TEST"}.items():
             shutil.copy(data / f"Waves_{part}.csv", folder / f"{name}.csv")
-        (folder / "sensor.csv").write_text("x,z\n" + "1,2\n" * 20)
+        for stream in ("sensor.csv", "samples.csv"):
+            (folder / stream).write_text("x,z\n" + "1,2\n" * 20)
         waves = np.random.default_rng(0).normal(size=(16, 2, 40))
         np.savez(folder / "data.npz", X=waves, y=np.arange(16) % 2)
         places += [(str(folder), stream, arguments) for stream, arguments in chosen]

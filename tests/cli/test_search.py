@@ -110,14 +110,10 @@ def test_tasks(tmp_path, numbers, load, small_forecaster, good_json, task):
     [
         ("--set learning_rate=0.1", "learning_rate is given and has a --range, expected one"),
         ("--grid paper", "--grid paper has its own ranges"),
-        ("--trials 0", "--trials"),
-        ("--horizon 3", "horizon is 3, but task is 'classification'"),
         ("--range width=3,4", "the range of 'width' is not that of a parameter"),
-        ("--range dropout", "the range 'dropout' is invalid"),
         ("--range dropout=0..2", "the range of dropout is '2', expected a number in [0, 1)"),
         ("--silence 0", "'--silence'"),
         ("--set n_models=2", "n_models is for linoss fit"),
-        ("--set scheme=rk4", "scheme is 'rk4', expected one of"),
         ("--resume", "No such option: --resume"),
     ],
 )

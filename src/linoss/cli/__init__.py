@@ -3,8 +3,8 @@
 import sys
 
 try:
-    from linoss.cli._app import app, main
+    from linoss.cli._app import EXAMPLES, app, main
 except KeyboardInterrupt:  # Ctrl-C before there is a command
     sys.exit(130)
 
-__all__ = ["app", "main"]
+__all__ = ["EXAMPLES", "app", "main"]

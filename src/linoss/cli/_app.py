@@ -20,7 +20,7 @@ from linoss.cli._plan import plan
 from linoss.cli._predict import backtest, evaluate, forecast, predict, stream
 from linoss.cli._search import search
 
-_EXAMPLES = {
+EXAMPLES = {
     fit: (
         "linoss fit Bells --task classification --out runs/bells",
         "linoss fit Bells --out runs/bells --resume",
@@ -71,7 +71,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command, _examples in _EXAMPLES.items():
+for _command, _examples in EXAMPLES.items():
     _title = "Example:" if len(_examples) == 1 else "Examples:"
     app.command(epilog="\n\n".join([_title, *_examples]))(guarded(_command))
 
