@@ -66,30 +66,15 @@ def s5(layer, u, h):
     return np.array(out)
 
 
-def s4d(layer, u, h):
-    modes, m = layer.modes, M // 2
-    L = -np.exp(modes.log_decay) + 1j * np.asarray(modes.frequency)
-    C = layer.output_weight[:, :m] + 1j * layer.output_weight[:, m:]
-    x, out = np.zeros((H, m), complex), []
-    for n in range(len(u)):
-        a, g = held(L, np.exp(modes.log_timestep)[:, None] * h[n])
-        x = a * x + g * u[n][:, None]
-        out.append(2 * (C * x).sum(1).real + layer.feedthrough * u[n])
-    return np.array(out)
-
-
 def s4(layer, u, h):
     """(I - h A / 2)^-1 with dense matrices of all modes and their conjugates."""
     modes, out = layer.modes, []
-    P, B, C = (
-        np.concatenate([half, half.conj()], axis=1)
-        for half in (
-            pairs[:, : M // 2] + 1j * pairs[:, M // 2 :]
-            for pairs in (modes.low_rank, modes.input_weight, layer.output_weight)
-        )
-    )
-    L = -np.exp(modes.log_decay) + 1j * np.asarray(modes.frequency)
-    L = np.concatenate([L, L.conj()], axis=1)
+    pairs = [layer.output_weight, modes.low_rank, modes.input_weight]
+    if modes.low_rank is None:  # S4D
+        pairs[1:] = 0 * pairs[0], np.repeat([[1, 0]], M // 2, axis=1) + 0 * pairs[0]
+    halves = [x[:, : M // 2] + 1j * x[:, M // 2 :] for x in pairs]
+    halves.append(-np.exp(modes.log_decay) + 1j * np.asarray(modes.frequency))
+    C, P, B, L = (np.concatenate([half, half.conj()], axis=1) for half in halves)
     x, eye = np.zeros((H, M), complex), np.eye(M)
     for n in range(len(u)):
         for i in range(H):
@@ -127,7 +112,7 @@ def mamba(layer, u, h):
 
 
 LOOPS = {
-    "lru": lru, "s5": s5, "s4d": s4d, "s4": s4, "s6": s6, "mamba": mamba,
+    "lru": lru, "s5": s5, "s4d": s4, "s4": s4, "s6": s6, "mamba": mamba,
 }  # fmt: skip
 
 
@@ -174,6 +159,25 @@ def test_time_passes_at_missing_samples_where_a_layer_has_a_step_without_input(n
         given = np.where(mask[i][:, None], u[i], 0)[visited]
         close(whole[i, there], LOOPS[name](weights, given, np.ones(len(given)))[at])
         close(back[i, there], LOOPS[name](weights, given[::-1], np.ones(len(given)))[::-1][at])
+
+
+def test_the_system_of_s4_is_hippo():
+    """Up to a change of basis: the same eigenvalues, and the same output for its own C."""
+    layer, n = linoss.nn.S4Layer(1, M, key=jax.random.key(0)), np.arange(M)
+    L, P, B = (np.concatenate([x[0], x[0].conj()]) for x in layer.modes.system)
+    root = np.sqrt(2 * n + 1)
+    A = -np.tril(np.outer(root, root), -1) - np.diag(n + 1)
+    found = np.diag(L) - np.outer(P, P.conj())
+    for power in range(1, 5):
+        np.testing.assert_allclose(
+            np.trace(np.linalg.matrix_power(found, power)),
+            np.trace(np.linalg.matrix_power(A, power)),
+            rtol=1e-9,
+        )
+    p = np.sqrt(n + 0.5)  # moments of the system that do not depend on the basis
+    for power in range(4):
+        moment = P.conj() @ np.linalg.matrix_power(found, power) @ B
+        np.testing.assert_allclose(moment, p @ np.linalg.matrix_power(A, power) @ root, rtol=1e-9)
 
 
 def close(found, expected, rtol=1e-9):

@@ -45,7 +45,7 @@ def test_forecasting_on_several_devices(make_model):
     model = make_model(1, 1, task="forecasting", horizon=6)
     settings = TrainingConfig(steps=6, batch_size=8, evaluate_every=3)
     problem = (model, inputs, Forecasting.from_windows(windows, inputs), windows, windows, settings)
-    assert_same_curve(train(*problem), train(*problem, mesh=make_mesh((2, 4))))
+    assert_same_curve(train(*problem), train(*problem, mesh=make_mesh(8)))
 
 
 @pytest.mark.integration

@@ -11,7 +11,7 @@ from linoss.nn.mixers import MIXERS, MixerKind
 from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
 from linoss.nn.mixers._mixer import AbstractDiagonal, AbstractMixer
-from linoss.nn.mixers._s4 import S4DLayer, S4Layer
+from linoss.nn.mixers._s4 import S4Layer
 from linoss.nn.mixers._s5 import S5Layer
 from linoss.nn.mixers._selective import MambaLayer, S6Layer
 
@@ -31,7 +31,6 @@ __all__ = [
     "MixerKind",
     "MixerLike",
     "ModelState",
-    "S4DLayer",
     "S4Layer",
     "S5Layer",
     "S6Layer",

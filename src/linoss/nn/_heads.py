@@ -18,7 +18,7 @@ from linoss.nn._config import LinOSSConfig
 from linoss.nn._operations import affine, as_arrays
 from linoss.nn._passes import Features
 from linoss.nn._pooling import POOLINGS, Pooling
-from linoss.nn._samples import WHOLE, Samples
+from linoss.nn._samples import Samples
 
 
 class Ahead(NamedTuple):
@@ -92,11 +92,8 @@ class Head(eqx.Module):
         return self._decode(jnp.concatenate(pooled, axis=-1)), state
 
     def prepare(self, samples: Samples, ahead: Ahead) -> Samples:
-        """The samples of this device that the model reads, with missing ones masked.
-
-        A forecasting head receives whole sequences on each device, and appends the horizon, `ahead`
-        or zeros, to each of them.
-        """
+        """The samples of this device that the model reads, with missing ones masked; a forecasting
+        head appends the horizon, `ahead` or zeros, to each sequence."""
         if self.horizon is None:
             return samples.joined()
         horizon = self.horizon
@@ -120,21 +117,12 @@ class Head(eqx.Module):
             if intervals is not None:
                 intervals = jnp.take_along_axis(intervals, source, axis=-1)
             lengths = lengths + horizon
-        whole = replace(
-            samples, values=values, mask=mask, intervals=intervals, lengths=lengths, split=WHOLE
-        )
-        return whole.joined().shard(samples.split)
+        changed = {"values": values, "mask": mask, "intervals": intervals, "lengths": lengths}
+        return replace(samples, **changed).joined()
 
     def _ahead(self, values: Array, samples: Samples, horizon: int) -> Array:
         """The features of the horizon."""
-        split, lengths = samples.split, samples.lengths
-        if lengths is None and split.time is None:
+        if samples.lengths is None:
             return values[..., -horizon:, :]
-        start, total = split.steps_before(values.shape[-2])
-        if lengths is None:
-            lengths = jnp.full(values.shape[:-2], total)
-        index = lengths[..., None] - horizon + steps(*lengths.shape, horizon) - start
-        here = (index >= 0) & (index < values.shape[-2])
-        index = jnp.clip(index, 0, values.shape[-2] - 1)
-        chosen = jnp.take_along_axis(values, index[..., None], axis=-2)
-        return split.sum_over_time(jnp.where(here[..., None], chosen, 0))
+        index = samples.lengths[..., None] - horizon + steps(*samples.lengths.shape, horizon)
+        return jnp.take_along_axis(values, index[..., None], axis=-2)

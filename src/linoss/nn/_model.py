@@ -22,7 +22,7 @@ from linoss.nn._parameters import draw_parts
 from linoss.nn._passes import Norms, run_blocks, stack
 from linoss.nn._samples import Samples
 from linoss.nn.mixers import MixerKind
-from linoss.nn.mixers._cde import refuse_cde
+from linoss.nn.mixers._mixer import refuse
 
 
 class ModelState(eqx.Module):
@@ -228,7 +228,7 @@ class LinOSS(eqx.Module):
                 raise ValueError("future_intervals was given, but intervals is None")
             _checks.nonnegative("future_intervals", ahead["future_intervals"], allow_zero=False)
         if mesh is not None:
-            samples.check_mesh(mesh, every=self.config.every or 1, horizon=horizon or 0)
+            samples.check_mesh(mesh, every=self.config.every, horizon=horizon)
         return samples, Ahead(ahead.get("future"), ahead.get("future_intervals"))
 
 
@@ -249,7 +249,7 @@ def _run(
         samples = model.head.prepare(samples, ahead)
         if MixerKind.of(model.config.mixer).follows:
             equation: Any = model.blocks[0]
-            refuse_cde(samples, str(model.config.mixer))
+            refuse(samples, str(name := model.config.mixer), irregular=MixerKind.of(name).irregular)
             return model.head(equation.features(model.encoder, samples), samples), (equation.norm,)
         u, encoder = samples.values, model.encoder
         features, _, norms = run_blocks(model.blocks, u, samples, None, words, encoder=encoder)
@@ -261,8 +261,7 @@ def _run(
     arguments, split = (arrays, words, samples, ahead), samples.split
     if mesh is None:
         return run(*arguments)
-    along_time = split.samples if model.config.horizon is None else split.sequences
-    shards = jax.tree.map(lambda x: along_time if x.ndim > 1 else split.sequences, samples)
+    shards = jax.tree.map(lambda x: split.samples if x.ndim > 1 else split.sequences, samples)
     outputs = split.samples if model.config.every else split.sequences
     return jax.shard_map(
         run,
@@ -273,13 +272,11 @@ def _run(
     )(*arguments)
 
 
-def run_piece(model: LinOSS, state: ModelState, samples: Samples) -> tuple[Array, ModelState]:
+@eqx.filter_jit
+def _run_piece(model: LinOSS, state: ModelState, samples: Samples) -> tuple[Array, ModelState]:
     """Outputs at every step of a piece of a sequence, and the state after it."""
     samples = samples.joined()
     u, encoder = samples.values, model.encoder
     features, states, _ = run_blocks(model.blocks, u, samples, state.blocks, encoder=encoder)
     outputs, head = model.head.run(features, samples, state.head)
     return outputs, ModelState(states, head)
-
-
-_run_piece = eqx.filter_jit(run_piece)

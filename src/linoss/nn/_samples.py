@@ -17,7 +17,7 @@ from linoss import _checks
 from linoss._arrays import steps
 from linoss._settings import GapsName, PrecisionName
 from linoss.kernels import Timing
-from linoss.scan import last_nonzero, nearest_before, resolve_engine
+from linoss.scan import resolve_engine
 
 BATCH, TIME = "batch", "time"
 
@@ -66,22 +66,6 @@ class Split(NamedTuple):
         """Sum over all devices."""
         return jax.lax.psum(x, self.axes) if self.axes else x
 
-    def sum_over_time(self, x: Any) -> Any:
-        """Sum over the shards of the same sequences."""
-        return x if self.time is None else jax.lax.psum(x, self.time)
-
-    def cut(self, tree: Any) -> Any:
-        """This device's shard of arrays `(batch, time, ...)` that are whole along time."""
-        if self.time is None:
-            return tree
-        here, shards = jax.lax.axis_index(self.time), jax.lax.axis_size(self.time)
-
-        def shard(x: Array) -> Array:
-            size = x.shape[1] // shards
-            return jax.lax.dynamic_slice_in_dim(x, here * size, size, axis=1)
-
-        return jax.tree.map(shard, tree)
-
     def first_sample(self, batch: int, time: int, *, shared: bool = False) -> UInt32[Array, "2"]:
         """The index of this shard's first sample in the whole batch, and the number of samples from
         one sequence to the next. If `shared`, all sequences have the indices of the first."""
@@ -109,14 +93,6 @@ class Split(NamedTuple):
         share = count / jnp.maximum(self.sum(count), 1)
         center = self.sum(share * mean)
         return jnp.stack([center, self.sum(share * (variance + (mean - center) ** 2))])
-
-    def first_after(self, value: Array, otherwise: Array) -> Array:
-        """The first nonzero value on a later shard, else on any shard, else `otherwise`."""
-        if self.time is None:
-            return otherwise
-        after = nearest_before(self.time, value, reverse=True)
-        first = last_nonzero(self.time, value, reverse=True)
-        return jnp.where(after != 0, after, jnp.where(first != 0, first, otherwise))
 
 
 WHOLE = Split()
@@ -190,21 +166,24 @@ class Samples(eqx.Module):
         engine = resolve_engine(engine)
         return cls(values, mask, intervals, lengths, split, engine, precision, memory, gaps)
 
-    def check_mesh(self, mesh: Mesh, *, every: int, horizon: int) -> None:
-        """Raise if the mesh does not divide sequences, or their steps with a forecast horizon into
-        parts with whole numbers of outputs at every k-th step."""
+    def check_mesh(self, mesh: Mesh, *, every: int | None, horizon: int | None) -> None:
+        """Raise if the mesh does not divide sequences, or their steps into parts with whole numbers
+        of outputs at every k-th step."""
         sequences, steps, _ = self.values.shape
         if self.split.batch is not None and sequences % mesh.shape[BATCH]:
             raise ValueError(
                 f"u has {sequences} sequences, expected a multiple of {mesh.shape[BATCH]}, the "
                 "mesh's devices along 'batch'"
             )
-        if self.split.time is not None and (steps + horizon) % (mesh.shape[TIME] * every):
-            each = "" if every == 1 else f" times {every}, the steps from output to output"
-            ahead = ", those ahead included" if horizon else ""
+        if self.split.time is None:
+            return
+        if horizon is not None:
+            raise ValueError("the mesh splits time, which forecasts do not support")
+        if steps % (mesh.shape[TIME] * (every or 1)):
+            each = "" if every is None else f" times {every}, the steps from output to output"
             raise ValueError(
-                f"u has {steps + horizon} steps{ahead}, expected a multiple of {mesh.shape[TIME]}, "
-                f"the mesh's devices along 'time'{each}; pad it, and pass lengths"
+                f"u has {steps} steps, expected a multiple of {mesh.shape[TIME]}, the mesh's "
+                f"devices along 'time'{each}; pad it, and pass lengths"
             )
 
     def joined(self) -> "Samples":
@@ -219,14 +198,6 @@ class Samples(eqx.Module):
             silent = _join(~self.mask, self.lengths, time, before)
         values = jnp.where(mask[..., None], self.values, 0)
         return replace(self, values=values, mask=mask, silent=silent)
-
-    def shard(self, split: Split) -> "Samples":
-        """This device's shard of sequences that are whole along time."""
-        along_time = (self.values, self.mask, self.intervals, self.silent)
-        values, mask, intervals, silent = split.cut(along_time)
-        return replace(
-            self, values=values, mask=mask, intervals=intervals, silent=silent, split=split
-        )
 
     @property
     def moving(self) -> Bool[Array, "*batch time"] | None:
@@ -258,11 +229,15 @@ class Samples(eqx.Module):
     def intervals_after(self) -> Float[Array, "*batch time"] | None:
         """The time to the next present sample, for a run in reverse.
 
-        The last sample has the interval of the first. If time is split over devices, both may be on
-        other devices.
+        The last sample has the interval of the first.
         """
         if self.intervals is None:
             return None
+        if self.split.time is not None:
+            raise ValueError(
+                "time is split over devices, which irregular times in both directions do not "
+                "support; split only the batch"
+            )
         intervals, time = self.intervals, self.intervals.shape[-1]
         index = jnp.where(self.present, steps(*intervals.shape), time)
         following = jax.lax.cummin(index, axis=index.ndim - 1, reverse=True)
@@ -271,7 +246,6 @@ class Samples(eqx.Module):
         )
         own = jnp.min(index, axis=-1, keepdims=True)
         first = jnp.take_along_axis(intervals, jnp.minimum(own, time - 1), axis=-1)
-        first = self.split.first_after(jnp.where(own < time, first, 0), first)
         known = jnp.take_along_axis(intervals, jnp.minimum(following, time - 1), axis=-1)
         return jnp.where(following < time, known, first)
 

@@ -6,13 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jaxtyping import Float
 
 from linoss import _checks, kernels
 from linoss._checks import AnyArray
-from linoss.nn._model import LinOSS, ModelState, run_piece
-from linoss.nn._samples import Samples
+from linoss.nn._model import LinOSS, ModelState
 
 _LARGE = 1e-4  # times the root of the largest float: sums of squares of smaller numbers are finite
 
@@ -119,18 +117,7 @@ class _ByProgram:
     def __init__(self, model: LinOSS, state: ModelState):
         self._model, self.state = model, state
 
-        def step(state: ModelState, sample: Array) -> tuple[Array, ModelState]:
-            precision = model.config.precision
-            samples = Samples(sample[..., None, :], engine="sequential", precision=precision)
-            outputs, state = run_piece(model, state, samples)
-            return outputs[..., 0, :], state
-
-        self._step = jax.jit(step)
-
     def step(self, sample: np.ndarray, interval: float | None, present: bool) -> np.ndarray:
-        if present and interval is None:
-            output, self.state = self._step(self.state, sample)
-            return np.asarray(output)
         shape = (*sample.shape[:-1], 1)
         outputs, self.state = self._model.run(
             self.state,

@@ -13,7 +13,7 @@ from linoss._settings import MixerName
 from linoss.nn.mixers._cde import NeuralCDE, NeuralRDE
 from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
-from linoss.nn.mixers._s4 import S4DLayer, S4Layer
+from linoss.nn.mixers._s4 import S4Layer
 from linoss.nn.mixers._s5 import S5Layer, check_pairs
 from linoss.nn.mixers._selective import MambaLayer, S6Layer
 
@@ -44,7 +44,7 @@ class MixerKind:
     @cached_property
     def settings(self) -> Mapping[str, str]:
         """Its settings in `LinOSSConfig`, with the corresponding arguments of `layer`."""
-        shared = ("hidden_size", "in_size", "key", "brackets", "oscillator_options")
+        shared = ("hidden_size", "in_size", "key", "brackets", "diagonal", "oscillator_options")
         names = inspect.signature(self.layer).parameters
         return {**{name: name for name in names if name not in shared}, **self.renamed}
 
@@ -99,7 +99,9 @@ MIXERS: dict[MixerName, MixerKind] = {
     "s5": MixerKind(
         S5Layer, check=lambda config: check_pairs("s5", config.state_size, config.state_blocks)
     ),
-    "s4d": MixerKind(S4DLayer, check=lambda config: check_pairs("s4d", config.state_size)),
+    "s4d": MixerKind(
+        partial(S4Layer, diagonal=True), check=lambda config: check_pairs("s4d", config.state_size)
+    ),
     "s4": MixerKind(S4Layer, check=lambda config: check_pairs("s4", config.state_size)),
     "s6": MixerKind(S6Layer),
     "mamba": MixerKind(MambaLayer, irregular=False),

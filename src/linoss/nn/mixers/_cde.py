@@ -36,7 +36,7 @@ from linoss._arrays import steps
 from linoss.nn._operations import NoNorm
 from linoss.nn._passes import Features
 from linoss.nn._samples import Samples
-from linoss.nn.mixers._mixer import move_to_front, refuse_intervals, refuse_split_time
+from linoss.nn.mixers._mixer import move_to_front
 
 _package = partial(_extras.optional, purpose="a mixer ncde, nrde or log-ncde", extra="baselines")
 
@@ -59,11 +59,8 @@ class Perceptron(eqx.Module):
     ):
         _checks.positive_integer("field_width", width)
         _checks.positive_number("field_scale", scale)
-        sizes = [in_size, *[width] * depth, out_size]
-        keys = jax.random.split(key, depth + 1)
-        pairs = zip(sizes[:-1], sizes[1:], keys, strict=True)
-        layers = tuple(eqx.nn.Linear(a, b, key=each) for a, b, each in pairs)
-        self.layers = jax.tree.map(lambda x: x / scale, layers)
+        drawn = eqx.nn.MLP(in_size, out_size, width, depth, key=key)
+        self.layers = jax.tree.map(lambda x: x / scale, drawn.layers)
         self.activation = activation
 
     def __call__(self, y: Float[Array, " in"]) -> Float[Array, " out"]:
@@ -240,10 +237,3 @@ def _solve(term: Any, knots: Float[Array, " n"], start: Array, number: int) -> A
         max_steps=len(fine),
     )
     return solution.ys
-
-
-def refuse_cde(samples: Samples, name: str) -> None:
-    """Raise for settings that a differential equation does not support."""
-    refuse_split_time(samples, name)
-    if name != "ncde":
-        refuse_intervals(samples, name)

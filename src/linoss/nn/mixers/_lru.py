@@ -17,7 +17,7 @@ from jaxtyping import Complex, Float, PRNGKeyArray
 
 from linoss import _checks
 from linoss.nn._samples import Samples
-from linoss.nn.mixers._mixer import AbstractDiagonal, refuse_intervals
+from linoss.nn.mixers._mixer import AbstractDiagonal, refuse
 
 _PHASES = 6.28
 
@@ -86,6 +86,7 @@ class LRULayer(AbstractDiagonal):
         self, samples: Samples, *, reverse: bool
     ) -> tuple[Complex[Array, " m"], Complex[Array, " m"]]:
         """a and g; samples are regular."""
-        refuse_intervals(samples, "lru")
+        if samples.intervals is not None:
+            refuse(samples, "lru")
         gain = jnp.exp(self.modes.log_gain)
         return self.modes.factor, jax.lax.complex(gain, jnp.zeros_like(gain))

@@ -151,17 +151,13 @@ def held(
     return factor, (factor - 1) / spectrum
 
 
-def refuse_intervals(samples: Samples, name: str) -> None:
-    """Raise for irregular sampling, which a mixer in discrete time does not support."""
-    if samples.intervals is not None:
+def refuse(samples: Samples, name: str, *, irregular: bool = False) -> None:
+    """Raise for time split over devices, and, unless `irregular`, for irregular times."""
+    if samples.intervals is not None and not irregular:
         raise ValueError(
             f"intervals were given, but mixer {name!r} does not support irregular times; use one "
             "of 'linoss', 's4', 's4d', 's5', 's6', or pass the time as a channel"
         )
-
-
-def refuse_split_time(samples: Samples, name: str) -> None:
-    """Raise if time is split over devices."""
     if samples.split.time is not None:
         raise ValueError(
             f"time is split over devices, which mixer {name!r} does not support; split only the "

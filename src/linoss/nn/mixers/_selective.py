@@ -32,8 +32,7 @@ from linoss.nn.mixers._mixer import (
     AbstractMixer,
     Hidden,
     move_to_front,
-    refuse_intervals,
-    refuse_split_time,
+    refuse,
     uniform,
 )
 from linoss.nn.mixers._s5 import log_timesteps
@@ -111,9 +110,7 @@ class AbstractSelective(AbstractMixer):
 
     def mix(self, u: Hidden, samples: Samples, state: Any, *, reverse: bool) -> tuple[Hidden, Any]:
         """The features after mixing, and the state after the last sample."""
-        refuse_split_time(samples, self.name)
-        if not self.supports_irregular_times:
-            refuse_intervals(samples, self.name)
+        refuse(samples, self.name, irregular=self.supports_irregular_times)
         state = self.init_state(u.shape[:-2]) if state is None else state
         mask, intervals = samples.mask, samples.intervals_after() if reverse else samples.intervals
         if reverse:
