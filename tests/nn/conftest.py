@@ -98,7 +98,7 @@ def _block_loop(block, u, intervals=None, *, there=True, norm=None, drop=(_same,
     return u + drop[1](expit(gelu @ W1.T + b1) * (gelu @ W2.T + b2))
 
 
-def _model_loop(model, u, intervals=None, future=None, there=True):
+def _model_loop(model, u, intervals=None, future=None, there=True, ahead=None):
     """Algorithm 1 for one series, and what the head makes of it; oscillators move on without force
     where a sample is not there."""
     config, decoder = model.config, model.head.decoder
@@ -108,7 +108,8 @@ def _model_loop(model, u, intervals=None, future=None, there=True):
         future = np.zeros((config.horizon, u.shape[1])) if future is None else future
         u, there = np.concatenate([u, future]), np.append(there, [True] * config.horizon)
         if intervals is not None:
-            intervals = np.concatenate([intervals, np.ones(config.horizon)])
+            ahead = np.ones(config.horizon) if ahead is None else ahead
+            intervals = np.concatenate([intervals, ahead])
     hidden = u @ np.asarray(model.encoder.weight).T + np.asarray(model.encoder.bias)
     for block in model.blocks:
         hidden = _block_loop(block, hidden, intervals, there=there)

@@ -46,7 +46,10 @@ def test_a_batch_is_its_sequences_one_by_one(make_model, model_loop, draw, draw_
     model, u, mask = make_model(**config), draw(3, T, 2), missing() if has_gaps else THERE
     intervals = draw_intervals(3, T) if irregular else None
     future = draw(3, 3, 2, seed=1) if model.config.horizon else None
+    ahead = draw_intervals(3, 3, seed=4) if irregular and future is not None else None
     options = {"lengths": LENGTHS, "mask": mask if has_gaps else None, "future": future}
+    if ahead is not None:
+        options["future_intervals"] = ahead
     if irregular:
         options["intervals"] = np.where(mask & THERE, intervals, np.nan)
     data = np.where((mask & THERE)[..., None], u, np.nan)
@@ -58,6 +61,7 @@ def test_a_batch_is_its_sequences_one_by_one(make_model, model_loop, draw, draw_
             expected = model_loop(
                 *(model, u[i, kept], None if intervals is None else intervals[i, kept]),
                 *(None if future is None else future[i], mask[i, kept]),
+                ahead=None if ahead is None else ahead[i],
             )
             row = found[i]
             if model.config.every is not None:

@@ -47,17 +47,3 @@ def test_feedthrough_and_bias(layer_loop, draw, feedthrough, complex_projections
     )
     u = draw(T, HIDDEN)
     assert_close(run(layer, u)[0], layer_loop(layer, u))
-
-
-@pytest.mark.several
-@pytest.mark.parametrize("complex_projections", [True, False])
-def test_weights_start_uniform_within_their_bounds(complex_projections):
-    layer = LinOSSLayer(
-        40, 25, key=jax.random.key(0), complex_projections=complex_projections, timestep="learned"
-    )
-    for weight, bound in ((layer.input_weight, 40**-0.5), (layer.output_weight, 0.2)):
-        assert 0.99 * bound < np.abs(weight).max() <= bound
-        assert abs(np.std(weight) / bound - 3**-0.5) < 0.02
-    raw = layer.oscillators.raw_timestep
-    assert 0 <= np.min(raw) < 0.2
-    assert 0.8 < np.max(raw) <= 1

@@ -168,16 +168,11 @@ def test_the_system_of_s4_is_hippo():
     root = np.sqrt(2 * n + 1)
     A = -np.tril(np.outer(root, root), -1) - np.diag(n + 1)
     found = np.diag(L) - np.outer(P, P.conj())
-    for power in range(1, 5):
-        np.testing.assert_allclose(
-            np.trace(np.linalg.matrix_power(found, power)),
-            np.trace(np.linalg.matrix_power(A, power)),
-            rtol=1e-9,
-        )
-    p = np.sqrt(n + 0.5)  # moments of the system that do not depend on the basis
-    for power in range(4):
-        moment = P.conj() @ np.linalg.matrix_power(found, power) @ B
-        np.testing.assert_allclose(moment, p @ np.linalg.matrix_power(A, power) @ root, rtol=1e-9)
+    p = np.sqrt(n + 0.5)  # what does not depend on the basis
+    for power in range(5):
+        one, other = (np.linalg.matrix_power(X, power) for X in (found, A))
+        np.testing.assert_allclose(np.trace(one), np.trace(other), rtol=1e-9)
+        np.testing.assert_allclose(P.conj() @ one @ B, p @ other @ root, rtol=1e-9)
 
 
 def close(found, expected, rtol=1e-9):

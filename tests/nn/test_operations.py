@@ -110,20 +110,6 @@ def test_layer_norm_scales_and_shifts_each_sample(stirred, draw, training):
     assert after is norm
 
 
-@pytest.mark.parametrize("kind", ["running", "batch"])
-def test_lengths_and_masks_restrict_the_statistics_of_a_model(make_model, draw, kind):
-    model = make_model(norm=kind, num_blocks=2)
-    u, lengths = draw(3, 12, 2), np.array([12, 5, 1])
-    mask = np.random.default_rng(4).random((3, 12)) < 0.7
-    there = mask & (np.arange(12) < lengths[:, None])
-    data = np.where(there[..., None], u, np.nan)
-    _, norms = model.training_pass(data, key=jax.random.key(0), lengths=lengths, mask=mask)
-    encoded = u[there] @ np.asarray(model.encoder.weight).T + np.asarray(model.encoder.bias)
-    batch = np.stack([encoded.mean(0), encoded.var(0)])
-    assert_close(held_by(norms[0]), blended(held_by(model.blocks[0].norm), batch, kind))
-    assert np.all(np.isfinite(held_by(norms[1])))
-
-
 # ---- Products ----
 
 

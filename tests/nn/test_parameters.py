@@ -57,35 +57,6 @@ def test_the_table_of_the_paper(data, scheme, hidden, state, blocks, time, count
     assert count_parameters(model) == count - blocks * (2 * hidden + 1)
 
 
-def sizes_of(p, m, changes):
-    """Weights of one block, term by term."""
-    pairs = m if changes.get("complex_projections") is False else 2 * m
-    count = m + 2 * pairs * p + 2 * p * p
-    count += m * (changes.get("timestep", "learned") == "learned")
-    count += m * changes.get("damped", False)
-    count += {"vector": p, "dense": p * p, "none": 0}[changes.get("feedthrough", "vector")]
-    count += pairs * changes.get("bias", False)
-    count += 2 * p * changes.get("glu_bias", True)
-    return count + 2 * p * (changes.get("norm") == "layer")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"complex_projections": False, "feedthrough": "dense", "bias": True},
-        {"damped": True, "timestep": 0.5, "feedthrough": "none", "norm": "layer"},
-        {"bias": True, "glu_bias": False, "norm": None, "damped": True},
-    ],
-)
-def test_every_weight_is_counted_once(changes):
-    config = LinOSSConfig(
-        in_size=2, out_size=3, hidden_size=5, state_size=7, num_blocks=2, **changes
-    )
-    expected = (2 * 5 + 5) + 2 * sizes_of(5, 7, changes) + (5 * 3 + 3)
-    assert count_parameters(hollow(config)) == expected
-
-
 @pytest.mark.parametrize("norm", ["running", "batch"])
 def test_statistics_are_not_trained_and_weights_are(make_model, norm):
     model = make_model(norm=norm)

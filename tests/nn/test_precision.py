@@ -62,16 +62,3 @@ def test_the_native_block_is_the_plain_one(new_block, options, varying):
         )
         nearer.append(np.linalg.norm(x - y) < 0.5 * np.linalg.norm(z - y))
     assert np.mean(nearer) > 0.8
-
-
-@native
-def test_a_stream_computes_as_the_model():
-    config = linoss.LinOSSConfig(
-        in_size=3, out_size=2, hidden_size=19, state_size=9, num_blocks=2, precision="bfloat16"
-    )
-    model = linoss.LinOSS(config, key=jax.random.key(0))
-    u = np.asarray(jax.random.normal(jax.random.key(1), (40, 3)))
-    listen = linoss.Stream(model)
-    answers = np.stack([listen(sample) for sample in u])
-    expected, _ = model.run(model.init_state(), u, engine="native")
-    np.testing.assert_allclose(answers, expected, rtol=1e-4, atol=1e-5)

@@ -86,6 +86,10 @@ class MixerKind:
         return frozenset(known | ({*_OF_BLOCKS} if self.follows else set())) - {*self.settings}
 
 
+def _pairs(mixer: str) -> Callable[["LinOSSConfig"], None]:
+    return lambda config: check_pairs(mixer, config.state_size, config.state_blocks)
+
+
 _OSCILLATORS = ("state_size", "scheme", "parameterization", "max_stiffness", "damped")
 _OSCILLATORS += ("min_radius", "timestep")
 
@@ -96,13 +100,9 @@ MIXERS: dict[MixerName, MixerKind] = {
         backward={"feedthrough": "none"},
     ),
     "lru": MixerKind(LRULayer, irregular=False),
-    "s5": MixerKind(
-        S5Layer, check=lambda config: check_pairs("s5", config.state_size, config.state_blocks)
-    ),
-    "s4d": MixerKind(
-        partial(S4Layer, diagonal=True), check=lambda config: check_pairs("s4d", config.state_size)
-    ),
-    "s4": MixerKind(S4Layer, check=lambda config: check_pairs("s4", config.state_size)),
+    "s5": MixerKind(S5Layer, check=_pairs("s5")),
+    "s4d": MixerKind(partial(S4Layer, diagonal=True), check=_pairs("s4d")),
+    "s4": MixerKind(S4Layer, check=_pairs("s4")),
     "s6": MixerKind(S6Layer),
     "mamba": MixerKind(MambaLayer, irregular=False),
     "ncde": MixerKind(NeuralCDE, follows=True),
