@@ -32,7 +32,7 @@ struct Numbers {  // drawn, in memory of their own that lasts as long as the pro
 extern "C" void tiles(int64_t hidden, int64_t state, bool half, int repeats, double* seconds) {
   using namespace linoss;
   using namespace linoss::block;
-  Sizes s = {1, kTile, hidden, state, Scheme::constant, 0, false, half, 0};
+  Sizes s = {1, kTile, hidden, state, Scheme::constant, 0, false, half, false, 0};
   Numbers numbers;
   float* packed = numbers.zeros(Packed(s, nullptr).parts.size);
   float* step = numbers.zeros(kStepRows * state);  // LinOSS-IM with A = dt = 1/2

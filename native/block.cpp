@@ -58,9 +58,10 @@ LINOSS_CHOOSE_HALF(Table, kernels)
 
 // The attributes of a pass.
 struct Form {
-  double dropout, epsilon;
   std::string_view scheme;
-  bool half;
+  double epsilon;
+  bool half, approximate;
+  double dropout;
   int64_t keep;
 };
 
@@ -80,6 +81,7 @@ struct Problem {
   Problem(Arrays& a, const Form& form, bool reverse) : reverse(reverse) {
     Sizes& s = sizes;
     s.epsilon = static_cast<float>(form.epsilon), s.half = form.half, s.keep = form.keep;
+    s.approximate = form.approximate;
     s.scheme = scheme_of(form.scheme);
     if (s.scheme == Scheme::unknown) a.refuse("scheme", std::string(form.scheme));
     std::tie(s.batch, s.time, s.hidden) = a.sizes<3>("u");
@@ -246,10 +248,9 @@ ffi::Error backward_tiles(Threads& threads, const Problem& p, MixerGradients& d,
 
 // ---- The block ----
 
-ffi::Error forward(Threads& threads, Arrays& a, double epsilon, bool half, int64_t keep, double rate,
-                   std::string_view scheme) {
-  Problem p(a, {rate, epsilon, scheme, half, keep}, false);
-  p.read_rest(a, rate);
+ffi::Error forward(Threads& threads, Arrays& a, const Form& form) {
+  Problem p(a, form, false);
+  p.read_rest(a, form.dropout);
   const Sizes& s = p.sizes;
   const float* start = a.in<float>("start", {s.batch, s.state, 2});
   float* out = a.out<float>("out", {s.batch, s.time, s.hidden});
@@ -281,10 +282,9 @@ ffi::Error forward(Threads& threads, Arrays& a, double epsilon, bool half, int64
   return error;
 }
 
-ffi::Error backward(Threads& threads, Arrays& a, double epsilon, bool half, int64_t keep, double rate,
-                    std::string_view scheme) {
-  Problem p(a, {rate, epsilon, scheme, half, keep}, false);
-  p.read_rest(a, rate);
+ffi::Error backward(Threads& threads, Arrays& a, const Form& form) {
+  Problem p(a, form, false);
+  p.read_rest(a, form.dropout);
   const Sizes& s = p.sizes;
   const float* kept = a.in<float>("kept", {s.batch, tiles(s.time), 2, s.state});
   const int64_t width = record_width(s, s.keep);
@@ -330,9 +330,8 @@ ffi::Error backward(Threads& threads, Arrays& a, double epsilon, bool half, int6
 
 // ---- The mixer alone, from the last sample to the first, from rest ----
 
-ffi::Error mix_forward(Threads& threads, Arrays& a, double epsilon, bool half,
-                       std::string_view scheme) {
-  Problem p(a, {0, epsilon, scheme, half, 0}, true);
+ffi::Error mix_forward(Threads& threads, Arrays& a, const Form& form) {
+  Problem p(a, form, true);
   const Sizes& s = p.sizes;
   float* out = a.out<float>("out", {s.batch, s.time, s.hidden});
   float* kept = a.out<float>("kept", {s.batch, tiles(s.time), 2, s.state});
@@ -345,9 +344,8 @@ ffi::Error mix_forward(Threads& threads, Arrays& a, double epsilon, bool half,
   });
 }
 
-ffi::Error mix_backward(Threads& threads, Arrays& a, double epsilon, bool half,
-                        std::string_view scheme) {
-  Problem p(a, {0, epsilon, scheme, half, 0}, true);
+ffi::Error mix_backward(Threads& threads, Arrays& a, const Form& form) {
+  Problem p(a, form, true);
   const Sizes& s = p.sizes;
   const float* kept = a.in<float>("kept", {s.batch, tiles(s.time), 2, s.state});
   const float* d_out = a.in<float>("d_out", {s.batch, s.time, s.hidden});
@@ -363,12 +361,18 @@ ffi::Error mix_backward(Threads& threads, Arrays& a, double epsilon, bool half,
                         });
 }
 
-#define LINOSS_MIXER .Attr<double>("epsilon").Attr<bool>("half")
-#define LINOSS_BLOCK LINOSS_MIXER.Attr<int64_t>("keep").Attr<double>("rate")
-LINOSS_HANDLER(linoss_block_forward, forward, LINOSS_BLOCK.Attr<std::string_view>("scheme"));
-LINOSS_HANDLER(linoss_block_backward, backward, LINOSS_BLOCK.Attr<std::string_view>("scheme"));
-LINOSS_HANDLER(linoss_mix_forward, mix_forward, LINOSS_MIXER.Attr<std::string_view>("scheme"));
-LINOSS_HANDLER(linoss_mix_backward, mix_backward, LINOSS_MIXER.Attr<std::string_view>("scheme"));
+template <ffi::Error (*kRun)(Threads&, Arrays&, const Form&)>
+ffi::Error with_form(Threads& threads, Arrays& a, std::string_view scheme, double epsilon, bool half,
+                     bool approximate, double dropout, int64_t keep) {
+  return kRun(threads, a, {scheme, epsilon, half, approximate, dropout, keep});
+}
+#define LINOSS_FORM                                                                   \
+  .Attr<std::string_view>("scheme").Attr<double>("epsilon").Attr<bool>("half")         \
+      .Attr<bool>("approximate").Attr<double>("dropout").Attr<int64_t>("keep")
+LINOSS_HANDLER(linoss_block_forward, with_form<forward>, LINOSS_FORM);
+LINOSS_HANDLER(linoss_block_backward, with_form<backward>, LINOSS_FORM);
+LINOSS_HANDLER(linoss_mix_forward, with_form<mix_forward>, LINOSS_FORM);
+LINOSS_HANDLER(linoss_mix_backward, with_form<mix_backward>, LINOSS_FORM);
 
 }  // namespace linoss::block
 

@@ -13,7 +13,7 @@ struct Sizes {
   int64_t batch, time, hidden, state;
   Scheme scheme;
   float epsilon;
-  bool dense, half;
+  bool dense, half, approximate;  // approximate: GELU in its tanh form
   int64_t keep;  // the products that the forward pass stores for the backward pass, of Kept
   Scheme rule;   // if it varies, the constant step is that of this scheme, of any length
 };

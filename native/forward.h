@@ -121,7 +121,7 @@ void activate(const Sizes& s, const Packed& p, const Drop& drop, const Place& q,
       const int64_t at = n * H + j;
       vf v = load(t.v + at) + load(p.feedthrough + j) * load(t.x + at), g, slope;
       if (q.extra) v += load_part(q.extra + n * q.row + j, s.hidden - j);
-      gelu(v, g, slope);
+      gelu(s.approximate, v, g, slope);
       if (drop) {
         const vf kept = drop.keep(0, n, j);
         g *= kept, slope *= kept;

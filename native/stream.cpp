@@ -67,7 +67,7 @@ class Stream {
   // layers: weight and bias of encoder and decoder. blocks: for each block the arrays of MixerArrays in
   // kernels/_block.py, with the rows of the scheme, and weight and bias of the GLU. states: blocks x streams
   // x 2 x oscillators, updated by each sample. pooled: streams x (hidden + 1), likewise, sums or the last
-  // features and the number of samples, if the head pools; else empty. form: pooling, squash, epsilon, scheme, half, and `moves`, whether states
+  // features and the number of samples, if the head pools; else empty. form: pooling, squash, epsilon, scheme, half, approximate, and `moves`, whether states
   // advance without forcing when a regular sample is missing.
   Stream(const std::vector<Array>& layers, const std::vector<std::vector<Array>>& blocks,
          Changing states, Sums pooled, nb::kwargs form)
@@ -78,7 +78,8 @@ class Stream {
     if (blocks.empty() || states.ndim() != 4) refuse("states");
     sizes_ = {1, 1, encoder_.out, int64_t(states.shape(3)), Scheme::constant,
               nb::cast<float>(form["epsilon"]), at(blocks[0], 6).ndim() == 2,
-              nb::cast<bool>(form["half"]), 0, scheme_of(nb::cast<std::string>(form["scheme"]))};
+              nb::cast<bool>(form["half"]), nb::cast<bool>(form["approximate"]), 0,
+              scheme_of(nb::cast<std::string>(form["scheme"]))};
     const int64_t streams = states.shape(1), H = sizes_.hidden;
     if (!varies(sizes_.rule) || sizes_.rule == Scheme::unknown) refuse("scheme");
     check("states", states, {int64_t(blocks.size()), streams, 2, sizes_.state});

@@ -104,8 +104,15 @@ inline void normal(vf x, vf& distribution, vf& density) {
   density = e * all(0.39894228f);
 }
 
-// GELU(x) and its slope.
-inline void gelu(vf x, vf& value, vf& slope) {
+// GELU(x) and its slope, by the normal distribution or in the tanh form: x / (1 + e^(-2 w)), w = sqrt(2 /
+// pi) (x + 0.044715 x^3).
+inline void gelu(bool approximate, vf x, vf& value, vf& slope) {
+  if (approximate) {
+    const vf square = x * x, s = sigmoid(x * (all(1.59576912f) + square * all(0.0713548163f)));
+    value = x * s;
+    slope = s + value * (all(1.f) - s) * (all(1.59576912f) + square * all(0.214064449f));
+    return;
+  }
   vf distribution, density;
   normal(x, distribution, density);
   value = x * distribution, slope = distribution + x * density;

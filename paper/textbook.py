@@ -84,7 +84,7 @@ def block(weights: Block, u: Array, key: Array) -> Array:
     x = mix(weights.mixer, (u - norm.mean) * norm.scale)
     first, second = jax.random.split(key)
     drop = eqx.nn.Dropout(weights.dropout)
-    x = drop(jax.nn.gelu(x, approximate=False), key=first)
+    x = drop(jax.nn.gelu(x, approximate=True), key=first)
     return u + drop(weights.glu(x), key=second)
 
 

@@ -213,5 +213,6 @@ def test_the_page_is_made_of_the_declarations():
 
 def test_the_presets_are_models():
     sizes = {"in_size": 1, "out_size": 1}
-    assert LinOSSConfig.published(**sizes) == LinOSSConfig(**sizes, shared_dropout=True)
+    published = {"gelu": "tanh", "shared_dropout": True}
+    assert LinOSSConfig.published(**sizes) == LinOSSConfig(**sizes, **published)
     assert LinOSSConfig.published(**sizes, task="regression", every=2).squash

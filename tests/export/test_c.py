@@ -53,7 +53,13 @@ def heard(estimator, samples, times=None):
     "options",
     [
         {"missing": 0.2, "time_channel": True, "num_blocks": 2},
-        {"missing": 0.2, "time_channel": True, "patch": 5, "pooling": "mean+max"},
+        {
+            "missing": 0.2,
+            "time_channel": True,
+            "patch": 5,
+            "model_options": {"gelu": "tanh"},
+            "pooling": "mean+max",
+        },
         pytest.param({"norm": "layer"}, marks=pytest.mark.slow),
         {"mixer": "s5"},
     ],

@@ -92,7 +92,8 @@ def _block_loop(block, u, intervals=None, *, there=True, norm=None, drop=(_same,
     if block.backward_mixer is not None:
         between = None if intervals is None else np.roll(intervals[::-1], 1)
         y = y + _layer_loop(block.backward_mixer, x[::-1], between, there[::-1])[::-1]
-    gelu = drop[0](y * (1 + erf(y / np.sqrt(2))) / 2)
+    bent = np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))
+    gelu = drop[0](y * (1 + (bent if block.gelu == "tanh" else erf(y / np.sqrt(2)))) / 2)
     W1, W2 = np.split(np.asarray(block.glu.weight), 2)
     b1, b2 = (0, 0) if block.glu.bias is None else np.split(np.asarray(block.glu.bias), 2)
     return u + drop[1](expit(gelu @ W1.T + b1) * (gelu @ W2.T + b2))
@@ -151,7 +152,7 @@ def _stirred(norm, seed):
 
 def _new_block(hidden_size, state_size, *, bidirectional=False, key, **options):
     """A block of LinOSS layers; options are those of block and layer."""
-    names = ("norm", "dropout", "shared_dropout", "glu_bias")
+    names = ("norm", "dropout", "shared_dropout", "gelu", "glu_bias")
     own = {name: options.pop(name) for name in names if name in options}
     keys = jax.random.split(key, 3)
     if bidirectional:

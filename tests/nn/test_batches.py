@@ -16,7 +16,7 @@ LAST, EVERY = {"pooling": "last"}, {"task": "regression", "every": 3}
 FORECAST = {"task": "forecasting", "horizon": 3}
 # Of each: the configuration, whether samples are missing, and whether times are irregular.
 CASES = {
-    "mean": ({}, False, False),
+    "mean": ({"gelu": "tanh"}, False, False),
     "several poolings": ({"pooling": "mean+last+max", "norm": "layer"}, True, False),
     "one number, squashed": ({**EVERY, "squash": True, "norm": None}, False, False),
     "last, both directions": ({**GAPS, **LAST}, True, False),

@@ -34,7 +34,8 @@ def test_algorithm_1(make_model, model_loop, draw, scheme):
 
 def test_defaults_are_the_published_settings():
     sizes = {"in_size": 2, "out_size": 3}
-    assert LinOSSConfig(**sizes, shared_dropout=True) == LinOSSConfig.published(**sizes)
+    published = {"gelu": "tanh", "shared_dropout": True}
+    assert LinOSSConfig(**sizes, **published) == LinOSSConfig.published(**sizes)
 
 
 def test_any_leading_axes(make_model, model_loop, draw):

@@ -41,7 +41,7 @@ needs_kernels = pytest.mark.skipif(
     [
         ({}, ()),
         ({"scheme": "exact", "damped": True, "norm": "layer", "feedthrough": "dense"}, (2, 3)),
-        ({"scheme": "imex", "pooling": "last", "bias": True, "glu_bias": False}, ()),
+        ({"scheme": "imex", "pooling": "last", "bias": True, "gelu": "tanh"}, ()),
         ({"gaps": "stand", "precision": "bfloat16"}, ()),
         ({"task": "regression", "every": 3, "squash": True, "norm": None}, (2, 3)),
         ({"task": "forecasting", "horizon": 4, "complex_projections": False}, ()),

@@ -209,7 +209,8 @@ def _block(walk: _Walk, block: BlockArrays, u: Array, label: str) -> tuple[_Walk
     if len(block.mixers) == 2:
         y = y + _mixed(walk.then(backwards=True), block.mixers[1], x, f"{label}_back")
         walk = walk.then(backwards=False)
-    gelu = y * 0.5 * (jax.lax.erf(y * 0.5**0.5) + 1)
+    bent = (y + 0.044715 * y * y * y) * (2 / jnp.pi) ** 0.5
+    gelu = y * 0.5 * ((jnp.tanh(bent) if block.approximate else jax.lax.erf(y * 0.5**0.5)) + 1)
     products = block.glu.weight @ gelu + block.glu.bias
     return walk, jax.nn.sigmoid(products[: u.size]) * products[u.size :] + u
 

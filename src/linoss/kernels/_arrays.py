@@ -76,6 +76,8 @@ class BlockArrays(NamedTuple):
     """The mixer, and the one that reads backwards; empty if one of them has no description."""
     glu: Affine
     """Gate, then value."""
+    approximate: bool = False
+    """Whether GELU has its tanh form."""
     dropout: float = 0.0
 
 

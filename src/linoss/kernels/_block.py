@@ -74,7 +74,8 @@ def run_block(
     state = jnp.zeros((*batch, 0, 2), u.dtype) if start is None else start
     flat = state.reshape(math.prod(batch), *state.shape[-2:])
     paired = scheme == _PAIRS
-    form = Form(scheme, epsilon, precision == "bfloat16", block.dropout, keep)
+    half, gelu = precision == "bfloat16", block.approximate
+    form = Form(scheme, epsilon, half, gelu, block.dropout, keep)
     none = jnp.zeros((0, 0, 0), u.dtype)
     extra = none if added is None else added.reshape(sequences.shape)
     arguments = (mixer, _order(timing), block.glu, random, extra)
@@ -124,13 +125,15 @@ class Form(NamedTuple):
     epsilon: float = 0.0
     half: bool = False
     """Whether products round their factors to bfloat16."""
+    approximate: bool = False
     dropout: float = 0.0
     keep: Kept = Kept.NONE
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Those of all kernels."""
-        return {"epsilon": np.float64(self.epsilon), "scheme": self.scheme, "half": self.half}
+        """Those of the handlers."""
+        wide = {name: np.float64(getattr(self, name)) for name in ("epsilon", "dropout")}
+        return {**self._asdict(), **wide, "keep": np.int64(self.keep)}
 
 
 class MixerArrays(NamedTuple):
@@ -251,8 +254,6 @@ def _run(form: Form, u: Array, *arguments: Any) -> Any:
         results,
         u,
         *jax.tree.leaves(arguments),
-        rate=np.float64(form.dropout),
-        keep=np.int64(form.keep),
         **form.attributes,
     )
 
@@ -277,8 +278,6 @@ def _backward(form: Form, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         tuple(_shape(x.shape) for x in results),
         *jax.tree.leaves(primal),
         *(kept, record, moments, d_out, d_final, d_means, d_moments),
-        rate=np.float64(form.dropout),
-        keep=np.int64(form.keep),
         **form.attributes,
     )
     *d_mixer, d_intervals, d_forces, d_gate, d_gate_bias, d_extra, d_start = d_all

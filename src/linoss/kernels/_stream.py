@@ -51,6 +51,7 @@ class NativeStream:
             squash=model.head.squash,
             epsilon=model.blocks[0].norm.epsilon,
             scheme=layouts[0][0],
+            approximate=model.blocks[0].approximate,
             half=model.precision == "bfloat16",
             moves=model.moves,
         )

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, PRNGKeyArray, UInt32
 from linoss._arrays import align
 from linoss._checks import AnyArray
 from linoss._declare import check_value
-from linoss._settings import Dropout, NormKind, PrecisionName
+from linoss._settings import Dropout, GeluName, NormKind, PrecisionName
 from linoss.kernels import Affine, BlockArrays
 from linoss.nn._operations import (
     AbstractNorm,
@@ -73,6 +73,7 @@ class Block(eqx.Module):
     glu: GLU
     dropout: float = eqx.field(static=True)
     shared_dropout: bool = eqx.field(static=True)
+    gelu: GeluName = eqx.field(static=True)
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class Block(eqx.Module):
         norm: NormKind | None = "running",
         dropout: int | float = 0.05,
         shared_dropout: bool = False,
+        gelu: GeluName = "exact",
         glu_bias: bool = True,
         key: PRNGKeyArray,
     ):
@@ -93,6 +95,7 @@ class Block(eqx.Module):
           running statistics in training, as in the published runs.
         - `dropout`: dropout probability in training, after GELU and after GLU.
         - `shared_dropout`: drop the same elements of all sequences of a batch.
+        - `gelu`: `"exact"`, or the `"tanh"` form.
         - `glu_bias`: use biases in the GLU.
         - `key`: from `jax.random.key`; initialises the GLU.
         """
@@ -101,7 +104,7 @@ class Block(eqx.Module):
         self.norm = make_norm(norm, mixer.hidden_size)
         self.mixer, self.backward_mixer = mixer, backward_mixer
         self.glu = GLU(mixer.hidden_size, bias=glu_bias, key=key)
-        self.dropout, self.shared_dropout = float(dropout), shared_dropout
+        self.dropout, self.shared_dropout, self.gelu = float(dropout), shared_dropout, gelu
 
     def __call__(
         self,
@@ -140,7 +143,7 @@ class Block(eqx.Module):
             first, second = jnp.split(words_of_block(words), 2)
         y, state = self.mix(normalize(norm, u), samples, state)
         drop = partial(dropout, split=samples.split, shared=self.shared_dropout)
-        y = drop(jax.nn.gelu(y, approximate=False), self.dropout, first)
+        y = drop(jax.nn.gelu(y, approximate=self.gelu == "tanh"), self.dropout, first)
         y = drop(self.glu(y, samples.precision), self.dropout, second)
         return u + y, state, updated
 
@@ -159,4 +162,4 @@ class Block(eqx.Module):
         described = [mixer.native() for mixer in mixers if mixer is not None]
         recurrences = [mixer for mixer in described if mixer is not None]
         complete = tuple(recurrences) if len(recurrences) == len(described) else ()
-        return BlockArrays(self.norm.native(), complete, self.glu.native())
+        return BlockArrays(self.norm.native(), complete, self.glu.native(), self.gelu == "tanh")

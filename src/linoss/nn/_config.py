@@ -21,6 +21,7 @@ from linoss._declare import (
 from linoss._settings import (
     Feedthrough,
     GapsName,
+    GeluName,
     MixerName,
     NormKind,
     Parameterization,
@@ -44,7 +45,7 @@ FROM_DATA = ("in_size", "out_size", "task")
 @documented
 @dataclass(frozen=True, kw_only=True)
 class LinOSSConfig:
-    """All settings of a model. The defaults are those of the published runs.
+    """All settings of a model. The defaults are close to the published runs.
 
     ```python
     >>> import linoss
@@ -113,6 +114,9 @@ class LinOSSConfig:
     )
     shared_dropout: bool = setting(
         False, "Drop the same elements of all cases of a batch, as the published runs do."
+    )
+    gelu: GeluName = setting(
+        "exact", "GELU by the normal distribution, or its tanh form, as in the published runs."
     )
     glu_bias: bool = setting(True, "Use biases in the GLU.")
     bidirectional: bool = setting(
@@ -212,8 +216,8 @@ class LinOSSConfig:
 
     @classmethod
     def published(cls, **sizes_and_changes: Any) -> "LinOSSConfig":
-        """The model of the published runs: the defaults, with one mask of dropout for all cases
-        of a batch, and a tanh for regression at every step.
+        """The model of the published runs: the defaults, with GELU in its tanh form, one mask of
+        dropout for all cases of a batch, and a tanh for regression at every step.
 
         ```python
         >>> import linoss
@@ -223,7 +227,8 @@ class LinOSSConfig:
         ```
         """
         squash = sizes_and_changes.get("every") is not None
-        return cls(**{"shared_dropout": True, "squash": squash, **sizes_and_changes})
+        fixed: dict[str, Any] = {"gelu": "tanh", "shared_dropout": True, "squash": squash}
+        return cls(**{**fixed, **sizes_and_changes})
 
     @classmethod
     def algorithm1(cls, **sizes_and_changes: Any) -> "LinOSSConfig":

@@ -55,6 +55,7 @@ def _make_block(config: LinOSSConfig, key: PRNGKeyArray) -> Block:
         norm=config.norm,
         dropout=config.dropout,
         shared_dropout=config.shared_dropout,
+        gelu=config.gelu,
         glu_bias=config.glu_bias,
         key=glu_key,
     )
