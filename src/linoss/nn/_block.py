@@ -83,7 +83,7 @@ class Block(eqx.Module):
         norm: NormKind | None = "running",
         dropout: int | float = 0.05,
         shared_dropout: bool = False,
-        gelu: GeluName = "exact",
+        gelu: GeluName = "erf",
         glu_bias: bool = True,
         key: PRNGKeyArray,
     ):
@@ -95,7 +95,7 @@ class Block(eqx.Module):
           running statistics in training, as in the published runs.
         - `dropout`: dropout probability in training, after GELU and after GLU.
         - `shared_dropout`: drop the same elements of all sequences of a batch.
-        - `gelu`: `"exact"`, or the `"tanh"` form.
+        - `gelu`: `"erf"`, the exact one, or its `"tanh"` form.
         - `glu_bias`: use biases in the GLU.
         - `key`: from `jax.random.key`; initialises the GLU.
         """

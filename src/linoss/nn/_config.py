@@ -116,7 +116,7 @@ class LinOSSConfig:
         False, "Drop the same elements of all cases of a batch, as the published runs do."
     )
     gelu: GeluName = setting(
-        "exact", "GELU by the normal distribution, or its tanh form, as in the published runs."
+        "erf", "GELU by the normal distribution (erf), or its tanh form, as in the published runs."
     )
     glu_bias: bool = setting(True, "Use biases in the GLU.")
     bidirectional: bool = setting(
