@@ -69,18 +69,16 @@ def c_files(program: Program, name: str, *, int8: bool = False) -> tuple[str, st
             "accuracy; omit it"
         )
     program.refuse_step()
-    constants, work, answer = _Constants(name, int8), _Work(), program.answer.only(["answer"])
-    targets = {state: f"state->{state}" for state in program.states}
-    lines = [
-        *_PartWriter(program.parts[0], constants, work).lines(targets),
-        *_PartWriter(answer, constants, work).lines({"answer": "answer"}),
-    ]
+    constants, parts = _Constants(name, int8), (program.parts[0], program.answer.only(["answer"]))
+    writers = [_PartWriter(part, constants) for part in parts]
+    targets = {"answer": "answer"} | {state: f"state->{state}" for state in program.states}
+    lines = [line for writer in writers for line in writer.lines(targets)]
     usage, parameter = "", ""
     if program.horizon:
         usage, parameter = _AHEAD.format(horizon=program.horizon), ", int ahead"
     elif program.irregular:
         usage, parameter = _INTERVAL, ", float interval"
-    sizes = {**program.states, "work": max(work.size, 1)}
+    sizes = {**program.states, "work": max(writer.work for writer in writers)}
     ram = 4 * sum(sizes.values())
     declarations, definitions = constants.texts()
     if program.classes:
@@ -140,44 +138,14 @@ class _Constants:
         return declarations, definitions
 
 
-class _Work:
-    """An allocator of ranges in `work`."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._free: list[tuple[int, int]] = []
-
-    def take(self, size: int) -> int:
-        """Allocate the first free range that is large enough."""
-        for i, (start, room) in enumerate(self._free):
-            if room >= size:
-                self._free[i] = (start + size, room - size)
-                return start
-        start = self.size
-        if self._free and sum(self._free[-1]) == self.size:
-            start = self._free.pop()[0]
-        self.size = max(self.size, start + size)
-        return start
-
-    def give(self, start: int, size: int) -> None:
-        """Free a range, and merge it with its neighbours."""
-        joined: list[tuple[int, int]] = []
-        for begin, room in sorted([*self._free, (start, size)]):
-            if joined and sum(joined[-1]) == begin:
-                joined[-1] = (joined[-1][0], joined[-1][1] + room)
-            elif room:
-                joined.append((begin, room))
-        self._free = joined
-
-
 class _PartWriter:
     """Writes the lines of a part."""
 
-    def __init__(self, part: Part, constants: _Constants, work: _Work):
-        self._part, self._constants, self._work = part, constants, work
+    def __init__(self, part: Part, constants: _Constants):
+        self._part, self._constants, self.work = part, constants, 1
         self._places = {name: f"state->{name}" for name in part.inputs}
         self._places |= {"sample": "sample", "ahead": "&ahead", "interval": "&interval"}
-        self._held: dict[str, int] = {}
+        self._held: dict[str, tuple[int, int]] = {}  # begin and end of terms in `work`
         self._last = {x.name: i for i, node in enumerate(part.nodes) for x in node.inputs}
         self._last |= {term.name: len(part.nodes) for term in part.outputs.values()}
 
@@ -189,21 +157,29 @@ class _PartWriter:
             ending = [x for x in node.inputs if self._last[x.name] == i]
             if single:  # elementwise: a term of the same size may be overwritten
                 self._free(x for x in ending if x.size == output.size)
-            self._held[output.name] = start = self._work.take(output.size)
-            self._places[output.name] = f"(w + {start})"
+            self._places[output.name] = f"(w + {self._room(output)})"
             written += self._single(node) if single else self._vector(node)
             self._free(ending)
         for name, term in self._part.outputs.items():
             written.append(
                 f"memcpy({targets[name]}, {self._at(term)}, {term.size} * sizeof(float));"
             )
-        self._free(node.output for node in self._part.nodes)
         return written
+
+    def _room(self, term: Term) -> int:
+        """The first place where a term fits between those that are still needed."""
+        start = 0
+        for begin, end in sorted(self._held.values()):
+            if start + term.size <= begin:
+                break
+            start = max(start, end)
+        self._held[term.name] = (start, start + term.size)
+        self.work = max(self.work, start + term.size)
+        return start
 
     def _free(self, terms: Iterable[Term]) -> None:
         for term in terms:
-            if term.name in self._held:
-                self._work.give(self._held.pop(term.name), term.size)
+            self._held.pop(term.name, None)
 
     def _at(self, term: Term) -> str:
         if term.array is None:

@@ -132,6 +132,13 @@ class Recording:
         """Set a state after the sample."""
         self.states[name], self.levels[name] = value, level
 
+    def named(self, label: str, level: int) -> tuple[Callable[..., Array], Callable[..., None]]:
+        """`input` and `keep` for states of a pass whose names begin with a label."""
+        return (
+            lambda name, size: self.input(label + name, size, level),
+            lambda name, value: self.keep(label + name, value, level),
+        )
+
     def final(self, name: str, size: int) -> Array:
         """An input of the answer: a state after the sequence, or a number of the forecast step."""
         return self.input(name, size, _ANSWER)

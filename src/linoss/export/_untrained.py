@@ -43,7 +43,8 @@ def add_untrained(record: Recording, member: Untrained, label: str) -> Array:
         up, elapsed, here = _walk(record, bank.part(groups), order, own, level)
         for window in windows:
             place, each = mirrored(window) if name else window, f"{own}window{window}_"
-            _count(record, level, each, up, elapsed, here, left if place else None, place)
+            part = None if left is None or not place else (left, place)
+            _count(*record.named(each, level), up, elapsed, here, part)
             chosen = weights[window][:, lanes][:, order]
             output = output + _read(record, chosen, each, is_whole=not place)
     seen = record.final(f"{label}{'back_' if ways.all() else ''}elapsed", 1) > 0
@@ -62,9 +63,7 @@ def _walk(
     before, and 1 if this one has a value."""
     n, second = bank.size, int(bank.chained.sum())
     single, new = n - second, {}
-
-    def state(name: str, size: int) -> Array:
-        return record.input(label + name, size, level)
+    state, keep = record.named(label, level)
 
     def turned(name: str, rows: list[Any], before: Array, now: Array) -> Array:
         """The real part of l s + p before + q now."""
@@ -97,7 +96,7 @@ def _walk(
         outputs = jnp.concatenate([first[:single], chain])
     new |= {"held": values, "force": force, "elapsed": elapsed + 1}
     for name, after in new.items():
-        record.keep(label + name, jnp.where(present, after, state(name, after.size)), level)
+        keep(name, jnp.where(present, after, state(name, after.size)))
     return (outputs > bank.threshold[order]) & present, elapsed, jnp.where(present, 1.0, 0.0)
 
 
@@ -120,40 +119,26 @@ def _counted(record: Recording, bank: Any, name: str, level: int) -> Array:
     return count
 
 
-def _count(
-    record: Recording,
-    level: int,
-    label: str,
-    up: Array,
-    elapsed: Array,
-    here: Array,
-    left: Array | None,
-    window: int,
-) -> None:
-    """Advance the sums over a window by one sample; `left` counts samples from the end."""
+def _count(state: Any, keep: Any, up: Array, elapsed: Array, here: Array, left: Any) -> None:
+    """Advance the sums over a window by one sample; `left`, for a part of the sequence, is the
+    number of samples from the end, and the window's number."""
     present = here > 0
     if left is not None:
+        left, window = left
         count = 2 ** ((window + 1).bit_length() - 1)
         place = (elapsed + 0.5) / jnp.maximum(elapsed + left, 1.0)
         begun = place >= (window + 1 - count) / count
         inside = begun & (place < (window + 2 - count) / count)
-        before = record.input(f"{label}before", 1, level)
-        record.keep(f"{label}before", before + jnp.where(begun, 0.0, here), level)
+        keep("before", state("before", 1) + jnp.where(begun, 0.0, here))
         here, up = jnp.where(inside, here, 0.0), up & inside
-    above, longest, stretches, moment, run = (
-        record.input(label + name, up.size, level) for name in (*_SUMS, "running")
-    )
+    above, longest, stretches, moment, run = (state(name, up.size) for name in (*_SUMS, "running"))
     running = jnp.where(up, run + 1, 0.0)
-    new = {
-        "above": above + jnp.where(up, 1.0, 0.0),
-        "longest": jnp.maximum(longest, running),
-        "stretches": stretches + jnp.where(up & (run < 0.5), 1.0, 0.0),
-        "moment": moment + jnp.where(up, elapsed + 0.5, 0.0),
-        "running": jnp.where(present, running, run),
-        "time": record.input(f"{label}time", 1, level) + here,
-    }
-    for name, after in new.items():
-        record.keep(label + name, after, level)
+    keep("above", above + jnp.where(up, 1.0, 0.0))
+    keep("longest", jnp.maximum(longest, running))
+    keep("stretches", stretches + jnp.where(up & (run < 0.5), 1.0, 0.0))
+    keep("moment", moment + jnp.where(up, elapsed + 0.5, 0.0))
+    keep("running", jnp.where(present, running, run))
+    keep("time", state("time", 1) + here)
 
 
 def _read(record: Recording, weights: np.ndarray, label: str, *, is_whole: bool) -> Array:
