@@ -107,7 +107,8 @@ def _check_sequences(cases):
         assert np.isfinite(cases.labels).all()
     batch = cases.batch(range(len(cases)))
     assert np.isfinite(batch.values).all()
-    assert (batch.observed is not None) == cases.has_missing
+    missing = any(np.isnan(case).any() for case in cases.values)
+    assert (batch.observed is not None) == missing
 
 
 def _check_table(table):

@@ -54,9 +54,6 @@ FILES = {
     # any file
     "empty": ("a.csv", b"", ": the file is empty, expected data"),
     "unknown suffix": ("a.xlsx", b"a", ": the suffix is '.xlsx', expected one of .ts, .npz, .npy"),
-    "parquet as csv": ("a.csv", parquet(x_0=[1.0]), ": the content is that of a .parquet file"),
-    "npy as npz": ("a.npz", npy(X), ": the content is that of a .npy file, expected that of a .np"),
-    "gzip as csv": ("a.csv", b"\x1f\x8b\x08", ": the content is that of a .gz file, expected that"),
     # .csv
     "csv garbage": ("a.csv", GARBAGE, ", line 1: byte 2 (0x82) is not UTF-8, expected text"),
     "csv in UTF-16": ("a.csv", "case,x\n1,2\n".encode("utf-16"), ", line 1: byte 1 (0xff) is not "),

@@ -18,8 +18,6 @@ LINE_LIMIT = 64 * 2**20
 _ALWAYS_READ = 256 * 2**20
 _LARGEST_RATIO = 100
 
-_SIGNATURES = {b"PK": ".npz", b"PAR1": ".parquet", b"\x93NUMPY": ".npy", b"\x1f\x8b": ".gz"}
-
 
 class DataError(ValueError):
     """Invalid data. The message has the location, what was found and expected, and a remedy.
@@ -40,10 +38,8 @@ optional = partial(_extras.optional, extra="data")
 
 
 def regular_file(path: str | os.PathLike[str]) -> Path:
-    """Check that a file is readable, not empty, and of the format of its suffix; return its
-    path."""
-    path = Path(path)
-    wrong = "the file is empty, expected data; write it again"
+    """Check that a file is readable and not empty; return its path."""
+    path, wrong = Path(path), None
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -52,21 +48,15 @@ def regular_file(path: str | os.PathLike[str]) -> Path:
             wrong = "this is a device or a pipe, expected a file; copy it to one"
         else:
             with path.open("rb") as file:
-                start = file.read(8)
-            kinds = [kind for signature, kind in _SIGNATURES.items() if start.startswith(signature)]
-            if start and (not kinds or path.suffix.lower() == kinds[0]):
-                return path
-            if kinds:
-                wrong = (
-                    f"the content is that of a {kinds[0]} file, expected that of a {path.suffix} "
-                    "file; rename it, or write it in the other format"
-                )
+                wrong = None if file.read(1) else "the file is empty, expected data; write it again"
     except (FileNotFoundError, NotADirectoryError):
         wrong = "there is no such file; check the path"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         wrong = f"the file cannot be opened ({reason}); check its path and permissions"
-    raise DataError(f"{path}: {wrong}")
+    if wrong is not None:
+        raise DataError(f"{path}: {wrong}")
+    return path
 
 
 @contextmanager

@@ -66,8 +66,8 @@ def read(
     ...     file = pathlib.Path(folder) / "walks.csv"
     ...     _ = file.write_text("label,x_0,x_1,x_2\nup,1,2,3\ndown,3,,1\n")
     ...     walks = linoss.data.read(file)
-    >>> walks.labels.tolist(), walks.names, walks.has_missing
-    (['up', 'down'], ('x',), True)
+    >>> walks.labels.tolist(), walks.names
+    (['up', 'down'], ('x',))
     >>> walks.summary
     '2 cases of 1 channel (x), 3 samples; label: label, 2 classes'
 
@@ -82,13 +82,12 @@ def read(
       `lengths` and sampling times `times`, (time,) or (cases, time).
     - `.csv`, `.tsv`, `.csv.gz`, `.parquet`, or a pandas frame: wide, with a row for each case and
       columns `label, x_0, x_1, ..., z_0, z_1, ...`; or long, with a row for each sample and columns
-      `case, time, label, x, z, ...`. The docstring of `data/_layouts.py` has the details. In text
-      an empty cell, NaN, NA and ? are missing values, True and False are 1 and 0; columns are
-      separated by commas, semicolons or tabs, the latter two with decimal points or commas. Cases
-      without a label are left out if others have one.
+      `case, time, label, x, z, ...`. The docstring of `data/_layouts.py` has the details. Text is
+      separated by commas, or by semicolons or tabs with decimal points or commas; an empty cell,
+      NaN, NA and ? are missing. Cases without a label are left out if others have one.
     - `.wav`: one case, with times in seconds.
-    - A folder with a folder for each class, which has a file for each case: one of the tables
-      above, a `.wav` file, or a `.npy` file (channels, time) or (time,).
+    - A folder with a folder for each class, which has a file for each case: one of these tables, a
+      `.wav` file, or a `.npy` file (channels, time) or (time,).
 
     **Arguments:**
 

@@ -49,10 +49,11 @@ class StoredCases(Sequence[np.ndarray]):
     A case is read, converted and checked on access.
     """
 
-    def __init__(self, array: np.ndarray, source: str, indices: np.ndarray | None = None):
-        self._array = array
-        self._source = source
+    def __init__(self, array: np.ndarray, source: str, indices: Any = None):
+        self._array, self._source = array, source
         self._indices = np.arange(len(array)) if indices is None else indices
+        self.lengths = np.full(len(self), array.shape[2])
+        self.num_channels = array.shape[1]
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -62,16 +63,6 @@ class StoredCases(Sequence[np.ndarray]):
             return self.pick(np.arange(len(self))[index])
         case = self._indices[index]
         return as_case(f"{self._source}, case {case}", np.asarray(self._array[case]))
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The length of each case, without reading it."""
-        return np.full(len(self), self._array.shape[2])
-
-    @property
-    def num_channels(self) -> int:
-        """The number of channels, without reading a case."""
-        return self._array.shape[1]
 
     def pick(self, indices: np.ndarray) -> "StoredCases":
         """Some of the cases, still on disk."""
@@ -182,23 +173,24 @@ class Sequences:
     @property
     def summary(self) -> str:
         """A line on cases, channels, times, labels, groups, and what was left out."""
-        about, shortest, longest = self.about, self.lengths.min(), self.lengths.max()
-        given = {name: about.get(name) or "as given" for name in ("time", "label", "groups")}
-        parts = {
-            _count(len(self), "case")
-            + f" of {_count(self.num_channels, 'channel')}"
-            + (f" ({listed(self.names)})" if self.names else "")
-            + (f", {shortest} to " if shortest < longest else ", ")
-            + _count(longest, "sample"): True,
-            f"time: {given['time']}": self.times is not None,
-            f"label: {given['label']}, {_kinds(self.labels)}": self.labels is not None,
-            f"groups: {given['groups']}, {len(_set(self.groups))}": self.groups is not None,
-            f"dropped: {listed(about.get('dropped', ()))}": about.get("dropped"),
-            f"left out: {_count(about.get('unlabelled', 0), 'case')} without a label": about.get(
-                "unlabelled"
-            ),
-        }
-        return "; ".join(text for text, is_known in parts.items() if is_known)
+        about = {"time": "as given", "label": "as given", "groups": "as given", **self.about}
+        shortest, longest = self.lengths.min(), self.lengths.max()
+        first = f"{_count(len(self), 'case')} of {_count(self.num_channels, 'channel')}"
+        first += f" ({listed(self.names)})" if self.names else ""
+        parts = [
+            f"{first}, {f'{shortest} to ' * bool(shortest < longest)}{_count(longest, 'sample')}"
+        ]
+        if self.times is not None:
+            parts.append(f"time: {about['time']}")
+        if self.labels is not None:
+            parts.append(f"label: {about['label']}, {_kinds(self.labels)}")
+        if self.groups is not None:
+            parts.append(f"groups: {about['groups']}, {len(set(self.groups.tolist()))}")
+        if dropped := about.get("dropped"):
+            parts.append(f"dropped: {listed(dropped)}")
+        if unlabelled := about.get("unlabelled"):
+            parts.append(f"left out: {_count(unlabelled, 'case')} without a label")
+        return "; ".join(parts)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -217,12 +209,6 @@ class Sequences:
         if isinstance(self.values, StoredCases):
             return self.values.num_channels
         return self.values[0].shape[1]
-
-    @cached_property
-    def has_missing(self) -> bool:
-        """Whether any value is missing. Reads cases one by one, up to the first with a missing
-        value."""
-        return any(bool(np.isnan(case).any()) for case in self.values)
 
     def select(self, indices: Any) -> "Sequences":
         """The cases at `indices`: integers, in their order, or a boolean for each case."""
@@ -348,14 +334,11 @@ def _count(number: Any, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _set(labels: Any) -> set[Any]:
-    return set() if labels is None else set(labels.tolist())
-
-
-def _kinds(labels: Any) -> str:
+def _kinds(labels: np.ndarray | list) -> str:
     """What labels are: the number of classes, or a range."""
-    if labels is None or isinstance(labels, list) or labels.ndim > 1:
+    if isinstance(labels, list) or labels.ndim > 1:
         return "several numbers"
     if labels.dtype.kind == "f":
         return f"{labels.min():.6g} to {labels.max():.6g}"
-    return f"{(count := len(_set(labels)))} class{'es' * (count > 1)}"
+    count = len(set(labels.tolist()))
+    return f"{count} class{'es' * (count > 1)}"
