@@ -4,10 +4,17 @@ import copy
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from linoss import OscillatorClassifier, OscillatorRegressor, load
+from linoss import (
+    LinOSSClassifier,
+    OscillatorClassifier,
+    OscillatorFeatures,
+    OscillatorRegressor,
+    load,
+)
 from linoss.data import DataError, sequences
 
 SMALL = {"n_oscillators": 128, "random_state": 0}
@@ -96,6 +103,51 @@ def test_probabilities_are_calibrated():
     right = classifier.classes_[shares.argmax(axis=1)] == y
     assert 0.5 < right.mean() < 0.95
     assert abs(shares.max(axis=1).mean() - right.mean()) < 0.07
+
+
+def test_groups_are_held_out_together():
+    """Each of 12 subjects has its own wave and one class, of which the waves tell nothing."""
+    random, subject = np.random.default_rng(0), np.repeat(np.arange(12), 8)
+    speed = random.uniform(0.2, 2, 12)[subject]
+    X = np.sin(np.outer(speed, np.arange(60)) + random.uniform(0, 6, (96, 1)))
+    X += 0.3 * random.normal(size=X.shape)
+    y = np.array(["ill", "well"])[random.permutation(12) % 2][subject]
+    by_case, by_group = (
+        OscillatorClassifier(**SMALL, causal=True).fit(X, y, groups=groups)
+        for groups in (None, subject)
+    )
+    assert by_case.held_out_score_ > 0.9
+    assert by_group.held_out_score_ < 0.7
+    assert list(by_group.fitted_.scores) == ["leave-one-group-out accuracy"]
+    assert (
+        by_group.predict_proba(X).max(axis=1).mean() < by_case.predict_proba(X).max(axis=1).mean()
+    )
+    trained = LinOSSClassifier(steps=2, hidden_size=4, num_blocks=1, random_state=0)
+    trained.fit(X[:, None], y, groups=subject)
+    held_out = trained.fitted_.held_out.cases.reshape(4, 24)
+    assert all(len(set(subject[part])) == 3 for part in held_out)
+    with pytest.raises(ValueError, match="groups has one group, 0, expected at least two"):
+        trained.fit(X, y, groups=np.zeros(96, int))
+
+
+def test_names_of_channels_come_with_frames_and_files(tmp_path):
+    """A long frame is not fitted as rows of two points."""
+    X, y, _ = waves()
+    names = [f"case {i}" for i in np.repeat(np.arange(48), 80)]
+    long = pd.DataFrame({"case": names, "time": np.tile(np.arange(80), 48)})
+    long[["wave", "noise"]] = X.transpose(0, 2, 1).reshape(-1, 2)
+    classifier = OscillatorClassifier(**SMALL).fit(long.assign(label=np.repeat(y, 80)))
+    assert classifier.feature_names_in_.tolist() == ["wave", "noise"]
+    classifier.save(tmp_path / "run")
+    loaded, turned = load(tmp_path / "run"), long[["noise", "case", "time", "wave"]]
+    expected = classifier.predict_proba(long)
+    np.testing.assert_array_equal(loaded.predict_proba(turned), expected)
+    features = OscillatorFeatures(n_oscillators=16, random_state=0).fit(long)
+    np.testing.assert_array_equal(features.transform(turned), features.transform(long))
+    wide = OscillatorClassifier(**SMALL).fit(pd.DataFrame(X[:, 0]).add_prefix("t"), y)
+    wide.save(tmp_path / "wide")
+    with pytest.raises(ValueError, match="feature names should match those that were passed"):
+        load(tmp_path / "wide").predict(pd.DataFrame(X[:, 0]).add_prefix("s"))
 
 
 def test_weights():

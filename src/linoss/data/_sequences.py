@@ -173,13 +173,13 @@ class Sequences:
     @property
     def summary(self) -> str:
         """A line on cases, channels, times, labels, groups, and what was left out."""
-        about = {"time": "as given", "label": "as given", "groups": "as given", **self.about}
+        about = dict.fromkeys(("time", "label", "groups"), "as given")
+        about |= {name: value for name, value in self.about.items() if value}
         shortest, longest = self.lengths.min(), self.lengths.max()
         first = f"{_count(len(self), 'case')} of {_count(self.num_channels, 'channel')}"
         first += f" ({listed(self.names)})" if self.names else ""
-        parts = [
-            f"{first}, {f'{shortest} to ' * bool(shortest < longest)}{_count(longest, 'sample')}"
-        ]
+        shorter = f"{shortest} to " if shortest < longest else ""
+        parts = [f"{first}, {shorter}{_count(longest, 'sample')}"]
         if self.times is not None:
             parts.append(f"time: {about['time']}")
         if self.labels is not None:

@@ -182,7 +182,8 @@ def fit_oscillators(
         weights = balance if weights is None else weights * balance
     member, part, predictions = Untrained.fit(cases, outputs.encode(labels), weights, **bank)
     score = outputs.score(predictions, np.asarray(labels)[part])
-    held_out = HeldOut("leave-one-out", part, predictions, score)
+    kind = "leave-one-out" if cases.groups is None else "leave-one-group-out"
+    held_out = HeldOut(kind, part, predictions, score)
     return Fitted(outputs, oscillators=member, held_out=held_out, channels=cases.names)
 
 

@@ -114,9 +114,14 @@ class Untrained:
         frequencies, seen = counts / counts.sum(), np.geomspace(1, longest, _PREFIXES)
         folds = _FOLDS if len(cases) <= MOST_CASES else 1
         size = min(_HELD_OUT // folds, len(cases) // _FOLDS)
-        order, decisions = np.random.default_rng(0).permutation(len(cases)), []
+        groups = np.arange(len(cases)) if cases.groups is None else cases.groups
+        names, of_case = np.unique(groups, return_inverse=True)
+        order = np.argsort(np.random.default_rng(0).permutation(len(names))[of_case])
+        decisions = []
         for held_out in np.split(order[: size * folds], folds):
             others = np.setdiff1d(order, held_out)
+            apart = np.flatnonzero(~np.isin(groups, groups[held_out]))
+            others = apart if len(apart) else others
             own = None if weights is None else weights[others]
             penalty = np.array([self.readout.penalty])
             readout = fit_ridge(z[others], columns[others], own, self.importance, penalty)[0]
