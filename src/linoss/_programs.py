@@ -20,6 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 import platformdirs
+from jax._src import xla_bridge
 from jax.version import __version__ as jax_version
 
 VARIABLE = "LINOSS_CACHE"
@@ -29,6 +30,20 @@ _OFF = ("off", "no", "0", "")
 _LONGEST = 30 * 24 * 3600  # seconds
 _LARGEST = 10**9  # bytes
 _TOUCHED_BY_OTHERS = 0o022
+_IMPORTED_BY = os.getpid()
+_started_by: int | None = None
+
+
+def refuse_forked() -> None:
+    """Raise in a process that was forked after JAX had started, where it would wait forever."""
+    global _started_by
+    if _started_by is None:
+        _started_by = _IMPORTED_BY if xla_bridge.backends_are_initialized() else os.getpid()
+    if _started_by != os.getpid():
+        raise RuntimeError(
+            "this process was forked after JAX had started, whose threads it lacks: start it by "
+            "multiprocessing.get_context('spawn'), or by joblib's loky"
+        )
 
 
 def keep_programs() -> Path | None:
@@ -60,6 +75,7 @@ def kept_programs() -> Iterator[None]:
 
     A program truncated by a full disk is compiled again, without a warning.
     """
+    refuse_forked()
     keep_programs()
     with warnings.catch_warnings():
         unreadable = "Error (reading|writing) persistent compilation cache entry"

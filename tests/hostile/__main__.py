@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 
-KINDS = ("files", "runs", "kernels", "kill-one", "kill-auto", "kill-search")
+KINDS = ("files", "runs", "runs-signed", "kernels", "kill-one", "kill-auto", "kill-search")
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python tests/hostile", description=__doc__)
@@ -19,7 +19,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     module, _, which = given.kind.partition("-")
-    module = importlib.import_module("kills" if which else module)
+    module = importlib.import_module("kills" if module == "kill" else module)
     driver = getattr(module, which or "driver")
     from drivers import run
 

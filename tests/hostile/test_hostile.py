@@ -18,7 +18,7 @@ def drive(monkeypatch, unchecked, single_precision):
 
     def run(kind, cases, seed=SEED):
         module, _, which = kind.partition("-")
-        module = importlib.import_module("kills" if which else module)
+        module = importlib.import_module("kills" if module == "kill" else module)
         driver = getattr(module, which or "driver")
         drivers = importlib.import_module("drivers")
         said = []
@@ -35,6 +35,7 @@ def drive(monkeypatch, unchecked, single_precision):
     [
         ("files", 1500),
         pytest.param("runs", 20, marks=pytest.mark.integration),
+        pytest.param("runs-signed", 40, marks=pytest.mark.integration),
         pytest.param("kernels", 52, marks=pytest.mark.integration),
     ],
 )

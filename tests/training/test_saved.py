@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +17,10 @@ from linoss.training import (
     Inputs,
     Regression,
     Scaling,
+    load_arrays,
     load_model,
     predict,
+    save_arrays,
     save_model,
 )
 
@@ -256,3 +259,73 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path, save):
         save(tmp_path / "file")
     with pytest.raises(CheckpointError, match=r"config\.json: cannot be read"):
         load_model(tmp_path / "file")
+
+
+# ---- What a file may ask for ----
+
+
+def claim(path, **changes):
+    """Change the header of a file of arrays; it gets the size that the header claims, as a hole."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    for name, entry in changes.items():
+        header.setdefault(name.replace("__", "."), {}).update(entry)
+    text = json.dumps(header).encode()
+    end = max(e["data_offsets"][1] for n, e in header.items() if n != "__metadata__")
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + content[8 + length :])
+        file.truncate(8 + len(text) + end)
+
+
+@pytest.mark.parametrize("size", [3 * 10**9, 10**12])
+@pytest.mark.parametrize("name", ["encoder__weight", "more"])
+def test_a_file_that_claims_to_be_huge_is_not_read(saved, monkeypatch, name, size):
+    path = saved / "weights.safetensors"
+    start = path.stat().st_size
+    entry = {"dtype": "F32", "shape": [size // 4], "data_offsets": [start, start + size]}
+    claim(path, **{name: entry})
+    monkeypatch.setattr("safetensors.numpy.load", None)
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors: is damaged or truncated"):
+        load_model(saved)
+
+
+def test_types_of_arrays_are_checked(tmp_path):
+    save_arrays(tmp_path, {}, {"numbers": np.ones(3)})
+    claim(tmp_path / "arrays.safetensors", numbers={"dtype": "I64"})
+    with pytest.raises(CheckpointError, match=r"numbers is int64 of shape .* expected float64"):
+        load_arrays(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mixer": "s5", "state_size": 6000}, "state_size is 6000, expected at most 2048"),
+        (
+            {"mixer": "ncde", "num_blocks": 4, "state_size": 64, "field_depth": 200_000},
+            "field_depth is 200000, expected at most 100",
+        ),
+        ({"num_blocks": 10**9}, "num_blocks is 1000000000, expected at most 1000"),
+        ({"hidden_size": 10**6}, "hidden_size is 1000000, expected at most 2048"),
+    ],
+)
+def test_what_takes_long_to_build_is_refused_first(saved, changes, message, monkeypatch):
+    rewrite(saved, **{f"model__{name}": value for name, value in changes.items()})
+    monkeypatch.setattr("linoss.training._saved.LinOSS", None)
+    with pytest.raises(CheckpointError, match=rf"config\.json: .*{message}"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("name", ["config.json", "weights.safetensors"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "device"])
+def test_only_regular_files_are_opened(saved, tmp_path, name, kind):
+    path = saved / name
+    if kind == "pipe":
+        path.unlink()
+        os.mkfifo(path)
+    else:
+        target = path.rename(tmp_path / name) if kind == "link" else "/dev/zero"
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+    with pytest.raises(CheckpointError, match=f"{name}: cannot be read .*(link|not a regular)"):
+        load_model(saved)

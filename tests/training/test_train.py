@@ -2,6 +2,11 @@
 
 import contextlib
 import dataclasses
+import gc
+import signal
+import subprocess
+import sys
+import time
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,12 +14,14 @@ import numpy as np
 import pytest
 
 import linoss.data
+from linoss._interrupts import raise_interrupt
 from linoss.training import (
     Classification,
     Inputs,
     Regression,
     TrainingConfig,
     TrainingError,
+    TrainingStopped,
     evaluate,
     load_model,
     predict,
@@ -298,3 +305,66 @@ def test_without_need_it_changes_nothing(make_problem, assert_same_trees):
 
 def test_no_time_at_all_is_one_update(make_problem):
     assert make_problem().train(steps=50, minutes=0).steps == 1
+
+
+# ---- Interrupts and forks ----
+
+
+@pytest.mark.parametrize("place", ["in training", "elsewhere"])
+def test_ctrl_c_in_a_garbage_collection_is_not_lost(make_problem, place):
+    """JAX has such a callback, in which Python ignores exceptions."""
+    coming = [signal.SIGINT]
+
+    def callback(*_):
+        if coming:
+            signal.raise_signal(coming.pop())
+
+    gc.callbacks.append(callback)
+    before = signal.signal(signal.SIGINT, raise_interrupt)
+    try:
+        if place == "in training":
+            with pytest.raises(TrainingStopped) as stopped:
+                make_problem().train(on_progress=lambda _: gc.collect())
+            assert 0 < stopped.value.result.steps < 12
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                [gc.collect(), time.sleep(60)]
+    finally:
+        gc.callbacks.remove(callback)
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_ctrl_c_does_not_wait(make_problem):
+    def twice(progress):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(TrainingStopped):
+            make_problem().train(on_progress=twice)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+FORKED = """
+import multiprocessing, jax.numpy, numpy as np
+from linoss import LinOSSClassifier
+
+def fit():
+    small = LinOSSClassifier(hidden_size=4, state_size=4, num_blocks=1, steps=1)
+    small.fit(np.ones((8, 20)), np.arange(8) % 2)
+
+jax.numpy.zeros(1)
+child = multiprocessing.get_context("fork").Process(target=fit)
+child.start()
+child.join()
+"""
+
+
+@pytest.mark.integration
+def test_a_forked_process_does_not_wait_forever():
+    words = [sys.executable, "-W", "ignore", "-c", FORKED]
+    result = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
+    assert "RuntimeError: this process was forked after JAX had started" in result.stderr

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from linoss._interrupts import raise_interrupt
 from linoss._plain import plain
 from linoss._stderr import printable, say
 
@@ -130,7 +131,7 @@ def leave(*_: Any) -> None:
 def heed_interrupts() -> None:
     """From now on Ctrl-C raises KeyboardInterrupt."""
     if signal.getsignal(signal.SIGINT) is leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, raise_interrupt)
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:

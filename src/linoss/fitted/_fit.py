@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
 from linoss._declare import COUNT, POSITIVE, SHARE, Number, changed, setting
+from linoss._programs import refuse_forked
 from linoss._settings import MEMORY, NormKind, PrecisionName, RandomStateLike
 from linoss._stderr import ProgressBar, say
 from linoss.data import Sequences
@@ -249,6 +250,7 @@ def train_model(
     k: int = 0,
 ) -> TrainingResult:
     """Train one model, the k-th of several, in the directory of `run`."""
+    refuse_forked()
     config = LinOSSConfig.from_settings(
         settings, in_size=inputs.in_size, out_size=objective.out_size, task=objective.task
     )

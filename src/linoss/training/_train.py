@@ -3,6 +3,7 @@
 import os
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from jax.sharding import Mesh
 from linoss import _programs
 from linoss._declare import check_value
 from linoss._files import locked, make_directory
+from linoss._interrupts import noted_interrupts
 from linoss._settings import MEMORY, Memory
 from linoss.dynamics import find_scheme
 from linoss.nn import LinOSS
@@ -219,13 +221,14 @@ class _Loop:
     def run(self) -> TrainingResult:
         """Train from the current state to the end."""
         try:
-            return self._run()
+            with noted_interrupts() as check_interrupts:
+                return self._run(check_interrupts)
         except KeyboardInterrupt:
             if int(self.state.carry.bad_step) >= 0 or self.state.step == 0:
                 raise
             raise TrainingStopped(self.result(self.state)) from None
 
-    def _run(self) -> TrainingResult:
+    def _run(self, check_interrupts: Callable[[], None]) -> TrainingResult:
         facts = {**self.state.facts(), "has_best": self.state.best is not None}
         trees, facts = self.devices.from_first((self.state.carry, self.state.model), facts)
         best = trees[1] if facts["has_best"] else None
@@ -238,6 +241,7 @@ class _Loop:
         first: tuple[int, float] | None = None
         batches = self.order.from_step(self.state.step)
         while True:
+            check_interrupts()
             if self._is_due():
                 self._record()
                 saved = looked = time.monotonic()
