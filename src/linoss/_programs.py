@@ -9,6 +9,7 @@ cost compilation time and are ignored.
 import hashlib
 import os
 import platform
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.extend.backend
 import numpy as np
 import platformdirs
-from jax._src import xla_bridge
 from jax.version import __version__ as jax_version
 
 VARIABLE = "LINOSS_CACHE"
@@ -37,8 +38,13 @@ _started_by: int | None = None
 def refuse_forked() -> None:
     """Raise in a process that was forked after JAX had started, where it would wait forever."""
     global _started_by
-    if _started_by is None:
-        _started_by = _IMPORTED_BY if xla_bridge.backends_are_initialized() else os.getpid()
+    if _started_by is None and os.getpid() == _IMPORTED_BY:
+        _started_by = _IMPORTED_BY
+    elif _started_by is None:  # forked; has JAX threads in this process?
+        jax.extend.backend.backends()
+        threads = Path("/proc/self/task")
+        if not threads.exists() or len(list(threads.iterdir())) > threading.active_count():
+            _started_by = os.getpid()
     if _started_by != os.getpid():
         raise RuntimeError(
             "this process was forked after JAX had started, whose threads it lacks: start it by "
