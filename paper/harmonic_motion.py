@@ -32,7 +32,7 @@ STEPS = 1000
 """Steps of a sequence."""
 UPDATES = {"paper": 2000, "quick": 300}
 _SIZES = Hyperparameters(3e-3, 32, 32, 2, include_time=False)
-_CHANGES = {"norm": None, "dropout": 0.0, "squash": False}
+_CHANGES = {"norm": None, "dropout": 0.0, "squash": False, "gelu": "erf"}
 _HEAD = {"task": "regression", "every": 1}
 
 

@@ -33,8 +33,11 @@ TIMESTEPS = {
 SCALED, LOG_SOFTMAX, SMALL = "scaled", "log-softmax", "small"
 """Channels standardised by the training part; the loss without a floor; the grid's smallest
 model."""
-_SMALL_FORMS = {f"{SMALL}-own-masks": {"shared_dropout": False}}
-"""Dropout drawn for each case, to compare."""
+_SMALL_FORMS = {
+    f"{SMALL}-own-masks": {"shared_dropout": False},
+    f"{SMALL}-erf": {"gelu": "erf"},
+}
+"""Dropout drawn for each case, and the exact GELU, to compare."""
 _CHANGES = {**FORMS, **TIMESTEPS, **_SMALL_FORMS}
 
 
