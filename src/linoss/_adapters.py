@@ -1,22 +1,39 @@
 """Adapters: estimators with the interface of another library, which wrap those of this one."""
 
-import abc
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from linoss._declare import documented
 
-_Class = TypeVar("_Class", bound=type)
-
 
 class Adapter:
-    """An adapter, before the base class of the other library."""
+    """An adapter, before the base class of the other library.
+
+    A subclass with `wrapped` has the parameters of that estimator, documented. Its `__init__` calls
+    that of the estimator, then that of the last of its base classes.
+    """
 
     wrapped: ClassVar[type[Any]]
     """The class of the wrapped estimator, `estimator_`."""
     get_params: Any  # of the other library
+
+    def __init_subclass__(cls, wrapped: Any = None):
+        super().__init_subclass__()
+        if wrapped is None:
+            return
+
+        base = cls.__bases__[-1]
+
+        @functools.wraps(wrapped.__init__)
+        def initialise(self: Any, **values: Any) -> None:
+            wrapped.__init__(self, **values)
+            base.__init__(self)  # pyright: ignore[reportCallIssue]
+
+        settings: Any = {"__signature__": inspect.signature(wrapped.__init__)}
+        initialise.__dict__.update(settings)
+        cls.wrapped, cls.__init__ = wrapped, initialise
+        documented(cls, wrapped)
 
     @classmethod
     def small(cls) -> dict[str, Any]:
@@ -42,25 +59,3 @@ class PredictingAdapter(Adapter):
 
     def _predict_proba(self, X: Any) -> Any:
         return self.estimator_.predict_proba(self._arrays(X))
-
-
-def adapter(wrapped: type[Any], **tags: Any) -> Callable[[_Class], _Class]:
-    """Class decorator: give an adapter the parameters of the wrapped estimator, documented.
-
-    Its `__init__` calls that of the estimator, then that of the last of its base classes.
-    """
-
-    def decorated(kind: _Class) -> _Class:
-        @functools.wraps(wrapped.__init__)
-        def initialise(self: Any, **values: Any) -> None:
-            wrapped.__init__(self, **values)
-            kind.__bases__[-1].__init__(self)
-
-        settings: Any = {"__signature__": inspect.signature(wrapped.__init__)}
-        initialise.__dict__.update(settings)
-        own = {"_tags": tags} if tags else {}
-        for name, value in {"wrapped": wrapped, "__init__": initialise, **own}.items():
-            setattr(kind, name, value)
-        return abc.update_abstractmethods(documented(kind, wrapped))
-
-    return decorated

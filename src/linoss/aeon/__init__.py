@@ -7,7 +7,7 @@ Parameters follow from the same settings. aeon has no sampling times.
 from typing import Any, ClassVar
 
 from linoss import estimators, features
-from linoss._adapters import PredictingAdapter, adapter
+from linoss._adapters import PredictingAdapter
 from linoss._extras import optional
 
 optional("aeon", "linoss.aeon", "data")
@@ -40,8 +40,7 @@ class AeonAdapter(PredictingAdapter):
         return cls.small()
 
 
-@adapter(estimators.LinOSSClassifier, algorithm_type="deeplearning")
-class LinOSSClassifier(AeonAdapter, BaseClassifier):
+class LinOSSClassifier(AeonAdapter, BaseClassifier, wrapped=estimators.LinOSSClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -55,8 +54,7 @@ class LinOSSClassifier(AeonAdapter, BaseClassifier):
     """
 
 
-@adapter(estimators.LinOSSRegressor, algorithm_type="deeplearning")
-class LinOSSRegressor(AeonAdapter, BaseRegressor):
+class LinOSSRegressor(AeonAdapter, BaseRegressor, wrapped=estimators.LinOSSRegressor):
     """[`linoss.LinOSSRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -72,8 +70,7 @@ class LinOSSRegressor(AeonAdapter, BaseRegressor):
     """
 
 
-@adapter(estimators.OscillatorClassifier, algorithm_type="convolution")
-class OscillatorClassifier(AeonAdapter, BaseClassifier):
+class OscillatorClassifier(AeonAdapter, BaseClassifier, wrapped=estimators.OscillatorClassifier):
     """[`linoss.OscillatorClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -87,8 +84,7 @@ class OscillatorClassifier(AeonAdapter, BaseClassifier):
     """
 
 
-@adapter(estimators.OscillatorRegressor, algorithm_type="convolution")
-class OscillatorRegressor(AeonAdapter, BaseRegressor):
+class OscillatorRegressor(AeonAdapter, BaseRegressor, wrapped=estimators.OscillatorRegressor):
     """[`linoss.OscillatorRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
 
     ```python
@@ -104,8 +100,9 @@ class OscillatorRegressor(AeonAdapter, BaseRegressor):
     """
 
 
-@adapter(features.OscillatorFeatures, output_data_type="Tabular", algorithm_type="convolution")
-class OscillatorFeatures(AeonAdapter, BaseCollectionTransformer):
+class OscillatorFeatures(
+    AeonAdapter, BaseCollectionTransformer, wrapped=features.OscillatorFeatures
+):
     """[`linoss.OscillatorFeatures`][] as a transformer of aeon, from collections to a table.
 
     ```python
@@ -117,6 +114,8 @@ class OscillatorFeatures(AeonAdapter, BaseCollectionTransformer):
 
     ```
     """
+
+    _tags: ClassVar = {"output_data_type": "Tabular"}
 
     def _transform(self, X: Any, y: Any = None) -> Any:
         return self.estimator_.transform(X)

@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from linoss.cli._runs import time_unit
+
 if TYPE_CHECKING:
     from linoss.cli._inspect import Explained, Spectrum
     from linoss.cli._scores import Score
@@ -105,18 +107,23 @@ def predicted_against_true(score: "Score", axes: Any) -> None:
 
 def mistake(score: "Score", names: Sequence[str], i: int, axes: Any) -> None:
     """A wrongly classified case; the first of many channels, a subset of many samples."""
-    series, ids = np.asarray(score.cases.values[i]), score.cases.ids
+    series, ids, times = np.asarray(score.cases.values[i]), score.cases.ids, score.cases.times
     samples = _thinned(len(series))
+    x = samples if times is None else np.asarray(times[i])[samples]
     for channel, name in enumerate(names[:MOST_CHANNELS]):
-        look: Any = {"color": LIGHT[channel], "linewidth": 1, "label": _short(name, 20)}
-        axes.plot(samples, series[samples, channel], **look)
+        look: Any = {
+            "color": LIGHT[channel],
+            "linewidth": 1,
+            "label": _short(name, 20) if names[1:] else None,
+        }
+        axes.plot(x, series[samples, channel], **look)
     truth, predicted = (
         _short(score.classes[each[i]], 14) for each in (score.truth, score.predicted)
     )
     case = _short(f"case {i if ids is None else ids[i]}", 14)
     title = f"{case}: {truth}, predicted {predicted} ({score.confidence[i]:.0%})"
     axes.set_title(title, fontsize=8)
-    axes.set_xlabel("samples")
+    axes.set_xlabel(time_unit(score.cases))
 
 
 # ---- Attribution ----
@@ -137,7 +144,7 @@ def _periods(shown: "Explained", axes: Any) -> None:
     axes.pcolormesh(own.times, own.periods, _signed(own.values), rasterized=True)
     axes.set_yscale("log")
     _plain_logarithm(axes.yaxis)
-    axes.set(title=_short(shown.title, 60), xlabel="time", ylabel="period")
+    axes.set(title=_short(shown.title, 60), xlabel=shown.unit, ylabel=f"period in {shown.unit}")
 
 
 def _channel(shown: "Explained", channel: int, axes: Any) -> None:
@@ -153,7 +160,7 @@ def _channel(shown: "Explained", channel: int, axes: Any) -> None:
     axes.pcolormesh(edges, (low - margin, high + margin), colors, rasterized=True)
     axes.plot(times, series, color=_INK, linewidth=0.9)
     name = f"{_short(shown.names[channel], 24)} {shown.attribution.channels[channel]:+.3g}"
-    axes.set(title=f"{_short(shown.title, 40)}; {name}", xlabel="time")
+    axes.set(title=f"{_short(shown.title, 40)}; {name}", xlabel=shown.unit)
 
 
 def _signed(values: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typer import Argument, Option
 from linoss._stderr import ProgressBar
 from linoss.cli._options import Json, with_columns
 from linoss.cli._output import number, show_json, show_line, show_table, word
-from linoss.cli._runs import Data, RunArgument, load_run, models_of, read_cases
+from linoss.cli._runs import Data, RunArgument, load_run, models_of, read_cases, time_unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -245,6 +245,8 @@ class Explained:
     """The attribution of the prediction for a case."""
 
     title: str
+    unit: str
+    """That of times."""
     names: list[str]
     """The channels."""
     samples: "np.ndarray"
@@ -257,7 +259,7 @@ class Explained:
         """That of the prediction by a member."""
         import numpy as np
 
-        case = fitted.aligned(case)
+        unit, case = time_unit(case), fitted.aligned(case)
         classes, prediction = fitted.classes, np.ravel(fitted.predict(case)[0])
         output = 0 if classes is None else int(np.argmax(prediction))
         title = f"{name}: {f'{prediction[0]:.4g}' if classes is None else classes[output]}"
@@ -265,7 +267,7 @@ class Explained:
         is_single = classes is not None and len(whole.values) == 1  # that of the second class
         sign, row = (-1.0 if output == 0 else 1.0, 0) if is_single else (1.0, output)
         own = replace(whole, values=sign * whole.values[row], channels=sign * whole.channels[row])
-        return cls(title, channel_names(fitted), np.asarray(case.values[0], float).T, own)
+        return cls(title, unit, channel_names(fitted), np.asarray(case.values[0], float).T, own)
 
 
 # ---- export ----

@@ -14,6 +14,8 @@ from linoss.cli._output import show_json, show_line, show_table
 if TYPE_CHECKING:
     from linoss.planning import Plan
 
+_SUMS = ("memory", "flops", "bytes_communicated")
+
 
 def plan(
     length: Annotated[int, Option(min=1, help="Number of steps of a sequence.")],
@@ -58,7 +60,8 @@ def plan(
     found = plan(config, devices=options.device_shape(devices), keep=estimator.memory, **sizes)
     needed = found.memory.total - found.memory["kept"]
     if json:
-        record = _record(found)
+        sums = {name: getattr(found, name) for name in _SUMS}
+        record = asdict(found) | {n: {**all_, "total": all_.total} for n, all_ in sums.items()}
         if device_memory is not None:
             record["fits"] = found.memory.total <= memory
         show_json(record)
@@ -80,15 +83,6 @@ def plan(
         )
     else:
         show_line(f"It does not fit in {_bytes(memory)}: choose more --devices.")
-
-
-def _record(found: "Plan") -> dict[str, Any]:
-    """All numbers, with the sums of their parts."""
-    record = asdict(found)
-    for name in ("memory", "flops", "bytes_communicated"):
-        parts = getattr(found, name)
-        record[name] = {**parts, "total": parts.total}
-    return record
 
 
 def _show(found: "Plan") -> None:

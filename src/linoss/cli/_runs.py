@@ -148,6 +148,11 @@ def summary_of(cases: Any) -> str:
     return f"{counts}, {length} steps; first: {first}; last: {last}"
 
 
+def time_unit(cases: Any) -> str:
+    """What times count."""
+    return "samples" if cases.times is None else cases.about.get("time") or "time"
+
+
 def read_cases(
     run: Path, data: Path, roles: dict[str, Any], *, forecasts: bool | None = False, **how: Any
 ) -> tuple[Any, Any]:

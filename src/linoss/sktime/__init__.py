@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from linoss import estimators, forecasting
-from linoss._adapters import Adapter, PredictingAdapter, adapter
+from linoss._adapters import Adapter, PredictingAdapter
 from linoss._extras import optional
 
 optional("sktime", "linoss.sktime", "sktime")
@@ -53,8 +53,7 @@ class SktimeClassifier(SktimeAdapter, PredictingAdapter):
         return [frame.to_numpy(float).T for frame in X]
 
 
-@adapter(estimators.LinOSSClassifier)
-class LinOSSClassifier(SktimeClassifier, BaseClassifier):
+class LinOSSClassifier(SktimeClassifier, BaseClassifier, wrapped=estimators.LinOSSClassifier):
     """[`linoss.LinOSSClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
     ```python
@@ -68,8 +67,9 @@ class LinOSSClassifier(SktimeClassifier, BaseClassifier):
     """
 
 
-@adapter(estimators.OscillatorClassifier)
-class OscillatorClassifier(SktimeClassifier, BaseClassifier):
+class OscillatorClassifier(
+    SktimeClassifier, BaseClassifier, wrapped=estimators.OscillatorClassifier
+):
     """[`linoss.OscillatorClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
 
     ```python
@@ -83,8 +83,7 @@ class OscillatorClassifier(SktimeClassifier, BaseClassifier):
     """
 
 
-@adapter(forecasting.LinOSSForecaster)
-class LinOSSForecaster(SktimeAdapter, BaseForecaster):
+class LinOSSForecaster(SktimeAdapter, BaseForecaster, wrapped=forecasting.LinOSSForecaster):
     """[`linoss.LinOSSForecaster`][] as a forecaster of sktime; `estimator_` is the wrapped one.
 
     The variables of X are known in advance, and `known_in_advance` is not used. A forecast of more
