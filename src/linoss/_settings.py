@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 TaskName = Literal["classification", "regression", "forecasting"]
 ModelName = Literal["auto", "oscillators", "linoss"]
-MixerName = Literal["linoss", "lru", "s5", "s4d", "s4", "s6", "mamba", "ncde", "nrde", "log-ncde"]
+MixerName = Literal[
+    "linoss", "lru", "s5", "s4d", "s4", "s6", "mamba", "lstm", "gru", "ncde", "nrde", "log-ncde"
+]
 SchemeName = Literal["im", "imex", "verlet", "exact"]
 ESTIMATORS: dict[tuple[ModelName, TaskName], str] = {
     ("auto", "classification"): "AutoClassifier",

@@ -111,8 +111,26 @@ def mamba(layer, u, h):
     return (y * z * expit(z)) @ layer.output_weight.T
 
 
+def recurrent(layer, u, h):
+    """The equations of an LSTM and of a GRU; torch and Equinox agree on them."""
+    cell, state, out = layer.cell, np.zeros((2, H)), []
+    for x in u:
+        gates, kept = cell.weight_ih @ x + cell.bias, cell.weight_hh @ state[0]
+        if len(gates) == 4 * H:
+            i, f, g, o = np.split(gates + kept, 4)
+            c = expit(f) * state[1] + expit(i) * np.tanh(g)
+            state = np.stack([expit(o) * np.tanh(c), c])
+        else:
+            (r, z, g), (r_h, z_h, g_h) = np.split(gates, 3), np.split(kept, 3)
+            new = np.tanh(g + expit(r + r_h) * (g_h + cell.bias_n))
+            state = np.stack([new + expit(z + z_h) * (state[0] - new), state[1]])
+        out.append(state[0])
+    return np.array(out)
+
+
 LOOPS = {
     "lru": lru, "s5": s5, "s4d": s4, "s4": s4, "s6": s6, "mamba": mamba,
+    "lstm": recurrent, "gru": recurrent,
 }  # fmt: skip
 
 
@@ -315,6 +333,6 @@ def test_settings_of_other_mixers_are_refused(settings, words):
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("name", [name for name in OTHERS if not MIXERS[name].irregular])
 def test_models_without_time_refuse_irregular_times(make_model, draw, name):
-    model = make_model(mixer=name, state_size=4)
+    model = make_model(mixer=name, state_size=4 if MIXERS[name].settings else 64)
     with pytest.raises(ValueError, match=f"mixer '{name}' does not support irregular times"):
         model(draw(2, 5, 2), intervals=np.ones((2, 5)))

@@ -11,6 +11,7 @@ from linoss.nn.mixers import MIXERS, MixerKind
 from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
 from linoss.nn.mixers._mixer import AbstractDiagonal, AbstractMixer
+from linoss.nn.mixers._recurrent import GatedLayer
 from linoss.nn.mixers._s4 import S4Layer
 from linoss.nn.mixers._s5 import S5Layer
 from linoss.nn.mixers._selective import MambaLayer, S6Layer
@@ -23,6 +24,7 @@ __all__ = [
     "AbstractMixer",
     "Block",
     "Features",
+    "GatedLayer",
     "LRULayer",
     "LinOSS",
     "LinOSSConfig",

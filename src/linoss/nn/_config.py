@@ -131,7 +131,7 @@ class LinOSSConfig:
         "move",
         "States at a missing sample on regular times: advance without forcing (move) or keep their "
         "value (stand). With irregular times, the next interval covers the gap. States of s6, "
-        "mamba and the CDEs, which have no step without input, always keep their value.",
+        "mamba, lstm, gru and the CDEs, which have no step without input, always keep their value.",
     )
 
     pooling: PoolingName = setting(

@@ -5,7 +5,7 @@ so far (`run`), with a state. The last output of `run` equals that of `__call__`
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,14 +20,8 @@ from linoss.nn._passes import Features
 from linoss.nn._pooling import POOLINGS, Pooling
 from linoss.nn._samples import Samples
 
-
-class Ahead(NamedTuple):
-    """Inputs for the steps of the forecast horizon."""
-
-    values: Float[Array, "*batch horizon in"] | None = None
-    """Values known in advance; zeros if None."""
-    intervals: Float[Array, "*batch horizon"] | None = None
-    """Their intervals, if samples have intervals; ones if None."""
+Ahead = tuple[Float[Array, "*batch horizon in"] | None, Float[Array, "*batch horizon"] | None]
+"""Values known in advance, zeros if None, and the intervals of the horizon, ones if None."""
 
 
 class Head(eqx.Module):
@@ -98,7 +92,7 @@ class Head(eqx.Module):
             return samples.joined()
         horizon = self.horizon
         *batch, time, channels = samples.values.shape
-        future, after = ahead.values, ahead.intervals
+        future, after = ahead
         if future is None:
             future = jnp.zeros((*batch, horizon, channels), samples.values.dtype)
         values = jnp.concatenate([samples.values, future], axis=-2)

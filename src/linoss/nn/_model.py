@@ -229,7 +229,7 @@ class LinOSS(eqx.Module):
             _checks.nonnegative("future_intervals", ahead["future_intervals"], allow_zero=False)
         if mesh is not None:
             samples.check_mesh(mesh, every=self.config.every, horizon=horizon)
-        return samples, Ahead(ahead.get("future"), ahead.get("future_intervals"))
+        return samples, (ahead.get("future"), ahead.get("future_intervals"))
 
 
 @eqx.filter_jit

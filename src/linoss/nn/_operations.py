@@ -50,17 +50,13 @@ def _rounded(x: Array, weight: Array) -> Array:
     return _multiply(x, weight.T)
 
 
-def _forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
-    return _multiply(x, weight.T), (x, weight)
-
-
 def _backward(factors: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
     x, weight = factors
     rows, d_rows = (array.reshape(-1, array.shape[-1]) for array in (x, d))
     return _multiply(d, weight), _multiply(d_rows.T, rows)
 
 
-_rounded.defvjp(_forward, _backward)
+_rounded.defvjp(lambda x, weight: (_multiply(x, weight.T), (x, weight)), _backward)
 
 
 def _multiply(a: Array, b: Array) -> Array:

@@ -57,15 +57,6 @@ class Split(NamedTuple):
         """Partition of arrays `(batch, ...)`."""
         return P(self.batch)
 
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The axes of the split."""
-        return tuple(axis for axis in self if axis is not None)
-
-    def sum(self, x: Any) -> Any:
-        """Sum over all devices."""
-        return jax.lax.psum(x, self.axes) if self.axes else x
-
     def first_sample(self, batch: int, time: int, *, shared: bool = False) -> UInt32[Array, "2"]:
         """The index of this shard's first sample in the whole batch, and the number of samples from
         one sequence to the next. If `shared`, all sequences have the indices of the first."""
@@ -86,13 +77,15 @@ class Split(NamedTuple):
         self, moments: Float[Array, "2 hidden"], count: Int[Array, ""] | int
     ) -> Float[Array, "2 hidden"]:
         """Mean and variance over all devices, from those of this device's `count` samples."""
-        if not self.axes:
+        axes = tuple(axis for axis in self if axis is not None)
+        if not axes:
             return moments
         mean, variance = moments
         count = jnp.asarray(count, mean.dtype)
-        share = count / jnp.maximum(self.sum(count), 1)
-        center = self.sum(share * mean)
-        return jnp.stack([center, self.sum(share * (variance + (mean - center) ** 2))])
+        share = count / jnp.maximum(jax.lax.psum(count, axes), 1)
+        center = jax.lax.psum(share * mean, axes)
+        spread = share * (variance + (mean - center) ** 2)
+        return jnp.stack([center, jax.lax.psum(spread, axes)])
 
 
 WHOLE = Split()
@@ -212,9 +205,7 @@ class Samples(eqx.Module):
 
     def count(self) -> Any:
         """The number of present samples of all sequences of this device."""
-        if self.mask is None:
-            return int(np.prod(self.values.shape[:-1]))
-        return jnp.sum(self.mask)
+        return int(np.prod(self.values.shape[:-1])) if self.mask is None else jnp.sum(self.mask)
 
     @property
     def present(self) -> Bool[Array, "*batch time"]:
@@ -259,20 +250,16 @@ def _join(mask: Array | None, lengths: Array | None, time: int, before: Any = 0)
 
 
 def _check_lengths(lengths: Any, batch: tuple[int, ...], time: int) -> Array:
-    if _checks.is_concrete(lengths):
-        with jax.ensure_compile_time_eval():
-            lengths = jnp.asarray(lengths)
-    if not jnp.issubdtype(lengths.dtype, jnp.integer):
-        raise ValueError(f"lengths has dtype {lengths.dtype}, expected integers")
-    _checks.shape("lengths", lengths, batch)
-    if _checks.is_concrete(lengths):
-        seen = np.asarray(lengths)
-        wrong = (seen < 1) | (seen > time)
-        if wrong.any():
-            index = tuple(int(i) for i in np.argwhere(wrong)[0])
-            raise ValueError(
-                f"lengths is {int(seen[index])} at index {index}, expected 1 to {time}, "
-                f"the number of steps in u"
-            )
     with jax.ensure_compile_time_eval():  # a concrete value stays concrete
+        lengths = jnp.asarray(lengths)
+        if not jnp.issubdtype(lengths.dtype, jnp.integer):
+            raise ValueError(f"lengths has dtype {lengths.dtype}, expected integers")
+        _checks.shape("lengths", lengths, batch)
+        if _checks.is_concrete(lengths):
+            seen = np.asarray(lengths)
+            for index in np.argwhere((seen < 1) | (seen > time))[:1].tolist():
+                raise ValueError(
+                    f"lengths is {seen[tuple(index)]} at index {tuple(index)}, expected 1 to "
+                    f"{time}, the number of steps in u"
+                )
         return lengths.astype(int)

@@ -13,6 +13,7 @@ from linoss._settings import MixerName
 from linoss.nn.mixers._cde import NeuralCDE, NeuralRDE
 from linoss.nn.mixers._linoss import LinOSSLayer
 from linoss.nn.mixers._lru import LRULayer
+from linoss.nn.mixers._recurrent import GatedLayer
 from linoss.nn.mixers._s4 import S4Layer
 from linoss.nn.mixers._s5 import S5Layer, check_pairs
 from linoss.nn.mixers._selective import MambaLayer, S6Layer
@@ -20,6 +21,7 @@ from linoss.nn.mixers._selective import MambaLayer, S6Layer
 if TYPE_CHECKING:
     from linoss.nn._config import LinOSSConfig
 
+_VARIANTS = ("brackets", "diagonal", "gru")
 _OF_BLOCKS = ("num_blocks", "norm", "dropout", "glu_bias", "bidirectional")
 
 
@@ -44,7 +46,7 @@ class MixerKind:
     @cached_property
     def settings(self) -> Mapping[str, str]:
         """Its settings in `LinOSSConfig`, with the corresponding arguments of `layer`."""
-        shared = ("hidden_size", "in_size", "key", "brackets", "diagonal", "oscillator_options")
+        shared = ("hidden_size", "in_size", "key", "oscillator_options", *_VARIANTS)
         names = inspect.signature(self.layer).parameters
         return {**{name: name for name in names if name not in shared}, **self.renamed}
 
@@ -105,6 +107,8 @@ MIXERS: dict[MixerName, MixerKind] = {
     "s4": MixerKind(S4Layer, check=_pairs("s4")),
     "s6": MixerKind(S6Layer),
     "mamba": MixerKind(MambaLayer, irregular=False),
+    "lstm": MixerKind(GatedLayer, irregular=False),
+    "gru": MixerKind(partial(GatedLayer, gru=True), irregular=False),
     "ncde": MixerKind(NeuralCDE, follows=True),
     "nrde": MixerKind(NeuralRDE, irregular=False, follows=True),
     "log-ncde": MixerKind(partial(NeuralRDE, brackets=True), irregular=False, follows=True),

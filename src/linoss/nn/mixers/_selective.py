@@ -23,7 +23,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
 from linoss import _checks
 from linoss._arrays import align, steps
@@ -249,12 +249,6 @@ class MambaLayer(AbstractSelective):
         y = (y * jax.nn.silu(gate)) @ self.output_weight.T
         if place is not None:
             y = jnp.take_along_axis(y, place[..., None], axis=-2)
-        return y, MambaState(_last(known, size - 1, count), system)
-
-
-def _last(known: Array, number: int, count: Int[Array, "*batch"] | None) -> Array:
-    """The last inputs of the convolution, after `count` present samples."""
-    if count is None:
-        return known[..., known.shape[-2] - number :, :]
-    index = count[..., None] + steps(*count.shape, number)
-    return jnp.take_along_axis(known, index[..., None], axis=-2)
+        index = steps(*y.shape[:-2], size - 1) + (time if count is None else count[..., None])
+        recent = jnp.take_along_axis(known, index[..., None], axis=-2)  # the last inputs
+        return y, MambaState(recent, system)
