@@ -23,11 +23,19 @@ constexpr int kMoveRows = 6, kMoves = kStages * kMoveRows;
 enum { kAbove = 2 * kStages, kLongest, kStretches, kMoment, kRunning, kPrefix, kBroken, kStateRows };
 constexpr int kSums = kStateRows - kAbove;
 
+// For many different intervals h, j = (i - h) / (mu h) is interpolated in a table, by cubics between
+// multiples of 1 / kFine; its error is that of single precision. Then i = h + mu h j and l = 1 + mu i.
+// Steps of slow oscillators and of long intervals are computed.
+constexpr double kFine = 64;
+constexpr int kCells = 107, kFew = 4;  // up to intervals of 1.6
+constexpr int64_t kCell = 2 * kStages * kLanes, kTable = kCells * kCell;
+
 struct Group {
   int64_t stages;
   bool precise;          // whether to use double precision
   const double* rows;    // kRows x kLanes
   const double* moves;   // kMoves x kLanes, for an interval of 1
+  const float* table;    // kCells x kCell, or null
 };
 
 // Up to kTile samples of an input, and the intervals before them. There are `kinds` different
@@ -38,6 +46,9 @@ struct Tile {
   double interval[kTile], kind[kTile + 1];
   double start, clock[kTile];  // the time before the tile; from there to the middle of each interval
   int32_t which[kTile];    // the kind of each interval
+  bool smooth;             // whether all intervals are in the table:
+  int32_t cell[kTile];     // from which row on, and the factors of four rows
+  float share[kTile][4];
 };
 
 // Some samples of a tile.
@@ -103,6 +114,7 @@ using Number = std::remove_reference_t<decltype(V{}[0])>;
 template <typename V>
 struct Move {
   V lr, li, pr, pi, nr, ni;
+  Move() = default;
   explicit Move(const Number<V>* rows) {
     auto row = [&](int r) { return *reinterpret_cast<const V*>(rows + r * kLanes); };
     lr = row(0), li = row(1), pr = row(2), pi = row(3), nr = row(4), ni = row(5);
@@ -115,8 +127,34 @@ struct Move {
   }
 };
 
-template <int kUsed, bool kVarying, typename V>
-void run(const double* threshold, const Tile& tile, const Piece& piece, const Number<V>* moves,
+// The step of a stage for any interval in the table.
+struct Smooth {
+  vf mr, mi, cr, ci;
+  explicit Smooth(const double* rows) {
+    take(rows, mr), take(rows + kLanes, mi), take(rows + 2 * kLanes, cr), take(rows + 3 * kLanes, ci);
+    mr = -mr, mi *= 6.2831853f;
+  }
+  inline Move<vf> at(const float* cell, const float* share, float h) const {
+    vf j[2];
+    for (int part = 0; part < 2; ++part) {
+      auto row = [&](int i) { return share[i] * load(cell + i * kCell + part * kLanes); };
+      j[part] = (row(0) + row(1)) + (row(2) + row(3));
+    }
+    const vf ir = h + h * (mr * j[0] - mi * j[1]), ii = h * (mr * j[1] + mi * j[0]);
+    const vf dr = ir - j[0], di = ii - j[1];
+    Move<vf> move;
+    move.lr = 1 + (mr * ir - mi * ii), move.li = mr * ii + mi * ir;
+    move.pr = cr * dr - ci * di, move.pi = cr * di + ci * dr;
+    move.nr = cr * j[0] - ci * j[1], move.ni = cr * j[1] + ci * j[0];
+    return move;
+  }
+};
+
+// Intervals: all are 1; of a few kinds; in the table.
+enum { kEven, kKinds, kSmooth };
+
+template <int kUsed, int kHow, typename V>
+void run(const double* rows, const Tile& tile, const Piece& piece, const Number<V>* moves,
          double* state, float* outputs) {
   constexpr int kCount = sizeof(V) / sizeof(Number<V>);
   for (int64_t k = 0; k < kLanes; k += kCount, moves += kCount, state += kCount) {
@@ -124,14 +162,23 @@ void run(const double* threshold, const Tile& tile, const Piece& piece, const Nu
         prefix = {};
     for (int i = 0; i < kUsed; ++i)
       take(state + 2 * i * kLanes, re[i]), take(state + (2 * i + 1) * kLanes, im[i]);
-    take(threshold + k, level);
+    take(rows + (kRows - 1) * kLanes + k, level);
     take(state + kRunning * kLanes, running), take(state + kLongest * kLanes, longest);
     take(state + kBroken * kLanes, broken);
-    const Move<V> first(moves), second(moves + (kUsed - 1) * kMoveRows * kLanes);
+    const auto step = [&](int64_t stage) {
+      if constexpr (kHow == kSmooth) return Smooth(rows + stage * kStageRows * kLanes + k);
+      else return Move<V>(moves + stage * kMoveRows * kLanes);
+    };
+    const auto first = step(0), second = step(kUsed - 1);
     for (int64_t n = piece.from; n < piece.to; ++n) {
       const Number<V> before = tile.drive[n], now = tile.drive[n + 1];
       const V was = re[0];
-      if constexpr (kVarying) {
+      if constexpr (kHow == kSmooth) {
+        const float *here = moves + tile.cell[n] * kCell, *share = tile.share[n];
+        const float h = static_cast<float>(tile.interval[n]);
+        first.at(here, share, h)(re[0], im[0], before, now);
+        if constexpr (kUsed == 2) second.at(here + 2 * kLanes, share, h)(re[1], im[1], was, re[0]);
+      } else if constexpr (kHow == kKinds) {
         const Number<V>* here = moves + tile.which[n] * kMoves * kLanes;
         Move<V>{here}(re[0], im[0], before, now);
         if constexpr (kUsed == 2) Move<V>{here + kMoveRows * kLanes}(re[1], im[1], was, re[0]);
@@ -144,7 +191,7 @@ void run(const double* threshold, const Tile& tile, const Piece& piece, const Nu
         for (int i = 0; i < kCount; ++i) outputs[n * kLanes + k + i] = static_cast<float>(x[i]);
         continue;
       }
-      const V h = (kVarying ? static_cast<Number<V>>(tile.interval[n]) : 1) - V{};
+      const V h = (kHow ? static_cast<Number<V>>(tile.interval[n]) : 1) - V{};
       const auto up = x > level, begins = up & (running == V{});
       const V since = static_cast<Number<V>>(tile.clock[n]) - V{};
       above += up ? h : V{};
@@ -169,6 +216,10 @@ void run(const double* threshold, const Tile& tile, const Piece& piece, const Nu
 template <typename V>
 void advance_in(const Group& group, const Tile& tile, const Piece& piece, double* memory,
                 double* state, float* outputs) {
+  if constexpr (std::is_same_v<V, vf>)
+    if (group.table && tile.smooth && tile.kinds > kFew)
+      return (group.stages == 1 ? run<1, kSmooth, V> : run<2, kSmooth, V>)(
+          group.rows, tile, piece, group.table, state, outputs);
   Number<V>* moves = reinterpret_cast<Number<V>*>(memory);
   for (int64_t i = 0; i < group.stages * kMoveRows * kLanes; ++i)
     moves[i] = static_cast<Number<V>>(group.moves[i]);
@@ -177,9 +228,9 @@ void advance_in(const Group& group, const Tile& tile, const Piece& piece, double
       make_moves(group.rows + stage * kStageRows * kLanes, tile.kind[kind],
                  moves + (kind * kMoves + stage * kMoveRows) * kLanes);
   const bool varying = tile.kinds > 1;
-  const auto chosen = group.stages == 1 ? (varying ? run<1, true, V> : run<1, false, V>)
-                                        : (varying ? run<2, true, V> : run<2, false, V>);
-  chosen(group.rows + (kRows - 1) * kLanes, tile, piece, moves, state, outputs);
+  const auto chosen = group.stages == 1 ? (varying ? run<1, kKinds, V> : run<1, kEven, V>)
+                                        : (varying ? run<2, kKinds, V> : run<2, kEven, V>);
+  chosen(group.rows, tile, piece, moves, state, outputs);
 }
 
 void advance(const Group& group, const Tile& tile, const Piece& piece, double* moves, double* state,
@@ -202,6 +253,9 @@ extern const Table kernels = {advance};
 
 #include <atomic>
 #include <cmath>
+#include <complex>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -252,6 +306,8 @@ struct Bank {
   std::vector<int32_t> first, channel;     // of each input: its range in channel and weight
   std::vector<float> weight;
   std::vector<double> mean, scale;         // of each channel
+  std::vector<float> table = {};           // groups x kTable, when it was needed
+  std::shared_ptr<std::once_flag> tabulated = std::make_shared<std::once_flag>();
 };
 
 // Validates sizes and indices, which the kernels rely on.
@@ -297,7 +353,7 @@ class Reader {
     for (float* v = values_.data(); v < values_.data() + values_.size(); v += kRow)
       v[0] = v[loaded_], v[1] = v[loaded_ + 1];
     before_ = loaded_ ? tile.interval[loaded_ - 1] : before_;
-    loaded_ = 0, tile.kinds = 1, tile.kind[0] = 1, tile.start = elapsed_;
+    loaded_ = 0, tile.kinds = 1, tile.kind[0] = 1, tile.start = elapsed_, tile.smooth = true;
     for (; at < series.time; ++at) {
       const int64_t n = backwards ? series.time - 1 - at : at;
       const double step = !series.intervals ? 1
@@ -322,6 +378,15 @@ class Reader {
       for (int64_t part = 0; part < parts; ++part) {
         tile.clock[loaded_] = elapsed_ - whole - tile.start + (part + 0.5) * interval;
         tile.interval[loaded_] = interval, tile.which[loaded_++] = kind;
+      }
+      const double place = interval * kFine;
+      const int64_t cell = std::max<int64_t>(static_cast<int64_t>(place) - 1, 0);
+      tile.smooth &= cell + 4 <= kCells;
+      const float u = static_cast<float>(place - cell), a = u - 1, b = u - 2, c = u - 3;
+      for (int64_t n = loaded_ - parts; n < loaded_; ++n) {
+        tile.cell[n] = static_cast<int32_t>(cell);
+        tile.share[n][0] = -a * b * c / 6, tile.share[n][1] = u * b * c / 2;
+        tile.share[n][2] = -u * a * c / 2, tile.share[n][3] = u * a * b / 6;
       }
     }
     tile.samples = loaded_;
@@ -370,7 +435,28 @@ class Reader {
 
 Group group_of(const Bank& bank, int64_t g) {
   return {bank.stages[g], bank.precise[g] != 0, bank.rows.data() + g * kRows * kLanes,
-          bank.moves.data() + g * kMoves * kLanes};
+          bank.moves.data() + g * kMoves * kLanes,
+          bank.table.empty() ? nullptr : bank.table.data() + g * kTable};
+}
+
+// Fills the tables of a bank, once.
+void tabulate(Bank& bank) {
+  std::call_once(*bank.tabulated, [&bank] {
+    std::vector<float> table(bank.groups * kTable);
+    for (int64_t g = 0; g < bank.groups; ++g)
+      for (int64_t s = 0; s < bank.stages[g]; ++s)
+        for (int64_t k = 0; k < kLanes; ++k) {
+          const double* row = bank.rows.data() + (g * kRows + s * kStageRows) * kLanes + k;
+          const std::complex<double> mu(-row[0], 6.283185307179586477 * row[kLanes]);
+          for (int64_t cell = 1; cell < kCells; ++cell) {  // at 0 it is 0
+            const double h = cell / kFine;
+            const std::complex<double> j = ((std::exp(mu * h) - 1.0) / mu - h) / (mu * h);
+            float* to = table.data() + g * kTable + cell * kCell + 2 * s * kLanes + k;
+            to[0] = static_cast<float>(j.real()), to[kLanes] = static_cast<float>(j.imag());
+          }
+        }
+    bank.table = std::move(table);
+  });
 }
 
 // A part of a sequence, in reading order, for each oscillator of a group.
@@ -525,17 +611,20 @@ std::vector<Series> all_series(const Bank& bank, const std::vector<In<float, 2>>
   return found;
 }
 
-// Runs work(case, from, to, desk) for parts of the groups of each case; few cases have more parts.
+// Runs work(case, from, to, desk) for parts of the groups of each case; few cases have more parts, and
+// the tables of a part stay in a cache.
 template <typename Work>
 void for_all(const Bank& bank, int64_t cases, Work work) {
-  const int64_t parts = std::clamp<int64_t>(64 / std::max<int64_t>(cases, 1), 1, bank.groups);
+  const int64_t cached = bank.table.empty() ? 1 : (bank.groups + 7) / 8;
+  const int64_t parts =
+      std::clamp<int64_t>(64 / std::max<int64_t>(cases, 1), cached, bank.groups);
   Threads threads(std::max(1u, std::thread::hardware_concurrency()));
   std::atomic<bool> failed{false};
   const ffi::Error error = parallel(threads, cases * parts, 0, [&](int64_t i, float*) {
     try {
       Desk desk(bank);
-      const int64_t part = i % parts;
-      work(i / parts, bank.groups * part / parts, bank.groups * (part + 1) / parts, desk);
+      const int64_t part = i / cases;
+      work(i % cases, bank.groups * part / parts, bank.groups * (part + 1) / parts, desk);
     } catch (const std::bad_alloc&) {
       failed = true;
     }
@@ -548,7 +637,7 @@ void for_all(const Bank& bank, int64_t cases, Work work) {
 // the beginning to 1/2 at the end; 0 for a window without samples, NaN for a case without any value.
 // Row 4 w + s is statistic s of window w: the whole, the first and the second half, the quarters, ...
 // Those with a place in `rows` are written to that row of `out`, others are left out.
-void respond(const Bank& bank, const std::vector<In<float, 2>>& cases,
+void respond(Bank& bank, const std::vector<In<float, 2>>& cases,
              const std::vector<In<double, 1>>& intervals, In<int32_t, 1> rows, Out<float, 3> out) {
   const std::vector<Series> series = all_series(bank, cases, intervals);
   const int64_t oscillators = bank.groups * kLanes, size = out.shape(1);
@@ -562,6 +651,7 @@ void respond(const Bank& bank, const std::vector<In<float, 2>>& cases,
   if (!good) refuse("rows or out: wrong shape");
   float* data = out.data();
   nb::gil_scoped_release release;
+  if (!intervals.empty()) tabulate(bank);
   for_all(bank, series.size(), [&](int64_t i, int64_t from, int64_t to, Desk& desk) {
     for (bool backwards : {false, true}) {
       desk.begin(to - from);
@@ -589,7 +679,7 @@ void respond(const Bank& bank, const std::vector<In<float, 2>>& cases,
 
 // (cases, samples, oscillators): outputs at every `every`-th sample with a value, in the reading order
 // of the oscillator; other elements are unchanged.
-void trace(const Bank& bank, const std::vector<In<float, 2>>& cases,
+void trace(Bank& bank, const std::vector<In<float, 2>>& cases,
            const std::vector<In<double, 1>>& intervals, int64_t every, Out<float, 3> out) {
   const std::vector<Series> series = all_series(bank, cases, intervals);
   const int64_t oscillators = bank.groups * kLanes, samples = out.shape(1);
@@ -597,6 +687,7 @@ void trace(const Bank& bank, const std::vector<In<float, 2>>& cases,
     refuse("out: wrong shape");
   float* data = out.data();
   nb::gil_scoped_release release;
+  if (!intervals.empty()) tabulate(bank);
   for_all(bank, series.size(), [&](int64_t i, int64_t from, int64_t to, Desk& desk) {
     for (bool backwards : {false, true}) {
       desk.begin(to - from);
