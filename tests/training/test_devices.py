@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from linoss.training import Forecasting, Inputs, TrainingConfig, Windows, evaluate, make_mesh, train
+from linoss.training import evaluate, make_mesh
 
 pytestmark = pytest.mark.usefixtures("single_precision")
 
@@ -36,16 +36,6 @@ def test_the_same_curve_as_on_one_device(make_problem, devices, lengths, missing
     several = problem.train(mesh=make_mesh(devices))
     assert_same_curve(problem.train(), several)
     assert all(len(x.devices()) == 1 for x in jax.tree.leaves(several.model))
-
-
-@pytest.mark.integration
-def test_forecasting_on_several_devices(make_model):
-    windows = Windows([np.sin(np.arange(200.0) / 5)[:, None]], past=22, horizon=6)
-    inputs = Inputs.from_sequences(windows)
-    model = make_model(1, 1, task="forecasting", horizon=6)
-    settings = TrainingConfig(steps=6, batch_size=8, evaluate_every=3)
-    problem = (model, inputs, Forecasting.from_windows(windows, inputs), windows, windows, settings)
-    assert_same_curve(train(*problem), train(*problem, mesh=make_mesh(8)))
 
 
 @pytest.mark.integration

@@ -67,14 +67,6 @@ def test_even_times_are_regular_sampling():
     assert Inputs.from_sequences(even, irregular=True).interval == pytest.approx(0.1)
 
 
-def test_irregular_inputs_want_times(gappy):
-    cases = linoss.data.sequences([x.T for x in gappy.values], times=TIMES)
-    with pytest.raises(ValueError, match="have no times"):
-        Inputs.from_sequences(cases)(gappy.batch([0]))
-    with pytest.raises(ValueError, match="irregular is True, but the cases have no times"):
-        Inputs.from_sequences(gappy, irregular=True)
-
-
 def test_times_that_go_back_are_refused(gappy):
     inputs = Inputs(channels=2, lengths=(3, 4), interval=1.0)
     cases = linoss.data.Sequences(gappy.values, times=[np.array([0, 1, 1, 2.0]), np.arange(3.0)])
@@ -99,12 +91,6 @@ def test_padding_is_at_most_half_of_the_length(length, shortest, more):
     assert length <= padded <= max(1.5 * length, 16)
     if length <= shortest + more:
         assert padded <= shortest + more
-
-
-def test_few_lengths_serve_all():
-    inputs = Inputs(channels=1, lengths=(1, 10**9))
-    padded = sorted({inputs.padded_length(n) for n in range(1, 1025)})
-    assert padded == [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
 
 
 def test_equal_lengths_are_not_padded_and_not_masked(waves):

@@ -10,7 +10,6 @@ from linoss.training import (
     Classification,
     Inputs,
     Regression,
-    Windows,
     evaluate,
     predict,
 )
@@ -88,21 +87,6 @@ def test_answers_at_every_kth_step_are_as_many_as_the_case_has(make_model, waves
     assert [len(x) for x in outputs] == [n // 4 for n in cases.lengths]
     equal = waves(4, 0)
     assert predict(make_model(task="regression", every=4), inputs, equal).shape == (4, 7, 2)
-
-
-def test_forecasts_know_the_future_covariates(make_model):
-    series = np.random.default_rng(0).normal(size=(60, 2))
-    windows = Windows([series], past=10, horizon=3, known=(1,))
-    inputs = Inputs.from_sequences(windows)
-    model = make_model(2, 1, task="forecasting", horizon=3)
-    outputs = predict(model, inputs, windows)
-    assert outputs.shape == (48, 3, 1)
-    other = series.copy()
-    other[-1, 1] += 1
-    changed = predict(model, inputs, Windows([other], past=10, horizon=3, known=(1,)))
-    assert np.array_equal(outputs[:-1], changed[:-1])
-    assert np.array_equal(outputs[-1, :2], changed[-1, :2])
-    assert not np.array_equal(outputs[-1, 2], changed[-1, 2])
 
 
 def test_the_metric_is_that_of_the_answers(make_model, waves):

@@ -78,18 +78,6 @@ def test_a_crash_between_any_two_writes(tmp_path, problem, finished_run, monkeyp
     assert count > 16  # (state, config) + 3 (weights, state), two each
 
 
-def test_two_crashes_and_a_crash_on_resuming(
-    tmp_path, problem, finished_run, monkeypatch, read_run
-):
-    for count in (13, 3, 9, 2, 7):
-        with monkeypatch.context() as patch:
-            crash_at(patch, count)
-            with pytest.raises(Crash):
-                problem.train(directory=tmp_path, resume=True)
-    problem.train(directory=tmp_path, resume=True)
-    assert read_run(tmp_path) == read_run(finished_run)
-
-
 def interrupt_at(step, error=KeyboardInterrupt):
     """A callback that ends the run from a step on."""
 

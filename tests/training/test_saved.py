@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from linoss.training import (
     CheckpointError,
@@ -158,20 +157,6 @@ def test_damage_is_noticed_and_the_file_named(finished, read, reader):
         read(reader, finished)
 
 
-def test_every_bit_counts(saved):
-    for name in ("config.json", "weights.safetensors"):
-        path = saved / name
-        content = path.read_bytes()
-        for place in np.random.default_rng(0).integers(0, len(content), 60):
-            path.write_bytes(flipped(content, int(place)))
-            try:
-                load_model(saved)
-            except CheckpointError:
-                continue
-            assert json.loads(flipped(content, int(place))) == json.loads(content)  # blanks
-        path.write_bytes(content)
-
-
 def rewrite(saved, **changes):
     """Change config.json as somebody would who knows how to make a checksum."""
     record = json.loads((saved / "config.json").read_text())
@@ -225,12 +210,6 @@ def test_a_newer_version_is_refused_by_name(saved):
         load_model(saved)
 
 
-def test_deep_nesting_is_refused(saved):
-    (saved / "config.json").write_text("[" * 100_000)
-    with pytest.raises(CheckpointError, match=r"config\.json: is not JSON"):
-        load_model(saved)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -243,13 +222,6 @@ def test_weights_of_another_model_are_refused(saved, save, tmp_path, settings, m
     save(tmp_path / "b", **settings)
     (tmp_path / "b" / "weights.safetensors").replace(saved / "weights.safetensors")
     with pytest.raises(CheckpointError, match=rf"weights\.safetensors: .*{message}"):
-        load_model(saved)
-
-
-def test_a_file_of_somebody_else_is_refused(saved):
-    tensors = safetensors.numpy.load_file(saved / "weights.safetensors")
-    safetensors.numpy.save_file(tensors, saved / "weights.safetensors")
-    with pytest.raises(CheckpointError, match=r"weights\.safetensors: is not a file"):
         load_model(saved)
 
 

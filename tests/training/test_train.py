@@ -8,8 +8,6 @@ import subprocess
 import sys
 import time
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,13 +16,11 @@ from linoss._interrupts import raise_interrupt
 from linoss.training import (
     Classification,
     Inputs,
-    Regression,
     TrainingConfig,
     TrainingError,
     TrainingStopped,
     evaluate,
     load_model,
-    predict,
     train,
 )
 
@@ -42,34 +38,6 @@ def test_classes_are_learned(make_problem, lengths, missing):
     assert result.history[-1]["loss"] < 0.1
     arguments = (problem.inputs, problem.objective, problem.validation_set)
     assert evaluate(result.model, *arguments) == 1.0
-
-
-def test_numbers_at_every_kth_step_are_learned(make_model):
-    random = np.random.default_rng(0)
-    values = [random.normal(size=(1, n)) for n in random.integers(20, 31, 24)]
-    labels = [10 + 3 * np.cumsum(v[0])[3::4, None] for v in values]  # the sum so far
-    cases = linoss.data.sequences(values, y=labels)
-    inputs, objective = Inputs.from_sequences(cases), Regression.from_labels(labels, every=4)
-    model = make_model(1, 1, task="regression", every=4, norm=None, dropout=0.0)
-    config = TrainingConfig(steps=100, evaluate_every=50, batch_size=24, learning_rate=3e-2)
-    result = train(model, inputs, objective, cases, cases, config)
-    assert result.best_metric < 0.05
-    answers = objective.decode(np.concatenate(predict(result.model, inputs, cases)))
-    assert np.mean((answers - np.concatenate(labels)) ** 2) < 0.05 * np.var(np.concatenate(labels))
-
-
-def test_irregular_sampling_is_learned(make_model):
-    """The label is in the times alone: two waves that differ in how densely they are sampled."""
-    random = np.random.default_rng(0)
-    dense = np.arange(24) % 2
-    times = [np.cumsum(random.uniform(0.5, 1.5, 30) * (2 - d)) for d in dense]
-    waves = [np.sin(np.arange(30.0))[None]] * 24
-    cases = linoss.data.sequences(waves, y=dense, times=times)
-    inputs, objective = Inputs.from_sequences(cases), Classification.from_labels(dense)
-    assert inputs.irregular
-    model = make_model(norm="layer", dropout=0.0)
-    config = TrainingConfig(steps=40, evaluate_every=40, batch_size=24, learning_rate=3e-2)
-    assert train(model, inputs, objective, cases, cases, config).best_metric == 1.0
 
 
 @pytest.mark.integration
@@ -108,15 +76,6 @@ def test_history_says_what_happened(make_problem):
         [record["learning_rate"] for record in result.history], [0.008, 0.01, 0.01], rtol=1e-6
     )
     assert result.seconds > 0
-
-
-def test_the_loss_of_a_record_is_the_mean_since_the_last(make_problem):
-    problem = make_problem()
-    each = [record["loss"] for record in problem.train(evaluate_every=1).history]
-    some = [record["loss"] for record in problem.train(evaluate_every=5).history]
-    np.testing.assert_allclose(
-        some, [np.mean(each[:5]), np.mean(each[5:10]), np.mean(each[10:])], rtol=1e-5
-    )
 
 
 @pytest.mark.parametrize(
@@ -181,16 +140,6 @@ def test_without_a_validation_set_the_last_weights_are_kept(make_problem, assert
     assert_same_trees(result.model, once.model)
 
 
-def test_progress_is_reported(make_problem):
-    seen = []
-    make_problem().train(on_progress=seen.append)
-    assert seen[0].step == 1
-    assert {4, 8, 12} <= {progress.step for progress in seen}
-    assert all(progress.steps == 12 and np.isfinite(progress.loss) for progress in seen)
-    assert seen[-1].eta == 0
-    assert seen[-1].best is not None
-
-
 def poisoned(problem, value):
     """The problem with a huge value in the training set; each batch has all cases."""
     values = [x.copy() for x in problem.training_set.values]
@@ -241,14 +190,6 @@ def test_the_first_bad_step_is_named_and_the_last_good_state_kept(
     assert_same_trees(result.model, problem.train(steps=4).model)
     assert_same_trees(result.model, load_model(tmp_path).model)
     assert problem.train(directory=tmp_path, resume=True).steps == 12  # with good data this time
-
-
-def test_a_bad_start_is_no_channels_fault(make_problem):
-    problem = make_problem()
-    broken = eqx.tree_at(lambda m: m.encoder.weight, problem.model, jnp.full((4, 1), jnp.nan))
-    with pytest.raises(TrainingError, match="of update 0 is nan, expected a finite") as caught:
-        problem.train(model=broken, clip_norm=None)
-    assert "channel" not in str(caught.value)
 
 
 @pytest.mark.usefixtures("unchecked")

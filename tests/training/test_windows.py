@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from linoss.training import Forecasting, Inputs, Windows
+from linoss.training import Windows
 
 
 def series(*lengths, columns=2, seed=0):
@@ -55,24 +55,6 @@ def test_the_future_holds_what_is_known_in_advance_and_zeros():
     np.testing.assert_array_equal(batch.future[0], expected)
     assert batch.future_observed[0].tolist() == [[True, False, True]] * 2 + [[True, False, False]]
     np.testing.assert_array_equal(batch.labels[0], array[6:9, 1:2])
-
-
-def test_a_large_offset_is_taken_off_in_double_precision():
-    array = 1e9 + series(50, columns=1)[0]
-    windows = Windows([array], past=10, horizon=2)
-    inputs = Inputs.from_sequences(windows)
-    u = inputs(windows.batch(np.array([0])))["u"]
-    np.testing.assert_allclose(u[0], inputs.scaling.apply(array[:10]), rtol=1e-5)
-
-
-def test_targets_are_on_the_scale_of_the_inputs():
-    windows = Windows(series(30), past=4, horizon=3, targets=(1,))
-    inputs = Inputs.from_sequences(windows)
-    objective = Forecasting.from_windows(windows, inputs)
-    batch = windows.batch(np.array([0, 3]))
-    targets, weights = objective.targets(batch, np.float64)
-    np.testing.assert_allclose(objective.decode(targets), batch.labels)
-    assert np.all(weights == 1)
 
 
 def test_data_stay_where_they_are(tmp_path):
