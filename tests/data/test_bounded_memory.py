@@ -102,27 +102,6 @@ def test_parquet_of_a_repeated_text(tmp_path):
     assert peak_of(tmp_path / "a.parquet", "a label has 500000 characters") < 50 * MEGABYTE
 
 
-@pytest.mark.several
-@pytest.mark.parametrize("kind", ["wide.csv", "long.csv", "a.parquet", "a.ts"])
-def test_one_class_of_a_long_name_among_many(tmp_path, kind):
-    path, count, name = tmp_path / kind, 12_500, "b" * 999
-    labels = ["a"] * count + [name]
-    if kind == "a.parquet":
-        pq.write_table(pa.table({"label": labels, "x_0": np.zeros(count + 1)}), path)
-    elif kind == "a.ts":
-        head = f"@univariate true\n@classLabel true a {name}\n@data\n"
-        path.write_text(head + "".join(f"1,2:{label}\n" for label in labels))
-    else:
-        case = "case," if kind == "long.csv" else ""
-        rows = (f"{f'{i},' if case else ''}{label},1\n" for i, label in enumerate(labels))
-        path.write_text(f"{case}label,{'x' if case else 'x_0'}\n" + "".join(rows))
-    cases = read(path)
-    assert cases.labels[0] == "a"
-    assert cases.labels[-1] == name
-    del cases, labels
-    assert peak_of(path) < 40 * MEGABYTE  # as wide as the longest, they would take 50
-
-
 def test_large_array_is_not_read(tmp_path):
     array = np.lib.format.open_memmap(
         tmp_path / "a.npy", mode="w+", dtype=np.float32, shape=(1000, 4, 100_000)

@@ -82,13 +82,6 @@ def test_missing_cells(write, cell):
     assert np.isnan(cases.values[0][:, 0]).tolist() == [True, False]
 
 
-@pytest.mark.parametrize("text", ["\ufefflabel,x_0\r\nup,1\r\n\r\n", 'label,"x_0"\n"up","1"\n\n\n'])
-def test_marks_line_ends_quotes_and_empty_lines(write, text):
-    cases = read(write("a.csv", text))
-    assert cases.labels.tolist() == ["up"]
-    assert cases.values[0].tolist() == [[1.0]]
-
-
 def test_npy_is_read_case_by_case(tmp_path):
     X = np.arange(24.0).reshape(4, 2, 3)
     np.save(tmp_path / "a.npy", X)
@@ -165,19 +158,6 @@ def test_a_column_without_a_role_is_asked_about(write):
 def test_a_role_of_no_column(write, roles, message):
     with pytest.raises(DataError, match=message):
         read(write("a.csv", CLINIC), **roles)
-
-
-def test_columns_that_a_file_may_lack(write):
-    roles = {"label": "kind", "case": "patient", "drop": ["age"], "may_lack": True}
-    assert read(write("a.csv", CLINIC), **roles).labels.tolist() == ["a", "b"]
-    rows = [line.split(",") for line in CLINIC.splitlines()]
-    kept = [i for i, name in enumerate(rows[0]) if name not in ("kind", "patient", "age")]
-    text = "\n".join(",".join(row[i] for i in kept) for row in rows)
-    cases = read(write("b.csv", text), **roles)
-    assert cases.labels is cases.ids is None
-    np.testing.assert_array_equal(np.stack(cases.values)[..., 0], [[1, 2], [3, 4]])
-    np.save(path := write("c.npy", b""), np.zeros((2, 5)))
-    assert len(read(path, **roles)) == 2
 
 
 def test_words_for_truth_are_numbers(write):

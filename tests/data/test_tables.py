@@ -177,31 +177,10 @@ def test_one_date_cannot_go_on():
         read_table(frame).continued(1)
 
 
-def test_end_of_the_calendar():
-    dates = pd.date_range("2262-03-01", periods=4, freq="D").as_unit("ns")
-    made = read_table(pd.DataFrame({"load": np.arange(4.0)}, index=dates))
-    with pytest.raises(DataError, match="1000000 steps after 2262-03-04"):
-        made.continued(1_000_000)
-
-
 @pytest.mark.parametrize("forecasts", [[], [np.zeros((2, 3))], [np.zeros((2, 2))] * 2])
 def test_forecasts_that_do_not_fit(forecasts):
     with pytest.raises(DataError, match=r"forecasts has \d series of shapes"):
         read_table(np.zeros((5, 2))).restore(forecasts)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ("1/13/2010 0:00", "1/13/2010 1:00", "2010-01-13T01"),
-        ("30.1.2010", "31.1.2010", "2010-01-31"),
-        ("31-01-2010 10:00:00", "31-01-2010 10:00:30", "2010-01-31T10:00:30"),
-    ],
-)
-def test_days_above_twelve_tell_days_from_months(tmp_path, first, second, expected):
-    (tmp_path / "load.csv").write_text(f"date,load\n{first},1\n{second},2\n")
-    index = read_table(tmp_path / "load.csv").index[0]
-    assert index[1] == np.datetime64(expected)
 
 
 @pytest.mark.parametrize("odd", ["2024-M13-01", "2024-31-01"])

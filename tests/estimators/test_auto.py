@@ -111,23 +111,6 @@ def test_what_was_kept_answers_and_is_read_back(tmp_path, waves, kind, kept):
     np.testing.assert_allclose(answer, np.ravel(getattr(auto, ask)(values[3:4])), atol=1e-4)
 
 
-def test_a_stream_needs_what_is_causal(waves):
-    auto = AutoClassifier(minutes=0, **BANK).fit(*waves)
-    assert not auto.fitted_.supports_streaming
-    with pytest.raises(ValueError, match="causal is False"):
-        auto.stream()
-
-
-def test_several_numbers_and_times(waves):
-    values, _ = waves
-    both = np.stack([targets(AutoRegressor), np.arange(48) % 3], axis=1)
-    times = np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, (48, 40)), axis=1)
-    auto = AutoRegressor(**BANK, linoss_options=TINY).fit(values, both, times=times)
-    assert auto.predict(values, times=times).shape == (48, 2)
-    fitted = auto.fitted_
-    assert (fitted.n_outputs, fitted.n_channels, fitted.needs_times) == (2, 2, True)
-
-
 def test_a_training_that_fails_leaves_the_oscillators(waves):
     auto = AutoClassifier(**BANK, linoss_options={**TINY, "learning_rate": 1e30, "steps": 50})
     auto.set_params(linoss_options={**auto.linoss_options, "clip_norm": None, "norm": None})
@@ -187,8 +170,8 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, waves):
         ({"minutes": -1}, "minutes is -1, expected a finite number >= 0"),
         ({"minutes": None}, "minutes is None, expected a finite number >= 0"),
         ({"n_oscillators": 0}, "n_oscillators is 0, expected 'auto' or an integer"),
-        ({"linoss_options": {"colour": 3}}, "linoss_options has 'colour', expected settings of"),
-        ({"linoss_options": {"minutes": 3}}, "linoss_options has 'minutes', expected settings of"),
+        ({"linoss_options": {"colour": 3}}, "linoss_options has 'colour', expected one of batch"),
+        ({"linoss_options": {"minutes": 3}}, "linoss_options has 'minutes', expected one of batch"),
         (
             {"linoss_options": {"steps": -1}},
             "steps is -1, expected None or an integer >= 0",

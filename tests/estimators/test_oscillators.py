@@ -85,15 +85,6 @@ def test_channels_are_matched_by_name():
         classifier.predict(other)
 
 
-def test_two_classes_have_one_decision():
-    X, y, _ = waves()
-    chosen = y != "both"
-    classifier = OscillatorClassifier(**SMALL).fit(X[chosen], y[chosen])
-    decision = classifier.decision_function(X)
-    assert decision.shape == (48,)
-    np.testing.assert_array_equal(classifier.predict(X) == "slow", decision > 0)
-
-
 def test_probabilities_are_calibrated():
     """In heavy noise, answers are right about as often as they say."""
     X, y, _ = waves(240, noise=2.5)
@@ -108,9 +99,9 @@ def test_probabilities_are_calibrated():
 def test_groups_are_held_out_together():
     """Each of 12 subjects has its own wave and one class, of which the waves tell nothing."""
     random, subject = np.random.default_rng(0), np.repeat(np.arange(12), 8)
-    speed = random.uniform(0.2, 2, 12)[subject]
+    speed = np.linspace(0.2, 2.4, 12)[subject]
     X = np.sin(np.outer(speed, np.arange(60)) + random.uniform(0, 6, (96, 1)))
-    X += 0.3 * random.normal(size=X.shape)
+    X += 0.1 * random.normal(size=X.shape)
     y = np.array(["ill", "well"])[random.permutation(12) % 2][subject]
     by_case, by_group = (
         OscillatorClassifier(**SMALL, causal=True).fit(X, y, groups=groups)
@@ -250,16 +241,6 @@ def test_unequal_lengths_missing_values_and_sequences():
     assert b.score(own) == a.score(cases, y)
 
 
-def test_a_case_without_any_value(fitted):
-    X, y, _ = waves()
-    X[2] = np.nan
-    with pytest.raises(DataError, match="case 2 of X has no value at all; leave it out"):
-        OscillatorClassifier(**SMALL).fit(X, y)
-    with pytest.warns(UserWarning, match="case 2 of X has no value"):
-        shares = fitted.predict_proba(X)
-    np.testing.assert_allclose(shares[2], 1 / 3, atol=0.05)  # as before anything is known
-
-
 def test_attribution_sums_to_the_decision_and_finds_its_place():
     random = np.random.default_rng(0)
     X, y = random.normal(size=(60, 3, 120)), np.arange(60) % 3
@@ -292,12 +273,3 @@ def test_attribution_with_times_and_missing_values():
     total = attribution.values.sum() + attribution.intercept[0]
     expected = classifier.decision_function(X[:1], times=times[:1])[0]
     np.testing.assert_allclose(total, expected, atol=1e-4)
-
-
-def test_attribution_is_of_one_case(fitted):
-    with pytest.raises(ValueError, match="X has 48 cases, expected one"):
-        fitted.explain(waves()[0])
-    with pytest.raises(ValueError, match="the case of X has no value at all"):
-        fitted.explain(waves()[0][:1] * np.nan)
-    with pytest.raises(ValueError, match="parts is 0, expected an integer >= 1"):
-        fitted.explain(waves()[0][:1], parts=0)

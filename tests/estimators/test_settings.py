@@ -12,7 +12,6 @@ from sklearn.base import clone
 
 import linoss
 from linoss import LinOSSClassifier, LinOSSForecaster, LinOSSRegressor, load
-from linoss.dynamics import SCHEMES
 from linoss.training import load_model
 
 ESTIMATORS = (LinOSSClassifier, LinOSSRegressor, LinOSSForecaster)
@@ -113,20 +112,6 @@ def test_parameters_are_explicit_and_documented(kind):
         assert f"by default {parameter.default!r}" in about
 
 
-def test_defaults_that_differ_by_task():
-    assert [kind().dropout for kind in ESTIMATORS] == [0.2, 0.1, 0.1]
-    assert [kind().learning_rate for kind in ESTIMATORS] == [3e-3, 3e-3, 2e-3]
-
-
-@EVERY
-@pytest.mark.usefixtures("unchecked")
-def test_an_unknown_parameter_is_refused(kind):
-    with pytest.raises(TypeError, match="unexpected keyword argument 'momentum'"):
-        kind(momentum=0.9)
-    with pytest.raises(ValueError, match="Invalid parameter 'momentum' for estimator"):
-        kind().set_params(momentum=0.9)
-
-
 @EVERY
 def test_parameters_are_kept_as_they_are(kind):
     estimator = kind(**others(kind))
@@ -201,35 +186,3 @@ def test_wrong_values_are_refused_by_fit_and_named(kind):
 def test_settings_that_do_not_go_together(settings, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         LinOSSClassifier(**settings).fit(*data(LinOSSClassifier))
-
-
-@pytest.mark.usefixtures("single_precision")
-@pytest.mark.parametrize("scheme", [name for name, rule in SCHEMES.items() if not rule.damped])
-def test_a_scheme_without_damping_is_fitted_without_it(scheme):
-    small = {"hidden_size": 4, "state_size": 3, "num_blocks": 1, "steps": 1, "random_state": 0}
-    classifier = LinOSSClassifier(scheme=scheme, **small).fit(*data(LinOSSClassifier))
-    assert not classifier.fitted_.trained.models[0].config.damped
-
-
-@pytest.mark.usefixtures("unchecked", "single_precision")
-def test_numbers_of_numpy(tmp_path):
-    """As searches of scikit-learn draw them, also in a dict of weights."""
-    settings = {
-        "hidden_size": np.int64(4),
-        "state_size": np.int32(3),
-        "num_blocks": np.int64(1),
-        "steps": np.int64(2),
-        "dropout": np.float64(0.25),
-        "learning_rate": np.float32(0.5),
-        "time_channel": np.bool_(True),
-        "scheme": np.str_("im"),
-        "random_state": np.int64(3),
-        "n_models": np.int64(1),
-        "class_weight": {np.int64(0): np.float64(1.0), np.int64(1): 2.0},
-    }
-    classifier = LinOSSClassifier(**settings).fit(*data(LinOSSClassifier))
-    classifier.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert {name: getattr(again, name) for name in settings} == settings
-    cases = data(LinOSSClassifier)[0]
-    assert np.array_equal(again.predict_proba(cases), classifier.predict_proba(cases))

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -23,7 +22,6 @@ QUICK = {
     "batch_size": 8,
     "n_models": 1,
 }
-ACCURATE = {"scheme": "exact", "damped": None, "hidden_size": 32, "state_size": 32, "steps": 200}
 
 
 def not_kept(_):
@@ -33,24 +31,6 @@ def not_kept(_):
 
 @parametrize_with_checks([LinOSSClassifier(**QUICK)], expected_failed_checks=not_kept)
 def test_scikit_learns_own_checks(estimator, check):
-    check(estimator)
-
-
-def checks_of_a_regressor():
-    """Slow are those of all estimators: the classifier passes them, by the same base class."""
-    checks = parametrize_with_checks([LinOSSRegressor(**QUICK)], expected_failed_checks=not_kept)
-    for case in checks.args[1]:
-        estimator, check = getattr(case, "values", case)
-        name, marks = check.func.__name__, list(getattr(case, "marks", ()))
-        if not any(part in name for part in ("regressor", "supervised_y", "requires_y")):
-            marks.append(pytest.mark.slow)
-        yield pytest.param(estimator, check, marks=marks, id=name)
-
-
-@pytest.mark.parametrize(("estimator", "check"), list(checks_of_a_regressor()))
-def test_scikit_learns_own_checks_of_a_regressor(estimator, check):
-    if check.func.__name__ == "check_regressors_train":  # the only one that asks for accuracy
-        estimator = clone(estimator).set_params(**ACCURATE)
     check(estimator)
 
 

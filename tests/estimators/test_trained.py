@@ -85,12 +85,6 @@ def test_the_same_seed_gives_the_same_weights(fitted, alone, waves):
     assert not np.array_equal(fitted.predict_proba(waves[0]), other.predict_proba(waves[0]))
 
 
-def test_precision_of_jax_does_not_matter(fitted, waves):
-    with jax.enable_x64(False):
-        single = fitted.predict_proba(waves[0])
-    assert np.array_equal(fitted.predict_proba(waves[0]), single)
-
-
 @pytest.mark.integration
 def test_unequal_lengths_and_missing_values(alone, waves):
     values, labels = np.array(waves[0]), waves[1]
@@ -111,26 +105,6 @@ def test_irregular_sampling(alone, waves):
     classifier = LinOSSClassifier(**alone).fit(values, labels, times=times)
     assert classifier.fitted_.needs_times
     assert classifier.score(values, labels, times=times) > 0.9
-
-
-@pytest.mark.integration
-def test_class_weight_moves_predictions(alone, waves):
-    noise, labels = np.random.default_rng(0).normal(size=waves[0].shape), waves[1]
-    slow = []
-    for weight in (0.01, 100.0):
-        classifier = LinOSSClassifier(**alone, class_weight={"slow": weight, "fast": 1.0})
-        slow.append(np.mean(classifier.fit(noise[:24], labels[:24]).predict(noise[24:]) == "slow"))
-    assert slow[0] < 0.3
-    assert slow[1] > 0.7
-
-
-@pytest.mark.integration
-def test_a_held_out_part_selects_the_weights(alone, waves):
-    settings = {**alone, "validation_fraction": 0.25, "evaluate_every": 10, "patience": 3}
-    trained = LinOSSClassifier(**settings).fit(*waves).fitted_.trained
-    assert trained.best_metric == 1
-    assert trained.n_steps < 100
-    assert [record["step"] for record in trained.history][:2] == [10, 20]
 
 
 @pytest.mark.parametrize("way", ["save", "run directory", "pickle"])
@@ -187,15 +161,6 @@ def test_noise_that_was_learned_by_heart_is_not_certain(small):
     assert classifier.predict_proba(random.normal(size=(48, 2, 40))).max(axis=1).mean() < 0.75
 
 
-@pytest.mark.parametrize("way", ["save", "run directory"])
-def test_several_come_back(several, noisy, run, way, tmp_path):
-    several.save(tmp_path / "saved")
-    again = load(tmp_path / "saved" if way == "save" else run)
-    assert np.array_equal(again.predict_proba(noisy[0]), several.predict_proba(noisy[0]))
-    assert again.held_out_score_ == several.held_out_score_
-    assert again.fitted_.trained.n_steps == several.fitted_.trained.n_steps == 60
-
-
 def test_streams(several, noisy):
     stream = several.stream()
     for sample in noisy[0][7, :, :30].T:
@@ -208,13 +173,6 @@ def test_streams(several, noisy):
     assert np.array_equal(other.many(samples[30:], [None] * 10)[-1], prediction)
     at_once = several.stream().many(samples, [None] * 40)
     np.testing.assert_allclose(at_once[-1], prediction, atol=1e-6)
-
-
-@pytest.mark.integration
-def test_the_same_part_is_held_out_if_asked(small, noisy):
-    classifier = LinOSSClassifier(**{**small, **SEVERAL, "validation_fraction": 0.25}).fit(*noisy)
-    assert classifier.fitted_.trained.history[-1]["metric"] is not None
-    assert classifier.fitted_.scores == {"validation accuracy": classifier.held_out_score_}
 
 
 @pytest.mark.integration
@@ -256,28 +214,6 @@ def test_patches(small, noisy, length):
             np.testing.assert_allclose(prediction, whole[0], atol=1e-4)
 
 
-@pytest.mark.integration
-def test_patches_of_unequal_lengths_and_missing_samples(small, noisy):
-    values = np.array(noisy[0])
-    values[:, :, 8:14] = np.nan  # a whole patch of four, and a part of one
-    cases = [case[:, : 20 + i % 20] for i, case in enumerate(values)]
-    classifier = LinOSSClassifier(**{**small, "n_models": 1, "steps": 5}, patch=4)
-    probabilities = classifier.fit(cases, noisy[1]).predict_proba(cases)
-    assert np.array_equal(probabilities[5], classifier.predict_proba(cases[5:6])[0])
-    np.testing.assert_allclose(streamed(classifier, cases[5].T), probabilities[5], atol=1e-4)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(("length", "patch"), [(128, 1), (250, 2)])
-def test_patches_by_length(small, length, patch):
-    values, labels = np.random.default_rng(0).normal(size=(4, 1, length)), np.arange(4) % 2
-    settings = {**small, "n_models": 1, "steps": 1}
-    classifier = LinOSSClassifier(**settings).fit(values, labels)
-    assert classifier.fitted_.trained.inputs.patch == patch
-    with pytest.raises(ValueError, match="patch is 3, expected 1 if there is devices"):
-        LinOSSClassifier(**settings, patch=3, devices=2).fit(values, labels)
-
-
 # ---- Regression ----
 
 
@@ -311,47 +247,6 @@ def test_numbers_at_every_step(small, tmp_path):
     assert all(map(np.array_equal, load(tmp_path / "model").predict(cases), predictions))
 
 
-@pytest.mark.integration
-def test_several_numbers_at_every_step_some_unknown(alone):
-    values = np.random.default_rng(0).normal(size=(24, 1, 40))
-    sums = np.cumsum(values[:, 0], axis=1)[:, 9::10] / 5
-    targets = np.stack([sums, -sums], axis=-1)
-    targets[3, 1] = np.nan
-    regressor = LinOSSRegressor(**alone, every=10).fit(values, targets)
-    assert regressor.predict(values).shape == (24, 4, 2)
-    assert np.isfinite(regressor.score(values, targets))
-    with pytest.raises(ValueError, match=r"labels\[5\] has shape \(3, 2\), expected \(4, 2\)"):
-        regressor.fit(values, [*targets[:5], targets[5][:-1], *targets[6:]])
-
-
-@pytest.mark.integration
-def test_offsets_of_values_and_scales_of_targets(alone, speeds):
-    values, speed = speeds
-    alone = {**alone, "steps": 30}
-    plain = LinOSSRegressor(**alone).fit(values, speed).predict(values)
-    large = LinOSSRegressor(**alone).fit(values + 1e8, 1e6 + 1e5 * speed)
-    predictions = (large.predict(values + 1e8) - 1e6) / 1e5
-    np.testing.assert_allclose(predictions, plain, rtol=1e-2, atol=1e-2)
-    prediction = streamed(large, values[0][:, None] + 1e8)
-    np.testing.assert_allclose((prediction - 1e6) / 1e5, predictions[:1], atol=1e-3)
-
-
-@pytest.mark.parametrize(("size", "refused"), [(1e300, True), (1e-300, False)])
-def test_targets_of_unusual_size_are_named(alone, speeds, size, refused):
-    values, speed = speeds
-    way = {"expected_exception": ValueError} if refused else {"expected_warning": UserWarning}
-    with (pytest.raises if refused else pytest.warns)(
-        *way.values(), match="target 0 has values from"
-    ):
-        LinOSSRegressor(**{**alone, "steps": 2}).fit(values, size * speed)
-
-
-@pytest.mark.integration
-def test_a_learning_rate_that_is_too_high_is_named(alone, speeds):
-    with pytest.warns(UserWarning, match=r"^the loss is \S+ at the end, .*learning_rate \(now 10"):
-        LinOSSRegressor(**{**alone, "learning_rate": 10, "steps": 60}).fit(*speeds)
-
-
 # ---- Predictions that are not numbers ----
 
 
@@ -366,15 +261,6 @@ def test_nan_is_no_class(fitted, waves):
     assert fitted.score(values, labels) == pytest.approx(47 / 48)
     weights = np.where(np.arange(48) == 5, 3.0, 1.0)
     assert fitted.score(values, labels, sample_weight=weights) == pytest.approx(47 / 50)
-
-
-def test_numbers_that_are_nan_stay(alone, speeds):
-    values, speed = speeds[0].copy(), speeds[1]
-    regressor = LinOSSRegressor(**{**alone, "steps": 2}).fit(values, speed)
-    values[[2, 5]] = 3e38
-    with pytest.warns(NotANumberWarning, match="^the predictions for case 2 and 1 others"):
-        predictions = regressor.predict(values)
-    assert np.flatnonzero(np.isnan(predictions)).tolist() == [2, 5]
 
 
 # ---- Attribution ----
@@ -400,17 +286,6 @@ def test_attribution_of_numbers_is_in_their_units(alone, waves):
     sums = attribution.values.sum(axis=(1, 2)) + attribution.intercept
     np.testing.assert_allclose(sums, regressor.predict(waves[0][:1]), rtol=2e-3)
     np.testing.assert_array_equal(attribution.times, np.arange(40))
-
-
-@pytest.mark.integration
-def test_attribution_is_where_the_cause_is(alone):
-    """Only the first half of channel 1 tells the classes apart."""
-    random, labels = np.random.default_rng(0), np.arange(60) % 2
-    X = 0.3 * random.normal(size=(60, 2, 40))
-    X[:, 1, :20] += np.where(labels, 1.0, -1.0)[:, None] * np.sin(np.arange(20))
-    values = LinOSSClassifier(**{**alone, "steps": 150}).fit(X, labels).explain(X[1:2]).values[1]
-    assert np.abs(values[1, :20]).sum() > 2 * np.abs(np.delete(values, 1, axis=0)).sum()
-    assert np.abs(values[1, :20]).sum() > 2 * np.abs(values[1, 20:]).sum()
 
 
 # ---- Runs that stop and go on ----

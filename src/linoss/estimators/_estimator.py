@@ -97,7 +97,7 @@ class SequenceEstimator:
         weights = None if sample_weight is None else _case_weights(cases, sample_weight)
         groups = cases.groups if groups is None else np.asarray(groups)
         if groups is not None and len(set(groups.tolist())) < 2:
-            raise ValueError(f"groups has one group, {groups[0]!r}, expected at least two")
+            raise ValueError(f"groups has one group, {groups[0]}, expected at least two")
         cases = replace(cases, labels=labels, weights=weights, groups=groups)
         if weights is not None:
             cases = cases.select(weights > 0)

@@ -195,7 +195,7 @@ class LinOSS(eqx.Module):
 
     def _batch_shape(self, state: ModelState) -> tuple[int, ...]:
         """The batch shape of a state, whose leaves have the axes (block, *batch, ...)."""
-        one = jax.tree.leaves(jax.eval_shape(self.blocks[0].mixer.init_state))[0]
+        one = jax.tree.leaves(jax.eval_shape(lambda: self.blocks[0].mixer.init_state(())))[0]
         leaf = jax.tree.leaves(state.blocks)[0]
         return leaf.shape[1 : leaf.ndim - one.ndim]
 
