@@ -494,6 +494,7 @@ def test_a_wrong_array_of_a_stream_is_an_error_from_python():
     for i, leaf in enumerate(leaves):
         if not hasattr(leaf, "shape") or leaf.shape == (1, 1):  # intervals are not used
             continue
-        wrong = jax.tree.unflatten(structure, [*leaves[:i], leaf[:-1], *leaves[i + 1 :]])
-        with pytest.raises((ValueError, TypeError)):
-            kernels.NativeStream(wrong, state)
+        for changed in (leaf[:-1], leaf[:0], leaf[None]):
+            wrong = jax.tree.unflatten(structure, [*leaves[:i], changed, *leaves[i + 1 :]])
+            with pytest.raises((ValueError, TypeError)):
+                kernels.NativeStream(wrong, state)

@@ -86,6 +86,28 @@ def test_what_left_the_numbers_stays_in_its_stream(single_precision):
         assert (spoilt.recover() > 0) == (n == 2)
 
 
+@pytest.mark.parametrize("native", [pytest.param(True, marks=needs_kernels), False])
+def test_a_mean_loses_nothing_after_a_billion_samples(single_precision, native):
+    """Where single precision counts by 64."""
+    model, u = make_model(), np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
+    begin, sums = model.init_state(), []
+    for before in (0.0, 1e9):
+        ((total, errors),) = begin.head
+        head = ((jnp.full_like(total, before), errors),)
+        state = linoss.nn.ModelState(begin.blocks, head)
+        if native:
+            stream = linoss.Stream(model)
+            stream.state = state
+            for sample in u:
+                stream(sample)
+            state = stream.state
+        else:
+            _, state = model.run(state, u)
+        sums.append(sum(np.asarray(x, np.float64) for x in state.head[0]) - before)
+    assert sums[1][-1] == len(u)
+    np.testing.assert_allclose(sums[1], sums[0], rtol=0, atol=1e-3)
+
+
 @pytest.mark.integration
 def test_missing_samples_and_intervals_without_kernels():
     sample = jnp.ones(2)
