@@ -1,5 +1,6 @@
 """C99, compiled and fed a stream, against the library's stream."""
 
+import os
 import shutil
 import subprocess
 
@@ -135,3 +136,53 @@ def test_flash_is_the_size_of_the_constants(estimators, tmp_path):
     )
     sizes = {line.split()[3]: int(line.split()[1], 16) for line in listed.stdout.splitlines()}
     assert sizes["model_weights"] == written.flash
+
+
+SOAK = int(os.environ.get("LINOSS_SOAK", "1000000"))
+LONG = """
+#include <stdio.h>
+#include "model.h"
+
+int main(void) {
+    static model_state state;
+    float sample[model_CHANNELS], answer[model_OUTPUTS];
+    uint32_t drawn = 1;
+    for (long n = 0; n < %d; ++n) {
+        for (int i = 0; i < model_CHANNELS; ++i) {
+            drawn = drawn * 1664525u + 1013904223u;
+            sample[i] = (drawn >> 8) / 16777216.0f;
+        }
+        model_step(&state, sample, answer);
+    }
+    for (int i = 0; i < model_OUTPUTS; ++i) printf("%%.9g ", (double)answer[i]);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["trained", "oscillators"])
+def test_a_long_stream_keeps_its_precision(estimators, oscillators, tmp_path, kind):
+    """In single and in double precision, and, for a million samples, the library's prediction.
+
+    `LINOSS_SOAK=100000000 pytest tests/export/test_c.py -k long` runs 10^8 samples.
+    """
+    trained = estimators.classifier(hidden_size=4, state_size=4, time_channel=True)
+    estimator = {"trained": trained, "oscillators": oscillators["causal"]}[kind]
+    write(estimator, tmp_path / "model.h")
+    (tmp_path / "main.c").write_text(LONG % SOAK)
+    names = [f"-D{name}f={name}" for name in ("exp", "erf", "tanh", "fmax", "fmin", "sqrt", "log")]
+    answers = []
+    for options in ([], ["-Dfloat=double", *names]):
+        command = [COMPILER, "-std=c99", "-O2", *options, "main.c", "model_weights.c", "-lm"]
+        subprocess.run([*command, "-o", "model"], cwd=tmp_path, check=True)
+        done = subprocess.run([tmp_path / "model"], capture_output=True, text=True, check=True)
+        answers.append(np.array(done.stdout.split(), float))
+    tolerance = 1e-5 if kind == "trained" else 1e-3  # outputs cross thresholds a sample later
+    np.testing.assert_allclose(*answers, atol=tolerance)
+    if SOAK == 1_000_000:
+        drawn, samples = 1, np.empty(2 * SOAK, np.float32)
+        for i in range(2 * SOAK):
+            drawn = (drawn * 1664525 + 1013904223) % 2**32
+            samples[i] = (drawn >> 8) / 2**24
+        predicted = estimator.predict_proba(samples.reshape(1, SOAK, 2).swapaxes(1, 2))[0]
+        np.testing.assert_allclose(answers[0], predicted, atol=tolerance)

@@ -144,6 +144,18 @@ class Recording:
         return self.input(name, size, _ANSWER)
 
 
+def added(
+    state: Callable[..., Array], name: str, more: Array, scale: Array | float = 1.0
+) -> dict[str, Array]:
+    """A running sum, `scale` times itself plus `more`, after a sample, and what rounding left out.
+
+    So its error does not grow with the number of samples, and a count goes on beyond 2^24.
+    """
+    before, left = state(name, more.size) * scale, state(f"{name}_left", more.size) * scale + more
+    total = before + left
+    return {name: total, f"{name}_left": left - (total - before)}
+
+
 def record(
     function: Callable[[Recording], None], *, double: bool = False
 ) -> tuple[tuple[Part, ...], Part]:
@@ -206,7 +218,8 @@ class _Division:
         if all(x.array is not None for x in inputs):
             arrays = (np.reshape(x.array, s) for x, s in zip(inputs, shapes, strict=True))
             return self._constant(primitive.bind(*arrays, **equation.params))
-        if name in _SAME or (name == "convert_element_type" and not inputs[0].truth):
+        is_truth = np.dtype(result.dtype).kind == "b"
+        if name in _SAME or (name == "convert_element_type" and inputs[0].truth == is_truth):
             return inputs[0]
         for one, other in ((1, 0), (0, 1)):  # x + 0, x 1, x / 1
             if name in _NEUTRAL and (one == 1 or name not in ("sub", "div")):

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from linoss.dynamics import VaryingTransition
-from linoss.export._program import Recording
+from linoss.export._program import Recording, added
 from linoss.export._windows import forecasts, read
 from linoss.forecasting import FittedForecaster
 from linoss.kernels import BlockArrays, LinearRecurrence
@@ -57,6 +57,12 @@ class _Walk(NamedTuple):
         after = after if always else jnp.where(self.present, after, before)
         self.keep(name, after if self.whole is None else jnp.where(self.whole, after, before))
         return after
+
+    def add(self, name: str, more: Array, scale: Array | float = 1.0) -> Array:
+        """Advance a running sum, and pass it to the answer."""
+        total, left = added(self.state, name, more, scale).values()
+        self.move(f"{name}_left", left)
+        return self.show(name, total)
 
     def show(self, name: str, after: Array) -> Array:
         """Advance a state, and pass it to the answer."""
@@ -142,14 +148,16 @@ def _inputs(
         present = present | (record.input("ahead", 1) > 0)
     channels = [jnp.where(missing, 0.0, scaled)]
     if inputs.time_channel:
-        steps = record.input(f"{label}steps", 1, 0)
-        now, after = steps, steps + 1
+        state, keep = record.named(label, 0)
+        now, more = state("steps", 1), jnp.ones(1)
         if inputs.interval is not None:
-            begun = record.input(f"{label}started", 1, 0)
-            since = record.input("interval", 1) / inputs.interval
-            now = after = jnp.where(begun > 0, steps + since, 0.0)
-            record.keep(f"{label}started", jnp.maximum(begun, 1.0))
-        record.keep(f"{label}steps", after)
+            begun = state("started", 1)
+            more = jnp.where(begun > 0, record.input("interval", 1) / inputs.interval, 0.0)
+            keep("started", jnp.maximum(begun, 1.0))
+        after = added(state, "steps", more)
+        for name, value in after.items():
+            keep(name, value)
+        now = now if inputs.interval is None else after["steps"]
         channels.insert(0, now / inputs.lengths[1])
     if inputs.indicators:
         channels.append(jnp.where(missing, 1.0, 0.0))
@@ -250,8 +258,7 @@ def _mixed(walk: _Walk, recurrence: LinearRecurrence, u: Array, label: str) -> A
 
 
 def _mean(walk: _Walk, x: Array) -> Array:
-    total = walk.show("sum", walk.state("sum", x.size) + x)
-    count = walk.show("samples", walk.state("samples", 1) + 1)
+    total, count = walk.add("sum", x), walk.add("samples", jnp.ones(1))
     return total / jnp.maximum(count, 1.0)
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from linoss.export._program import Recording
+from linoss.export._program import Recording, added
 from linoss.features import LANES, mirrored, moves
 from linoss.fitted import Untrained
 
@@ -94,7 +94,7 @@ def _walk(
         x = state("first_real", n)[single:], first[single:]
         chain = turned("second", [row[1, single:] for row in rows], *x)
         outputs = jnp.concatenate([first[:single], chain])
-    new |= {"held": values, "force": force, "elapsed": elapsed + 1}
+    new |= {"held": values, "force": force, **added(state, "elapsed", jnp.ones(1))}
     for name, after in new.items():
         keep(name, jnp.where(present, after, state(name, after.size)))
     return (outputs > bank.threshold[order]) & present, elapsed, jnp.where(present, 1.0, 0.0)
@@ -114,31 +114,33 @@ def _present(missing: Array) -> Array:
 def _counted(record: Recording, bank: Any, name: str, level: int) -> Array:
     """The number of samples with a value, up to and with this one."""
     present = _present(_missing(record, bank)[1])
-    count = record.input(name, 1, level) + jnp.where(present, 1.0, 0.0)
-    record.keep(name, count, level)
-    return count
+    state, keep = record.named(name, level)
+    new = added(state, "", jnp.where(present, 1.0, 0.0))
+    for each, value in new.items():
+        keep(each, value)
+    return new[""]
 
 
 def _count(state: Any, keep: Any, up: Array, elapsed: Array, here: Array, left: Any) -> None:
     """Advance the sums over a window by one sample; `left`, for a part of the sequence, is the
     number of samples from the end, and the window's number."""
-    present = here > 0
+    present, new = here > 0, {}
     if left is not None:
         left, window = left
         count = 2 ** ((window + 1).bit_length() - 1)
         place = (elapsed + 0.5) / jnp.maximum(elapsed + left, 1.0)
         begun = place >= (window + 1 - count) / count
         inside = begun & (place < (window + 2 - count) / count)
-        keep("before", state("before", 1) + jnp.where(begun, 0.0, here))
+        new |= added(state, "before", jnp.where(begun, 0.0, here))
         here, up = jnp.where(inside, here, 0.0), up & inside
-    above, longest, stretches, moment, run = (state(name, up.size) for name in (*_SUMS, "running"))
-    running = jnp.where(up, run + 1, 0.0)
-    keep("above", above + jnp.where(up, 1.0, 0.0))
-    keep("longest", jnp.maximum(longest, running))
-    keep("stretches", stretches + jnp.where(up & (run < 0.5), 1.0, 0.0))
-    keep("moment", moment + jnp.where(up, elapsed + 0.5, 0.0))
-    keep("running", jnp.where(present, running, run))
-    keep("time", state("time", 1) + here)
+    one, run = jnp.where(up, 1.0, 0.0), state("running", up.size)
+    new |= added(state, "above", one) | added(state, "time", here)
+    new |= added(state, "stretches", jnp.where(run < 0.5, one, 0.0))
+    new |= added(state, "moment", one * (elapsed + 0.5))
+    new |= added(state, "running", one, jnp.where(up | ~present, 1.0, 0.0))
+    new["longest"] = jnp.maximum(state("longest", up.size), new["running"])
+    for name, value in new.items():
+        keep(name, value)
 
 
 def _read(record: Recording, weights: np.ndarray, label: str, *, is_whole: bool) -> Array:
