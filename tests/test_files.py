@@ -1,7 +1,6 @@
 """Writes are atomic, and neither follow links nor leave anything behind."""
 
 import shutil
-import stat
 import subprocess
 import sys
 
@@ -14,7 +13,6 @@ from linoss._files import (
     remove_remains,
     restore_directory,
     write_file,
-    write_text,
 )
 
 
@@ -43,17 +41,6 @@ def test_the_content_is_replaced_and_nothing_else_is_left(folder):
     assert names(folder) == ["state.json"]
 
 
-def test_text_is_utf_8(folder):
-    write_text(folder / "table.md", "± –\n")
-    assert (folder / "table.md").read_bytes() == "± –\n".encode()
-
-
-def test_the_mode_is_that_of_any_new_file(folder):
-    (folder / "usual").touch()
-    write_file(folder / "state.json", b"")
-    assert len({stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}) == 1
-
-
 def test_a_link_in_place_of_the_file_is_replaced_not_followed(folder, victim):
     (folder / "state.json").symlink_to(victim)
     write_file(folder / "state.json", b"new")
@@ -67,14 +54,6 @@ def test_a_prepared_link_at_a_temporary_name_is_not_followed(folder, victim, mon
     with pytest.raises(OSError, match=r"state\.json: cannot be written \(File exists\)"):
         write_file(folder / "state.json", b"new")
     assert victim.read_bytes() == b"mine"
-
-
-def test_temporary_names_cannot_be_guessed(folder, monkeypatch):
-    seen = []
-    monkeypatch.setattr("os.replace", lambda source, target: seen.append(source.name))
-    for _ in range(2):
-        write_file(folder / "state.json", b"new")
-    assert len(set(seen)) == 2
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])

@@ -17,35 +17,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AutoClassifier",
-    "AutoRegressor",
-    "Block",
-    "LinOSS",
-    "LinOSSClassifier",
-    "LinOSSConfig",
-    "LinOSSForecaster",
-    "LinOSSLayer",
-    "LinOSSRegressor",
-    "OscillatorClassifier",
-    "OscillatorFeatures",
-    "OscillatorRegressor",
-    "Oscillators",
-    "Stream",
-    "Transition",
-    "VaryingTransition",
-    "count_parameters",
-    "discretize",
-    "eigenvalues",
-    "engines",
-    "expected_eigenvalue_power",
-    "hamiltonian",
-    "load",
-    "oscillating_stiffness",
-    "oscillator_scan",
-    "spectral_radius",
-    "stable_stiffness",
-    "trainable",
-]
+    "AutoClassifier", "AutoRegressor", "Block", "LinOSS", "LinOSSClassifier", "LinOSSConfig",
+    "LinOSSForecaster", "LinOSSLayer", "LinOSSRegressor", "OscillatorClassifier",
+    "OscillatorFeatures", "OscillatorRegressor", "Oscillators", "Stream", "Transition",
+    "VaryingTransition", "count_parameters", "discretize", "eigenvalues", "engines",
+    "expected_eigenvalue_power", "hamiltonian", "load", "oscillating_stiffness", "oscillator_scan",
+    "spectral_radius", "stable_stiffness", "trainable",
+]  # fmt: skip
 
 _ROOMS = (
     "dynamics", "scan", "features", "nn", "data", "training", "fitted", "estimators", "forecasting",

@@ -11,16 +11,7 @@ from typing import Any, NamedTuple
 
 
 def scalar(value: Any) -> Any:
-    """A NumPy scalar as a Python number; other values unchanged.
-
-    ```python
-    >>> import numpy as np
-    >>> from linoss._plain import scalar
-    >>> scalar(np.float32(0.5)), scalar("batch")
-    (0.5, 'batch')
-
-    ```
-    """
+    """A NumPy scalar as a Python number; other values unchanged."""
     return value.item() if getattr(value, "shape", None) == () else value
 
 
@@ -30,16 +21,6 @@ def plain(value: Any, *, lenient: bool = False) -> Any:
 
     Other types raise `TypeError`. With `lenient` they become text, and numbers that are not finite,
     which JSON cannot represent, become None.
-
-    ```python
-    >>> import numpy as np
-    >>> from linoss._plain import plain
-    >>> plain({"sizes": (1, np.int64(2)), 3: np.ones(2)})
-    {'sizes': [1, 2], '3': [1.0, 1.0]}
-    >>> plain([float("nan"), int, np.int64], lenient=True)
-    [None, "<class 'int'>", "<class 'numpy.int64'>"]
-
-    ```
     """
     if hasattr(value, "tolist") and not isinstance(value, type):  # NumPy's types have it, too
         value = value.tolist()
@@ -68,15 +49,7 @@ class Difference(NamedTuple):
 
 
 def first_difference(before: Any, now: Any, path: tuple[str, ...] = ()) -> Difference | None:
-    """The first difference between two plain values; a missing entry equals None.
-
-    ```python
-    >>> from linoss._plain import first_difference
-    >>> first_difference({"model": {"size": 4, "norm": None}}, {"model": {"size": 5}})
-    Difference(path=('model', 'size'), before=4, now=5)
-
-    ```
-    """
+    """The first difference between two plain values; a missing entry equals None."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in dict.fromkeys((*now, *before)):
             difference = first_difference(before.get(key), now.get(key), (*path, key))
@@ -92,18 +65,7 @@ def canonical(record: dict[str, Any]) -> bytes:
 
 
 def with_checksum(record: dict[str, Any]) -> dict[str, Any]:
-    """A dictionary with the checksum of its content as an additional entry, `sha256`.
-
-    ```python
-    >>> from linoss._plain import with_checksum, without_checksum
-    >>> signed = with_checksum({"label": "species"})
-    >>> without_checksum(signed)
-    {'label': 'species'}
-    >>> without_checksum({**signed, "label": "spices"}) is None
-    True
-
-    ```
-    """
+    """A dictionary with the checksum of its content as an additional entry, `sha256`."""
     return {**record, "sha256": hashlib.sha256(canonical(record)).hexdigest()}
 
 

@@ -136,7 +136,7 @@ def test_regions_spectra_and_energies(function, arguments, options, words):
 WRONG_OPTIONS = {
     "state_size": ((0, 2.0, True), "integer >= 1"),
     "parameterization": (("exp", None), "'relu', 'squared'"),
-    "init": (("zeros",), "'uniform', 'normal'"),
+    "init": (("zeros",), "'uniform', 'uniform-root', 'normal'"),
     "max_stiffness": ((0.0, float("nan"), float("inf"), "1"), "finite number > 0"),
     "min_radius": ((0.0, 1.5, float("nan"), "0.9"), "number in (0, 1]"),
     "timestep": ((0.0, float("inf"), "fixed", None), "'learned' or a finite number > 0"),

@@ -153,14 +153,6 @@ def _slope(point, argument):
     return [float((up - down) / (2 * step)) for up, down in pairs]
 
 
-def test_determinant_is_that_of_the_flow(points, table):
-    """Liouville: det e^{h K} = e^{h tr K} = e^{-G h}."""
-    A, G, h = points.astype(np.float64)
-    keep = h * np.sqrt(A) < 30
-    zz, zy, yz, yy = table("float64")[0][:4, keep]
-    np.testing.assert_allclose(zz * yy - zy * yz, np.exp(-(G * h)[keep]), atol=1e-12)
-
-
 @jax.jit
 def step_and_slopes(A, G):
     def forcing(A, G):

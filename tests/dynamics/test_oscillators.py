@@ -57,26 +57,11 @@ def test_uniform_root_init():
     assert_uniform(np.sqrt(bank(init="uniform-root", max_stiffness=4.0).stiffness), 0, 2)
 
 
-def test_normal_init():
-    raw = bank(init="normal", parameterization="squared").raw_stiffness
-    assert scipy.stats.kstest(raw, "norm").pvalue > 0.01
-    oscillators = bank(init="normal", parameterization="squared")
-    assert scipy.stats.kstest(oscillators.stiffness, "chi2", args=(1,)).pvalue > 0.01
-
-
 def test_learned_timestep():
     """sigmoid of a uniform draw from [0, 1]."""
     timestep = np.asarray(bank(timestep="learned").timestep)
     assert_uniform(np.log(timestep / (1 - timestep)), 0, 1)
     assert bank(timestep="learned").fixed_timestep is None
-
-
-@pytest.mark.parametrize("timestep", [1.0, 0.25])
-def test_fixed_timestep(timestep):
-    oscillators = bank(5, timestep=timestep)
-    np.testing.assert_array_equal(oscillators.timestep, np.full(5, timestep))
-    assert oscillators.raw_timestep is None
-    assert len(jax.tree.leaves(oscillators)) == 1  # only A is learned
 
 
 @pytest.mark.parametrize("timestep", ["learned", 0.3])

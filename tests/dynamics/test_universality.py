@@ -100,17 +100,6 @@ def test_layer_converges_to_the_sine_transform():
         assert errors[-1] < 10 * (LENGTH / 1200) ** order
 
 
-def test_scan_computes_the_sine_transform():
-    """The same without a layer: A_i y(t), with y from `oscillator_scan`."""
-    h, steps = 1e-3, 3000
-    t = h * (np.arange(1, steps + 1) - 0.5)
-    force = np.tile(signal(t), (1, len(ANGULAR)))
-    A = np.repeat(ANGULAR, CHANNELS)
-    y, _ = linoss.oscillator_scan(linoss.discretize("exact", A**2, h), force)
-    np.testing.assert_allclose(A * y[-1], sine_transforms(LENGTH), atol=1e-6)
-    np.testing.assert_allclose(A * y[999], sine_transforms(1.0), atol=1e-6)
-
-
 def test_a_perceptron_of_the_transforms_approximates_an_operator():
     """The second half of the construction, for u -> u(t - 1/2) tanh(int u): fitted to 100 inputs,
     the error on 50 others falls as oscillators are added, with a perceptron of 100 neurons."""

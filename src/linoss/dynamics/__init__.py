@@ -35,18 +35,7 @@ from linoss.dynamics._transition import (
 )
 
 __all__ = [
-    "SCHEMES",
-    "Oscillators",
-    "Scheme",
-    "Step",
-    "Transition",
-    "VaryingTransition",
-    "discretize",
-    "eigenvalues",
-    "expected_eigenvalue_power",
-    "find_scheme",
-    "hamiltonian",
-    "oscillating_stiffness",
-    "spectral_radius",
-    "stable_stiffness",
-]
+    "SCHEMES", "Oscillators", "Scheme", "Step", "Transition", "VaryingTransition", "discretize",
+    "eigenvalues", "expected_eigenvalue_power", "find_scheme", "hamiltonian",
+    "oscillating_stiffness", "spectral_radius", "stable_stiffness",
+]  # fmt: skip

@@ -19,6 +19,7 @@ timesteps it is therefore (h_{n-1} + h_n)/2 b_n, and the first force has half of
 
 import jax.numpy as jnp
 
+from linoss.dynamics import _imex
 from linoss.dynamics._scheme import Interval, Scheme, Step, Values
 
 
@@ -48,14 +49,4 @@ def weigh(previous: Values, interval: Values) -> Values:
     return (previous + interval) / (2 * interval)
 
 
-def longest(stiffness: Values) -> Values:
-    """h^2 A = 1, half of the longest stable step.
-
-    M(h) conserves z^2 + A (1 - h^2 A / 4) y^2. As this form depends on h, steps of varying length
-    amplify the state, more strongly near the stability bound. At half of the bound, the form
-    changes by a quarter at most.
-    """
-    return 1 / jnp.sqrt(jnp.maximum(stiffness, 1e-12))
-
-
-VERLET = Scheme("verlet", step, stable, weigh=weigh, longest=longest, native="verlet")
+VERLET = Scheme("verlet", step, stable, weigh=weigh, longest=_imex.longest, native="verlet")
