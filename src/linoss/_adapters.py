@@ -23,12 +23,12 @@ class Adapter:
         if wrapped is None:
             return
 
-        base = cls.__bases__[-1]
+        base: Any = cls.__bases__[-1]
 
         @functools.wraps(wrapped.__init__)
         def initialise(self: Any, **values: Any) -> None:
             wrapped.__init__(self, **values)
-            base.__init__(self)  # pyright: ignore[reportCallIssue]
+            base.__init__(self)
 
         settings: Any = {"__signature__": inspect.signature(wrapped.__init__)}
         initialise.__dict__.update(settings)
@@ -40,7 +40,8 @@ class Adapter:
         """Small settings, for the estimator checks of the other library."""
         small = {"n_oscillators": 16, "hidden_size": 8, "state_size": 8, "num_blocks": 1}
         small |= {"steps": 2, "batch_size": 4, "n_models": 1, "horizon": 5, "past": 8}
-        return {name: small[name] for name in cls().get_params() if name in small}
+        kind: Any = cls
+        return {name: small[name] for name in kind().get_params() if name in small}
 
 
 class PredictingAdapter(Adapter):

@@ -54,8 +54,8 @@ def test_features_in_a_pipeline_of_aeon():
 
 @pytest.mark.parametrize(("library", "extra"), [("aeon", "data"), ("sktime", "sktime")])
 def test_without_the_library(monkeypatch, library, extra):
+    monkeypatch.delattr(linoss, library)
+    monkeypatch.delitem(sys.modules, f"linoss.{library}")
     monkeypatch.setitem(sys.modules, library, None)
-    monkeypatch.delitem(sys.modules, f"linoss.{library}", raising=False)
-    monkeypatch.delattr(linoss, library, raising=False)
     with pytest.raises(ImportError, match=rf'{library} needs {library}; .*"\.\[{extra}\]"'):
         getattr(linoss, library)

@@ -2,6 +2,24 @@
 
 aeon's base classes validate and convert their arguments; the wrapped estimator does the rest.
 Parameters follow from the same settings. aeon has no sampling times.
+
+```python
+>>> import numpy as np
+>>> from aeon.datasets import load_unit_test
+>>> from linoss.aeon import LinOSSClassifier, OscillatorFeatures, OscillatorRegressor
+>>> train, test = load_unit_test("train"), load_unit_test("test")
+>>> classifier = LinOSSClassifier(steps=100, hidden_size=16, n_models=1, random_state=0)
+>>> classifier.fit(*train).score(*test) > 0.7
+True
+>>> OscillatorFeatures(n_oscillators=64, random_state=0).fit_transform(train[0]).shape
+(20, 256)
+>>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
+>>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
+>>> regressor = OscillatorRegressor(n_oscillators=512, random_state=0).fit(waves[:40], speed[:40])
+>>> bool(regressor.score(waves[40:], speed[40:]) > 0.9)
+True
+
+```
 """
 
 from typing import Any, ClassVar
@@ -41,79 +59,25 @@ class AeonAdapter(PredictingAdapter):
 
 
 class LinOSSClassifier(AeonAdapter, BaseClassifier, wrapped=estimators.LinOSSClassifier):
-    """[`linoss.LinOSSClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
-
-    ```python
-    >>> from aeon.datasets import load_unit_test
-    >>> from linoss.aeon import LinOSSClassifier
-    >>> classifier = LinOSSClassifier(steps=100, hidden_size=16, n_models=1, random_state=0)
-    >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.7
-    True
-
-    ```
-    """
+    """[`linoss.LinOSSClassifier`][] as a classifier of aeon, in `estimator_`."""
 
 
 class LinOSSRegressor(AeonAdapter, BaseRegressor, wrapped=estimators.LinOSSRegressor):
-    """[`linoss.LinOSSRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
-
-    ```python
-    >>> import numpy as np
-    >>> from linoss.aeon import LinOSSRegressor
-    >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
-    >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
-    >>> regressor = LinOSSRegressor(steps=100, hidden_size=16, n_models=1, random_state=0)
-    >>> bool(regressor.fit(waves[:40], speed[:40]).score(waves[40:], speed[40:]) > 0.9)
-    True
-
-    ```
-    """
+    """[`linoss.LinOSSRegressor`][] as a regressor of aeon, in `estimator_`."""
 
 
 class OscillatorClassifier(AeonAdapter, BaseClassifier, wrapped=estimators.OscillatorClassifier):
-    """[`linoss.OscillatorClassifier`][] as a classifier of aeon; `estimator_` is the wrapped one.
-
-    ```python
-    >>> from aeon.datasets import load_unit_test
-    >>> from linoss.aeon import OscillatorClassifier
-    >>> classifier = OscillatorClassifier(n_oscillators=512, random_state=0)
-    >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.8
-    True
-
-    ```
-    """
+    """[`linoss.OscillatorClassifier`][] as a classifier of aeon, in `estimator_`."""
 
 
 class OscillatorRegressor(AeonAdapter, BaseRegressor, wrapped=estimators.OscillatorRegressor):
-    """[`linoss.OscillatorRegressor`][] as a regressor of aeon; `estimator_` is the wrapped one.
-
-    ```python
-    >>> import numpy as np
-    >>> from linoss.aeon import OscillatorRegressor
-    >>> speed = np.random.default_rng(0).uniform(0.5, 1.5, 60)
-    >>> waves = np.sin(np.outer(speed, np.arange(50)) / 3)
-    >>> regressor = OscillatorRegressor(n_oscillators=512, random_state=0)
-    >>> bool(regressor.fit(waves[:40], speed[:40]).score(waves[40:], speed[40:]) > 0.9)
-    True
-
-    ```
-    """
+    """[`linoss.OscillatorRegressor`][] as a regressor of aeon, in `estimator_`."""
 
 
 class OscillatorFeatures(
     AeonAdapter, BaseCollectionTransformer, wrapped=features.OscillatorFeatures
 ):
-    """[`linoss.OscillatorFeatures`][] as a transformer of aeon, from collections to a table.
-
-    ```python
-    >>> from aeon.datasets import load_unit_test
-    >>> from linoss.aeon import OscillatorFeatures
-    >>> X, y = load_unit_test("train")
-    >>> OscillatorFeatures(n_oscillators=64, random_state=0).fit_transform(X).shape
-    (20, 256)
-
-    ```
-    """
+    """[`linoss.OscillatorFeatures`][] as a transformer of aeon, from collections to a table."""
 
     _tags: ClassVar = {"output_data_type": "Tabular"}
 

@@ -2,6 +2,15 @@
 
 sktime's base classes validate and convert their arguments and handle the index; the wrapped
 estimator gets only numbers. Parameters follow from the same settings. Sampling times are not used.
+
+```python
+>>> from sktime.datasets import load_unit_test
+>>> from linoss.sktime import OscillatorClassifier
+>>> classifier = OscillatorClassifier(n_oscillators=512, random_state=0)
+>>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.8
+True
+
+```
 """
 
 from typing import Any, ClassVar
@@ -54,37 +63,17 @@ class SktimeClassifier(SktimeAdapter, PredictingAdapter):
 
 
 class LinOSSClassifier(SktimeClassifier, BaseClassifier, wrapped=estimators.LinOSSClassifier):
-    """[`linoss.LinOSSClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
-
-    ```python
-    >>> from sktime.datasets import load_unit_test
-    >>> from linoss.sktime import LinOSSClassifier
-    >>> classifier = LinOSSClassifier(steps=100, hidden_size=16, n_models=1, random_state=0)
-    >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.7
-    True
-
-    ```
-    """
+    """[`linoss.LinOSSClassifier`][] as a classifier of sktime, in `estimator_`."""
 
 
 class OscillatorClassifier(
     SktimeClassifier, BaseClassifier, wrapped=estimators.OscillatorClassifier
 ):
-    """[`linoss.OscillatorClassifier`][] as a classifier of sktime; `estimator_` is the wrapped one.
-
-    ```python
-    >>> from sktime.datasets import load_unit_test
-    >>> from linoss.sktime import OscillatorClassifier
-    >>> classifier = OscillatorClassifier(n_oscillators=512, random_state=0)
-    >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.8
-    True
-
-    ```
-    """
+    """[`linoss.OscillatorClassifier`][] as a classifier of sktime, in `estimator_`."""
 
 
 class LinOSSForecaster(SktimeAdapter, BaseForecaster, wrapped=forecasting.LinOSSForecaster):
-    """[`linoss.LinOSSForecaster`][] as a forecaster of sktime; `estimator_` is the wrapped one.
+    """[`linoss.LinOSSForecaster`][] as a forecaster of sktime, in `estimator_`.
 
     The variables of X are known in advance, and `known_in_advance` is not used. A forecast of more
     than `horizon` steps uses its own forecasts as inputs. `update` trains again on all data; with
