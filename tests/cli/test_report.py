@@ -53,7 +53,7 @@ class Page(HTMLParser):
         ("oscillators", 2, ["Attribution", "leave-one-out", "stream RUN"]),
         ("regressor", 8, ["Predicted and true values", "R²", "no decay", "file Numbers"]),
         ("forecaster", 2, ["Forecast", "observed", "seasonal naive"]),
-        ("forecaster", 2, ["in 80 %", "Variables known in advance", "Forecasts are by"]),
+        ("forecaster", 2, ["in 80 %", "Methods", "Forecasts are by"]),
     ],
 )  # fmt: skip
 def test_pages(kind, figures, words, request):

@@ -121,12 +121,10 @@ def forecaster_on_base(known=(), normalize="level", logarithm=False, trend=True,
     options = {"levels": (80, 95), "trend": trend, "logarithm": logarithm, "normalize": normalize}
     estimator = _fitted_forecaster(data, ["abc"[i] for i in known], **options)
     fitted = estimator.fitted_
-    assert len(fitted.components.decomposition.series[0].spreads)
     targets = 3 - len(known)
-    share, factors = random.random((4, targets)), 1 + random.random((4, targets, 5))
-    offsets = random.random((4, targets, 5)) * (np.arange(5) != 2)  # none of the median
-    numbers = share, factors, offsets, np.zeros((1, 4, targets))
-    calibration = Calibration(fitted.calibration.levels, *numbers, 99)
+    levels, distances = fitted.calibration.levels, random.random((2, 2, 4, targets))
+    paths, share = np.zeros((1, 4, targets)), random.random((4, targets))
+    calibration = Calibration(levels, distances.cumsum(axis=1), paths, share, 99)
     estimator.fitted_ = replace(fitted, calibration=calibration)
     return estimator
 

@@ -30,7 +30,6 @@ def test_errors(by_hand):
         for e in (1, 2, 3, 4)
     ]
     assert by_hand.error("pinball", variable="a") == pytest.approx(np.mean(pinball))
-    assert by_hand.worst(1) == [0]
     with pytest.raises(ValueError, match="metric is 'mape', expected one of mae"):
         by_hand.error("mape")
 
@@ -64,7 +63,7 @@ def test_origins_are_the_last_with_a_whole_past(untrained):
     ]
     assert made == [[4, 8], [4, 8], [2, 5, 8]]
     assert backtest_of(untrained, np.arange(5.0), times[:5]).times.tolist() == [1]
-    with pytest.raises(ValueError, match="expected more than the horizon, 3"):
+    with pytest.raises(ValueError, match="expected more than horizon=3"):
         backtest_of(untrained, np.arange(3.0), times[:3])
 
 
@@ -78,17 +77,6 @@ def test_simple_forecasts(untrained):
     assert made.forecasts["seasonal naive"][0, :, 0].tolist() == [1, 2, 4]
     assert made.scale.tolist() == [[pytest.approx(1 / 3)]]
     assert np.isnan(backtest_of(untrained, np.ones(9), np.arange(9), windows=1).scale).all()
-
-
-@pytest.mark.filterwarnings("ignore:data has irregular times")
-def test_simple_forecasts_at_any_times(untrained):
-    """The season of 3 steps is one of 3 units of time: the values nearest to 3 before."""
-    times = [0, 0.9, 2.1, 4, 6.0, 6.5, 8.6, 9.2]
-    made = backtest_of(untrained, np.arange(8.0), times, windows=1)
-    assert made.forecasts["seasonal naive"][0, :, 0].tolist() == [3, 4, 3]
-    ahead = np.array(times[-3:])
-    np.testing.assert_allclose(made.forecasts["drift"][0, :, 0], 4 + 4 / 6 * (ahead - 6))
-    assert made.scale.tolist() == [[2.0]]
 
 
 @pytest.mark.integration

@@ -68,22 +68,6 @@ def test_missing_values_are_left_out():
     assert not empty(index, none(480)).any()
 
 
-def test_what_is_uncertain_has_seasons():
-    """Nights are three times as noisy as days."""
-    random = np.random.default_rng(0)
-    index = hours(24 * 100)
-    night = 2 + np.cos(2 * np.pi * np.arange(2400) / 24)
-    values = (night * random.normal(size=2400))[:, None]
-    clock = Clock.of([index], None, calendar=True)
-    fitted = SeasonalTrend.fit(clock, index, values, none(2400), trend=False)
-    np.testing.assert_allclose(fitted.spread(index)[:, 0], night / 2, atol=0.2)
-    few = SeasonalTrend.fit(clock, index[:240], values[:240], none(240), trend=False)
-    assert few.spread(index).tolist() == [[1.0]]
-    flat = SeasonalTrend.fit(clock, index, values, none(2400), trend=False, seasonal=False)
-    assert not any(flat.counts)
-    assert flat.spread(index).tolist() == [[1.0]]
-
-
 def test_smoothing_is_linear_in_the_past():
     """Against the recursion of a level and a damped trend that begins with zeros."""
     values = np.random.default_rng(0).normal(size=12)

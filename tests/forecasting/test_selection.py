@@ -5,9 +5,9 @@ import pandas
 
 from linoss.data import read_table
 from linoss.forecasting import Components
-from linoss.forecasting._components import Selection, methods_of, rolling_origins
 from linoss.forecasting._linear import relative_errors
 from linoss.forecasting._seasonal_trend import Clock
+from linoss.forecasting._selection import Selection, methods_of, rolling_origins
 
 PAST, HORIZON, SEASON = 10, 4, 5
 SETTINGS = {"logarithm": "auto", "trend": "auto", "normalize": "auto"}

@@ -220,9 +220,8 @@ def backtest(
     """Forecast from past origins, and compare with the observed values.
 
     Prints the errors of each variable in its unit, those of naive, seasonal naive and drift
-    forecasts and of trend and seasons alone on the same windows, and the coverage of prediction
-    intervals. --out gets them for each forecast step. Without --refit, use data that the run was
-    not fitted to.
+    forecasts on the same windows, and the coverage of prediction intervals. --out gets them for
+    each forecast step. Without --refit, use data that the run was not fitted to.
     """
     forecaster, table = read_cases(run, data, {}, forecasts=True)
     from linoss.cli._scores import forecast_score

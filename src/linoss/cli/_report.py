@@ -277,10 +277,11 @@ def _predictions(fitted: Any, score: Score) -> dict[str, Any]:
 def _forecasts(fitted: Any, score: Score) -> dict[str, Any]:
     """Figures and tables of forecasts."""
     table, backtest = score.cases, score.backtest
-    effects, targets = fitted.known_effects(), fitted.targets[:_MOST_VARIABLES]
     content: dict[str, Any] = {
-        "effects_header": ("known", *map(str, targets)),
-        "effects": [(name, *(number(e[t], 3) for t in targets)) for name, e in effects.items()],
+        "methods": [
+            (t.method, number(t.error, 3), number(t.standard_error, 2), "used" * t.is_chosen)
+            for t in fitted.trials
+        ]
     }
     long = [i for i, each in enumerate(table.series) if len(each) > fitted.horizon][:1]
     if long:

@@ -1,6 +1,6 @@
 """The windows of a forecaster as part of a program.
 
-As in the library, the input of a model is z = (f(y) - e(t)) / d(t) for each target, normalised by
+As in the library, the input of a model is z = (f(y) - e(t)) / d for each target, normalised by
 its window, and its output is relative to this and to a linear forecast. e(t) is computed without
 its constant, which is subtracted from values first, so that the difference of two large numbers is
 exact.
@@ -30,15 +30,18 @@ def window_of(fitted: FittedForecaster) -> WholeWindow:
 
 
 def _tables(fitted: FittedForecaster) -> dict[str, np.ndarray]:
-    calibration, tables = fitted.calibration, {}
+    """The share of the model and the distances of both ends of intervals, at each step."""
+    calibration = fitted.calibration
     if calibration is None:
-        return tables
-    outer = [i for i, level in enumerate(calibration.levels) if level != 0.5]
-    if fitted.trained is not None:
-        if np.any(calibration.share != 1):
-            tables["share"] = calibration.share
-        tables |= {f"factor{i}": calibration.factors[..., i] for i in outer}
-    return tables | {f"offset{i}": calibration.offsets[..., i] for i in outer}
+        return {}
+    tables = {
+        f"to_{side}_{percent:g}": distances[i]
+        for side, distances in zip(("lo", "hi"), calibration.distances, strict=True)
+        for i, percent in enumerate(calibration.levels)
+        if calibration.is_calibrated(percent)
+    }
+    has_share = fitted.trained is not None and np.any(calibration.share != 1)
+    return tables | ({"share": calibration.share} if has_share else {})
 
 
 # ---- Times ----
@@ -114,22 +117,7 @@ def _residual(recording: Recording, decomposition: Decomposition) -> Array:
         log = jnp.log(jnp.where(values > 0, values, -1.0))
         values = jnp.where(np.array(decomposition.logarithm, bool), log, values)
     level, away = _expected(recording, decomposition)
-    return (values - level - away) / _deviation(recording, decomposition)
-
-
-def _deviation(recording: Recording, decomposition: Decomposition) -> Array:
-    """d(t)."""
-    one = decomposition.series[0]
-    if not len(one.spreads):
-        return jnp.asarray(one.deviation)
-    most = dict(zip(one.clock.periods, one.counts, strict=True))
-    places = [
-        i
-        for i, (period, k) in enumerate(_harmonics(one))
-        if k <= min(most[period], one.spread_harmonics)
-    ]
-    spread = one.spreads[1:].T @ _waves(_moment(recording, one), places) + one.spreads[0]
-    return jnp.maximum(spread, one.least_spread) * one.deviation
+    return (values - level - away) / decomposition.series[0].deviation
 
 
 def _expected(recording: Recording, decomposition: Decomposition) -> tuple[np.ndarray, Array]:
@@ -215,53 +203,20 @@ def forecasts(
     outputs: Array | None = None,
 ) -> Array:
     """The forecast of a step, with the outputs of a model, if any; adds intervals as outputs."""
-    components, calibration, size = fitted.components, fitted.calibration, fitted.n_outputs
+    components, size = fitted.components, fitted.n_outputs
     tables = {name: recording.final(name, size) for name in _tables(fitted)}
-    middle = jnp.zeros(1)
-    if components.linear is not None:
-        middle = recording.final("first", size)
-    widths: dict[float, Array] = {}
+    middle = jnp.zeros(1) if components.linear is None else recording.final("first", size)
     if objective is not None and outputs is not None:
-        median, widths = _quantiles(objective, outputs)
-        middle = middle + median * tables.get("share", 1.0)
+        scaling, levels = objective.scaling, len(objective.levels)
+        median = _take(outputs, [i * levels + levels // 2 for i in range(size)])
+        if scaling is not None:
+            median = median * scaling.deviation + scaling.mean
+        middle = middle + median * tables.pop("share", 1.0)
     restored = _restoring(recording, components, size)
-    if calibration is not None:
-        ends: dict[str, Array] = {}
-        numbers = sorted(
-            range(len(calibration.levels)), key=lambda i: abs(calibration.levels[i] - 0.5)
-        )
-        reach = {-1: jnp.zeros(1), 1: jnp.zeros(1)}
-        for i in numbers[1:]:
-            level = calibration.levels[i]
-            side, wide = -1 if level < 0.5 else 1, tables[f"offset{i}"]
-            if widths:
-                width = jnp.maximum(widths[level], calibration.narrowest)
-                wide = wide + width * tables[f"factor{i}"]
-            reach[side] = jnp.maximum(wide, reach[side])
-            percent = round(100 * abs(2 * level - 1), 6)
-            if calibration.is_calibrated(percent):
-                name = f"{'lo' if side < 0 else 'hi'}_{percent:g}"
-                ends[name] = restored(middle + reach[side] * side)
-        recording.outputs |= ends
+    for name, distance in tables.items():
+        side = -1 if name.startswith("to_lo") else 1
+        recording.outputs[name.removeprefix("to_")] = restored(middle + side * distance)
     return restored(middle)
-
-
-def _quantiles(objective: Forecasting, outputs: Array) -> tuple[Array, dict[float, Array]]:
-    """The median of a model, and the distance of each other quantile from it."""
-    levels, scaling = objective.levels, objective.scaling
-    middle, widths = len(levels) // 2, {}
-
-    def of(level: int) -> Array:
-        return _take(outputs, [i * len(levels) + level for i in range(objective.variables)])
-
-    deviation, mean = (1.0, 0.0) if scaling is None else (scaling.deviation, scaling.mean)
-    for side in (-1, 1):
-        width = jnp.zeros(1)
-        for level in range(middle + side, -1 if side < 0 else len(levels), side):
-            x = of(level)
-            width = jnp.maximum(x, 0.0) + jnp.log(jnp.exp(-jnp.abs(x)) + 1) + width
-            widths[levels[level]] = width * deviation
-    return of(middle) * deviation + mean, widths
 
 
 def _restoring(recording: Recording, components: Components, size: int) -> Callable[[Array], Array]:
@@ -269,7 +224,7 @@ def _restoring(recording: Recording, components: Components, size: int) -> Calla
     decomposition = components.decomposition
     offset, unit = _known(recording, components.normalize, size)
     level, away = _expected(recording, decomposition)
-    deviation = _deviation(recording, decomposition)
+    deviation = decomposition.series[0].deviation
 
     def restored(relative: Array) -> Array:
         values = (relative * unit + offset) * deviation + away + level

@@ -5,77 +5,17 @@ absolute error of the seasonal naive forecast before the first window (`mase`), 
 and can be averaged over variables.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from linoss._extras import optional
 from linoss.data import DataError, Table
-from linoss.forecasting._components import cut
 from linoss.forecasting._linear import forward_filled
 from linoss.forecasting._seasonal_trend import known_mean
 
 METRICS = ("mae", "rmse", "mase", "pinball")
-
-
-@dataclass(frozen=True, eq=False)
-class Origins:
-    """Forecast origins: a series and a step for each window."""
-
-    series: np.ndarray
-    ends: np.ndarray
-    horizon: int
-    targets: list[int]
-
-    @classmethod
-    def last(
-        cls, data: Table, targets: list[int], sizes: tuple[int, int], windows: int, stride: int
-    ) -> "Origins":
-        """The last origins of each series with a complete past and horizon (`sizes`).
-
-        A series that is too short for both has one origin, with a shorter past.
-        """
-        past, horizon = sizes
-        series, ends = [], []
-        for i, array in enumerate(data.series):
-            last = len(array) - horizon
-            steps = np.arange(last, max(min(past, last), 1) - 1, -stride)[:windows][::-1]
-            series.append(np.full(len(steps), i))
-            ends.append(steps)
-        origins = cls(np.concatenate(series), np.concatenate(ends), horizon, targets)
-        if not len(origins.ends):
-            longest = max(len(array) for array in data.series)
-            raise DataError(
-                f"the longest series has {longest} steps, expected more than the horizon, {horizon}"
-            )
-        return origins
-
-    def only(self, chosen: np.ndarray) -> "Origins":
-        """A subset of the origins."""
-        return replace(self, series=self.series[chosen], ends=self.ends[chosen])
-
-    def times(self, data: Table) -> np.ndarray:
-        """(windows,): the time of the last step before each forecast."""
-        pairs = zip(self.series.tolist(), self.ends.tolist(), strict=True)
-        return np.array([data.index[i][end - 1] for i, end in pairs])
-
-    def known_at(self, data: Table, time: Any) -> Table:
-        """The data of all series up to a time."""
-        counts = [int(np.searchsorted(index, time, side="right")) for index in data.index]
-        kept = [i for i, count in enumerate(counts) if count]
-        return cut(data, kept, [slice(0, counts[i]) for i in kept])
-
-    def truth(self, data: Table) -> np.ndarray:
-        """(windows, horizon, targets)"""
-        values = [self.split(data.series, place)[1] for place in range(len(self.ends))]
-        return np.stack(values)[..., self.targets]
-
-    def split(self, each: Sequence[np.ndarray], place: int) -> tuple[np.ndarray, np.ndarray]:
-        """The entries of a series before an origin, and those of the forecast horizon."""
-        own, end = each[int(self.series[place])], int(self.ends[place])
-        return own[:end], own[end : end + self.horizon]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,8 +41,8 @@ class Backtest:
     names: tuple[Any, ...]
     """Names of the variables."""
     forecasts: dict[str, np.ndarray]
-    """Maps `"forecast"`, `"naive"`, `"seasonal naive"`, `"drift"` and `"seasons"` (trend and
-    seasons alone) to (windows, horizon, variables), in the units of the data."""
+    """Maps `"forecast"`, `"naive"`, `"seasonal naive"` and `"drift"` to (windows, horizon,
+    variables), in the units of the data."""
     truth: np.ndarray
     """(windows, horizon, variables), NaN where missing."""
     intervals: dict[float, np.ndarray]
@@ -147,11 +87,6 @@ class Backtest:
     def coverage(self, level: float) -> np.ndarray:
         """(horizon, variables): the fraction of windows whose value lies in the interval."""
         return known_mean(self._inside(level), 0)
-
-    def worst(self, count: int = 3) -> list[int]:
-        """The windows with the largest MASE, the worst first."""
-        errors = known_mean(self._all("mase", "forecast").reshape(len(self.truth), -1), 1)
-        return np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[:count].tolist()
 
     def rows(self) -> list[dict[str, Any]]:
         """The metrics of each forecast for each variable, and the coverage of intervals."""
@@ -221,76 +156,64 @@ class Backtest:
         return np.where(np.isnan(self.truth), np.nan, inside)
 
 
+def last_origins(data: Table, past: int, horizon: int, windows: int, stride: int) -> np.ndarray:
+    """(origins, 2): series and step of the last origins of each with a complete past and horizon.
+
+    A series that is too short for both has one origin, with a shorter past.
+    """
+    origins = [
+        (i, end)
+        for i, last in enumerate(len(array) - horizon for array in data.series)
+        for end in np.arange(last, max(min(past, last), 1) - 1, -stride)[:windows][::-1]
+    ]
+    if not origins:
+        longest = max(len(array) for array in data.series)
+        raise DataError(f"the longest series has {longest} steps, expected more than {horizon=}")
+    return np.array(origins)
+
+
 def compare(
     data: Table,
-    origins: Origins,
+    origins: np.ndarray,
+    targets: list[int],
     seasons: list[int],
-    times: list[np.ndarray],
     forecasts: np.ndarray,
-    expected: np.ndarray,
     percent: list[float] | None,
 ) -> Backtest:
     """Compare forecasts `(windows, horizon, targets, 1 + 2 levels)` with simple ones.
 
-    `seasons` and `times` are those of each series, in its median steps; `expected` are forecasts by
-    trend and seasons alone.
+    `seasons` are steps of a season of each series.
     """
-    simple = {"naive": [], "seasonal naive": [], "drift": []}
-    scales = []
-    for place in range(len(origins.ends)):
-        past = origins.split(data.series, place)[0][:, origins.targets]
-        season = seasons[int(origins.series[place])]
-        before, ahead = origins.split(times, place)
-        for name, values in simple_forecasts(past, before, ahead, season).items():
-            simple[name].append(values)
-        scales.append(season_error(past, before, season))
+    horizon, rows = forecasts.shape[1], []
+    for i, end in origins.tolist():
+        past, truth = np.split(data.series[i][: end + horizon, targets], [end])
+        rows.append((truth, season_error(past, seasons[i]), *_simple(past, horizon, seasons[i])))
+    truth, scale, *simple = map(np.stack, zip(*rows, strict=True))
     ends = {level: forecasts[..., 1 + 2 * i : 3 + 2 * i] for i, level in enumerate(percent or ())}
-    which = origins.series.tolist()
+    names = ("naive", "seasonal naive", "drift")
     return Backtest(
-        names=tuple(data.names[i] for i in origins.targets),
-        forecasts={
-            "forecast": forecasts[..., 0],
-            **{name: np.stack(values) for name, values in simple.items()},
-            "seasons": expected,
-        },
-        truth=origins.truth(data),
+        names=tuple(data.names[i] for i in targets),
+        forecasts={"forecast": forecasts[..., 0], **dict(zip(names, simple, strict=True))},
+        truth=truth,
         intervals=ends,
-        scale=np.stack(scales),
+        scale=scale,
         season=seasons[max(range(len(seasons)), key=lambda i: len(data.series[i]))],
-        times=origins.times(data),
-        ids=None if data.ids is None else tuple(data.ids[i] for i in which),
+        times=np.array([data.index[i][end - 1] for i, end in origins]),
+        ids=None if data.ids is None else tuple(data.ids[i] for i in origins[:, 0]),
     )
 
 
-def simple_forecasts(
-    past: np.ndarray, before: np.ndarray, ahead: np.ndarray, season: int
-) -> dict[str, np.ndarray]:
-    """Naive, seasonal naive and drift forecasts.
-
-    `before` and `ahead` are times in steps. Missing values are filled with the previous ones.
-    """
-    filled = forward_filled(past)
-    last, since = filled[-1], (ahead - before[-1])[:, None]
-    season = min(season, len(filled))
-    slope = (last - forward_filled(past[::-1])[-1]) / max(before[-1] - before[0], 1)
-    same = ahead - season * np.ceil(since[:, 0] / season - 1e-6)
-    return {
-        "naive": np.repeat(last[None], len(ahead), axis=0),
-        "seasonal naive": filled[_nearest(before, same)],
-        "drift": last + slope * since,
-    }
+def _simple(past: np.ndarray, horizon: int, season: int) -> tuple[np.ndarray, ...]:
+    """Naive, seasonal naive and drift forecasts; missing values are filled with the previous."""
+    filled, steps = forward_filled(past), np.arange(horizon)
+    last, season = filled[-1:], min(season, len(filled))
+    slope = (last - forward_filled(past[::-1])[-1]) / max(len(past) - 1, 1)
+    again = filled[len(filled) - season + steps % season]
+    return np.repeat(last, horizon, axis=0), again, last + slope * (1 + steps[:, None])
 
 
-def season_error(past: np.ndarray, times: np.ndarray, season: int) -> np.ndarray:
+def season_error(past: np.ndarray, season: int) -> np.ndarray:
     """(variables,): the mean absolute difference to the previous season; NaN if it is 0."""
     season = season if len(past) > season else 1
-    later = np.arange(int(np.searchsorted(times, times[0] + season - 0.5)), len(times))
-    error = known_mean(np.abs(past[later] - past[_nearest(times, times[later] - season)]), 0)
+    error = known_mean(np.abs(past[season:] - past[:-season]), 0)
     return np.where(error > 0, error, np.nan)
-
-
-def _nearest(times: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Indices of the samples nearest to some times."""
-    after = np.clip(np.searchsorted(times, wanted), 1, max(len(times) - 1, 1))
-    after = np.minimum(after, len(times) - 1)
-    return np.where(wanted - times[after - 1] <= times[after] - wanted, after - 1, after)

@@ -4,13 +4,13 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import jax
 import numpy as np
 
 from linoss import _checks
-from linoss.data import Table, read_table
+from linoss.data import DataError, Table, lay, read_table
 from linoss.fitted import (
     AbstractPredictionStream,
     Description,
@@ -19,20 +19,15 @@ from linoss.fitted import (
     reading,
     warn_of_nan,
 )
-from linoss.forecasting._backtest import Backtest, Origins, compare
-from linoss.forecasting._components import Components, TriedMethod, cut
-from linoss.forecasting._context import (
-    conform,
-    continued,
-    future_of,
-    last_of,
-    restored_table,
-    table_facts,
-)
+from linoss.forecasting._backtest import Backtest, compare, last_origins
+from linoss.forecasting._components import Components
+from linoss.forecasting._files import packed, unpacked
 from linoss.forecasting._intervals import Calibration, Request
-from linoss.training import Forecasting, Windows, predict
+from linoss.forecasting._selection import TriedMethod, cut
+from linoss.training import Windows, predict
 
-_AT_ONCE, _NUMBERS = 256, 10**7  # most windows and numbers forecast at a time
+_AT_ONCE, _NUMBERS = 256, 2 * 10**6  # most windows and numbers forecast at a time
+_STORED = ("context", "components", "calibration", "mase")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,8 +55,6 @@ class FittedForecaster:
     """The end of each series of the fit."""
     components: Components
     """Trend and seasonal components, and the linear part."""
-    deviation: np.ndarray
-    """(targets,): the standard deviation of each target in training."""
     seed: int
     trained: Trained | None = None
     """The trained part."""
@@ -196,33 +189,31 @@ class FittedForecaster:
     ) -> np.ndarray:
         """Forecasts of some windows, `(windows, horizon, targets, ...)`."""
         parts = []
-        for some, quantiles in self.quantiles(windows, chosen):
-            if self.calibration is None:
-                relative = quantiles[..., quantiles.shape[-1] // 2]
-            else:
-                relative = self.calibration.compute(quantiles, request, self.seed)
-            parts.append(components.restore(data, windows, some, relative))
+        for some, output in self.outputs(windows, chosen):
+            calibration = self.calibration
+            relative = calibration and calibration.compute(output, request, self.seed)
+            parts.append(
+                components.restore(data, windows, some, output if relative is None else relative)
+            )
         return np.concatenate(parts)
 
-    def quantiles(
+    def outputs(
         self, windows: Windows, chosen: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield batches of windows, with the trained part's quantiles, not calibrated."""
+        """Yield batches of windows, with the trained model's output, or zeros."""
         calibration, trained = self.calibration, self.trained
-        is_used = trained is not None and (calibration is None or calibration.uses_model)
-        levels = 1 if calibration is None else len(calibration.levels)
-        at_once = max(1, min(_AT_ONCE, _NUMBERS // (self.horizon * self.n_outputs * levels)))
+        is_used = trained is not None and (calibration is None or calibration.share.any())
+        at_once = max(1, min(_AT_ONCE, _NUMBERS // (self.horizon * self.n_outputs)))
         for start in range(0, len(chosen), at_once):
             some = chosen[start : start + at_once]
             if not is_used:
-                yield some, np.zeros((len(some), self.horizon, self.n_outputs, levels))
+                yield some, np.zeros((len(some), self.horizon, self.n_outputs))
                 continue
             assert trained is not None
-            assert isinstance(trained.objective, Forecasting)
             with jax.enable_x64(False):
                 part = replace(windows, chosen=some)
                 outputs = predict(trained.models[0], trained.inputs, part)
-            yield some, trained.objective.quantiles(np.asarray(outputs))
+            yield some, trained.objective.decode(np.asarray(outputs))
 
     def stream(self) -> "ForecastStream":
         """A function that processes one sample at a time and returns a forecast after each.
@@ -237,17 +228,6 @@ class FittedForecaster:
         return ForecastStream(self)
 
     # ---- Scores ----
-
-    def known_effects(self) -> dict[Any, dict[Any, float]]:
-        """The standard deviation of each known variable's contribution to each target in training.
-
-        In the unit of the target; relative, if the logarithm of the target is forecast.
-        """
-        effects = self.components.decomposition.effects
-        return {
-            self.names[i]: dict(zip(self.targets, row.tolist(), strict=True))
-            for i, row in zip(self.known, effects, strict=True)
-        }
 
     def backtest(
         self,
@@ -269,53 +249,46 @@ class FittedForecaster:
         request = Request.usual(self.calibration)
         if level is not None:
             request = Request.checked(self.calibration, self.horizon, level, None)
-        origins = Origins.last(data, self._targets, (self.past, self.horizon), windows, stride)
+        origins = last_origins(data, self.past, self.horizon, windows, stride)
         if refit is None:
             return self.compare(self.components, data, origins, request)
-        times, parts = origins.times(data), []
+        times = np.array([data.index[i][end - 1] for i, end in origins])
+        parts: dict[int, np.ndarray] = {}
         for time in np.unique(times):
-            fitted = refit(origins.known_at(data, time))
+            counts = [int(np.searchsorted(index, time, side="right")) for index in data.index]
+            known = [i for i, count in enumerate(counts) if count]
+            fitted = refit(cut(data, known, [slice(0, counts[i]) for i in known]))
             request = Request() if fitted.calibration is None else request
             chosen = np.flatnonzero(times == time)
-            of_time = fitted._at_origins(fitted.components, data, origins.only(chosen), request)
-            parts.append((chosen, *of_time))
-        order = np.argsort(np.concatenate([chosen for chosen, _, _ in parts]))
+            forecasts = fitted._at(fitted.components, data, origins[chosen], request)
+            parts |= dict(zip(chosen.tolist(), forecasts, strict=True))
         width = 1 if request.percent is None else 1 + 2 * len(request.percent)
-        forecasts = np.concatenate([each[..., :width] for _, each, _ in parts])[order]
-        expected = np.concatenate([each for _, _, each in parts])[order]
-        return self._compared(data, origins, forecasts, expected, request)
+        forecasts = np.stack([parts[i][..., :width] for i in range(len(origins))])
+        return self._compared(data, origins, forecasts, request)
 
     def compare(
-        self, components: Components, data: Table, origins: Origins, request: Request
+        self, components: Components, data: Table, origins: np.ndarray, request: Request
     ) -> Backtest:
-        """Compare forecasts on components with simple ones."""
-        forecasts, expected = self._at_origins(components, data, origins, request)
-        return self._compared(data, origins, forecasts, expected, request)
+        """Compare forecasts on components with simple ones; see `last_origins`."""
+        forecasts = self._at(components, data, origins, request)
+        return self._compared(data, origins, forecasts, request)
 
     def _compared(
-        self,
-        data: Table,
-        origins: Origins,
-        forecasts: np.ndarray,
-        expected: np.ndarray,
-        request: Request,
+        self, data: Table, origins: np.ndarray, forecasts: np.ndarray, request: Request
     ) -> Backtest:
-        """Compare with simple forecasts, by the season and the times of each series."""
         decomposition, season = self.components.decomposition, self.components.season
-        series, clock = decomposition.of(data), decomposition.clock
-        seasons = [clock.season_of(one.step) if clock.periods else season for one in series]
-        times = [decomposition.times(*each) for each in zip(series, data.index, strict=True)]
-        return compare(data, origins, seasons, times, forecasts, expected, request.percent)
+        clock, several = decomposition.clock, decomposition.of(data)
+        seasons = [clock.season_of(one.step) if clock.periods else season for one in several]
+        return compare(data, origins, self._targets, seasons, forecasts, request.percent)
 
-    def _at_origins(
-        self, components: Components, data: Table, origins: Origins, request: Request
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Forecasts `(windows, horizon, targets, 1 + 2 levels)`, and those by seasons alone."""
+    def _at(
+        self, components: Components, data: Table, origins: np.ndarray, request: Request
+    ) -> np.ndarray:
+        """Forecasts `(windows, horizon, targets, 1 + 2 levels)`."""
         windows = components.windows(data)
-        chosen = windows.find(origins.series, origins.ends)
+        chosen = windows.find(*origins.T)
         forecasts = self._values(components, data, windows, chosen, request)
-        forecasts = forecasts if request.percent is not None else forecasts[..., None]
-        return forecasts, components.expected(data, windows, chosen)
+        return forecasts if request.percent is not None else forecasts[..., None]
 
     # ---- Data and files ----
 
@@ -333,24 +306,14 @@ class FittedForecaster:
 
     def facts(self) -> dict[str, Any]:
         """Everything but arrays and the trained part, as plain values."""
-        return {
-            "context": table_facts(self.context),
-            "known": list(self.known),
-            "components": self.components.facts(),
-            "calibrated": self.calibration is not None,
-            "mase": self.mase,
-        }
+        return {name: packed(getattr(self, name), name, {}) for name in _STORED}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The end of each series, closed-form parts, and the calibration."""
-        calibration = {} if self.calibration is None else self.calibration.arrays()
-        return {
-            "series": np.concatenate(self.context.series),
-            "index": _numbers(np.concatenate(self.context.index)),
-            "deviation": self.deviation,
-            **{f"components.{name}": array for name, array in self.components.arrays().items()},
-            **{f"calibration.{name}": array for name, array in calibration.items()},
-        }
+        arrays: dict[str, np.ndarray] = {}
+        for name in _STORED:
+            packed(getattr(self, name), name, arrays)
+        return arrays
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> tuple["FittedForecaster", Description]:
@@ -363,38 +326,41 @@ class FittedForecaster:
         with reading(directory):
             assert facts is not None  # a fit begins with its components
             steps = stored.description.parameters["steps"]
-            if not facts["models"] and not facts["calibrated"] and steps != 0:
+            if not facts["models"] and facts["calibration"] is None and steps != 0:
                 warnings.warn(
                     f"{os.fspath(directory)}: was stopped before its end, and has no intervals; "
                     "continue it with resume=True",
                     stacklevel=3,
                 )
                 stored = replace(stored, facts={**facts, "models": 1})
-            trained = stored.trained()
-            context = restored_table(facts["context"], arrays["series"], arrays["index"])
-            components, calibration = (
-                {n.removeprefix(part): a for n, a in arrays.items() if n.startswith(part)}
-                for part in ("components.", "calibration.")
-            )
-            known = tuple(map(int, facts["known"]))
-            restored = Components.restored(facts["components"], components, known, context)
-            sizes = restored.horizon, len(context.names) - len(known)
-            _checks.shape("deviation", arrays["deviation"], sizes[1:])
-            objective = None if trained is None else trained.objective
-            if objective is not None and getattr(objective, "horizon", None) != sizes[0]:
-                raise ValueError("the trained part does not fit the components")
-            return (
-                cls(
-                    context,
-                    restored,
-                    arrays["deviation"],
-                    stored.description.seed,
-                    trained,
-                    Calibration.restored(sizes, calibration) if facts["calibrated"] else None,
-                    None if facts["mase"] is None else float(facts["mase"]),
-                ),
-                stored.description,
-            )
+            for name, array in arrays.items():
+                if not name.startswith("context.series") and not np.isfinite(array).all():
+                    raise ValueError(f"{name} has numbers that are not finite")
+            hints = get_type_hints(cls)
+            parts = {name: unpacked(hints[name], facts[name], name, arrays) for name in _STORED}
+            fitted = cls(**parts, seed=stored.description.seed, trained=stored.trained())
+            fitted._check()
+            return fitted, stored.description
+
+    def _check(self) -> None:
+        """Raise ValueError for parts of a file that do not fit each other."""
+        context, sizes = self.context, (self.horizon, self.n_outputs)
+        lengths = {len(each) for each in (context.series, context.index, context.frequencies)}
+        if (
+            lengths != {len(context.ids or (0,))}
+            or context.ids != self.components.decomposition.ids
+        ):
+            raise ValueError("the ends of the series do not fit their names")
+        for values, index in zip(context.series, context.index, strict=True):
+            _checks.shape("series", values, (len(index), len(self.names)))
+            if not len(index) or index.ndim != 1 or index.dtype.kind not in "ifM":
+                raise ValueError("an index has no times")
+        self.components.check(len(self.names))
+        if self.calibration is not None:
+            self.calibration.check(sizes)
+        objective = None if self.trained is None else self.trained.objective
+        if objective is not None and getattr(objective, "horizon", None) != self.horizon:
+            raise ValueError("the trained part does not fit the components")
 
 
 class ForecastStream(AbstractPredictionStream):
@@ -427,5 +393,82 @@ class ForecastStream(AbstractPredictionStream):
         return np.array([round(time)])
 
 
-def _numbers(index: np.ndarray) -> np.ndarray:
-    return index if index.dtype.kind == "f" else index.astype(np.int64)
+def last_of(data: Table, past: int) -> Table:
+    """Keep the last `past` steps of each series."""
+    return replace(
+        data,
+        series=[array[-past:] for array in data.series],
+        index=[index[-past:] for index in data.index],
+        timezone=None if data.timezone is None else str(data.timezone),
+    )
+
+
+def conform(data: Table, fit: Table) -> Table:
+    """Lay the series of data on the grids of those of the fit.
+
+    Gaps become missing values. Raises for data of another frequency; irregular data and series that
+    the fit did not see stay as they are.
+    """
+    if data.kind == "array":
+        return data
+    places = {None: 0} if fit.ids is None else {name: i for i, name in enumerate(fit.ids)}
+    index, series, frequencies = list(data.index), list(data.series), list(data.frequencies)
+    for i, name in enumerate([None] * len(index) if data.ids is None else data.ids):
+        own, place = frequencies[i], places.get(name)
+        expected = None if place is None else fit.frequencies[place]
+        if expected is None or not expected.is_regular or (own and own.matches(expected)):
+            continue
+        grid = lay(expected, index[i], series[i])
+        if grid is not None:
+            (index[i], series[i]), frequencies[i] = grid, expected
+        elif own is not None and own.is_regular:
+            raise DataError(f"{data.title(i)} has {own}, expected {expected}, as in fit")
+    return replace(data, index=index, series=series, frequencies=tuple(frequencies))
+
+
+def continued(context: Table, given: list[np.ndarray], known: tuple[int, ...], steps: int) -> Table:
+    """The series extended by `steps`, with values of known variables only."""
+    series = []
+    for past, future in zip(context.series, given, strict=True):
+        after = np.full((steps, past.shape[1]), np.nan)
+        after[: len(future), list(known)] = future
+        series.append(np.concatenate([past, after]))
+    after = context.continued(steps)
+    index = [np.concatenate(pair) for pair in zip(context.index, after, strict=True)]
+    return replace(context, series=series, index=index)
+
+
+def future_of(context: Table, future: Any, names: list[Any], horizon: int) -> list[np.ndarray]:
+    """Variables known in advance, `(horizon, variables)` for each series."""
+    if not names:
+        if future is not None:
+            raise ValueError("future was given, but known_in_advance is empty")
+        return [np.zeros((horizon, 0))] * len(context.series)
+    if future is None:
+        raise ValueError(
+            f"future is None, expected the variables known in advance, {names}, for {horizon} steps"
+        )
+    if isinstance(future, np.ndarray | list | tuple):
+        parts = [np.asarray(future, float)] * len(context.series)
+    elif context.ids is None:
+        parts = [_columns(future, names)]
+    else:
+        if context.id_name not in future:
+            raise DataError(f"future has no column {context.id_name!r}, expected one")
+        groups = dict(list(future.groupby(context.id_name, sort=False)))
+        missing = [name for name in context.ids if name not in groups]
+        if missing:
+            raise DataError(f"future has no rows for series {missing[0]!r}")
+        parts = [
+            _columns(groups[name].sort_values(context.time_name), names) for name in context.ids
+        ]
+    for part in parts:
+        _checks.shape("future", part, (horizon, len(names)))
+    return parts
+
+
+def _columns(frame: Any, names: list[Any]) -> np.ndarray:
+    missing = [name for name in names if name not in frame]
+    if missing:
+        raise DataError(f"future has no column {missing[0]!r}, expected {names}")
+    return frame[names].to_numpy(float)

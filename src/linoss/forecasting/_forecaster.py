@@ -24,18 +24,16 @@ from linoss.fitted import (
     TrainedSettings,
     train_model,
 )
-from linoss.forecasting._backtest import Backtest, Origins
-from linoss.forecasting._components import Components, Selection, methods_of, split_end
-from linoss.forecasting._context import last_of
-from linoss.forecasting._decomposition import Decomposition
-from linoss.forecasting._fitted import FittedForecaster
-from linoss.forecasting._intervals import Calibration, Request, quantile_levels
-from linoss.forecasting._seasonal_trend import Clock, known_mean, on_grid, strongest_period
+from linoss.forecasting._backtest import Backtest
+from linoss.forecasting._components import Components, Decomposition
+from linoss.forecasting._fitted import FittedForecaster, last_of
+from linoss.forecasting._intervals import Calibration, Request, best_shares, percents
+from linoss.forecasting._seasonal_trend import Clock, strongest_period
+from linoss.forecasting._selection import Selection, methods_of, split_end
 from linoss.training import (
     Callback,
     Forecasting,
     Inputs,
-    Scaling,
     TrainingConfig,
     TrainingResult,
     TrainingStopped,
@@ -65,7 +63,7 @@ class LinOSSForecasterSettings(TrainedSettings):
         None,
         "Length of the input window before a forecast, in steps.",
         COUNT,
-        none="3 horizons, at least 96; fewer for short series",
+        none="3 horizons, at least 96; up to 720 for long series, fewer for short ones",
     )
     known_in_advance: Collection[str | int] = setting(
         (),
@@ -80,7 +78,7 @@ class LinOSSForecasterSettings(TrainedSettings):
     )
     levels: Collection[int | float] = setting(
         (50, 80, 95),
-        "Coverage of the prediction intervals to learn, in percent; a forecast may request others "
+        "Coverage of the prediction intervals, in percent; a forecast may request others "
         "up to the largest of these.",
         other="numbers between 0 and 100",
     )
@@ -168,7 +166,7 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
             raise ValueError(
                 "y was given, expected None: the targets of a forecaster are columns of data"
             )
-        levels = quantile_levels(self.levels)
+        levels = percents("levels", self.levels)
         data = read_table(data)
         if self.verbose and data.gaps:
             say(f"{data.gaps} samples are missing at gaps, and are treated as missing values")
@@ -180,21 +178,18 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
             mark = "*" if trial.is_chosen else " "
             say(f"{mark} {trial.method}: held-out error {trial.error:.3f}")
         components = selection.components
-        targets = list(components.decomposition.targets)
         description = Description.of(self)
         fitted = FittedForecaster(
             last_of(data, components.past),
             components,
-            Scaling.from_sequences([array[:, targets] for array in data.series]).deviation,
             description.seed,
             trials=selection.trials,
         )
         description = description.begin(directory, fitted, resume=resume)
         fitted = replace(fitted, seed=description.seed)
-        has_windows = selection.errors is None  # enough to tell whether a model helps
-        if self.steps != 0 and has_windows:
+        if self.steps != 0 and not selection.is_short:
             run = RunOptions(directory, resume, on_progress).model(0, 1)
-            fitted = self._train(fitted, selection, levels, data.irregular, run, description)
+            fitted = self._train(fitted, selection, data.irregular, run, description)
         self.fitted_ = _calibrated(fitted, selection, levels, whole=not self.base)
         self._description = description
         if directory is not None:
@@ -205,7 +200,6 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         self,
         fitted: FittedForecaster,
         selection: Selection,
-        levels: tuple[float, ...],
         irregular: bool,
         run: RunOptions,
         description: Description,
@@ -215,7 +209,7 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         inputs = Inputs.from_sequences(
             windows, time_channel=bool(self.time_channel), irregular=irregular
         )
-        objective = Forecasting.from_windows(windows, inputs, levels)
+        objective = Forecasting.from_windows(windows, inputs)
         validation = selection.held_out
         if validation is not None:
             validation = _thinned(selection.before.windows(validation), _VALIDATION_WINDOWS)
@@ -271,7 +265,7 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         season = self.season
         if season is None and not has_dates:
             values = data.series[longest][:, targets[0]]
-            season = strongest_period(on_grid(data.index[longest], values), _LONGEST_SEASON)
+            season = strongest_period(values, _LONGEST_SEASON)
         return Clock.of(data.index, season, calendar=has_dates and self.calendar is not False)
 
     def _past(self, data: Table, season: int) -> int:
@@ -336,7 +330,7 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
 
     # ---- Scores ----
 
-    def score(self, data: Any, y: None = None, *, scaled: bool = False, stride: int = 1) -> float:
+    def score(self, data: Any, y: None = None, *, stride: int = 1) -> float:
         """Mean absolute error over all windows of `data`; lower is better.
 
         `GridSearchCV` and others maximise the score; pass them
@@ -346,13 +340,10 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
 
         - `data`: as in `fit`; each window has `fitted_.past` input steps.
         - `y`: not used.
-        - `scaled`: divide errors by the standard deviation of each variable in training.
         - `stride`: number of steps from one window to the next.
         """
         check_is_fitted(self)
-        result = self.fitted_.backtest(data, windows=sys.maxsize, stride=stride)
-        errors = np.abs(result.forecasts["forecast"] - result.truth)
-        return float(known_mean(errors / self.fitted_.deviation if scaled else errors))
+        return self.fitted_.backtest(data, windows=sys.maxsize, stride=stride).error("mae")
 
     def backtest(
         self,
@@ -365,8 +356,7 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
     ) -> Backtest:
         """Forecast from several past origins, and compare with the observed values.
 
-        Naive, seasonal naive and drift forecasts, and forecasts by trend and seasons alone, are
-        scored on the same windows.
+        Naive, seasonal naive and drift forecasts are scored on the same windows.
 
         **Arguments:**
 
@@ -421,7 +411,7 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
 
 
 def _calibrated(
-    fitted: FittedForecaster, selection: Selection, levels: tuple[float, ...], *, whole: bool
+    fitted: FittedForecaster, selection: Selection, levels: list[float], *, whole: bool
 ) -> FittedForecaster:
     """Calibrate on held-out windows, with the closed-form parts fitted without them.
 
@@ -429,8 +419,9 @@ def _calibrated(
     those of cross-fitted errors.
     """
     before, held_out = selection.before, selection.held_out
-    if selection.errors is not None:
-        fitted = replace(fitted, calibration=Calibration.of_errors(levels, selection.errors))
+    if selection.errors is not None and fitted.trained is None:
+        calibration = Calibration.fit(levels, selection.errors, is_short=selection.is_short)
+        fitted = replace(fitted, calibration=calibration)
     if held_out is None:
         return fitted
     targets = list(before.decomposition.targets)
@@ -440,12 +431,11 @@ def _calibrated(
     every = np.arange(len(windows))
     if fitted.calibration is None:
         truth = windows.batch(every).labels
-        quantiles = None
-        if fitted.trained is not None:
-            quantiles = np.concatenate([part for _, part in fitted.quantiles(windows, every)])
-        calibration = Calibration.fit(levels, truth, quantiles, whole=whole)
+        output = np.concatenate([part for _, part in fitted.outputs(windows, every)])
+        share = np.ones(truth.shape[1:]) if whole else best_shares(truth, output)
+        calibration = Calibration.fit(levels, truth - share * output, share)
         fitted = replace(fitted, calibration=calibration)
-    origins = Origins(*windows.locate(every), fitted.horizon, targets)
+    origins = np.transpose(windows.locate(every))
     backtest = fitted.compare(before, held_out, origins, Request.usual(fitted.calibration))
     mase = backtest.error("mase")
     return replace(fitted, held_out=backtest, mase=mase if np.isfinite(mase) else None)

@@ -9,8 +9,7 @@ shortest and the longest period (days differ between summer and winter), and var
 advance. s is linear over the data and levels off after them. Coefficients minimise the sum of
 absolute errors, by iteratively reweighted least squares.
 
-The spread may also be seasonal: winters may be less certain than summers. With enough samples, the
-mean absolute error is fitted by harmonics of the same periods. What remains is the residual.
+What remains is the residual.
 """
 
 from collections.abc import Sequence
@@ -24,11 +23,9 @@ _HARMONICS = {YEAR: 3, WEEK: 3, DAY: 4}
 _MOST_HARMONICS = 6  # of a period outside the calendar, or with few samples
 _FEW_SAMPLES = 32  # of a period
 _STEPS_OF_FIT = 8
-_SPARSEST = 16  # most steps of the grid for each sample
 _MOST_SAMPLES = 10_000  # of a fit; a random subset of more
 _SAMPLES_OF_A_TERM = 4
 _PENALTY = 1e-4
-_SAMPLES_OF_A_SPREAD_TERM = 100
 
 
 @dataclass(frozen=True)
@@ -103,9 +100,6 @@ class SeasonalTrend:
 
     product_harmonics: ClassVar[int] = 3
     """Harmonics of the longest and the shortest period that are multiplied."""
-    spread_harmonics: ClassVar[int] = 2
-    least_spread: ClassVar[float] = 0.3
-    """Relative to the mean spread."""
     flattening: ClassVar[float] = 0.5
     """The time in which a trend levels off, relative to the span of the data."""
 
@@ -121,10 +115,8 @@ class SeasonalTrend:
     has_products: bool
     coefficients: np.ndarray
     """(terms, variables)"""
-    spreads: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    """(terms of spread, variables), around 1; empty if the spread is not seasonal."""
     deviation: np.ndarray = field(default_factory=lambda: np.ones(1))
-    """(variables,), the standard deviation of the residual, which a seasonal spread multiplies."""
+    """(variables,), the standard deviation of the residual."""
 
     @classmethod
     def fit(
@@ -156,44 +148,9 @@ class SeasonalTrend:
         terms = cls(*facts, np.zeros((0, 0))).terms(index[some], known[some])
         columns = [median_fit(terms, column) for column in values[some].T]
         fitted = cls(*facts, np.stack(columns, axis=1))
-        spreads = fitted._fit_spreads(index[some], values[some], known[some])
-        fitted = replace(fitted, spreads=spreads)
-        residual = (values - fitted(index, known)) / fitted.spread(index)
-        deviation = known_deviation(residual)
+        deviation = known_deviation(values - fitted(index, known))
         size = np.max(np.nan_to_num(np.abs(values)), axis=0, initial=0)
         return replace(fitted, deviation=np.where(deviation > 1e-9 * size, deviation, 1.0))
-
-    def _fit_spreads(self, index: np.ndarray, values: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Coefficients of the mean absolute error, relative to its mean."""
-        terms, variables = self.spread_terms(index), values.shape[1]
-        observed = ~np.isnan(values)
-        fewest = np.count_nonzero(observed, axis=0).min(initial=len(values))
-        if terms.shape[1] == 1 or fewest < _SAMPLES_OF_A_SPREAD_TERM * terms.shape[1]:
-            return np.zeros((0, variables))
-        errors = np.abs(values - self(index, known))
-        spreads = np.zeros((terms.shape[1], variables))
-        for column, kept in enumerate(observed.T):
-            mean = errors[kept, column].mean()
-            spreads[0, column] = 1.0
-            if mean > 0:
-                spreads[:, column] = np.linalg.lstsq(terms[kept], errors[kept, column] / mean)[0]
-        return spreads
-
-    def spread_terms(self, index: np.ndarray) -> np.ndarray:
-        """(time, terms of spread)"""
-        waves = [
-            self.clock.numbers(index)[:, None] * 2 * np.pi / period * np.arange(1, count + 1)
-            for period, count in zip(self.clock.periods, self.counts, strict=True)
-            for count in [min(count, self.spread_harmonics)]
-        ]
-        angles = np.concatenate([np.zeros((len(index), 0)), *waves], axis=1)
-        return np.concatenate([np.ones((len(index), 1)), np.sin(angles), np.cos(angles)], axis=1)
-
-    def spread(self, index: np.ndarray) -> np.ndarray:
-        """(time, variables), the spread relative to its mean; (1, 1) if it is constant."""
-        if not len(self.spreads):
-            return np.ones((1, 1))
-        return np.maximum(self.spread_terms(index) @ self.spreads, self.least_spread)
 
     def terms(self, index: np.ndarray, known: np.ndarray) -> np.ndarray:
         """(time, terms): the regressors."""
@@ -217,12 +174,6 @@ class SeasonalTrend:
     def __call__(self, index: np.ndarray, known: np.ndarray) -> np.ndarray:
         """(time, variables): the expected values."""
         return self.terms(index, known) @ self.coefficients
-
-    def units(self, index: np.ndarray) -> np.ndarray:
-        """(time, variables): the standard deviation of the residual at each time."""
-        return np.broadcast_to(
-            self.deviation * self.spread(index), (len(index), len(self.deviation))
-        )
 
 
 def known_mean(values: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np.ndarray:
@@ -272,21 +223,6 @@ def median_fit(terms: np.ndarray, values: np.ndarray) -> np.ndarray:
     coefficients *= deviation / size
     coefficients[0] += center
     return coefficients
-
-
-def on_grid(index: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values on a regular grid, for detecting seasons; NaN at steps without a value.
-
-    An index that is too sparse is treated as regular.
-    """
-    times = index.astype(np.float64)
-    step = np.median(np.diff(times)) if len(times) > 1 else 1.0
-    places = np.round((times - times[0]) / step).astype(np.int64)
-    if places[-1] == len(index) - 1 or places[-1] >= _SPARSEST * len(index):
-        return values
-    grid = np.full(places[-1] + 1, np.nan)
-    grid[places] = values
-    return grid
 
 
 def strongest_period(values: np.ndarray, most: int) -> int | None:
