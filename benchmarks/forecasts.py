@@ -183,7 +183,7 @@ def short(windows: int, options: dict) -> None:
         forecaster = LinOSSForecaster(horizon=horizon, **options)
         forecaster.fit(_until(data, int(ends[0])))
         test = forecaster.backtest(data, windows=count, stride=stride, refit=True)
-        row = {of: test.error("mase", of) for of in ("forecast", "seasonal naive", "seasons")}
+        row = {of: test.error("mase", of) for of in ("forecast", "seasonal naive")}
         for model, forecast in others(values, ends, horizon, season).items():
             row[model] = float(np.mean(np.abs(forecast - test.truth[..., 0]) / test.scale))
         print(f"{name}: MASE {_row(row)}; {covered([test])}; {count} windows", flush=True)
