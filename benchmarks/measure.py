@@ -362,6 +362,8 @@ def report_threads(sizes: list[str], repeats: int) -> None:
 
 def report_features(sizes: list[str], repeats: int) -> None:
     """Features of 8192 oscillators."""
+    from linoss.features import FeatureStream
+
     random = np.random.default_rng(0)
     features = linoss.OscillatorFeatures(random_state=0).fit(random.normal(size=(8, 500)))
     long = linoss.data.sequences(random.normal(size=(1, 1, 10**6)))
@@ -383,7 +385,7 @@ def report_features(sizes: list[str], repeats: int) -> None:
     for name, (_, value) in take_turns({n: (w, ()) for n, w in ways.items()}, repeats).items():
         print(f"200 series of 500 samples, {name}: {1e3 * value:.0f} ms")
     causal = linoss.OscillatorFeatures(causal=True, random_state=0).fit(series)
-    listen, samples = causal.stream(), long.values[0]
+    listen, samples = FeatureStream(causal), long.values[0]
     start = time.perf_counter()
     for sample in samples[:-1]:
         listen(sample)

@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 import linoss.data
 from linoss import kernels
-from linoss.features import LANES, moves
+from linoss.features import LANES, FeatureStream, moves
 
 needs_kernels = pytest.mark.skipif(not kernels.usable(), reason="the kernels were not built")
 
@@ -236,7 +236,7 @@ def test_a_stream_without_kernels_equals_the_batch(monkeypatch):
     features = fitted(2, 48, timed=True, causal=True)
     (case,), (times,) = walks([80], 2, missing=0.4)
     case[:, 0] = 1
-    stream = features.stream()
+    stream = FeatureStream(features)
     for n in range(80):
         result = stream(case[:, n], times[n])
         if n in (0, 40, 79):

@@ -10,6 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import linoss.data
 from linoss import OscillatorFeatures
 from linoss.data import DataError
+from linoss.features import FeatureStream
 
 SMALL = {"n_oscillators": 96, "random_state": 0}
 
@@ -169,7 +170,7 @@ def test_a_stream_equals_the_batch(waves):
     waves[:, :, 10:13] = np.nan
     times = np.arange(60) * 0.5
     features = OscillatorFeatures(**SMALL, causal=True).fit(waves, times=times)
-    listen = features.stream()
+    listen = FeatureStream(features)
     for sample, time in zip(waves[2].T, times, strict=True):
         found = listen(sample, time)
     np.testing.assert_array_equal(found, features.transform(waves[2:3], times=times))
@@ -187,7 +188,7 @@ def test_a_value_far_from_those_of_fit_is_missing(waves, fill, dtype):
         UserWarning, match="2 values are more than 1e6 standard .* in X, first in case 1"
     ):
         np.testing.assert_array_equal(features.transform(spoilt), expected)
-    listen = features.stream()
+    listen = FeatureStream(features)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         outputs = [listen(sample) for sample in spoilt[1].T]
@@ -201,15 +202,15 @@ def test_what_streams_and_transforms_refuse(waves):
     with pytest.raises(DataError, match="X has 1 channels, expected 2, as in fit"):
         features.transform(waves[:, :1])
     with pytest.raises(ValueError, match=r"sample has shape \(1,\), expected \(2,\)"):
-        features.stream()([1.0], None)
+        FeatureStream(features)([1.0], None)
     with pytest.raises(ValueError, match="fit had no times"):
-        features.stream()([1.0, 2.0], 3.0)
-    listen = features.fit(waves, times=np.arange(60)).stream()
+        FeatureStream(features)([1.0, 2.0], 3.0)
+    listen = FeatureStream(features.fit(waves, times=np.arange(60)))
     listen(waves[0, :, 0], 5.0)
     with pytest.raises(ValueError, match=r"time is 5\.0, expected a finite one after 5\.0"):
         listen(waves[0, :, 1], 5.0)
     with pytest.raises(ValueError, match="fit with causal=True"):
-        OscillatorFeatures(**SMALL).fit(waves).stream()
+        FeatureStream(OscillatorFeatures(**SMALL).fit(waves))
 
 
 def test_memory_does_not_grow_with_length():

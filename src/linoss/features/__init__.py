@@ -6,7 +6,6 @@ from linoss.features._response import (
     Response,
     divided,
     mirrored,
-    name_of_row,
     windows_of,
 )
 from linoss.features._transformer import FeatureStream, OscillatorFeatures, OscillatorSettings
@@ -22,6 +21,5 @@ __all__ = [
     "divided",
     "mirrored",
     "moves",
-    "name_of_row",
     "windows_of",
 ]

@@ -68,14 +68,6 @@ def mirrored(window: int) -> int:
     return 3 * first - window
 
 
-def name_of_row(row: int) -> str:
-    """Such as "share of the whole", or "longest of quarter 2"."""
-    window, statistic = divmod(row, len(STATISTICS))
-    level = (window + 1).bit_length() - 1
-    parts = {0: "", 1: " of half", 2: " of quarter"}.get(level, f" of part of {2**level}:")
-    return STATISTICS[statistic] + (f"{parts} {window + 2 - 2**level}" if level else "")
-
-
 def divided(steps: np.ndarray, windows: int) -> list[slice]:
     """The samples of the whole, of its halves, of its quarters, and so on, in reading order."""
     middle = (np.cumsum(steps) - steps / 2) / steps.sum() + _ROUNDING

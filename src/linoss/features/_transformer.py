@@ -152,27 +152,6 @@ class OscillatorFeatures(
     def _n_features_out(self) -> int:
         return len(self.rows_) * self.bank_.size
 
-    def stream(self) -> "FeatureStream":
-        """Return a function that processes one sample at a time, in constant memory.
-
-        It returns the features of the sequence so far. Requires `causal=True`.
-
-        ```python
-        >>> import numpy as np
-        >>> from linoss import OscillatorFeatures
-        >>> waves = np.random.default_rng(0).normal(size=(10, 1, 100))
-        >>> features = OscillatorFeatures(n_oscillators=64, causal=True, random_state=0).fit(waves)
-        >>> listen = features.stream()
-        >>> for sample in waves[0].T:
-        ...     found = listen(sample)
-        >>> bool(np.allclose(found, features.transform(waves[:1])))
-        True
-
-        ```
-        """
-        check_is_fitted(self)
-        return FeatureStream(self)
-
     def response(self, cases: Sequences) -> Response:
         """Return the outputs of the oscillators for the only case, which is validated already."""
         if len(cases) != 1:
@@ -266,7 +245,7 @@ class OscillatorFeatures(
 
 
 class FeatureStream:
-    """Features of a stream, sample by sample; made by [`linoss.OscillatorFeatures.stream`][]."""
+    """Features of the sequence so far, sample by sample, in constant memory."""
 
     def __init__(self, features: OscillatorFeatures):
         if not features.causal:

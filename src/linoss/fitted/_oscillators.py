@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgError
 
 from linoss import _checks
 from linoss.data import Sequences
-from linoss.features import STATISTICS, Bank, OscillatorFeatures
+from linoss.features import STATISTICS, Bank, FeatureStream, OscillatorFeatures
 from linoss.fitted._attribution import Attribution, attribute_to_periods, of_all_windows
 from linoss.fitted._ensemble import AbstractPredictionStream, fit_pool, pool
 from linoss.fitted._ridge import (
@@ -234,7 +234,7 @@ class OscillatorStream(AbstractPredictionStream):
     """A stream of untrained oscillators."""
 
     def __init__(self, member: Untrained):
-        self._member, self._stream = member, member.features.stream()
+        self._member, self._stream = member, FeatureStream(member.features)
 
     def __call__(self, sample: Any, time: float | None = None) -> np.ndarray:
         """Return the prediction after one more sample."""
