@@ -2,15 +2,6 @@
 
 sktime's base classes validate and convert their arguments and handle the index; the wrapped
 estimator gets only numbers. Parameters follow from the same settings. Sampling times are not used.
-
-```python
->>> from sktime.datasets import load_unit_test
->>> from linoss.sktime import OscillatorClassifier
->>> classifier = OscillatorClassifier(n_oscillators=512, random_state=0)
->>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.8
-True
-
-```
 """
 
 from typing import Any, ClassVar
@@ -63,13 +54,33 @@ class SktimeClassifier(SktimeAdapter, PredictingAdapter):
 
 
 class LinOSSClassifier(SktimeClassifier, BaseClassifier, wrapped=estimators.LinOSSClassifier):
-    """[`linoss.LinOSSClassifier`][] as a classifier of sktime, in `estimator_`."""
+    """[`linoss.LinOSSClassifier`][] as a classifier of sktime, in `estimator_`.
+
+    ```python
+    >>> from sktime.datasets import load_unit_test
+    >>> from linoss.sktime import LinOSSClassifier
+    >>> classifier = LinOSSClassifier(steps=100, hidden_size=16, n_models=1, random_state=0)
+    >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.7
+    True
+
+    ```
+    """
 
 
 class OscillatorClassifier(
     SktimeClassifier, BaseClassifier, wrapped=estimators.OscillatorClassifier
 ):
-    """[`linoss.OscillatorClassifier`][] as a classifier of sktime, in `estimator_`."""
+    """[`linoss.OscillatorClassifier`][] as a classifier of sktime, in `estimator_`.
+
+    ```python
+    >>> from sktime.datasets import load_unit_test
+    >>> from linoss.sktime import OscillatorClassifier
+    >>> classifier = OscillatorClassifier(n_oscillators=512, random_state=0)
+    >>> classifier.fit(*load_unit_test("train")).score(*load_unit_test("test")) > 0.8
+    True
+
+    ```
+    """
 
 
 class LinOSSForecaster(SktimeAdapter, BaseForecaster, wrapped=forecasting.LinOSSForecaster):
