@@ -1,5 +1,7 @@
 """Products of bfloat16 numbers, natively and in plain JAX."""
 
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -62,3 +64,11 @@ def test_the_native_block_is_the_plain_one(new_block, options, varying):
         )
         nearer.append(np.linalg.norm(x - y) < 0.5 * np.linalg.norm(z - y))
     assert np.mean(nearer) > 0.8
+
+
+def test_training_is_refused_where_products_are_emulated(make_model, draw, monkeypatch):
+    model = make_model(precision="bfloat16")
+    monkeypatch.setattr("linoss.kernels._library.native", None)
+    with pytest.raises(ValueError, match=re.escape("precision is 'bfloat16', but this processor")):
+        model.training_pass(draw(2, 5, 2), key=jax.random.key(0))
+    assert np.isfinite(model(draw(2, 5, 2), engine="sequential")).all()

@@ -49,6 +49,7 @@ def doctor(json: Json = False) -> None:
         "cores": len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count(),
         "engines": list(engines()),
         "instruction_set": kernels.instruction_set(),
+        "fast_precisions": kernels.fast_precisions(),
         "compiled_programs": "not kept" if keep_programs() is None else "kept",
     }
     names = sorted(name for name in os.environ if name.startswith(_VARIABLES))

@@ -23,6 +23,7 @@ from linoss.kernels._block import encode, run_backwards, run_block
 from linoss.kernels._library import (
     TILE,
     call,
+    fast_precisions,
     instruction_set,
     native,
     oscillators,
@@ -49,6 +50,7 @@ __all__ = [
     "can_run",
     "can_stream",
     "encode",
+    "fast_precisions",
     "includes_mixers",
     "instruction_set",
     "kept_products",

@@ -35,6 +35,12 @@ def instruction_set() -> str | None:
     return None if native is None else native.instruction_set()
 
 
+def fast_precisions() -> list[str]:
+    """The precisions of products that this machine computes with instructions of its own."""
+    emulated = jax.default_backend() == "cpu" and "BF16" not in (instruction_set() or "")
+    return ["float32"] if emulated else ["float32", "bfloat16"]
+
+
 def call(name: str, results: Any, *arguments: Any, **attributes: Any) -> Any:
     """Run a kernel inside a JAX computation."""
     kernel = jax.ffi.ffi_call(name, results, vmap_method="sequential")

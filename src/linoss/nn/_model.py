@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from linoss import _checks
+from linoss import _checks, kernels
 from linoss._checks import AnyArray
 from linoss._declare import check_value
 from linoss._settings import Memory
@@ -119,6 +119,11 @@ class LinOSS(eqx.Module):
         """
         _checks.random_key("key", key)
         check_value("memory", memory, Memory)
+        if (precision := self.config.precision) not in kernels.fast_precisions():
+            raise ValueError(
+                f"precision is {precision!r}, but this processor has no instructions for it, and "
+                "training would take longer than in 'float32'; use 'float32', or AVX512-BF16"
+            )
         samples, ahead = self._checked(u, mesh=mesh, memory=memory, **options)
         return _run(self, samples, ahead, key, mesh)
 
