@@ -5,13 +5,11 @@ import dataclasses
 import functools
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 
 import linoss
@@ -52,43 +50,6 @@ def assert_memory(program, planned, *, in_kernels):
     assert expected == pytest.approx(total, rel=CLOSE)
 
 
-# ---- What a program sends ----
-
-COMPUTATION = re.compile(r"^(?:ENTRY )?%([\w.-]+) .*?\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
-COLLECTIVE = re.compile(
-    r"= (.*?) (all-gather|all-reduce|reduce-scatter|all-to-all)\(.*?"
-    r"replica_groups=(mesh\[.*?\] \{.*?\}|\S+)"
-)
-
-
-def devices_of(text):
-    """Devices that take part together, from `{{0,1},{2,3}}`, `[groups,devices]<=[...]` or
-    `mesh['a'=2,'b'=4] {'b'}`."""
-    if text.startswith("{{"):
-        return text[2:].split("}")[0].count(",") + 1
-    if text.startswith("mesh"):
-        sizes = dict(re.findall(r"('\w+')=(\d+)", text))
-        return int(np.prod([int(sizes[a]) for a in re.findall(r"'\w+'", text.split("{")[1])]))
-    return int(text[1:].split("]")[0].split(",")[1])
-
-
-def bytes_sent(program, trips=1):
-    """By each device, on rings; the body of a loop counts `trips` times."""
-    text, total = program.as_text(), 0
-    bodies = set(re.findall(r"body=%([\w.-]+)", text))
-    for name, lines in COMPUTATION.findall(text):
-        for shapes, kind, groups in COLLECTIVE.findall(lines):
-            sizes = re.findall(r"[a-z]+\d+\[([\d,]*)\]", shapes)
-            size = sum(int(np.prod([int(n) for n in dims.split(",") if n])) for dims in sizes)
-            devices = devices_of(groups)
-            share = (devices - 1) * (1 if kind == "reduce-scatter" else 1 / devices)
-            share *= 2 if kind == "all-reduce" else 1
-            total += 4 * size * share * (trips if name in bodies else 1)
-    return total
-
-
-# ---- Tests ----
-
 OTHERS = {
     "every": {"task": "regression", "every": 8},
     "forecast": {"task": "forecasting", "horizon": 256, "pooling": "last"},
@@ -110,30 +71,19 @@ def slow(cases):
 @needs_kernels
 @pytest.mark.parametrize("devices", DEVICES)
 @pytest.mark.parametrize("changes", [{}, *slow(OTHERS)])
-def test_memory_and_bytes_sent(make_config, changes, devices):
+def test_memory(make_config, changes, devices):
     config = make_config(**changes)
     program, planned = step(config, devices), plan_of(config, devices)
     assert_memory(program, planned, in_kernels=planned.outside_kernels is None)
-    trips = 1 if planned.outside_kernels is None else config.num_blocks
-    assert planned.bytes_communicated.total == pytest.approx(bytes_sent(program, trips), rel=CLOSE)
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("devices", [(1, 1), pytest.param((2, 4), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("changes", [{}, *slow(PLAIN)])
 def test_the_plain_block(make_config, changes, devices):
-    """Whose blocks are a loop, the body of which the compiler counts once, and whose recurrence is
-    another one."""
     config = make_config(**changes)
     program, planned = step(config, devices, "sequential"), plan_of(config, devices, "sequential")
     assert_memory(program, planned, in_kernels=False)
-    if changes:
-        return
-    sent = bytes_sent(program, trips=config.num_blocks)
-    assert planned.bytes_communicated.total == pytest.approx(sent, rel=CLOSE)
-    one = plan_of(dataclasses.replace(config, num_blocks=1), devices, "sequential")
-    found = program.cost_analysis()["flops"]
-    assert one.flops["products"] + one.flops["others"] == pytest.approx(found, rel=CLOSE)
 
 
 @pytest.mark.integration

@@ -26,10 +26,8 @@ def test_commands_run():
         linoss(command)
 
 
-@pytest.mark.parametrize(("length", "batch", "devices", "amounts"), ROWS)
-def test_rows_of_the_table(length, batch, devices, amounts):
+@pytest.mark.parametrize(("length", "batch", "devices", "memory"), ROWS)
+def test_rows_of_the_table(length, batch, devices, memory):
     length, batch = length.replace(",", ""), batch.replace(",", "")
     text = linoss(f"plan --length {length} --batch-size {batch} --devices {devices} --set memory=0")
-    rows = ("memory", "operations", "sent to others")
-    shown = dict(re.findall(rf"({'|'.join(rows)})[ │|]+(.*?)[ │|]*$", text, re.MULTILINE))
-    assert amounts.split(" | ") == [shown[name] for name in rows]
+    assert re.search(r"^.*memory[ │|]+(.*?)[ │|]*$", text, re.MULTILINE)[1] == memory

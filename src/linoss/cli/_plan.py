@@ -1,4 +1,4 @@
-"""`linoss plan`: the cost of a training step on any devices."""
+"""`linoss plan`: the memory of a training step on any devices."""
 
 import math
 from dataclasses import asdict
@@ -13,8 +13,6 @@ from linoss.cli._output import show_json, show_line, show_table
 
 if TYPE_CHECKING:
     from linoss.planning import Plan
-
-_SUMS = ("memory", "flops", "bytes_communicated")
 
 
 def plan(
@@ -43,7 +41,7 @@ def plan(
     assign: options.Set = None,
     json: options.Json = False,
 ) -> None:
-    """Estimate memory, operations and communication of a training step.
+    """Estimate the memory of a training step.
 
     By formulas, for each device of a mesh of any size; see docs/scaling.md.
     """
@@ -60,8 +58,7 @@ def plan(
     found = plan(config, devices=options.device_shape(devices), keep=estimator.memory, **sizes)
     needed = found.memory.total - found.memory["kept"]
     if json:
-        sums = {name: getattr(found, name) for name in _SUMS}
-        record = asdict(found) | {n: {**all_, "total": all_.total} for n, all_ in sums.items()}
+        record = asdict(found) | {"memory": {**found.memory, "total": found.memory.total}}
         if device_memory is not None:
             record["fits"] = found.memory.total <= memory
         show_json(record)
@@ -92,27 +89,13 @@ def _show(found: "Plan") -> None:
         title += f", {parts:,} x {shards:,}"
     per = f"{found.sequences:,} x {found.steps:,} steps, {found.parameters:,} weights"
     rows = [("each has", per)]
-    for name, words, unit in (
-        ("memory", "memory", _bytes),
-        ("flops", "operations", _count),
-        ("bytes_communicated", "sent to others", _bytes),
-    ):
-        amounts = getattr(found, name)
-        rows.append((words, unit(amounts.total)))
-        rows += [(f"  {part}", unit(n)) for part, n in amounts.items() if n]
+    rows.append(("memory", _bytes(found.memory.total)))
+    rows += [(f"  {part}", _bytes(amount)) for part, amount in found.memory.items() if amount]
     show_table(title, ("", "for each device"), rows)
 
 
 def _bytes(amount: float) -> str:
-    return _scaled(amount, ("B", "kB", "MB", "GB", "TB", "PB"))
-
-
-def _count(amount: float) -> str:
-    return _scaled(amount, ("", "thousand", "million", "billion", "trillion", "10^15"))
-
-
-def _scaled(amount: float, units: tuple[str, ...]) -> str:
-    place = 0
+    units, place = ("B", "kB", "MB", "GB", "TB", "PB"), 0
     while amount >= 999.5 and place < len(units) - 1:
         amount, place = amount / 1000, place + 1
-    return f"{amount:.3g} {units[place]}".rstrip()
+    return f"{amount:.3g} {units[place]}"

@@ -1,4 +1,4 @@
-"""The cost of a training step on a mesh of devices: memory, operations, communication."""
+"""The memory of a training step on a mesh of devices."""
 
 from linoss.planning._plan import Plan, plan
 

@@ -1,4 +1,4 @@
-"""The cost of a training step on a mesh of devices.
+"""The memory of a training step on a mesh of devices.
 
 In formulas: H, m, L of the config; P real oscillators of a block, 2m with complex projections; p
 weights; b sequences of t steps on each device, n = b t samples. The compiler cannot be asked: the
@@ -20,7 +20,6 @@ from linoss.kernels import TILE, Kept, kept_products, padded, refusal, tiles
 from linoss.nn import LinOSS, LinOSSConfig, count_parameters
 
 _NUMBER = 4  # bytes
-_ADAM = 14  # operations of clipping, Adam and weight decay for each weight
 
 
 class Amounts(dict[str, int]):
@@ -34,7 +33,7 @@ class Amounts(dict[str, int]):
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of one training step (forward, backward, Adam) on each device of a mesh."""
+    """The memory of one training step (forward, backward, Adam) on each device of a mesh."""
 
     devices: tuple[int, int]
     """Number of parts of the batch, and of shards of time."""
@@ -49,13 +48,6 @@ class Plan:
     update; the `batch` and its targets; `features` between blocks and their gradients; stored
     `states` of oscillators; `shards`, what a split of time adds; `workspace` of blocks; products
     that native blocks have `kept` for the backward pass."""
-    flops: Amounts
-    """Operations, where a multiplication and an addition count as two: matrix `products`, the
-    recurrence of `oscillators` and its adjoint, and `others`, approximately."""
-    bytes_communicated: Amounts
-    """Bytes sent to other devices, independent of the length: `gradients` of weights; means of
-    `norms` over the batch; if time is split, `states` of shards and `outputs` of whole
-    sequences."""
     outside_kernels: str | None
     """The reason why native kernels do not cover whole blocks; None if they do."""
 
@@ -69,7 +61,7 @@ def plan(
     engine: str = "native",
     keep: int = MEMORY,
 ) -> Plan:
-    """The cost of a training step on each device, by formulas: nothing is computed or compiled.
+    """The memory of a training step on each device, by formulas: nothing is computed or compiled.
 
     **Arguments:**
 
@@ -94,7 +86,7 @@ def plan(
         raise ValueError(f"config is a {type(config).__name__}, expected a linoss.LinOSSConfig")
     if config.mixer != "linoss":
         raise ValueError(
-            f"mixer is {config.mixer!r}, expected 'linoss': the cost of others has no formula here"
+            f"mixer is {config.mixer!r}, expected 'linoss': there are no formulas for others"
         )
     _checks.positive_integer("length", length)
     _checks.positive_integer("batch", batch)
@@ -106,8 +98,7 @@ def plan(
     if batch % parts:
         raise ValueError(f"batch is {batch}, expected a multiple of {parts}, the devices along it")
     s = _Sizes(config, length + (config.horizon or 0), batch, (parts, shards), engine, keep)
-    amounts = (_memory(s), _flops(s), _communication(s))
-    return Plan((parts, shards), s.parameters, s.sequences, s.steps, *amounts, s.outside_kernels)
+    return Plan((parts, shards), s.parameters, s.sequences, s.steps, _memory(s), s.outside_kernels)
 
 
 def _block_and_parameters(config: LinOSSConfig) -> tuple[Any, int, int]:
@@ -131,7 +122,7 @@ class _Sizes:
         keep: int,
     ):
         self.config, (parts, self.shards) = config, devices
-        self.everyone, self.split = parts * self.shards, self.shards > 1
+        self.split = self.shards > 1
         self.H, self.L = config.hidden_size, config.num_blocks
         self.layers = 2 if config.bidirectional else 1
         pairs = (2 if config.complex_projections else 1) * config.state_size
@@ -148,15 +139,14 @@ class _Sizes:
         """Rows of outputs."""
         self.pools_means = self.rows == self.sequences and config.pooling == "mean"
         """Whether the head needs only means of the last features, which a native pass computes."""
-        self._pairs = pairs
         sizes = {"samples": self.samples, "hidden": self.H, "pairs": pairs, "blocks": self.L}
         keep = keep if self.fused else 0
-        self._kept = kept_products(keep, **sizes, precision=config.precision)
-
-    def kept(self, product: Kept) -> int:
-        """Stored numbers of a kind of product, in all blocks."""
-        width = product.width(self.H, self._pairs)
-        return self.samples * width * sum(product in kept for kept in self._kept)
+        kept = kept_products(keep, **sizes, precision=config.precision)
+        widths = [
+            product.width(self.H, pairs) for block in kept for product in Kept if product in block
+        ]
+        self.kept = self.samples * sum(widths)
+        """Stored numbers of products, in all blocks."""
 
 
 def _memory(s: _Sizes) -> Amounts:
@@ -190,48 +180,6 @@ def _memory(s: _Sizes) -> Amounts:
         "states": states,
         "shards": n * P if s.split else 0,
         "workspace": workspace,
-        "kept": sum(map(s.kept, Kept)),
+        "kept": s.kept,
     }
     return Amounts({name: _NUMBER * amount for name, amount in parts.items()})
-
-
-def _flops(s: _Sizes) -> Amounts:
-    """A block's products B x, C y and W g take 2 n (2 H P + 2 H^2): once in the forward pass, once
-    recomputed, and twice for gradients, 16 n H (P + H) in total. The recurrence takes 10 n P
-    forward, 10 n P recomputed, and 23 n P for its adjoint. If time is split, both run once more.
-    Stored products are not recomputed."""
-    n, H, P = s.samples, s.H, s.P
-    dense = 8 * n * H * H if s.config.feedthrough == "dense" else 0
-    depths = {Kept.FORCES: H, Kept.OUTPUTS: P // s.layers, Kept.GATES: H}
-    stored = sum(2 * depth * s.kept(product) for product, depth in depths.items())
-    encoder = (6 if s.fused else 4) * n * H * s.config.in_size
-    head = 6 * s.rows * H * s.config.out_size
-    return Amounts(
-        products=s.L * (16 * n * H * (P + H) + dense) - stored + encoder + head,
-        oscillators=s.L * n * P * 43 * (1 + s.split),
-        others=s.L * n * H * (200 if s.fused else 300) + _ADAM * s.parameters,
-    )
-
-
-def _communication(s: _Sizes) -> Amounts:
-    """A sum of s numbers over a ring of N devices sends 2 s (N - 1) / N, an all-gather s (N - 1).
-
-    Summed are p gradients; mean and variance of L H channels in the forward and backward pass; and
-    b H features of whole sequences in both passes, for each output. Gathered are, for each block,
-    the final state of each sequence's shard, 2 b P, and the product of M, 4 P, in both passes;
-    plain blocks repeat the forward part when they are recomputed.
-    """
-
-    def summed(numbers: int, devices: int) -> int:
-        return 2 * _NUMBER * numbers * (devices - 1) // devices
-
-    passes = 2 if s.fused else 3
-    norms = 2 * passes * s.L * s.H if s.config.norm in ("batch", "running") else 0
-    states = passes * s.L * (2 * s.sequences * s.P + 4 * s.P)
-    pooled = 0 if s.config.every is not None else s.rows * s.H
-    return Amounts(
-        gradients=summed(s.parameters, s.everyone),
-        norms=summed(norms, s.everyone),
-        states=_NUMBER * states * (s.shards - 1),
-        outputs=2 * summed(pooled, s.shards),
-    )
