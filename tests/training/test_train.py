@@ -10,8 +10,10 @@ import time
 
 import numpy as np
 import pytest
+import scipy.special
 
 import linoss.data
+from linoss import LinOSSClassifier
 from linoss._interrupts import raise_interrupt
 from linoss.training import (
     Classification,
@@ -21,6 +23,7 @@ from linoss.training import (
     TrainingStopped,
     evaluate,
     load_model,
+    predict,
     train,
 )
 
@@ -76,6 +79,23 @@ def test_history_says_what_happened(make_problem):
         [record["learning_rate"] for record in result.history], [0.008, 0.01, 0.01], rtol=1e-6
     )
     assert result.seconds > 0
+
+
+def test_the_validation_loss_is_that_of_held_out_cases(make_problem):
+    problem = make_problem((20, 30))
+    result = problem.train(steps=1)
+    logits = predict(result.model, problem.inputs, problem.validation_set).astype(np.float64)
+    right = problem.objective.encode(problem.validation_set.labels)
+    expected = -scipy.special.log_softmax(logits, axis=1)[np.arange(10), right].mean()
+    assert result.history[0]["validation_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_estimator_stops_after_half_of_its_evaluations_without_improvement(waves):
+    cases = waves(24, 0)
+    sizes = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "norm": None, "n_models": 1}
+    steps = {"steps": 60, "evaluate_every": 1, "learning_rate": 1e-12, "validation_fraction": 0.3}
+    fitted = LinOSSClassifier(**sizes, **steps).fit(cases, cases.labels).fitted_
+    assert fitted.trained.n_steps == 31
 
 
 @pytest.mark.parametrize(

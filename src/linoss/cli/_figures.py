@@ -73,9 +73,18 @@ Panel = Callable[[Any], None]
 
 
 def training_loss(history: Sequence[dict[str, Any]], axes: Any) -> None:
-    """The loss over updates."""
-    steps, losses = [r["step"] for r in history], [r["loss"] for r in history]
-    axes.plot(steps, losses, color=_BLUE, marker="o" if len(steps) <= 40 else "", markersize=3)
+    """The loss over updates, of training and, if there are any, of held-out cases."""
+    losses = [r["loss"] for r in history]
+    for name, color in (("loss", _BLUE), ("validation_loss", _ORANGE)):
+        known = [(r["step"], r[name]) for r in history if r[name] is not None]
+        marker = "o" if len(known) <= 40 else ""
+        if known:
+            label = "validation" if name != "loss" else "training"
+            axes.plot(
+                *zip(*known, strict=True), color=color, marker=marker, markersize=3, label=label
+            )
+    if len(axes.lines) > 1:
+        axes.legend(frameon=False, fontsize=8)
     axes.set(title="Training loss", xlabel="updates")
     if min(losses) > 0 and max(losses) > 20 * min(losses):
         axes.set_yscale("log")

@@ -44,6 +44,7 @@ from linoss.training import (
 _FEW = 1000  # with fewer cases, several models are trained, each with another held-out fold
 _FEW_TO_HOLD_OUT = 500  # with fewer cases, one model holds out none by default
 _MODELS = 4
+_LEAST_PATIENCE = 10
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -91,7 +92,12 @@ class TrainedSettings:
         "different fold for each model; 0.2 for forecasting",
     )
     evaluate_every: int | None = None
-    patience: int | None = None
+    patience: int | None = setting(
+        None,
+        "Stop after this number of evaluations without improvement.",
+        COUNT,
+        none="half of them, at least 10, if cases are held out to select the best weights",
+    )
     min_loss: Number = 0.0
     minutes: Number | None = None
     random_state: int | RandomStateLike | None = None
@@ -265,6 +271,9 @@ def train_model(
             f"patience is {settings.patience}, but nothing is held out to measure improvement; "
             "set validation_fraction, such as 0.2"
         )
+    if settings.patience is None and validation_set is not None:
+        half = training.steps // training.evaluate_every // 2
+        training = changed(training, patience=max(half, _LEAST_PATIENCE))
     with jax.enable_x64(False):
         model = LinOSS(config, key=jax.random.key(training.seed))
         if run.start_from is not None:
