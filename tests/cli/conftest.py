@@ -24,22 +24,14 @@ SMALL = (
 )
 
 
-@pytest.fixture(scope="session")
-def small():
-    """Options of a small classifier or regressor."""
-    return f"{SMALL} {ALONE}"
+def constant(value):
+    """A fixture that is always the same."""
+    return pytest.fixture(scope="session")(lambda: value)
 
 
-@pytest.fixture(scope="session")
-def small_forecaster():
-    """Options of a small forecaster."""
-    return SMALL
-
-
-@pytest.fixture(scope="session")
-def bank():
-    """Options of untrained oscillators that can stream."""
-    return f"--model oscillators {BANK}"
+small = constant(f"{SMALL} {ALONE}")  # options of a small classifier or regressor
+small_forecaster = constant(SMALL)
+bank = constant(f"--model oscillators {BANK}")  # untrained, and can stream
 
 
 @pytest.fixture(scope="session")
@@ -131,14 +123,7 @@ def _write_cases(path, values, labels, name="label"):
     Path(path).write_text("\n".join(lines).replace("nan", "") + "\n")
 
 
-@pytest.fixture(scope="session")
-def waves():
-    return _waves
-
-
-@pytest.fixture(scope="session")
-def write_cases():
-    return _write_cases
+waves, write_cases = constant(_waves), constant(_write_cases)
 
 
 @pytest.fixture(scope="session")

@@ -174,22 +174,16 @@ def test_a_finished_run_is_resumed_to_its_end_and_not_overwritten(run, data, fai
     assert weights.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--set hidden_size=16", "hidden_size is 8 in the run, but 16 now"),
-        ("--task regression", "holds a run of classification, but --task is regression"),
-        ("--model auto", "holds a run of linoss, but --model is auto"),
-    ],
-)
-def test_a_run_is_not_resumed_with_others(run, data, failing, options, message):
-    assert message in failing(f"fit {data} --out {run} --resume {options}")
-
-
-def test_a_run_is_not_resumed_with_other_data(tmp_path, run, waves, write_cases, failing):
+def test_a_run_is_not_resumed_with_others(tmp_path, run, data, waves, write_cases, failing):
+    for options, message in {
+        "--set hidden_size=16": "hidden_size is 8 in the run, but 16 now",
+        "--task regression": "holds a run of classification, but --task is regression",
+        "--model auto": "holds a run of linoss, but --model is auto",
+    }.items():
+        assert message in failing(f"fit {data} --out {run} --resume {options}")
     write_cases(tmp_path / "other.csv", *waves(24))
     message = failing(f"fit {tmp_path / 'other.csv'} --out {run} --resume")
-    assert "inputs.scaling.mean is" in message
+    assert "resume with the settings and the data of the run" in message
 
 
 def test_devices_and_others_when_a_run_goes_on(tmp_path, data, small, good_json, failing):
@@ -229,13 +223,11 @@ def test_from_another_run(tmp_path, data, run, linoss_command, failing):
     ("options", "message"),
     [
         ("", "expected one of classification, regression, forecasting"),
-        ("--model reservoir", "reservoir"),
         ("--horizon 3", "horizon is 3, but task is 'classification', not 'forecasting'"),
         ("--known-in-advance x", "known_in_advance is for forecasting, not for classification"),
         ("--set every=3", "every is 3, but task is 'classification', not 'regression'"),
         ("--set hiden_size=3", "--set has 'hiden_size', expected a setting such as hidden_size"),
         ("--set scheme=rk4", "scheme is 'rk4', expected one of im, imex, verlet, exact"),
-        ("--steps many", "Invalid value for '--steps'"),
         ("--set learning_rate=nan", "learning_rate is 'nan', expected a finite number > 0"),
         ("--set scheme=verlet --set damped=yes", "damped is True, but scheme 'verlet' has no"),
         ("--steps 5 --set warmup=5", "warmup is 5, expected an integer below steps, 5"),
@@ -243,7 +235,6 @@ def test_from_another_run(tmp_path, data, run, linoss_command, failing):
         ("--model oscillators --steps 3", "steps is for --model linoss, not for --model osc"),
         ("--model auto --set scheme=im", "scheme is for --model linoss, not for --model auto"),
         ("--model auto --devices 2", "--devices is for --model linoss, not for --model auto"),
-        ("--model auto --set n_oscillators=0", "'0', expected auto or an integer >= 1"),
         ("--model lru --set scheme=im", "scheme is 'im', but mixer 'lru' has no such setting"),
         ("--model s5 --set mixer=lru", "--model s5 and --set mixer: expected one of the two"),
         ("--task forecasting --model auto", "--model auto is not for forecasting, which has"),

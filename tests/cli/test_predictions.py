@@ -214,15 +214,12 @@ def test_a_forecast_goes_on_with_the_table(tmp_path, forecaster, future, load, g
     assert printed.splitlines()[1].startswith("2024-01-05 04:00:00,")
 
 
-def test_intervals_and_sample_paths(forecaster, future, good, failing):
+def test_intervals_paths_and_future_values(tmp_path, forecaster, future, good, failing):
     command = f"forecast {forecaster} --future {future} --horizon 2"
     head = good(f"{command} --level 80 --level 50").splitlines()[0]
     assert head.split(",")[1:6] == ["load", "load-lo-80", "load-hi-80", "load-lo-50", "load-hi-50"]
     assert "load-sample-2" in good(f"{command} --samples 2")
     assert "level is 120.0, expected numbers between 0 and 100" in failing(f"{command} --level 120")
-
-
-def test_future_values_must_be_given(tmp_path, forecaster, future, failing):
     assert "expected the variables known in advance" in failing(f"forecast {forecaster}")
     few = tmp_path / "few.csv"
     few.write_text("".join(future.read_text().splitlines(keepends=True)[:203]))

@@ -10,15 +10,9 @@ RANGES = "--range learning_rate=1e-3..1e-1 --range time_channel=no"
 
 
 @pytest.fixture(scope="module")
-def small(small_forecaster):
-    """A trial trains one model, so that there are no options for several."""
-    return small_forecaster
-
-
-@pytest.fixture(scope="module")
-def line(data, small):
+def line(data, small_forecaster):
     """The command without its --out."""
-    return f"search {data} --task classification {small} {RANGES} --steps 4 --trials 2"
+    return f"search {data} --task classification {small_forecaster} {RANGES} --steps 4 --trials 2"
 
 
 @pytest.fixture(scope="module")
@@ -122,12 +116,12 @@ def test_wrong_use(tmp_path, line, failing, option, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_trials_that_all_fail(tmp_path, data, small, failing):
+def test_trials_that_all_fail(tmp_path, data, small_forecaster, failing):
     wild = "--set norm=none --set clip_norm=none --set warmup=0 --steps 20 --set dropout=0"
     ranges = "--range learning_rate=1e29,1e30"
     out = tmp_path / "out"
-    line = f"search {data} --task classification --out {out} {small} {wild} {ranges} --trials 1"
-    message = failing(line)
+    line = f"search {data} --task classification --out {out} {small_forecaster} {wild} {ranges}"
+    message = failing(f"{line} --trials 1")
     assert "no trial is complete (1 failed); trial 0: the loss of update" in message
     assert json.loads((out / "study.json").read_text())["trials"][0]["state"] == "failed"
 

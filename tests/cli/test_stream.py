@@ -141,11 +141,6 @@ def test_lines_that_are_refused(unnamed, failing, text, message):
     assert message in failing(f"stream {unnamed}", text)
 
 
-def test_names_that_the_training_did_not_have(run, failing):
-    message = failing(f"stream {run}", "x,y\n1,2\n")
-    assert "line 1: names 'x, y', expected the channels of the training, 'x, z'" in message
-
-
 # ---- Times ----
 
 
