@@ -3,15 +3,11 @@
 import ast
 from pathlib import Path
 
-from linoss.dynamics import SCHEMES
-
 SOURCE = Path(__file__).parent.parent / "src" / "linoss"
 ROOMS = (
     "dynamics", "kernels", "scan", "nn", "data", "training", "features", "fitted", "estimators",
     "forecasting", "search", "planning", "export", "aeon", "sktime", "cli",
 )  # fmt: skip
-ADAPTERS = ("aeon", "sktime")
-"""Rooms whose classes have the names of those that they hold."""
 """A room uses only rooms before it, `data` none. The modules beside the rooms use no room."""
 WRITERS = {
     "cli": "prints for people",
@@ -47,17 +43,6 @@ def imports_of_the_package():
             first, *names = name.split(".")
             if first in ("linoss", ""):
                 yield where, module, names
-
-
-def test_names_of_classes_differ_by_more_than_a_letter():
-    classes = [
-        node.name
-        for module, tree in MODULES.items()
-        if room_of(module) not in ADAPTERS
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    ]
-    assert len({name.removesuffix("s") for name in classes}) == len(classes)
 
 
 def test_every_folder_is_a_room():
@@ -148,38 +133,3 @@ def test_the_papers_experiments_use_the_doors_of_the_library():
 def test_no_private_module_of_jax():
     private = ("jax._", "jaxlib")
     assert not [m for m in MODULES for _, name in imports(m) if name.startswith(private)]
-
-
-def test_no_scheme_is_known_by_name():
-    """But to `dynamics`, and as the choices and the default of a setting.
-
-    Help texts have names among other words.
-    """
-    assert not [
-        f"{module}.py:{node.lineno}: {node.value!r}"
-        for module in MODULES
-        if room_of(module) != "dynamics"
-        for node in ast.walk(MODULES[module])
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SCHEMES
-        if node not in defaults_of_settings(module) and node not in choices_of_schemes(module)
-    ]
-
-
-def defaults_of_settings(module):
-    """The default values of fields that are called `scheme`."""
-    return [
-        constant
-        for node in ast.walk(MODULES[module])
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "scheme"
-        for constant in ast.walk(node)
-    ]
-
-
-def choices_of_schemes(module):
-    """The names in the type `SchemeName`."""
-    return [
-        constant
-        for node in ast.walk(MODULES[module])
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SchemeName"
-        for constant in ast.walk(node)
-    ]

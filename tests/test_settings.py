@@ -20,7 +20,6 @@ from linoss._declare import (
     check_name,
     check_settings,
     declared,
-    documented,
     setting,
     unchecked,
 )
@@ -146,22 +145,6 @@ def test_a_record_is_checked_by_name():
 def test_a_record_with_another_default():
     rate = declared(Other)["rate"]
     assert (rate.default, rate.about) == (0.1, declared(Example)["rate"].about)
-
-
-def test_a_field_that_is_no_setting():
-    @dataclass
-    class Plain:
-        width: int = 1
-
-    with pytest.raises(TypeError, match=r"Plain\.width is not declared as a setting"):
-        declared(Plain)
-
-
-def test_documentation():
-    text = " ".join(documented(Example).__doc__.split())
-    assert text.startswith("An example. **Arguments:** - `count`: A number of things. Expects a")
-    assert "- `limit`: A limit. Expects None or a number in [0, 1); by default None, none." in text
-    assert "- `kind`: A kind. Expects one of None, 'a', 'b'; by default 'a'." in text
 
 
 # ---- All that are declared ----

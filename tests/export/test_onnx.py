@@ -100,6 +100,9 @@ def test_classification_equals_the_library(estimators, tmp_path, options):
             np.testing.assert_allclose(walk(step, X)[-1], expected, atol=TOLERANCE)
 
     compare()
+    none = ask(whole, samples=np.zeros((0, 16, 2), np.float32))
+    assert none["probabilities"].shape == (0, 3)
+    assert none["label"].shape == (0,)
 
 
 @pytest.mark.parametrize(

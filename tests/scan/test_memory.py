@@ -46,17 +46,6 @@ def arrays_of(*args, **options):
     return list(float_arrays(jax.make_jaxpr(gradient)(*arguments).jaxpr))
 
 
-def test_walk_sees_into_loops_and_calls():
-    def naive(matrix, force):
-        wide = lambda x: jnp.broadcast_to(x, (TIME, WIDTH, 2, 2))  # noqa: E731
-        body = lambda i, y: y + jax.jit(wide)(matrix).sum()  # noqa: E731
-        return jax.lax.fori_loop(0, 3, body, force.sum())
-
-    gradient = jax.grad(jax.checkpoint(naive))
-    arrays = float_arrays(jax.make_jaxpr(gradient)(jnp.ones((WIDTH, 2, 2)), jnp.ones(3)).jaxpr)
-    assert max(array.size for array in arrays) >= 4 * TIME * WIDTH
-
-
 @pytest.mark.several
 @pytest.mark.parametrize(
     ("engine", "masked", "width"),

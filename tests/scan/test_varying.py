@@ -95,20 +95,6 @@ def test_gradients_of_parameters_and_timesteps_are_finite_differences(
 
 
 @pytest.mark.several
-@pytest.mark.parametrize("engine", ENGINES)
-def test_single_precision_errs_by_the_rounding_of_the_steps_only(
-    engine, single_precision, draw, scan, reference, assert_same, steps_from_equations
-):
-    """The steps are rounded once each, to 6e-8, and 13 of them add up to some 1e-6."""
-    timestep, (force, start, cotangents) = uneven(13, 3).astype(np.float32), draw((), 13, 3)
-    found, _ = scan(discretize("imex", timestep), force, cotangents, start=start, engine=engine)
-    A, h, G = (np.float64(np.float32(x)) for x in (STIFFNESS, timestep, DAMPING))
-    expected = reference(*steps_from_equations("imex", A, h, G), force, start, cotangents)
-    assert found.positions.dtype == jnp.float32
-    assert_same(found, expected, 1e-5)
-
-
-@pytest.mark.several
 @pytest.mark.parametrize("shape", [(3,), (2, 1)], ids=str)
 def test_timesteps_are_shared_along_leading_axes(shape, draw):
     time = 300

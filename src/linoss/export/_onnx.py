@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -39,12 +39,14 @@ def whole_sequence(program: Program) -> bytes:
         times = graph.given("times", ["batch", "time_and_horizon"], double)
     if program.irregular:
         intervals = graph.given("intervals", ["batch", "time"])
-    outputs = run(graph, program, samples, future, times, intervals)
+    count = graph.count_of(samples)
+    given = (graph.at_least_one(x) for x in (samples, future, times, intervals))
+    outputs = run(graph, program, *given)
     answers = [] if window is None and not program.steps else [program.horizon or "answers"]
     shape = ["batch", *answers, program.out_size]
-    graph.answer(outputs.pop("answer"), shape)
+    graph.answer(outputs.pop("answer"), shape, count)
     for name, x in outputs.items():
-        graph.node("Identity", [x], graph.result(name, shape))
+        graph.first(x, count, graph.result(name, shape))
     return graph.model("whole sequences")
 
 
@@ -118,11 +120,33 @@ class _Graph:
     def integers(self, *values: int) -> str:
         return self.weight(np.asarray(values, np.int64))
 
-    def answer(self, output: str, shape: list[Any]) -> None:
+    def count_of(self, x: str) -> str:
+        """The number of sequences."""
+        return self.node("Gather", [self.node("Shape", [x]), self.integers(0)])
+
+    def at_least_one(self, x: str | None) -> str | None:
+        """With a sequence of zeros, if there is none: loops over none fail in runtimes."""
+        if x is None:
+            return None
+        is_none = self.node("Equal", [self.count_of(x), self.integers(0)])
+        more = self.node("Cast", [is_none], to=self.onnx.TensorProto.INT64)
+        bounds = [self.integers(i) for i in (1, 9)]
+        sizes = self.node(
+            "Concat", [more, self.node("Slice", [self.node("Shape", [x]), *bounds])], axis=0
+        )
+        zeros = self.node("CastLike", [self.node("ConstantOfShape", [sizes]), x])
+        return self.node("Concat", [x, zeros], axis=0)
+
+    def first(self, x: str, count: str | None, output: str) -> None:
+        """Name a result of the first sequences, or of all."""
+        bounds = [] if count is None else [self.integers(0), count, self.integers(0)]
+        self.node("Slice" if bounds else "Identity", [x, *bounds], output)
+
+    def answer(self, output: str, shape: list[Any], count: str | None = None) -> None:
         """Add the output, and for classification the label: the last one of NaN."""
         helper, proto = self.onnx.helper, self.onnx.TensorProto
         name = self.result(_OUTPUTS[self.program.task], shape)
-        self.node("Cast", [output], name, to=proto.FLOAT)
+        self.first(self.cast(output, np.float32), count, name)
         classes = self.program.classes
         if classes:
             whole = all(isinstance(label, int) and not isinstance(label, bool) for label in classes)
@@ -134,7 +158,8 @@ class _Graph:
             total = self.node("ReduceSum", [output, self.integers(-1)], keepdims=0)
             place = [self.node("IsNaN", [total]), self.integers(len(classes)), likeliest]
             label = self.result("label", shape[:-1], kind)
-            self.node("Gather", ["classes", self.node("Where", place)], label)
+            chosen = self.node("Gather", ["classes", self.node("Where", place)])
+            self.first(chosen, count, label)
 
     def model(self, what: str) -> bytes:
         """The whole model, validated."""
@@ -164,11 +189,12 @@ class _Graph:
             return values[term.name] if term.array is None else self.weight(term.array)
 
         for primitive, inputs, _, output, details in part.nodes:
-            names, name = [value(x) for x in inputs], primitive.name
-            more: dict[str, Any] = {}
+            name, more = primitive.name, cast("dict[str, Any]", {})
+            read = {"dot_general": inputs[1:], "gather": inputs[:1], "ne": inputs[:1]}
+            names = [value(x) for x in read.get(name, inputs)]
             operation = _VECTORS.get(name) or OPERATIONS[name][0]
             if name == "dot_general":
-                names = [names[1], self.weight(np.ascontiguousarray(inputs[0].array.T))]
+                names.append(self.weight(np.ascontiguousarray(inputs[0].array.T)))
             elif name == "reduce_sum":
                 names, more = [*names, self.integers(-1)], {"keepdims": 1}
             elif name == "reduce_max":
@@ -176,7 +202,8 @@ class _Graph:
             elif name == "concatenate":
                 more = {"axis": -1}
             elif name == "gather":
-                names[1], more = self.integers(*inputs[1].array.ravel()), {"axis": -1}
+                names.append(self.integers(*inputs[1].array.ravel()))
+                more = {"axis": -1}
             elif name == "slice":
                 bounds = (*details["start_indices"], *details["limit_indices"], -1)
                 names += [self.integers(x) for x in bounds]
@@ -184,8 +211,6 @@ class _Graph:
                 names[1:] = names[:0:-1]
             elif name == "convert_element_type":
                 names += [self.weight(np.full(1, x, part.dtype)) for x in (1, 0)]
-            elif name == "ne":
-                names = names[:1]
             elif name in ("square", "integer_pow"):
                 assert details.get("y", 2) == 2
                 names *= 2
