@@ -25,7 +25,7 @@ from linoss.fitted import (
     train_model,
 )
 from linoss.forecasting._backtest import Backtest
-from linoss.forecasting._components import Components, Decomposition
+from linoss.forecasting._components import ComponentOptions, Components, Decomposition
 from linoss.forecasting._fitted import FittedForecaster, last_of
 from linoss.forecasting._intervals import Calibration, Request, best_shares, percents
 from linoss.forecasting._seasonal_trend import Clock, strongest_period
@@ -234,6 +234,7 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
         known = tuple(
             _column(name, data) for name in ([known] if isinstance(known, str) else known)
         )
+        names = [data.names[i] for i in known]
         targets = [i for i in range(len(data.names)) if i not in known]
         clock = self._clock(data, targets)
         season = clock.season
@@ -249,12 +250,13 @@ class LinOSSForecaster(LinOSSForecasterSettings, BaseEstimator):
             identity = Components(Decomposition.identity(data, known), "none", *sizes, season)
             return Selection(identity, identity, *split_end(data, *sizes, fraction))
         settings = {name: getattr(self, name) for name in ("logarithm", "trend", "normalize")}
-        return Selection.of(
-            data,
-            lambda part, options: Components.fit(part, clock, known, sizes, options, season),
-            methods_of(data, clock, known, sizes[0], settings),
-            fraction,
-        )
+
+        def fit(part: Table, options: ComponentOptions) -> Components:
+            columns = tuple(part.names.index(name) for name in names)
+            return Components.fit(part, clock, columns, sizes, options, season)
+
+        methods = methods_of(data, clock, known, sizes[0], settings)
+        return Selection.of(data, fit, methods, fraction, names)
 
     def _clock(self, data: Table, targets: list[int]) -> Clock:
         """The clock of the longest series."""

@@ -158,8 +158,11 @@ def _products(values: np.ndarray, size: int) -> np.ndarray:
     """
     count = len(values) - size + 1
     points = 1 << (len(values) + count - 1).bit_length()
-    spectra = (np.fft.rfft(each, points, axis=0) for each in (values[:count], values))
-    first = np.fft.irfft(np.sum(np.conj(next(spectra)) * next(spectra), axis=1), points)[:size]
+    spectrum = np.zeros(points // 2 + 1, complex)
+    for column in values.T:
+        before, after = (np.fft.rfft(each, points) for each in (column[:count], column))
+        spectrum += np.conj(before) * after
+    first = np.fft.irfft(spectrum, points)[:size]
     before, after = values[: size - 1], values[count : count + size - 1]
     change = after @ after.T - before @ before.T
     products = np.zeros((size, size))

@@ -19,7 +19,7 @@ from linoss.forecasting._components import ComponentOptions, Components, is_posi
 from linoss.forecasting._linear import Moments, candidate_errors, likely_shares, naive
 from linoss.forecasting._seasonal_trend import Clock, known_mean
 
-_SERIES, _WINDOWS = 64, 256  # most series and windows for selecting methods
+_SERIES, _TARGETS, _WINDOWS = 64, 32, 256  # most of them for selecting methods
 _LONG = 1000  # samples
 _FEW_WINDOWS = 64  # a held-out part with fewer windows is short
 _WORTH = 0.01  # minimum relative improvement of the error by a part
@@ -60,8 +60,8 @@ class Method:
     @property
     def complexity(self) -> int:
         """The number of its parts."""
-        options = self.options
-        return (self.season is None) + options.seasonal + options.logarithm + options.trend
+        options, simple = self.options, {1: 0, None: 2}.get(self.season, 1)
+        return simple + options.seasonal + options.logarithm + options.trend
 
 
 Fit = Callable[[Table, ComponentOptions], Components]
@@ -141,9 +141,17 @@ class Selection:
 
     @classmethod
     def of(
-        cls, data: Table, fit: Fit, methods: list[Method], fraction: float | None
+        cls,
+        data: Table,
+        fit: Fit,
+        methods: list[Method],
+        fraction: float | None,
+        known: Sequence[Any] = (),
     ) -> "Selection":
-        """Select the simplest of the methods that is not worse than the best one."""
+        """Select the simplest of the methods that is not worse than the best one.
+
+        `known` are the names of variables known in advance.
+        """
         bare = fit(data, methods[0].options)
         sizes = bare.past, bare.horizon
         training, held_out = split_end(data, *sizes, fraction)
@@ -153,7 +161,7 @@ class Selection:
             return cls(bare, bare, training, held_out)
         if is_short:  # the mean of linear models is better than a choice
             methods = [method for method in methods if method.season is None]
-        method, trials = _best(splits, fit, methods)
+        method, trials = _best(splits, fit, methods, known)
         fits = LinearFits.of(method, splits, fit, each=True)
         before, components = (
             fits.fitted(fit(part, method.options), part) for part in (training, data)
@@ -166,10 +174,10 @@ class Selection:
 
 
 def _best(
-    splits: list[Split], fit: Fit, methods: list[Method]
+    splits: list[Split], fit: Fit, methods: list[Method], known: Sequence[Any]
 ) -> tuple[Method, tuple[TriedMethod, ...]]:
     """The simplest method within a standard error of the best one, and what was tried."""
-    some = [(_some(training), _some(held_out)) for training, held_out in splits]
+    some = [(_some(training, known), _some(held_out, known)) for training, held_out in splits]
     cache: dict[Any, Components] = {}
 
     def cached(part: Table, options: ComponentOptions) -> Components:
@@ -277,12 +285,16 @@ def _name(options: ComponentOptions) -> str:
     return " + ".join(parts) + (", of logarithms" if options.logarithm else "")
 
 
-def _some(data: Table) -> Table:
-    """An evenly spaced subset of the series of a table."""
-    if data.ids is None or len(data.series) <= _SERIES:
-        return data
-    kept = np.linspace(0, len(data.series) - 1, _SERIES).astype(int)
-    return data.pick(kept)
+def _some(data: Table, known: Sequence[Any]) -> Table:
+    """An evenly spaced subset of the series and targets of a table, with its known variables."""
+    kept = np.linspace(0, len(data.series) - 1, min(len(data.series), _SERIES)).astype(int)
+    data = data.pick(kept)
+    targets = [i for i, name in enumerate(data.names) if name not in known]
+    chosen = np.linspace(0, len(targets) - 1, min(len(targets), _TARGETS)).astype(int)
+    left_out = set(targets) - {targets[i] for i in chosen}
+    columns = [i for i in range(len(data.names)) if i not in left_out]
+    series = [values[:, columns] for values in data.series]
+    return replace(data, series=series, names=tuple(data.names[i] for i in columns))
 
 
 def split_end(
