@@ -12,9 +12,3 @@ def test_it_shows_scores_and_keeps_a_run(tmp_path, linoss_command, failing):
     assert "accuracy" in result.stdout
     assert (tmp_path / "run" / "report.html").exists()
     assert "already holds a run" in failing(f"demo --out {tmp_path / 'run'}")
-
-
-def test_json_without_a_run(good_json):
-    found = good_json("demo --steps 2")
-    assert set(found) == {"untrained", "test"}
-    assert found["test"]["cases"] == 30

@@ -6,14 +6,11 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from linoss.cli._options import Json
-
 
 def demo(
     out: Annotated[Path | None, Option(metavar="RUN", help="Directory of the run.")] = None,
     steps: Annotated[int, Option(min=1, help="Number of updates.")] = 600,
     random_state: Annotated[int, Option(min=0, help="Seed.")] = 0,
-    json: Json = False,
 ) -> None:
     """Learn to classify the sounds of three bells in noise; takes about two minutes.
 
@@ -23,7 +20,6 @@ def demo(
     """
     import linoss.data
     from linoss._stderr import duration, say
-    from linoss.cli._output import show_json
     from linoss.cli._report import finish
     from linoss.cli._runs import holds_a_run
     from linoss.cli._scores import score_of
@@ -40,23 +36,16 @@ def demo(
     begun = time.monotonic()
     untrained = OscillatorClassifier(random_state=random_state).fit(training)
     took = duration(time.monotonic() - begun)
-    record = {"leave_one_out_accuracy": untrained.held_out_score_}
-    record["test_accuracy"] = score_of(untrained.fitted_, None, test).headline[1]
-    one, other = (f"{value:.4f}" for value in record.values())
     say(
-        f"Untrained oscillators, after {took}: accuracy {one} by leave-one-out, {other} on 240 "
-        "test recordings."
+        f"Untrained oscillators, after {took}: accuracy {untrained.held_out_score_:.4f} by "
+        f"leave-one-out, {score_of(untrained.fitted_, None, test).headline[1]:.4f} on 240 others."
     )
     say("Training a model ...")
     classifier.fit(training, directory=out)
-    if out is not None:
-        finish(classifier, out, training, test, json=json)
-        return
-    score = score_of(classifier.fitted_, None, test)
-    if json:
-        show_json({"untrained": record, "test": score.record()})
+    if out is None:
+        score_of(classifier.fitted_, None, test).show()
     else:
-        score.show()
+        finish(classifier, out, training, test, json=False)
 
 
 def bells(seed: int, cases: int, length: int = 1500) -> tuple[Any, Any]:

@@ -90,7 +90,10 @@ def fit(
     check_there(data)
     new = None if resume else _new_run(asked, needs)
     if shape is not None:
-        _make_cpu_devices(shape[0] * shape[1])
+        import jax
+
+        with suppress(RuntimeError):  # JAX is initialised; accelerators are not changed
+            jax.config.update("jax_num_cpu_devices", shape[0] * shape[1])
     try:
         run = _decided(out, asked, new, needs)
         if run.model == "linoss":
@@ -212,11 +215,3 @@ def _interrupted(data: Path, out: Path) -> str:
         return "Interrupted before training began; nothing was saved."
     command = shlex.join(["linoss", "fit", str(data), "--out", str(out), "--resume"])
     return f"Interrupted. The run is in {out}; continue it with:\n  {command}"
-
-
-def _make_cpu_devices(number: int) -> None:
-    """Set the number of CPU devices, if JAX is not initialised. Accelerators are not changed."""
-    import jax
-
-    with suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", number)

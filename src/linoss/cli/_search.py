@@ -1,7 +1,5 @@
 """`linoss search`: hyperparameter search with any number of workers."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -106,8 +104,7 @@ def search(
     try:
         _search(data, out, settings, estimator, {**what, "trials": trials}, json=json)
     except KeyboardInterrupt:
-        line = shlex.join(["linoss", *_shown_words(sys.argv[1:], storage)])
-        say(f"Interrupted. The trials are in {out}; the same command continues:\n  {line}")
+        say(f"Interrupted. The trials are in {out}; the same command continues.")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -178,12 +175,3 @@ def _search(
         name, value = score.headline
         show_line(f"Test score of the best run: {name} {value:.4g}")
     show_line(f"The best run is in {result.directory}; see {out / REPORT}")
-
-
-def _shown_words(words: list[str], storage: str | None) -> list[str]:
-    """The arguments of the command, without the password of its storage."""
-    from linoss.search import without_password
-
-    if not storage:
-        return words
-    return [word.replace(storage, without_password(storage)) for word in words]
