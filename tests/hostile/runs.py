@@ -98,6 +98,11 @@ def signed():
 
     It is loaded or refused by name, without a pause and without much memory.
     """
+
+    def stop(*_):
+        raise Finding("it takes more than a minute of the processor")
+
+    signal.signal(signal.SIGVTALRM, stop)
     with _runs() as (runs, waves, damaged):
 
         def case(draw):
@@ -110,7 +115,7 @@ def signed():
                 path.write_text(json.dumps(record))
             else:
                 path.write_bytes(_resigned(path.read_bytes(), draw))
-            signal.alarm(60)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 60)
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
@@ -123,7 +128,7 @@ def signed():
             except ValueError:
                 return "refused in use"
             finally:
-                signal.alarm(0)
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             return "loaded"
 
         yield case

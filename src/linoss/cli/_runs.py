@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from typer import Argument, Option
 
-from linoss._files import make_directory, write_text
+from linoss._files import make_directory, open_regular, write_text
 from linoss._plain import with_checksum, without_checksum
 from linoss._settings import ESTIMATORS
 from linoss._stderr import say
@@ -86,7 +86,8 @@ def read_roles(run: Path) -> dict[str, Any]:
 
     path = run / _COLUMNS
     try:
-        roles = without_checksum(dict(json.loads(path.read_text(encoding="utf-8"))))
+        with open_regular(path) as file:
+            roles = without_checksum(dict(json.loads(file.read(2**20))))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, RecursionError):
