@@ -25,7 +25,7 @@ SETS: dict[str, Any] = {
 }
 """Those that come inside aeon, with their official test parts."""
 
-ALONE: dict[str, Any] = {"n_models": 1, "n_oscillators": None, "patch": 1, "steps": 1000}
+ALONE: dict[str, Any] = {"n_models": 1, "patch": 1, "steps": 1000}
 
 MAIN = """
 #include <stdint.h>
@@ -33,7 +33,7 @@ MAIN = """
 #include "model.h"
 int main(void) {
     static model_state state;
-    float sample[model_CHANNELS], answer[model_ANSWERS];
+    float sample[model_CHANNELS], answer[model_OUTPUTS];
     int32_t length;
     while (fread(&length, sizeof length, 1, stdin) == 1) {
         model_reset(&state);

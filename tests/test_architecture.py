@@ -103,7 +103,7 @@ def test_fit(tmp_path, monkeypatch):
     ],
 )
 def test_settings_and_data_are_validated_once(estimator):
-    walk = {("_declare.py", "check_settings"), ("data/_arrays.py", "as_sequences")}
+    walk = {("_declare.py", "check_settings"), ("data/_estimators.py", "as_sequences")}
     assert sorted(visits(lambda: estimator.fit(WAVES, LABELS), walk)) == sorted(walk)
 
 
