@@ -44,7 +44,8 @@ def test_one_of_three_is_killed(tmp_path, data, small, worker, postgresql):
     out = tmp_path / "out"
     line = (
         f"search {data} --task classification --out {out} {small} --trials {TRIALS} --no-prune "
-        f"--range learning_rate=1e-3..1e-1 --steps {STEPS} --set evaluate_every=10 --set patience=99 --silence 4 "
+        f"--range learning_rate=1e-3..1e-1 --steps {STEPS} --set evaluate_every=10 "
+        f"--set patience=99 --silence 4 "
         f"--storage {postgresql} --study killed --json"
     )
     *survivors, victim = [worker("-m", "linoss", *shlex.split(line)) for _ in range(3)]
