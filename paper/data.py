@@ -50,13 +50,13 @@ def find(data_set: str, data_dir: Path) -> Path:
             raise MissingData(data_set, f"{missing[0]}{others and f' (likewise {others})'}")
         return data_dir / Path(needed[0]).parts[0]
     folder = data_dir / data_set
-    for suffix in (".ts", ".npz"):
+    for suffix in (".ts", ".arff", ".npz"):
         if all((folder / f"{data_set}_{part}{suffix}").exists() for part in ("TRAIN", "TEST")):
             return folder
     split = sorted(data_dir.glob(f"{data_set}-*/*/test.npz"))
     if split:
         return split[0].parents[1]
-    raise MissingData(data_set, folder / f"{data_set}_{{TRAIN,TEST}}.ts")
+    raise MissingData(data_set, folder / f"{data_set}_{{TRAIN,TEST}}.ts (or .arff)")
 
 
 def published_split(cases: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

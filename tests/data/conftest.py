@@ -25,6 +25,10 @@ TEXTS = {
     "unequal.ts": "#comment\n@problemName x\n@timeStamps false\n@missing true\n@univariate false\n"
     "@equalLength false\n@classLabel true Up Down\n@data\n"
     "1,2,3:4,5,6:Up\n1,?:4,5:Down\n1:2:Up\n",
+    "one.arff": "%comment\n@relation x\n@attribute a numeric\n@attribute b numeric\n"
+    "@attribute c {up,'Down'}\n@data\n1,?,up\n3,4,Down\n",
+    "several.arff": "@relation x\n@attribute r relational\n@attribute a numeric\n@end r\n"
+    "@attribute c {up,down}\n@data\n'1,2,3\\n4,5,6',up\n'1,2,?\\n0,1,2',down\n",
     "targets.ts": "@problemName x\n@timeStamps false\n@univariate true\n@equalLength true\n"
     "@targetLabel true\n@data\n1,2,3:0.5\n4,5,6:0.25\n",
 }

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from aeon.datasets import load_from_ts_file
+from aeon.datasets import load_from_arff_file, load_from_ts_file
 
 from linoss.data import read, read_parts
 
@@ -40,6 +40,26 @@ def test_ts_has_the_numbers_that_aeon_reads(archive, name):
         np.testing.assert_array_equal(case, array.T.astype(np.float32))
     lowered = found.labels if name == "Covid3Month" else np.char.lower(found.labels)
     np.testing.assert_array_equal(lowered, y)
+
+
+@pytest.mark.parametrize("name", ["BasicMotions", "GunPoint"])
+def test_arff_holds_what_aeon_reads(archive, name):
+    path = archive / name / f"{name}_TRAIN.arff"
+    X, y = load_from_arff_file(str(path))
+    cases = read(path)
+    np.testing.assert_array_equal(np.stack(cases.values), X.transpose(0, 2, 1).astype(np.float32))
+    np.testing.assert_array_equal(cases.labels, y)
+
+
+def test_arff_channels_and_targets(write, corpus):
+    assert read(write("a.arff", corpus["several.arff"])).values[0].tolist() == [
+        [1, 4],
+        [2, 5],
+        [3, 6],
+    ]
+    assert read(write("b.arff", corpus["one.arff"])).labels.tolist() == ["up", "Down"]
+    text = "@attribute a numeric\n@attribute y real\n@data\n1,0.5\n2,0.25\n"
+    assert read(write("c.arff", text)).labels.tolist() == [0.5, 0.25]
 
 
 def test_missing_values_and_capitals(write, corpus):

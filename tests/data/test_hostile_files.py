@@ -15,6 +15,7 @@ import pytest
 from linoss.data import DataError, read, read_parts, read_table
 
 GARBAGE = np.random.default_rng(0).bytes(5000)
+ARFF = "@attribute x numeric\n@attribute c {a,b}\n@data\n1,2,a\n3,4,b\n"
 TS = "@univariate true\n@equalLength true\n@classLabel true a b\n@data\n1,2,3:a\n4,5,6:b\n"
 SEVERAL = (
     TS.replace("true\n@e", "false\n@e").replace("1,2,3", "1,2:3,4").replace("4,5,6", "1,2:3,4")
@@ -53,7 +54,7 @@ OBJECTS = npy(np.array([{"a": 1}, None]), allow_pickle=True)
 FILES = {
     # any file
     "empty": ("a.csv", b"", ": the file is empty, expected data"),
-    "unknown suffix": ("a.xlsx", b"a", ": the suffix is '.xlsx', expected one of .ts, .npz, .npy"),
+    "unknown suffix": ("a.xlsx", b"a", ": the suffix is '.xlsx', expected one of .ts, .arff, .npz"),
     # .csv
     "csv garbage": ("a.csv", GARBAGE, ", line 1: byte 2 (0x82) is not UTF-8, expected text"),
     "csv in UTF-16": ("a.csv", "case,x\n1,2\n".encode("utf-16"), ", line 1: byte 1 (0xff) is not "),
@@ -103,6 +104,10 @@ FILES = {
     "ts ragged": ("a.ts", SEVERAL.replace("3,4:b", "3:b"), ", line 6: has 2 channels of [2, 1] va"),
     "ts unequal": ("a.ts", TS.replace("4,5,6", "4,5"), ", line 6: has 1 channels of [2] values"),
     "ts word": ("a.ts", TS.replace("5", "five"), ", line 6: channel 0 has a value that is no numb"),
+    "arff words": ("a.arff", "once\n" + ARFF, ", line 1: found 'once', expected a header u"),
+    "arff short": ("a.arff", ARFF.replace("3,4,b", "3,b"), ", line 5: has 1 channels of [1] values"),
+    "arff class": ("a.arff", ARFF.replace(",b\n", ",c\n"), ", line 5: the class is 'c', expec"),
+    "arff cut": ("a.arff", ARFF.partition("@data")[0], ": found no line '@data' with cas"),
     "ts empty line": ("a.ts", TS + "\n", ", line 7: found '', expected the values of a case, a co"),
     "ts bad target": (
         "a.ts", TS.replace("@classLabel true a b", "@targetLabel true").replace(":a", ":1"),

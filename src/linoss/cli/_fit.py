@@ -33,7 +33,7 @@ def fit(
         Path,
         Argument(
             metavar="DATA",
-            help="A file (.ts, .npz, .npy, .csv, .parquet, .wav), or a directory with a "
+            help="A file (.ts, .arff, .npz, .npy, .csv, .parquet, .wav), or a directory with a "
             "training and a test part.",
         ),
     ],

@@ -1,4 +1,4 @@
-"""The .ts files of the UEA and UCR archives, read line by line: errors name the line."""
+"""The files of the UEA and UCR archives, .ts and .arff, read line by line: errors name the line."""
 
 from array import array
 from collections.abc import Iterator
@@ -15,11 +15,44 @@ _FLAGS = ("timestamps", "missing", "univariate", "equallength", "targetlabel", "
 
 def read_ts(path: Path) -> Sequences:
     """Read the cases of a .ts file."""
+    numbered = _numbered(path)
+    return _cases(path, numbered, *_header(numbered))
+
+
+def read_arff(path: Path) -> Sequences:
+    """Read the cases of an .arff file, each a line that is that of a .ts file otherwise written."""
+    numbered, label = _numbered(path), ""
+    for where, line in numbered:
+        tag, *words = line.lower().split(None, 2) or "%"
+        if tag[0] not in "@%":
+            raise DataError(f"{where}: found {shown(line.strip())}, expected a header until @data")
+        if tag == "@data":
+            break
+        if tag == "@attribute":
+            label = line.split(None, 2)[2].strip() if words[1:] else ""
+    names = label.strip("{}").split(",") if label.startswith("{") else []
+    classes = {name.strip(" '\"").lower(): name.strip(" '\"") for name in names}
+    rows = ((where, _as_ts(line.strip())) for where, line in numbered if line.strip())
+    return _cases(path, rows, {"targetlabel": not classes}, classes)
+
+
+def _as_ts(line: str) -> str:
+    """The line of an .arff file, `'1,2\\n3,4',a` or `1,2,a`, as that of a .ts file, `1,2:3,4:a`."""
+    values, _, label = line.rpartition("'," if line.startswith("'") else ",")
+    label = label.strip(" '\"")
+    return values.lstrip("'").replace("\\n", ":") + f":{label}"
+
+
+def _numbered(path: Path) -> Iterator[tuple[str, str]]:
+    lines = text_lines(path, (b"#", b"%"))
+    return ((f"{path}, line {number}", line) for number, line in enumerate(lines, start=1))
+
+
+def _cases(
+    path: Path, numbered: Iterator[tuple[str, str]], flags: dict[str, bool], classes: dict[str, str]
+) -> Sequences:
     values: list[np.ndarray] = []
     labels: list[str | float] = []
-    lines = text_lines(path, (b"#", b"%"))
-    numbered = ((f"{path}, line {number}", line) for number, line in enumerate(lines, start=1))
-    flags, classes = _header(numbered)
     is_numeric = flags.get("targetlabel", False)
     is_labelled = is_numeric or flags.get("classlabel", True)
     for where, line in numbered:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from linoss.data._archive import read_ts
+from linoss.data._archive import read_arff, read_ts
 from linoss.data._arrays import as_labels
 from linoss.data._columns import TABLES, Chooser, Columns, columns_of_frame
 from linoss.data._layouts import HINT, Roles, sequences_of
@@ -39,6 +39,7 @@ def read_wav(path: Path) -> Sequences:
 
 ARRAYS: dict[str, Callable[[Path], Sequences]] = {
     ".ts": read_ts,
+    ".arff": read_arff,
     ".npz": read_npz,
     ".npy": read_npy,
     ".wav": read_wav,
@@ -73,8 +74,8 @@ def read(
 
     ```
 
-    - `.ts`: the format of the UEA and UCR archives, with equal or unequal lengths, missing values,
-      classes or targets. Time stamps are not supported.
+    - `.ts`, `.arff`: the formats of the UEA and UCR archives, with missing values, classes or
+      targets; in `.ts` lengths may be unequal. Time stamps are not supported.
     - `.npy`: (cases, channels, time) or (cases, time). Stays on disk: cases are read on access, so
       that data may be larger than memory. Labels of `data.npy` come from `data.labels.npy` in the
       same directory, if it exists.
