@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import r2_score
 
+from linoss import _checks
 from linoss._plain import scalar
 from linoss.data import DataError, Sequences
 from linoss.fitted._attribution import Attribution
@@ -134,8 +135,11 @@ class Outputs:
     def from_dict(cls, plain: dict[str, Any]) -> "Outputs":
         """The inverse of `to_dict`."""
         classes, every = plain["classes"], plain["every"]
+        if classes is not None:
+            classes = np.array(classes, np.dtype(plain["dtype"]))
+            _checks.shape("classes", classes, (int(plain["size"]),))
         return cls(
-            None if classes is None else np.array(classes, np.dtype(plain["dtype"])),
+            classes,
             int(plain["size"]),
             bool(plain["is_scalar"]),
             None if every is None else int(every),
