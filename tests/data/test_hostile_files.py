@@ -105,7 +105,7 @@ FILES = {
     "ts unequal": ("a.ts", TS.replace("4,5,6", "4,5"), ", line 6: has 1 channels of [2] values"),
     "ts word": ("a.ts", TS.replace("5", "five"), ", line 6: channel 0 has a value that is no numb"),
     "arff words": ("a.arff", "once\n" + ARFF, ", line 1: found 'once', expected a header u"),
-    "arff short": ("a.arff", ARFF.replace("3,4,b", "3,b"), ", line 5: has 1 channels of [1] values"),
+    "arff short": ("a.arff", ARFF.replace("3,4,b", "3,b"), ", line 5: has 1 channels of [1] valu"),
     "arff class": ("a.arff", ARFF.replace(",b\n", ",c\n"), ", line 5: the class is 'c', expec"),
     "arff cut": ("a.arff", ARFF.partition("@data")[0], ": found no line '@data' with cas"),
     "ts empty line": ("a.ts", TS + "\n", ", line 7: found '', expected the values of a case, a co"),
