@@ -78,7 +78,7 @@ def write(
     >>> classifier = classifier.fit(waves, np.arange(20) % 2)
     >>> written = write(classifier, tempfile.mkdtemp() + "/waves.h")
     >>> [file.name for file in written.files], written.flash, written.ram
-    (['waves.h', 'waves_weights.c'], 2200, 504)
+    (['waves.h', 'waves_weights.c'], 2200, 540)
 
     ```
     """
