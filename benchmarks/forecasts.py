@@ -67,7 +67,7 @@ _LONGEST_OF_OTHERS = 24
 def long_series(name: str, root: Path, horizons: list[int] | None, options: dict) -> list[Backtest]:
     """Errors and coverage on one of the long sets."""
     file, (train, begin, end), usual = LONG[name]
-    frame = pandas.read_csv(root / file, parse_dates=["date"]).set_index("date")[:end]
+    frame: Any = pandas.read_csv(root / file, parse_dates=["date"]).set_index("date")[:end]
     deviation = frame[:train].std(ddof=0).to_numpy()
     backtests = []
     for horizon in horizons or usual:
@@ -253,7 +253,8 @@ def drawn(repeats: int, options: dict, length: int = 96, horizon: int = 8) -> No
             row |= {f"in {level} %": np.mean(test.coverage(level)) for level in (80, 95)}
             rows.append({"law": name, **row})
     frame = pandas.DataFrame(rows)
-    print(frame.groupby("law").mean().round(3).to_string())
+    by_law: Any = frame.groupby("law").mean()
+    print(by_law.round(3).to_string())
     means = frame.drop(columns="law").mean().to_dict()
     print(f"Mean MASE and coverage of {len(rows)} drawn series: {_row(means)}", flush=True)
 

@@ -244,7 +244,8 @@ def documented(record: _Class, of: type | None = None) -> _Class:
     lines = [_line(each) for each in declared(of or record).values()]
     text = inspect.cleandoc(record.__doc__ or "")
     record.__doc__ = "\n".join([text, "", "**Arguments:**", "", *lines])
-    record.__init__.__qualname__ = f"{record.__name__}.__init__"  # in errors of unknown arguments
+    initialise: Any = record.__init__
+    initialise.__qualname__ = f"{record.__name__}.__init__"  # in errors of unknown arguments
     return record
 
 

@@ -61,7 +61,6 @@ PARAMETERS = {
     "horizon": (5, (*COUNTS, None)),
     "past": (12, COUNTS),
     "known_in_advance": (["x"], (3, None)),
-    "static": (["place"], (3, None)),
     "base": (False, (*FLAG, None)),
     "levels": ([60, 90], (3, None)),
     "calendar": (False, ("weekly", 1, None)),
@@ -90,7 +89,7 @@ def data(kind):
     """Something small to fit."""
     draw = np.random.default_rng(0)
     if kind is LinOSSForecaster:
-        series = {"unique_id": "a", "ds": range(120), "place": "north"}
+        series = {"unique_id": "a", "ds": range(120)}
         return (pandas.DataFrame({**series, "y": draw.normal(size=120), "x": 0.5}),)
     values = draw.normal(size=(24, 1, 20))
     return values, HALF if kind is LinOSSClassifier else values[:, 0, 9::10]

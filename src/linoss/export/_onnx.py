@@ -103,7 +103,7 @@ class _Graph:
         """A new name."""
         return f"t{next(self._numbers)}"
 
-    def node(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+    def node(self, kind: str, inputs: Sequence[str], output: Any = "", **attributes: Any) -> str:
         """Add an operation; returns the name of its output."""
         output = output or self.name()
         self.nodes.append(self.onnx.helper.make_node(kind, inputs, [output], **attributes))
