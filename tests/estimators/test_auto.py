@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from linoss import AutoClassifier, AutoRegressor, LinOSSClassifier, OscillatorClassifier, load
 from linoss.data import sequences
@@ -16,10 +15,6 @@ pytestmark = pytest.mark.usefixtures("single_precision")
 BANK = {"n_oscillators": 64, "random_state": 0}
 TINY = {"hidden_size": 4, "state_size": 4, "num_blocks": 1, "steps": 2, "batch_size": 8}
 TINY |= {"scheme": "im", "damped": False, "n_models": 2}
-
-
-def targets(kind, cases=48):
-    return np.arange(cases) % 2 if kind is AutoClassifier else np.linspace(-1, 1, cases)
 
 
 # ---- Without training ----
@@ -91,7 +86,8 @@ def test_what_helps_is_composed(small):
 )
 def test_what_was_kept_answers_and_is_read_back(tmp_path, waves, kind, kept):
     """Without held-out cases both members have a weight of a half."""
-    values, y = waves[0], targets(kind)
+    values = waves[0]
+    y = np.arange(48) % 2 if kind is AutoClassifier else np.linspace(-1, 1, 48)
     minutes, options = (0, None) if kept == "oscillators" else (2.0, {**TINY, "n_models": 1})
     auto = kind(**BANK, causal=True, minutes=minutes, linoss_options=options).fit(values, y)
     assert auto.choice_.kept == kept
@@ -181,21 +177,3 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, waves):
 def test_settings_that_are_wrong(waves, settings, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         AutoClassifier(**settings).fit(*waves)
-
-
-# ---- scikit-learn ----
-
-
-@pytest.mark.integration
-@pytest.mark.usefixtures("unchecked")
-@parametrize_with_checks(
-    [
-        AutoClassifier(n_oscillators=64, linoss_options=TINY),
-        AutoRegressor(n_oscillators=256, minutes=0),
-    ],
-    expected_failed_checks=lambda estimator: {
-        "check_sample_weight_equivalence_on_dense_data": "thresholds are drawn from some cases"
-    },
-)
-def test_scikit_learns_own_checks(estimator, check):
-    check(estimator)

@@ -7,29 +7,41 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from linoss import LinOSSClassifier, LinOSSRegressor
+from linoss import (
+    AutoClassifier,
+    AutoRegressor,
+    LinOSSClassifier,
+    LinOSSRegressor,
+    OscillatorClassifier,
+    OscillatorRegressor,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("unchecked")]
 
-SMALL = {"hidden_size": 16, "state_size": 8, "num_blocks": 1, "learning_rate": 2e-2}
 # Compiled in less than half the time of the default scheme, for each of many shapes, fewer of which
 # there are by small batches.
-QUICK = {
-    **SMALL,
-    "scheme": "im",
-    "damped": False,
-    "steps": 40,
-    "batch_size": 8,
-    "n_models": 1,
-}
+QUICK = {"scheme": "im", "damped": False, "steps": 40, "batch_size": 8, "n_models": 1}
+QUICK |= {"hidden_size": 16, "state_size": 8, "num_blocks": 1, "learning_rate": 2e-2}
+TINY = {**QUICK, "hidden_size": 4, "state_size": 4, "steps": 2, "n_models": 2}
 
 
-def not_kept(_):
+def not_kept(estimator):
     """A case of weight 2 is not drawn twice, so that a training is not that of two cases."""
-    return {"check_sample_weight_equivalence_on_dense_data": "weights are those of the loss"}
+    trained = isinstance(estimator, LinOSSClassifier | LinOSSRegressor)
+    why = "weights are those of the loss" if trained else "thresholds are drawn from some cases"
+    return {"check_sample_weight_equivalence_on_dense_data": why}
 
 
-@parametrize_with_checks([LinOSSClassifier(**QUICK)], expected_failed_checks=not_kept)
+@parametrize_with_checks(
+    [
+        LinOSSClassifier(**QUICK),
+        OscillatorClassifier(n_oscillators=64),
+        OscillatorRegressor(n_oscillators=64),
+        AutoClassifier(n_oscillators=64, linoss_options=TINY),
+        AutoRegressor(n_oscillators=256, minutes=0),
+    ],
+    expected_failed_checks=not_kept,
+)
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 

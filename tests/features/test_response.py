@@ -260,8 +260,9 @@ def test_a_sample_without_values_is_a_longer_step():
 def test_neither_other_cases_nor_strides_matter():
     """Few cases are split over threads by oscillators, many by cases."""
     features = fitted(3, 16 * 70)
-    cases, _ = walks([90] * 80, 3)
+    cases, _ = walks([90, 7, 30, 90, 60] * 16, 3)
     table = features.transform(cases)
+    np.testing.assert_array_equal(features.transform(linoss.data.sequences(cases)), table)
     for i, case in enumerate(cases[:5]):
         strided = np.asfortranarray(np.repeat(case, 2, axis=1))[:, ::2]
         np.testing.assert_array_equal(features.transform([case])[0], table[i])

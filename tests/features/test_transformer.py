@@ -54,17 +54,6 @@ def test_units_and_offsets_of_channels_do_not_matter(waves, units, offset):
     assert np.mean(np.abs(found - expected) > 1e-5) < 0.01  # a sample at a threshold
 
 
-def test_cases_of_unequal_length():
-    random = np.random.default_rng(0)
-    cases = [random.normal(size=(2, n)) for n in (30, 7, 90)]
-    features = OscillatorFeatures(**SMALL).fit(cases)
-    together = features.transform(cases)
-    for i, case in enumerate(cases):
-        np.testing.assert_array_equal(features.transform([case])[0], together[i])
-    from_sequences = features.transform(linoss.data.sequences(cases))
-    np.testing.assert_array_equal(from_sequences, together)
-
-
 def test_times_in_any_unit(waves):
     random = np.random.default_rng(1)
     times = np.cumsum(random.integers(1, 4, size=(12, 60)), axis=1)

@@ -173,93 +173,21 @@ def _build_model(preset, seed, _precision, changes):
     return model.with_norms(tuple(_stirred(b.norm, i) for i, b in enumerate(model.blocks)))
 
 
-_HEADS = {
-    "mean": {"pooling": "mean"},
-    "last": {"pooling": "last"},
-    "several": {"pooling": "mean+last+max"},
-    "one number": {"task": "regression"},
-    "every third": {"task": "regression", "every": 3},
-    "squashed": {"task": "regression", "every": 3, "squash": True},
-    "forecast": {"task": "forecasting", "horizon": 3},
-}
-
-
 def _draw(*shape, seed=0):
+    """Normal numbers."""
     return np.random.default_rng(seed).normal(size=shape)
 
 
 def _draw_intervals(*shape, seed=1):
+    """Between samples, around 1."""
     return np.random.default_rng(seed).uniform(0.3, 1.5, size=shape)
 
 
-@pytest.fixture(params=_HEADS)
-def head(request):
-    """The settings of each head in turn."""
-    return _HEADS[request.param]
+def _given(function):
+    """A fixture that is the function itself."""
+    return pytest.fixture(lambda: function, scope="session")
 
 
-@pytest.fixture(params=["mean", "last", "every third", "forecast"])
-def reader(request):
-    """The same for heads that read other features: a task or a tanh changes nothing there."""
-    return _HEADS[request.param]
-
-
-@pytest.fixture(scope="session")
-def layer_loop():
-    """(layer, u, intervals) to x, for one series."""
-    return _layer_loop
-
-
-@pytest.fixture(scope="session")
-def block_loop():
-    """(block, u, intervals) to the block's output in evaluation, for one series."""
-    return _block_loop
-
-
-@pytest.fixture(scope="session")
-def model_loop():
-    """(model, u, intervals, future, there) to answers in evaluation, for one series."""
-    return _model_loop
-
-
-@pytest.fixture(scope="session")
-def stirred():
-    """(norm, seed) to a norm with statistics, or scale and shift, drawn at random."""
-    return _stirred
-
-
-@pytest.fixture(scope="session")
-def new_block():
-    """(hidden_size, state_size, key, **options of block and layer) to a block."""
-    return _new_block
-
-
-@pytest.fixture(scope="session")
-def make_model():
-    """(preset, **config) to a tiny model whose norms have drawn statistics."""
-    return _make_model
-
-
-@pytest.fixture(scope="session")
-def draw():
-    """Shape to normal numbers."""
-    return _draw
-
-
-@pytest.fixture(scope="session")
-def draw_intervals():
-    """Shape to sampling intervals around 1."""
-    return _draw_intervals
-
-
-@pytest.fixture(scope="session")
-def halfway():
-    """(x) to single precision, with many numbers halfway between two of bfloat16, where ties
-    show."""
-
-    def move(x):
-        x = np.asarray(x, np.float32)
-        middle = (x.view(np.uint32) & 0xFFFF0000 | 0x8000).view(np.float32)
-        return np.where(np.random.default_rng(0).random(x.shape) < 0.3, middle, x)
-
-    return move
+layer_loop, block_loop, model_loop = map(_given, (_layer_loop, _block_loop, _model_loop))
+new_block, make_model, stirred = map(_given, (_new_block, _make_model, _stirred))
+draw, draw_intervals = map(_given, (_draw, _draw_intervals))

@@ -97,10 +97,6 @@ def selective(system, u, h):
     return np.array(out)
 
 
-def s6(layer, u, h):
-    return selective(layer.system, u, h)
-
-
 def mamba(layer, u, h):
     x, z = np.split(u @ layer.input_weight.T, 2, axis=1)
     size = len(layer.conv_weight)
@@ -129,8 +125,8 @@ def recurrent(layer, u, h):
 
 
 LOOPS = {
-    "lru": lru, "s5": s5, "s4d": s4, "s4": s4, "s6": s6, "mamba": mamba,
-    "lstm": recurrent, "gru": recurrent,
+    "lru": lru, "s5": s5, "s4d": s4, "s4": s4, "mamba": mamba, "lstm": recurrent, "gru": recurrent,
+    "s6": lambda layer, u, h: selective(layer.system, u, h),
 }  # fmt: skip
 
 
@@ -222,45 +218,28 @@ def test_piece_by_piece_is_the_whole(name, draw, draw_intervals):
 native = pytest.mark.skipif("native" not in linoss.engines(), reason="kernels were not built")
 
 
-def gradients(layer, u, samples, *, reverse=False):
-    weights, rest = eqx.partition(layer, eqx.is_inexact_array)
-
-    def value(weights, u):
-        out, state = eqx.combine(weights, rest).mix(u, samples, None, reverse=reverse)
-        return jnp.sum(jnp.sin(out)) + sum(jnp.sum(x**2) for x in jax.tree.leaves(state))
-
-    return jax.jit(jax.grad(value, argnums=(0, 1)))(weights, u)
-
-
-@pytest.mark.several
-@pytest.mark.parametrize("name", ["lru", "s5"])
-def test_engines_of_diagonal_recurrences_have_equal_gradients(name, draw, draw_intervals):
+@pytest.mark.parametrize("name", ["lru", "s5", "s4", "s4d"])
+def test_gradients_are_those_of_the_recurrence(name, draw, draw_intervals):
+    """Those of a scan in parallel, and of a convolution, which a given state does not have."""
     layer, u = make_layer(name), jnp.asarray(draw(3, T, H))
     mask = jnp.asarray(np.random.default_rng(1).random((3, T)) < 0.7)
-    h = jnp.asarray(draw_intervals(3, T)) if MIXERS[name].irregular else None
-    loop, tree = (
-        gradients(layer, u, Samples(u, mask, h, engine=engine, gaps="move").joined(), reverse=True)
-        for engine in ("sequential", "associative")
-    )
-    for one, other in zip(*map(jax.tree.leaves, (loop, tree)), strict=True):
-        close(one, other, 1e-7)
-
-
-@pytest.mark.several
-@pytest.mark.parametrize("name", ["s4", "s4d"])
-def test_gradients_of_a_convolution_are_those_of_its_recurrence(name, draw):
-    layer, u = make_layer(name), jnp.asarray(draw(3, T, H))
-    mask = jnp.asarray(np.random.default_rng(1).random((3, T)) < 0.7)
-    samples = Samples(u, mask).joined()
+    convolves = name in ("s4", "s4d")
+    h = jnp.asarray(draw_intervals(3, T)) if name == "s5" else None
     weights, rest = eqx.partition(layer, eqx.is_inexact_array)
 
-    def value(weights, u, state):
-        out, _ = eqx.combine(weights, rest).mix(u, samples, state, reverse=True)
-        return jnp.sum(jnp.where(mask[..., None], jnp.sin(out), 0))
+    def gradient(engine, state):
+        samples = Samples(u, mask, h, engine=engine, gaps="stand" if convolves else "move").joined()
 
-    gradient = jax.jit(jax.grad(value, argnums=(0, 1)))
-    found, expected = (gradient(weights, u, state) for state in (None, layer.init_state((3,))))
-    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        def value(weights, u):
+            out, end = eqx.combine(weights, rest).mix(u, samples, state, reverse=True)
+            of_state = 0 if convolves else sum(jnp.sum(x**2) for x in jax.tree.leaves(end))
+            return jnp.sum(jnp.where(mask[..., None], jnp.sin(out), 0)) + of_state
+
+        return jax.tree.leaves(jax.jit(jax.grad(value, argnums=(0, 1)))(weights, u))
+
+    loop = ("auto", layer.init_state((3,))) if convolves else ("sequential", None)
+    found = gradient("auto" if convolves else "associative", None)
+    for one, other in zip(found, gradient(*loop), strict=True):
         close(one, other, 1e-7)
 
 

@@ -94,11 +94,21 @@ def test_gradient_of_training_is_that_of_finite_differences(make_model, draw):
 
 
 @pytest.mark.several
-def test_nan_that_is_not_masked_gives_nan(make_model, draw, reader):
-    model, u, mask = make_model(**reader), draw(2, T, 2), np.ones((2, T), bool)
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"pooling": "mean"},
+        {"pooling": "last"},
+        {"task": "regression", "every": 3},
+        {"task": "forecasting", "horizon": 3},
+    ],
+    ids=str,
+)
+def test_nan_that_is_not_masked_gives_nan(make_model, draw, head):
+    model, u, mask = make_model(**head), draw(2, T, 2), np.ones((2, T), bool)
     u[1, 4, 0] = np.nan
     u[:, 7], mask[:, 7] = np.nan, False
     answers = np.asarray(model(u, mask=mask))
     assert np.all(np.isfinite(answers[0]))
-    after = answers[1][4 // reader["every"] :] if "every" in reader else answers[1]
+    after = answers[1][4 // head["every"] :] if "every" in head else answers[1]
     assert np.all(np.isnan(after))

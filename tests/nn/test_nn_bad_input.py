@@ -20,12 +20,6 @@ def model():
     return LinOSS(LinOSSConfig(**SIZES), key=jax.random.key(0))
 
 
-@pytest.fixture(scope="module")
-def forecaster():
-    config = LinOSSConfig(**SIZES, task="forecasting", horizon=3)
-    return LinOSS(config, key=jax.random.key(0))
-
-
 def changed(shape, index, value, dtype=float):
     array = np.ones(shape, dtype)
     array[index] = value
@@ -73,42 +67,31 @@ def test_arrays_that_can_be_seen_while_the_data_is_traced(model, options):
 
 
 @pytest.mark.parametrize(
-    ("future", "message"),
-    [
-        (np.zeros((2, 4, 2)), "future has shape (2, 4, 2), expected (2, 3, 2)"),
-        (np.zeros((2, 3, 2), int), "future has dtype int64, expected a floating-point array"),
-    ],
-)
-def test_future(forecaster, future, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        forecaster(GOOD, future=future)
-
-
-@pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"future": np.zeros((2, 4, 2))}, "future has shape (2, 4, 2), expected (2, 3, 2)"),
+        ({"future": np.zeros((2, 3, 2), int)}, "future has dtype int64, expected a floating"),
         ({"future_intervals": np.ones((2, 3))}, "future_intervals was given, but intervals is"),
         ({"future_intervals": np.ones((2, 4)), "intervals": np.ones((2, T))}, "has shape (2, 4)"),
         ({"future_intervals": -np.ones((2, 3)), "intervals": np.ones((2, T))}, "is -1.0 at index"),
     ],
 )
-def test_intervals_of_the_future(forecaster, given, message):
+def test_the_future(given, message):
+    config = LinOSSConfig(**SIZES, task="forecasting", horizon=3)
+    forecaster = LinOSS(config, key=jax.random.key(0))
     with pytest.raises(ValueError, match=re.escape(message)):
         forecaster(GOOD, **given)
 
 
-@pytest.mark.parametrize("batch", [(2, 2), ()])
-def test_state_of_another_batch(model, batch):
-    message = f"state is for a batch of shape {batch}, expected (2,)"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        model.run(model.init_state(batch), GOOD)
-
-
-@pytest.mark.parametrize("state", [None, np.zeros((2, 3, 2))])
-def test_state_of_something_else(model, state):
-    message = f"state is a {type(state).__name__}, expected what init_state or run returned"
-    with pytest.raises(ValueError, match=message):
-        model.run(state, GOOD)
+def test_states_of_something_else(model):
+    for batch in ((2, 2), ()):
+        message = f"state is for a batch of shape {batch}, expected (2,)"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            model.run(model.init_state(batch), GOOD)
+    for state in (None, np.zeros((2, 3, 2))):
+        message = f"state is a {type(state).__name__}, expected what init_state or run returned"
+        with pytest.raises(ValueError, match=message):
+            model.run(state, GOOD)
 
 
 @pytest.mark.parametrize("key", [None, 0])

@@ -2,7 +2,6 @@
 against the memory that a real step takes."""
 
 import dataclasses
-import functools
 import json
 import os
 import subprocess
@@ -20,36 +19,6 @@ LENGTH, BATCH = 4096, 8
 DEVICES = [(1, 1), *(pytest.param(n, marks=pytest.mark.integration) for n in ((2, 1), (2, 4)))]
 CLOSE = 0.15
 
-needs_kernels = pytest.mark.skipif(
-    "native" not in linoss.engines(), reason="the kernels were not built"
-)
-
-
-def plan_of(config, devices, engine="native"):
-    sizes = {"length": LENGTH - (config.horizon or 0), "batch": BATCH}
-    return plan(config, **sizes, devices=devices, engine=engine, keep=0)
-
-
-@functools.cache
-def step(config, devices, engine="native"):
-    length = LENGTH - (config.horizon or 0)
-    with jax.enable_x64(False):
-        return measured_step.compile_step(config, length, BATCH, devices, engine)
-
-
-def assert_memory(program, planned, *, in_kernels):
-    """The compiler sees all but what kernels allocate for themselves."""
-    analysis = program.memory_analysis()
-    total = (
-        analysis.argument_size_in_bytes
-        + analysis.output_size_in_bytes
-        + analysis.temp_size_in_bytes
-        - analysis.alias_size_in_bytes
-    )
-    expected = planned.memory.total - (planned.memory["workspace"] if in_kernels else 0)
-    assert expected == pytest.approx(total, rel=CLOSE)
-
-
 OTHERS = {
     "every": {"task": "regression", "every": 8},
     "forecast": {"task": "forecasting", "horizon": 256, "pooling": "last"},
@@ -64,30 +33,44 @@ PLAIN = {
 }
 
 
-def slow(cases):
-    return [pytest.param(each, marks=pytest.mark.slow, id=name) for name, each in cases.items()]
+def slow(cases, engine):
+    mark = pytest.mark.slow
+    return [pytest.param(each, engine, marks=mark, id=name) for name, each in cases.items()]
 
 
-@needs_kernels
 @pytest.mark.parametrize("devices", DEVICES)
-@pytest.mark.parametrize("changes", [{}, *slow(OTHERS)])
-def test_memory(make_config, changes, devices):
+@pytest.mark.parametrize(
+    ("changes", "engine"),
+    [
+        ({}, "native"),
+        *slow(OTHERS, "native"),
+        pytest.param({}, "sequential", marks=pytest.mark.integration),
+        *slow(PLAIN, "sequential"),
+    ],
+)
+def test_memory(make_config, changes, engine, devices):
+    """The compiler sees all but what kernels allocate for themselves."""
+    if engine not in linoss.engines():
+        pytest.skip("the kernels were not built")
     config = make_config(**changes)
-    program, planned = step(config, devices), plan_of(config, devices)
-    assert_memory(program, planned, in_kernels=planned.outside_kernels is None)
+    length = LENGTH - (config.horizon or 0)
+    with jax.enable_x64(False):
+        program = measured_step.compile_step(config, length, BATCH, devices, engine)
+    planned = plan(config, length=length, batch=BATCH, devices=devices, engine=engine, keep=0)
+    in_kernels = engine == "native" and planned.outside_kernels is None
+    analysis = program.memory_analysis()
+    total = (
+        analysis.argument_size_in_bytes
+        + analysis.output_size_in_bytes
+        + analysis.temp_size_in_bytes
+        - analysis.alias_size_in_bytes
+    )
+    expected = planned.memory.total - (planned.memory["workspace"] if in_kernels else 0)
+    assert expected == pytest.approx(total, rel=CLOSE)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("devices", [(1, 1), pytest.param((2, 4), marks=pytest.mark.slow)])
-@pytest.mark.parametrize("changes", [{}, *slow(PLAIN)])
-def test_the_plain_block(make_config, changes, devices):
-    config = make_config(**changes)
-    program, planned = step(config, devices, "sequential"), plan_of(config, devices, "sequential")
-    assert_memory(program, planned, in_kernels=False)
-
-
-@pytest.mark.integration
-@needs_kernels
+@pytest.mark.skipif("native" not in linoss.engines(), reason="the kernels were not built")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/self")
 @pytest.mark.parametrize(
     ("devices", "keep"),
