@@ -63,7 +63,7 @@ FILES = {
     "csv header only": ("a.csv", "label,x_0\n", ": found only a header, expected rows of data"),
     "csv ragged": ("a.csv", "label,x_0\na,1\nb,2,3\n", ": expected rows of 2 cells, separated by "),
     "csv word": ("a.csv", "label,x_0\na,1\n\nb,one\n", ", line 4, column 'x_0': found 'one', expe"),
-    "csv infinite": ("a.csv", "x_0\n1\ninf\n", ", line 3, column 'x_0': found inf, expected a fin"),
+    "csv infinite": ("a.csv", "x_0\r1\rinf\r", ", line 3, column 'x_0': found inf, expected a fin"),
     "csv too large": ("a.csv", "x_0\n1\n1e39\n", ", line 3, column 'x_0': found 1e+39, expected a"),
     "csv twice": ("a.csv", "x_0,x_0\n1,2\n", ": two columns are named 'x_0' and 'x_0', expected n"),
     "npz labels of many axes": (

@@ -10,9 +10,7 @@ from drivers import Finding, compare, load, numbers
 from recurrences import SCHEMES
 
 import linoss
-from linoss.features._bank import LANES
-from linoss.features._bank import draw as draw_bank
-from linoss.features._response import ResponseStream, respond, trace
+from linoss.features import LANES, FeatureStream
 from linoss.nn._operations import key_words
 
 # ---- Models: the kernels of encoder, block and mix ----
@@ -194,50 +192,39 @@ def streams(draw):
 
 def features(draw):
     """Statistics and outputs of a bank, whole and as a stream, with values that are missing."""
-    shared, random = draw.shared, numbers(draw)
-    channels, regular, causal = (
-        draw.choice([1, 1, 2, 5, 12]),
-        draw.random() < 0.5,
-        draw.random() < 0.5,
-    )
-    options = {"longest": draw.choice([2, 20, 500]), "causal": causal}
-    scale = random.uniform(0.5, 2, channels) * (random.random(channels) < 0.9)
-    bank = draw_bank(
-        random,
-        LANES * draw.randint(1, 8),
-        mean=random.normal(size=channels),
-        scale=scale,
-        **options,
-    )
-    bank = replace(bank, threshold=0.1 * random.normal(size=bank.size))
-    missing, lengths = (
-        draw.choice([0, 0, 0.3, 0.9]),
-        [shared.choice([1, 2, 9, 40, 150]) for _ in "abc"],
-    )
-    cases, intervals = [], []
-    for n in lengths[: draw.randint(1, 3)]:
-        case = random.normal(size=(n, channels)).cumsum(axis=0) / 4
+    loops, shared, random = load("features/test_response.py"), draw.shared, numbers(draw)
+    channels, longest = draw.choice([1, 1, 2, 5, 12]), draw.choice([2, 20, 500])
+    timed, causal = draw.random() < 0.5, draw.random() < 0.5
+    scale = random.uniform(0.5, 2, (channels, 1)) * (random.random((channels, 1)) < 0.9)
+    known = random.normal(size=(3, channels, longest)) * scale + random.normal(size=(channels, 1))
+    known_times = (random.exponential(size=longest) + 0.05).cumsum() if timed else None
+    features = linoss.OscillatorFeatures(
+        n_oscillators=LANES * draw.randint(1, 8), causal=causal, random_state=draw.randrange(2**31)
+    ).fit(known.astype(np.float32), times=known_times)
+    bank, missing = features.bank_, draw.choice([0, 0, 0.3, 0.9])
+    lengths = [shared.choice([1, 2, 9, 40, 150]) for _ in "abc"][: draw.randint(1, 3)]
+    cases, times = [], []
+    for n in lengths:
+        case = random.normal(size=(channels, n)).cumsum(axis=1) / 4
         cases.append(np.where(random.random(case.shape) < missing, np.nan, case).astype(np.float32))
-        uneven = np.r_[1, random.exponential(size=n - 1) * draw.choice([1, 5]) + 0.05]
-        intervals.append(np.ones(n) if regular else uneven)
-    given = None if regular else intervals
-    found = respond(bank, cases, given)
-    for case, h, statistics in zip(cases, intervals, found, strict=True):
+        uneven = random.exponential(size=n) * draw.choice([1, 5]) + 0.05
+        times.append(uneven.cumsum() if timed else None)
+    found = features.transform(cases, times=times if timed else None)
+    for case, clock, statistics in zip(cases, times, found.reshape(len(cases), 4, -1), strict=True):
         if np.isnan(case).all():
             if not np.isnan(statistics).all():
                 raise Finding("a case without values has statistics")
             continue
-        outputs, expected = _bank_loop(bank, case, h)
-        size = max(np.abs(outputs).max(), 1e-3)  # of values near 1, rounded
-        traced = trace(bank, [case], None if regular else [h], 1, len(outputs))[0]
-        compare("outputs", traced, outputs, 1e-4, least=size)
+        h = loops.intervals_of(features, clock) if timed else np.ones(case.shape[1])
+        outputs, expected = _bank_loop(bank, case.T, h)
+        size = max(np.abs(outputs).max(), 1e-2)  # of values near 1, rounded
         sure = (np.abs(outputs - bank.threshold) > 1e-4 * size).all(axis=0)  # on which side
+        compare("outputs", loops.outputs_of(features, case, clock), outputs, 1e-4, least=size)
         compare("statistics", statistics[:, sure], expected[:, sure], 1e-4)
         if causal:
-            stream, cut = ResponseStream(bank), draw.randrange(len(case))
-            for piece in (slice(0, cut), slice(cut, None)):
-                if len(case[piece]):
-                    last = stream(case[piece], h[piece])
+            stream = FeatureStream(features)
+            for sample, time in zip(case.T, clock if timed else [None] * len(h), strict=True):
+                last = stream(sample, time).reshape(4, -1)
             compare("statistics of a stream", last[:, sure], expected[:, sure], 1e-4)
     return "features"
 

@@ -1,8 +1,8 @@
 """The columns of .csv and .parquet files and of frames, before they become sequences or tables."""
 
-import csv
+import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -60,8 +60,7 @@ class Columns:
         """The location of a row without the file."""
         if self.text is None:
             return f"row {row}"
-        filled = (number for number, line in enumerate(text_lines(self.text), 1) if line.strip())
-        return f"line {next(islice(filled, int(row) + 1, None))}"
+        return f"line {next(islice(_filled_lines(self.text), int(row) + 1, None))[0]}"
 
     def refuse(self, name: str, wrong: np.ndarray, expected: str, found: Any = None) -> None:
         """Raise for the first of the rows of a column that are wrong."""
@@ -172,6 +171,12 @@ def as_numbers(cells: np.ndarray) -> np.ndarray:
     return cells
 
 
+def _filled_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that Arrow reads, with their numbers: not empty, and ended by any of its marks."""
+    lines = (line for text in text_lines(path) for line in io.StringIO(text, None))
+    return ((number, line) for number, line in enumerate(lines, 1) if line != "\n")
+
+
 def read_csv(path: Path, choose: Chooser, hint: str) -> Columns:
     """The columns of a text with a header, separated by the mark that the header has most of.
 
@@ -180,15 +185,20 @@ def read_csv(path: Path, choose: Chooser, hint: str) -> Columns:
     """
     arrow, arrow_csv = (optional(f"pyarrow{part}", "reading tables") for part in ("", ".csv"))
     source = str(path)
-    header = next((line for line in text_lines(path) if line.strip()), "")
-    if not header:
+    header = next(_filled_lines(path), (0, ""))[1]
+    if not header.strip():
         raise DataError(f"{path}: found no text, expected a header and rows of data")
     mark = max(_SEPARATORS, key=header.count)
-    stored = next(csv.reader([header], delimiter=mark))
+    size = LINE_LIMIT if path.suffix.lower() == ".gz" else min(LINE_LIMIT, path.stat().st_size)
+    options = (
+        arrow_csv.ReadOptions(use_threads=False, block_size=max(size, 2**20)),
+        arrow_csv.ParseOptions(delimiter=mark),
+    )
+    with refusing(source, "expected a header in one line"):
+        stored = arrow_csv.read_csv(io.BytesIO(f"{header}\n".encode()), *options).column_names
     names = [name.strip() for name in stored]
     check_names(source, names)
     kept = list(choose(tuple(names)))
-    size = LINE_LIMIT if path.suffix.lower() == ".gz" else min(LINE_LIMIT, path.stat().st_size)
     text = arrow.dictionary(arrow.int32(), arrow.string())  # equal cells share one object
     with (
         refusing(source, f"expected rows of {len(names)} cells, separated by {mark!r}"),
@@ -196,8 +206,7 @@ def read_csv(path: Path, choose: Chooser, hint: str) -> Columns:
     ):
         table = arrow_csv.read_csv(
             file,
-            arrow_csv.ReadOptions(use_threads=False, block_size=max(size, 2**20)),
-            arrow_csv.ParseOptions(delimiter=mark),
+            *options,
             arrow_csv.ConvertOptions(
                 null_values=_MISSING,
                 column_types={s: text for s, n in zip(stored, names, strict=True) if n in kept},
