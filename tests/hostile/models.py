@@ -179,9 +179,11 @@ def streams(draw):
         interval = None if intervals is None else float(intervals[n])
         answer = listen(u[n] if there[n] else np.nan * u[n], interval=interval, present=there[n])
         if n in checked:
-            seen, between = there[: n + 1], None if intervals is None else intervals[: n + 1]
-            cases = np.moveaxis(u[: n + 1].astype(np.float64), 1, 0)
-            expected = [loops._model_loop(model, case, between, there=seen) for case in cases]
+            seen = np.flatnonzero(there[: n + 1]) if irregular else np.arange(n + 1)
+            between = None if intervals is None else intervals[seen]
+            cases = np.moveaxis(u[seen].astype(np.float64), 1, 0)
+            options = {"intervals": between, "there": there[seen]}
+            expected = [loops._model_loop(model, case, **options) for case in cases]
             compare(f"stream, {settings}, after {n}", answer, expected, 2e-3)
     return "streams"
 
