@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 TESTS = Path(__file__).parents[1]
+sys.path.append(str(TESTS.parent))  # modules of the tests import each other
 TOGETHER = 50  # cases in a row that share a compiled program
 
 
